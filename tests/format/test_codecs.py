@@ -1,0 +1,212 @@
+"""Compressed records: what each codec may and may not be."""
+
+import struct
+import subprocess
+import sys
+import textwrap
+import tracemalloc
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from tieredfs.errors import CorruptBatchError
+from tieredfs.format.batch import Codec
+from tieredfs.format.codecs import MAX_DECOMPRESSED, decompress
+from wire import CODECS, encode_batch, encode_varint, xerial
+
+_COMPRESSED = sorted(set(CODECS) - {"none"})
+_MIB = 1 << 20
+
+
+def _number(codec: str) -> Codec:
+    return Codec(CODECS[codec].number)
+
+
+@given(st.sampled_from(sorted(CODECS)), st.binary(max_size=300))
+def test_what_was_compressed_comes_out_again(codec: str, data: bytes) -> None:
+    assert decompress(_number(codec), CODECS[codec].compress(data)) == data
+
+
+@pytest.mark.parametrize("codec", sorted(CODECS))
+@pytest.mark.parametrize("size", [0, 1, 32 << 10, (32 << 10) + 1, 3 * _MIB + 1])
+def test_any_size_comes_out_again(codec: str, size: int) -> None:
+    data = bytes(range(256)) * (size // 256 + 1)
+    data = data[:size]
+    assert decompress(_number(codec), CODECS[codec].compress(data)) == data
+
+
+@pytest.mark.parametrize("codec", _COMPRESSED)
+def test_output_up_to_the_limit_is_no_bomb(codec: str) -> None:
+    stored = CODECS[codec].compress(bytes(5000))
+    assert decompress(_number(codec), stored, limit=5000) == bytes(5000)
+
+
+@pytest.mark.parametrize("codec", _COMPRESSED)
+def test_output_above_the_limit_is_a_bomb(codec: str) -> None:
+    stored = CODECS[codec].compress(bytes(5000))
+    with pytest.raises(CorruptBatchError, match=r"^b: decompresses to more than 4999 "):
+        decompress(_number(codec), stored, limit=4999, name="b")
+
+
+@pytest.mark.parametrize("codec", _COMPRESSED)
+def test_a_bomb_takes_no_more_memory_than_the_limit_allows(codec: str) -> None:
+    stored = CODECS[codec].compress(bytes(64 * _MIB))
+    limit = 4 * _MIB
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptBatchError, match="decompresses to more than"):
+            decompress(_number(codec), stored, limit=limit)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 3 * limit
+
+
+@pytest.mark.parametrize("codec", _COMPRESSED)
+@given(data=st.data())
+def test_damaged_bytes_end_in_a_corrupt_batch_or_in_bytes(
+    codec: str, data: st.DataObject
+) -> None:
+    stored = bytearray(CODECS[codec].compress(b"some records, some records" * 9))
+    at = data.draw(st.integers(0, len(stored) - 1))
+    stored[at] ^= data.draw(st.integers(1, 255))
+    cut = data.draw(st.integers(0, len(stored)))
+    try:
+        found = decompress(_number(codec), bytes(stored[:cut]), limit=1 << 16)
+    except CorruptBatchError:
+        return
+    assert len(found) <= 1 << 16
+
+
+@given(st.sampled_from(_COMPRESSED), st.binary(max_size=64))
+def test_arbitrary_bytes_end_in_a_corrupt_batch_or_in_bytes(
+    codec: str, stored: bytes
+) -> None:
+    try:
+        found = decompress(_number(codec), stored, limit=1 << 16)
+    except CorruptBatchError:
+        return
+    assert len(found) <= 1 << 16
+
+
+@pytest.mark.parametrize("codec", sorted(set(_COMPRESSED) - {"snappy"}))
+def test_a_stream_that_is_cut_off_is_corrupt(codec: str) -> None:
+    stored = CODECS[codec].compress(bytes(range(256)) * 40)
+    with pytest.raises(CorruptBatchError, match=r"^b: "):
+        decompress(_number(codec), stored[: len(stored) // 2], name="b")
+
+
+@pytest.mark.parametrize(
+    ("tail", "error"),
+    [
+        (b"\0\0", "snappy block is cut off"),
+        (b"\0\0\0\x09\1", "snappy block of 9 bytes is cut off"),
+        (b"\xff\xff\xff\xff", "snappy block of -1 bytes is cut off"),
+        (b"\x7f\xff\xff\xff", "snappy block of 2147483647 bytes is cut off"),
+        (b"\0\0\0\0", "snappy preamble is cut off"),
+    ],
+)
+def test_a_xerial_block_that_does_not_fit_is_corrupt(tail: bytes, error: str) -> None:
+    with pytest.raises(CorruptBatchError, match=error):
+        decompress(Codec.SNAPPY, xerial(b"records") + tail)
+
+
+def test_the_limit_holds_over_all_xerial_blocks() -> None:
+    stored = xerial(bytes(4000), block=1000)
+    assert decompress(Codec.SNAPPY, stored, limit=4000) == bytes(4000)
+    with pytest.raises(CorruptBatchError, match="decompresses to more than"):
+        decompress(Codec.SNAPPY, stored, limit=3999)
+
+
+@pytest.mark.parametrize("size", [1 << 20, (1 << 28) - 1, 1 << 31, (1 << 35) - 1])
+def test_a_snappy_block_that_claims_too_much_is_not_believed(size: int) -> None:
+    claim = bytearray()
+    while size > 0x7F:
+        claim.append(size & 0x7F | 0x80)
+        size >>= 7
+    claim.append(size)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptBatchError):
+            decompress(Codec.SNAPPY, bytes(claim) + b"\x00a")
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < _MIB
+
+
+def test_what_is_not_compressed_is_not_copied() -> None:
+    data = b"records"
+    assert decompress(Codec.NONE, data).obj is data
+
+
+_BOMB = """
+    import resource, sys
+    sys.path[:0] = {path!r}
+    from golden import decode
+    from tieredfs.errors import CorruptBatchError
+
+    batch = open({batch!r}, "rb").read()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        decode(batch)
+    except CorruptBatchError as error:
+        print(error)
+    unit = 1 if sys.platform == "darwin" else 1024
+    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit)
+"""
+
+
+def _peak(batch: bytes, folder: Path) -> tuple[str, int]:
+    """Decode a batch in a process of its own: what it says, and its peak memory."""
+    path = folder / "batch"
+    path.write_bytes(batch)
+    code = textwrap.dedent(_BOMB.format(path=sys.path, batch=str(path)))
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
+    said, peak = done.stdout.splitlines()
+    return said, int(peak)
+
+
+def test_a_zstd_bomb_past_the_real_limit_ends_in_an_error_not_in_memory(
+    tmp_path: Path,
+) -> None:
+    payload = CODECS["zstd"].compress(bytes(MAX_DECOMPRESSED + _MIB))
+    assert len(payload) < 1 << 16
+    said, peak = _peak(encode_batch(codec="zstd", payload=payload, count=1), tmp_path)
+    assert said.endswith(f"decompresses to more than {MAX_DECOMPRESSED} bytes")
+    assert peak < 2 * MAX_DECOMPRESSED
+
+
+def test_a_batch_of_zeros_ends_in_an_error_not_in_memory(tmp_path: Path) -> None:
+    size = 8 * _MIB
+    payload = CODECS["zstd"].compress(bytes(size))  # reads as records of no bytes
+    batch = encode_batch(
+        codec="zstd", payload=payload, count=size, last_offset=size - 1
+    )
+    said, peak = _peak(batch, tmp_path)
+    assert said.startswith("log: batch at position 0: ")
+    assert peak < 16 * size
+
+
+def test_records_of_the_least_size_take_memory_in_proportion(tmp_path: Path) -> None:
+    count = 4 << 20
+    body = b"\0\0" + encode_varint(0)
+    batch = encode_batch(
+        codec="zstd",
+        payload=CODECS["zstd"].compress((b"\x0c" + body + b"\1\1\0") * count),
+        count=count,
+        last_offset=count - 1,
+    )
+    said, peak = _peak(batch, tmp_path)
+    assert said.startswith("log: batch at position 0: ")
+    assert peak < 16 * 7 * count
+
+
+def test_the_claimed_size_of_a_xerial_block_is_signed() -> None:
+    stored = xerial(b"x")[:16] + struct.pack(">i", -(1 << 31)) + b"\1\0x"
+    with pytest.raises(CorruptBatchError, match="of -2147483648 bytes"):
+        decompress(Codec.SNAPPY, stored)

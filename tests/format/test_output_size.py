@@ -1,0 +1,111 @@
+"""What a decoder gives is bounded, whatever the batches are."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from golden import decode, log_batches
+from tieredfs.format.records import LogBatch, RecordDecoder
+from wire import WireRecord, encode_batch
+
+_MIB = 1 << 20
+_MOST = 8 * _MIB
+
+
+def _log(batches: int, records: int, size: int, codec: str = "none") -> bytes:
+    """Write a log of batches of records of ``size`` bytes of value."""
+    value = b"v" * size
+    return b"".join(
+        encode_batch(
+            [WireRecord(at * records + i, 0, b"k", value) for i in range(records)],
+            codec=codec,
+        )
+        for at in range(batches)
+    )
+
+
+@pytest.mark.parametrize("codec", ["none", "zstd"])
+@pytest.mark.parametrize(
+    ("batches", "records", "size"),
+    [
+        (3, 4, 3 * _MIB),  # batches larger than a piece
+        (1, 64, _MIB // 2),  # one batch of many pieces
+        (40, 1, _MIB),  # batches of one record
+        (64, 1024, 512),  # batches much smaller than a piece
+    ],
+)
+def test_pieces_hold_one_to_eight_mib(
+    codec: str, batches: int, records: int, size: int
+) -> None:
+    log = _log(batches, records, size, codec)
+    pieces = list(RecordDecoder("t", 0).decode(log_batches(log)))
+    assert sum(piece.num_rows for piece in pieces) == batches * records
+    assert all(piece.nbytes <= _MOST + _MIB // 4 for piece in pieces)
+    assert all(piece.nbytes >= _MIB for piece in pieces[:-1])
+
+
+def test_a_record_larger_than_a_piece_is_a_piece_of_its_own() -> None:
+    values = [b"a", b"b" * (9 * _MIB), b"c"]
+    records = [WireRecord(at, 0, None, value) for at, value in enumerate(values)]
+    log = encode_batch(records)
+    pieces = list(RecordDecoder("t", 0, ("value",)).decode(log_batches(log)))
+    assert [piece.num_rows for piece in pieces] == [1, 1, 1]
+    assert [piece["value"][0].as_py() for piece in pieces] == values
+
+
+def test_many_small_batches_come_out_together() -> None:
+    log = _log(batches=2000, records=2, size=50)
+    pieces = list(RecordDecoder("t", 0).decode(log_batches(log)))
+    assert [piece.num_rows for piece in pieces] == [4000]
+
+
+def test_small_batches_of_different_codecs_come_out_together() -> None:
+    codecs = ["none", "gzip", "snappy", "snappy-raw", "lz4", "zstd", "none", "none"]
+    log = b"".join(
+        encode_batch([WireRecord(at, at, b"k", codec.encode())], codec=codec)
+        for at, codec in enumerate(codecs)
+    )
+    pieces = list(RecordDecoder("t", 0).decode(log_batches(log)))
+    assert len(pieces) == 1
+    assert pieces[0]["value"].to_pylist() == [codec.encode() for codec in codecs]
+
+
+def test_batches_are_decoded_only_as_they_are_needed() -> None:
+    opened = 0
+    log = _log(batches=60, records=1, size=_MIB)
+
+    def counted() -> Iterator[LogBatch]:
+        nonlocal opened
+        for batch in log_batches(log):
+            opened += 1
+            yield batch
+
+    pieces = RecordDecoder("t", 0).decode(counted())
+    next(pieces)
+    assert opened <= 9
+
+
+@pytest.mark.parametrize("topic", ["t", "t" * 249])
+def test_pieces_of_tiny_records_are_bounded_too(topic: str) -> None:
+    records = [WireRecord(at, 0) for at in range(400_000)]
+    log = encode_batch(records, codec="zstd")
+    pieces = list(RecordDecoder(topic, 0).decode(log_batches(log)))
+    assert sum(piece.num_rows for piece in pieces) == len(records)
+    assert max(piece.nbytes for piece in pieces) <= _MOST + _MIB // 4
+
+
+def test_a_piece_does_not_keep_the_log_alive() -> None:
+    (piece,) = RecordDecoder("t", 0).decode(log_batches(_log(1, 1000, 100)))
+    held = sum(
+        buffer.size
+        for column in piece.columns
+        for buffer in column.buffers()
+        if buffer is not None
+    )
+    assert held <= 2 * piece.nbytes
+
+
+def test_a_cut_in_the_middle_of_a_group_keeps_the_order() -> None:
+    log = _log(batches=10, records=10, size=10)
+    cut = (b._replace(first_offset=35, end_offset=67) for b in log_batches(log))
+    assert decode(cut, ("offset",))["offset"].to_pylist() == list(range(35, 67))

@@ -1,0 +1,218 @@
+"""Records → Arrow, against records that a simple model wrote."""
+
+from typing import Any
+
+import hypothesis.strategies as st
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+from golden import decode, log_batches, rows_of
+from tieredfs.errors import CorruptBatchError, InvalidArgumentError
+from tieredfs.format.batch import HEADER_SIZE, scan_batches
+from tieredfs.format.records import RecordDecoder
+from tieredfs.format.schema import COLUMNS, SCHEMA
+from wire import CODECS, CONTROL, LOG_APPEND_TIME, WireRecord, encode_batch, xerial
+
+_INT64S = st.integers(-(1 << 63), (1 << 63) - 1)
+_PAYLOADS = st.none() | st.binary(max_size=8) | st.binary(min_size=60, max_size=300)
+_HEADERS = st.lists(
+    st.tuples(st.text(max_size=6).map(str.encode), st.none() | st.binary(max_size=6)),
+    max_size=20,
+)
+
+
+@st.composite
+def wire_records(draw: st.DrawFn, first_offset: int = 0) -> list[WireRecord]:
+    """Draw the records of a batch; offsets rise with gaps."""
+    gaps = draw(st.lists(st.integers(1, 3) | st.integers(1, 9999), max_size=24))
+    offset = first_offset + draw(st.integers(0, 3))
+    records = []
+    for gap in gaps:
+        headers = draw(st.just([]) | _HEADERS)
+        stamp, key, value = draw(_INT64S), draw(_PAYLOADS), draw(_PAYLOADS)
+        records.append(WireRecord(offset, stamp, key, value, tuple(headers)))
+        offset += gap
+    return records
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> tuple[bytes, list[dict[str, Any]]]:
+    """Draw a log, and the rows that are to come out of it."""
+    log, rows = b"", []
+    offset = draw(st.integers(0, 1 << 60))
+    for _ in range(draw(st.integers(1, 4))):
+        base = offset
+        records = draw(wire_records(base))
+        last = (records[-1].offset if records else base) + draw(st.integers(0, 3))
+        by_broker, newest = draw(st.booleans()), draw(_INT64S)
+        log += encode_batch(
+            records,
+            codec=draw(st.sampled_from(sorted(CODECS))),
+            attributes=LOG_APPEND_TIME if by_broker else 0,
+            base_offset=base,
+            last_offset=last,
+            base_timestamp=draw(_INT64S),
+            max_timestamp=newest,
+        )
+        for record in records:
+            stamp = newest if by_broker else record.timestamp
+            rows.append(_row(record, stamp, by_broker=by_broker))
+        offset = last + draw(st.integers(1, 1 << 40))
+    return log, rows
+
+
+def _row(record: WireRecord, stamp: int, *, by_broker: bool) -> dict[str, Any]:
+    return {
+        "key": record.key,
+        "value": record.value,
+        "topic": "t",
+        "partition": 0,
+        "offset": record.offset,
+        "timestamp": stamp,
+        "timestampType": int(by_broker),
+        "headers": [
+            {"key": key.decode(), "value": value} for key, value in record.headers
+        ]
+        or None,
+    }
+
+
+@given(logs())
+def test_records_come_out_as_they_were_written(
+    log_and_rows: tuple[bytes, list[dict[str, Any]]],
+) -> None:
+    log, rows = log_and_rows
+    table = decode(log)
+    table.validate(full=True)
+    assert rows_of(table) == rows
+
+
+@given(logs(), st.lists(st.sampled_from(COLUMNS), unique=True, min_size=1))
+def test_columns_are_those_asked_for_in_their_order(
+    log_and_rows: tuple[bytes, list[dict[str, Any]]], columns: list[str]
+) -> None:
+    log, rows = log_and_rows
+    table = decode(log, tuple(columns))
+    assert table.schema == pa.schema([SCHEMA.field(name) for name in columns])
+    assert rows_of(table) == [{name: row[name] for name in columns} for row in rows]
+
+
+@given(logs(), st.integers(0, 1 << 61), st.integers(0, 40000))
+def test_batches_cut_by_a_window_give_the_records_inside(
+    log_and_rows: tuple[bytes, list[dict[str, Any]]], first: int, width: int
+) -> None:
+    log, rows = log_and_rows
+    if rows:  # aim at the log rather than far beside it
+        first = rows[0]["offset"] + first % 30000
+    end = first + width
+    cut = (b._replace(first_offset=first, end_offset=end) for b in log_batches(log))
+    assert rows_of(decode(cut)) == [row for row in rows if first <= row["offset"] < end]
+
+
+@pytest.mark.parametrize("codec", sorted(CODECS))
+def test_each_codec_carries_records_larger_than_one_of_its_blocks(codec: str) -> None:
+    values = [bytes([number]) * 50_000 + b"\x80" for number in range(8)]
+    records = [WireRecord(at, at, None, value) for at, value in enumerate(values)]
+    table = decode(encode_batch(records, codec=codec), ("value",))
+    assert table["value"].to_pylist() == values
+
+
+def test_xerial_blocks_may_end_within_a_record() -> None:
+    records = [WireRecord(at, at, b"key", b"value") for at in range(50)]
+    plain = encode_batch(records)[HEADER_SIZE:]
+    stored = xerial(plain, block=7)
+    batch = encode_batch(records, codec="snappy", payload=stored)
+    assert rows_of(decode(batch)) == rows_of(decode(encode_batch(records)))
+
+
+def test_a_timestamp_that_wraps_comes_out_as_the_producer_meant_it() -> None:
+    stamps = [(1 << 63) - 1, -(1 << 63), 0, -1]
+    records = [WireRecord(at, stamp) for at, stamp in enumerate(stamps)]
+    table = decode(encode_batch(records), ("timestamp",))
+    assert [row["timestamp"] for row in rows_of(table)] == stamps
+
+
+def test_timestamps_are_milliseconds_in_utc() -> None:
+    (stamp,) = decode(encode_batch([WireRecord(0, 1_700_000_000_123)]))["timestamp"]
+    assert stamp.as_py().isoformat() == "2023-11-14T22:13:20.123000+00:00"
+
+
+def test_null_and_empty_are_told_apart() -> None:
+    records = [
+        WireRecord(0, 0),
+        WireRecord(1, 0, b"", b"", ((b"", None), (b"", b""))),
+    ]
+    rows = rows_of(decode(encode_batch(records), ("key", "value", "headers")))
+    assert rows == [
+        {"key": None, "value": None, "headers": None},
+        {
+            "key": b"",
+            "value": b"",
+            "headers": [{"key": "", "value": None}, {"key": "", "value": b""}],
+        },
+    ]
+
+
+@pytest.mark.parametrize("lanes", [1, 15, 16, 17, 40])
+@pytest.mark.parametrize("most", [1, 16, 17, 70])
+def test_headers_come_out_however_many_records_have_them(lanes: int, most: int) -> None:
+    records = [
+        WireRecord(
+            at,
+            0,
+            b"k",
+            b"v",
+            tuple(
+                (f"{at}.{number}".encode(), b"x" * (number * 9 % 200))
+                for number in range((at * 7) % most + 1 if at % 3 else 0)
+            ),
+        )
+        for at in range(lanes)
+    ]
+    rows = rows_of(decode(encode_batch(records)))
+    assert rows == [_row(record, 0, by_broker=False) for record in records]
+
+
+def test_a_header_name_that_is_not_utf8_gets_replacement_characters() -> None:
+    names = (b"a\xffb", b"ok", b"\xe2\x82", "é".encode())
+    headers = tuple((name, b"1") for name in names)
+    batch = encode_batch([WireRecord(0, 0, None, None, headers)])
+    ((found,),) = decode(batch, ("headers",)).to_pydict().values()
+    assert [header["key"] for header in found] == ["a�b", "ok", "�", "é"]
+
+
+def test_control_batches_come_out_like_any_other() -> None:
+    records = [WireRecord(0, 0, b"\0\0\0\1", b"\0\0\0\0\0\7")]
+    batch = encode_batch(records, attributes=CONTROL)
+    assert rows_of(decode(batch, ("key",))) == [{"key": b"\0\0\0\1"}]
+
+
+def test_a_batch_without_records_gives_nothing() -> None:
+    batch = encode_batch(
+        base_offset=5, last_offset=9, count=0, codec="zstd", payload=b""
+    )
+    (header,) = scan_batches(batch)
+    assert (header.base_offset, header.last_offset, header.record_count) == (5, 9, 0)
+    assert list(RecordDecoder("t", 0).decode(log_batches(batch))) == []
+
+
+def test_the_topic_and_partition_are_those_of_the_decoder() -> None:
+    batches = log_batches(encode_batch([WireRecord(7, 0)]))
+    (found,) = RecordDecoder("orders", 12, ("partition", "topic")).decode(batches)
+    assert found.to_pylist() == [{"partition": 12, "topic": "orders"}]
+
+
+@pytest.mark.parametrize("columns", [("key", "key"), ("nokey",), ("key", "Value")])
+def test_columns_that_are_unknown_or_named_twice_are_refused(
+    columns: tuple[str, ...],
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="each must be one of key, value"):
+        _ = RecordDecoder("t", 0, columns).schema
+
+
+def test_an_error_names_the_batch_of_a_group_that_is_wrong() -> None:
+    good = encode_batch([WireRecord(0, 0, b"k")])
+    bad = encode_batch([WireRecord(1, 0)], payload=b"\x0e\0\0\0\1\1\1\0")
+    with pytest.raises(CorruptBatchError, match=rf"^log: .* {len(good)}: "):
+        decode(good + bad + encode_batch([WireRecord(2, 0)]))

@@ -1,0 +1,221 @@
+"""What goes wrong is a typed error that names the place and tells no secret."""
+
+import logging
+import pickle
+import subprocess
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logs import make_place
+from servers import Bucket, SeaweedS3
+from tieredfs import (
+    InvalidArgumentError,
+    NotFoundError,
+    ObjectStore,
+    PermissionDeniedError,
+    PluginNotInstalledError,
+    RequestEvent,
+    RequestPolicy,
+    StorageUnavailableError,
+    TieredFSError,
+)
+
+SECRET = "wrong-secret-0123456789"  # noqa: S105 - made up
+
+VERBS: dict[str, Callable[[ObjectStore], object]] = {
+    "get": lambda store: store.get("some/key"),
+    "get_range": lambda store: store.get_range("some/key", 0, 10),
+    "put": lambda store: store.put("some/key", b"1", overwrite=True),
+    "create": lambda store: store.put("some/key", b"1", overwrite=False),
+    "head": lambda store: store.head("some/key"),
+    "list": lambda store: list(store.list("some/")),
+    "copy": lambda store: store.copy("some/key", "other"),
+    "delete": lambda store: store.delete(["some/key"]),
+}
+
+
+class Events(list[RequestEvent]):
+    def on_request(self, event: RequestEvent) -> None:
+        self.append(event)
+
+
+def failure(store: ObjectStore, verb: str) -> TieredFSError:
+    with pytest.raises(TieredFSError) as caught:
+        VERBS[verb](store)
+    return caught.value
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_missing_bucket_is_not_found(s3_server: SeaweedS3, verb: str) -> None:
+    store = ObjectStore("s3://no-such-bucket-here/x", s3_server.storage_options())
+    error = failure(store, verb)
+    assert isinstance(error, NotFoundError)
+    assert "s3://no-such-bucket-here/x/some/" in str(error)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_wrong_secret_is_permission_denied_and_not_shown(
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    verb: str,
+) -> None:
+    place = make_place("s3", request, tmp_path)
+    events = Events()
+    options = place.storage_options | {"secret": SECRET}
+    store = ObjectStore(place.url, options, observer=events)
+    with caplog.at_level(logging.DEBUG, "tieredfs"):
+        error = failure(store, verb)
+    assert isinstance(error, PermissionDeniedError)
+    assert isinstance(error, PermissionError)
+    assert f"{place.url}/some/" in str(error)
+    shown = [
+        str(error),
+        repr(error),
+        repr(store),
+        str(store),
+        repr(events),
+        caplog.text,
+        "".join(traceback.format_exception(error)),
+        pickle.dumps(error).decode("latin1"),
+        pickle.dumps(list(events)).decode("latin1"),
+    ]
+    assert [text for text in shown if SECRET in text] == []
+
+
+def test_a_server_that_is_not_there_is_unavailable(s3_server: SeaweedS3) -> None:
+    options = s3_server.storage_options(endpoint="http://127.0.0.1:9")
+    policy = RequestPolicy(attempts=2, backoff=0.001)
+    store = ObjectStore("s3://bucket", options, policy=policy)
+    for verb in VERBS:
+        assert isinstance(failure(store, verb), StorageUnavailableError)
+
+
+def test_a_file_that_may_not_be_read_is_permission_denied(tmp_path: Path) -> None:
+    program = (
+        "import os, sys, tieredfs\n"
+        "os.setuid(65534)\n"
+        "store = tieredfs.ObjectStore(sys.argv[1])\n"
+        "for call in (lambda: store.get('a'), lambda: store.get_range('a', 0, 1),\n"
+        "             lambda: store.put('b', b'', overwrite=True),\n"
+        "             lambda: list(store.list('closed/'))):\n"
+        "    try:\n"
+        "        call()\n"
+        "    except tieredfs.PermissionDeniedError as error:\n"
+        "        print(error.kind)\n"
+    )
+    try:
+        (tmp_path / "probe").touch()
+        import os  # noqa: PLC0415
+
+        os.chown(tmp_path / "probe", 65534, -1)
+    except PermissionError:
+        pytest.skip("only root can become somebody else")
+    root = tmp_path / "root"
+    (root / "closed").mkdir(parents=True)
+    (root / "a").write_bytes(b"1")
+    (root / "a").chmod(0)
+    (root / "closed").chmod(0o700)
+    for parent in [root, *list(root.parents)[:-2]]:
+        parent.chmod(parent.stat().st_mode | 0o055)
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", program, str(root)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == ["permission_denied"] * 4
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_an_unknown_protocol_is_an_invalid_argument(verb: str) -> None:
+    error = failure(ObjectStore("nosuch://user:hunter2secret@bucket/x"), verb)
+    assert isinstance(error, InvalidArgumentError)
+    assert "nosuch" in str(error)
+    assert "hunter2secret" not in str(error)
+
+
+@pytest.mark.parametrize(
+    ("url", "package", "command"),
+    [
+        ("s3://b/x", "s3fs", "pip install 'tieredfs[s3]'"),
+        ("s3a://b/x", "s3fs", "pip install 'tieredfs[s3]'"),
+        ("gs://b/x", "gcsfs", "pip install 'tieredfs[gcs]'"),
+        ("gcs://b/x", "gcsfs", "pip install 'tieredfs[gcs]'"),
+        ("abfs://c@account/x", "adlfs", "pip install 'tieredfs[azure]'"),
+        ("az://c/x", "adlfs", "pip install 'tieredfs[azure]'"),
+        ("simplecache::gs://b/x", "gcsfs", "pip install 'tieredfs[gcs]'"),
+    ],
+)
+def test_a_missing_package_is_told_as_the_exact_command(
+    url: str, package: str, command: str
+) -> None:
+    program = (
+        "import sys\n"
+        f"sys.modules[{package!r}] = None\n"
+        "import tieredfs\n"
+        "try:\n"
+        f"    tieredfs.ObjectStore({url!r}).get('a')\n"
+        "except tieredfs.PluginNotInstalledError as error:\n"
+        "    print(error)\n"
+    )
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert command in done.stdout
+
+
+def test_a_missing_package_without_an_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "paramiko", None)
+    monkeypatch.delitem(sys.modules, "fsspec.implementations.sftp", raising=False)
+    with pytest.raises(PluginNotInstalledError, match="paramiko"):
+        ObjectStore("sftp://host/x").get("a")
+
+
+def test_making_a_store_asks_nothing(s3_server: SeaweedS3) -> None:
+    options = s3_server.storage_options(endpoint="http://127.0.0.1:9")
+    assert ObjectStore("s3://bucket", options).url == "s3://bucket"
+    assert ObjectStore("nosuch://x").url == "nosuch://x"
+
+
+@pytest.mark.parametrize(
+    "options", [{"no_such_option": 1}, {"auto_mkdir": False, "x": {}}]
+)
+def test_options_that_the_filesystem_refuses_are_a_typed_error(
+    tmp_path: Path, options: dict[str, Any]
+) -> None:
+    """Fsspec's local filesystem swallows them; s3fs's client does not."""
+    ObjectStore(str(tmp_path), options).put("a", b"1", overwrite=True)
+
+
+def test_an_s3_option_of_a_wrong_kind_is_a_typed_error(s3_server: SeaweedS3) -> None:
+    options = s3_server.storage_options() | {"client_kwargs": {"no_such": 1}}
+    with pytest.raises(TieredFSError):
+        ObjectStore("s3://bucket", options).get("a")
+
+
+def test_a_key_too_long_for_the_disk_is_not_tried_again(tmp_path: Path) -> None:
+    events = Events()
+    store = ObjectStore(str(tmp_path), observer=events)
+    with pytest.raises(TieredFSError) as caught:
+        store.put("x" * 300, b"1", overwrite=True)
+    assert not caught.value.retryable
+    assert [event.attempts for event in events] == [1]
+
+
+def test_an_error_travels_between_processes_with_type_and_message(
+    place: Bucket,
+) -> None:
+    store = ObjectStore(place.url, place.storage_options)
+    with pytest.raises(NotFoundError) as caught:
+        store.get("some/key")
+    again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
+    assert type(again) is NotFoundError
+    assert str(again) == str(caught.value)

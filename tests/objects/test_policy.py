@@ -1,0 +1,83 @@
+import math
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from tieredfs import (
+    ErrorKind,
+    InvalidArgumentError,
+    RequestCounter,
+    RequestEvent,
+    RequestPolicy,
+)
+from tieredfs.objects.policy import Deadline
+
+
+class Clock:
+    """A clock that stands still unless it is told."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_deadline_runs_down_and_stays_at_nothing() -> None:
+    clock = Clock()
+    deadline = Deadline(5.0, clock)
+    assert (deadline.remaining, deadline.elapsed) == (5.0, 0.0)
+    clock.now += 2.0
+    assert (deadline.remaining, deadline.elapsed) == (3.0, 2.0)
+    clock.now += 3.0
+    assert (deadline.remaining, deadline.elapsed) == (0.0, 5.0)
+    clock.now += 100.0
+    assert (deadline.remaining, deadline.elapsed) == (0.0, 105.0)
+
+
+def test_a_policy_has_the_defaults_that_are_told() -> None:
+    policy = RequestPolicy()
+    assert (policy.attempts, policy.deadline) == (5, 60.0)
+    assert hash(policy) == hash(RequestPolicy())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"attempts": 0},
+        {"attempts": -1},
+        {"deadline": 0.0},
+        {"deadline": -1.0},
+        {"deadline": math.nan},
+        {"backoff": -0.1},
+        {"backoff": math.nan},
+        {"max_backoff": -1.0},
+    ],
+    ids=repr,
+)
+def test_a_policy_that_allows_no_call_is_refused(fields: dict[str, float]) -> None:
+    with pytest.raises(InvalidArgumentError):
+        RequestPolicy(**fields)  # type: ignore[arg-type] # one of them is an int
+
+
+def test_a_counter_adds_every_attempt_from_any_thread() -> None:
+    counter = RequestCounter()
+    events = [
+        RequestEvent("get", "a", 10, 3, 0.1, None),
+        RequestEvent("put", "b", 5, 1, 0.1, ErrorKind.NOT_FOUND),
+    ]
+
+    def work(_: int) -> None:
+        for event in events:
+            counter.on_request(event)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(500)))
+    assert counter.by_verb() == {"get": 1500, "put": 500}
+    assert (counter.requests, counter.size) == (2000, 7500)
+
+
+def test_what_a_counter_gave_does_not_change_it() -> None:
+    counter = RequestCounter()
+    counter.by_verb()["get"] = 7
+    assert (counter.requests, counter.size, counter.by_verb()) == (0, 0, {})

@@ -1,0 +1,283 @@
+"""One owner of retries and time: the store's policy, seen from behind a proxy."""
+
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from servers import ProxiedBucket
+from tieredfs import (
+    DeadlineExceededError,
+    ErrorKind,
+    NotFoundError,
+    ObjectStore,
+    PermissionDeniedError,
+    RequestCounter,
+    RequestEvent,
+    RequestPolicy,
+    StorageUnavailableError,
+)
+
+CONTENT = bytes(range(256)) * 400
+Call = Callable[[ObjectStore], Any]
+
+CALLS: dict[str, Call] = {
+    "get": lambda store: store.get("key"),
+    "get_range": lambda store: store.get_range("key", 10, 90_000),
+    "head": lambda store: store.head("key"),
+    "put": lambda store: store.put("key", CONTENT, overwrite=True),
+    "list": lambda store: [entry.key for entry in store.list("key")],
+    "delete": lambda store: store.delete(["other"]),
+}
+READS = ("get", "get_range")
+
+
+class Events(list[RequestEvent]):
+    """An observer that keeps what it saw."""
+
+    def on_request(self, event: RequestEvent) -> None:
+        self.append(event)
+
+
+def quick(proxied: ProxiedBucket, events: Events, **policy: float) -> ObjectStore:
+    """Return a store with short waits and one object, its connection made."""
+    chosen: dict[str, Any] = {"backoff": 0.001, "max_backoff": 0.01} | policy
+    store = ObjectStore(
+        proxied.url,
+        proxied.storage_options,
+        policy=RequestPolicy(**chosen),
+        observer=events,
+    )
+    calm = store.with_policy(RequestPolicy())
+    calm.put("key", CONTENT, overwrite=True)
+    proxied.proxy.clear()
+    events.clear()
+    return store
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_a_call_is_one_request(proxied: ProxiedBucket, verb: str) -> None:
+    events = Events()
+    store = quick(proxied, events)
+    CALLS[verb](store)
+    assert [(event.verb, event.attempts) for event in events] == [(verb, 1)]
+    assert len(proxied.proxy.requests()) == 1
+    assert events[0].outcome is None
+    assert events[0].key in {"key", "other"}
+    moved = {"get": len(CONTENT), "put": len(CONTENT), "get_range": 90_000 - 10}
+    assert events[0].size == moved.get(verb, 0)
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_what_is_throttled_twice_comes_right(proxied: ProxiedBucket, verb: str) -> None:
+    events = Events()
+    store = quick(proxied, events)
+    expected = CALLS[verb](store)
+    proxied.proxy.clear()
+    events.clear()
+    proxied.proxy.add(status=503, times=2)
+    assert CALLS[verb](store) == expected
+    assert sum(event.attempts for event in events) == 3
+    assert len(proxied.proxy.requests()) == 3
+    assert events[0].outcome is None
+
+
+@pytest.mark.parametrize("status", [500, 503])
+@pytest.mark.parametrize("verb", CALLS)
+def test_what_fails_for_ever_is_unavailable_after_the_attempts(
+    proxied: ProxiedBucket, verb: str, status: int
+) -> None:
+    events = Events()
+    store = quick(proxied, events, attempts=3)
+    proxied.proxy.add(status=status)
+    with pytest.raises(StorageUnavailableError) as caught:
+        CALLS[verb](store)
+    assert caught.value.retryable
+    assert store.url in str(caught.value)
+    assert len(proxied.proxy.requests()) == 3
+    assert [(e.attempts, e.outcome) for e in events] == [
+        (3, ErrorKind.STORAGE_UNAVAILABLE)
+    ]
+
+
+def test_what_is_throttled_by_429_is_tried_again(proxied: ProxiedBucket) -> None:
+    store = quick(proxied, Events())
+    proxied.proxy.add(status=429, times=2)
+    assert store.get("key") == CONTENT
+
+
+def test_a_policy_of_one_attempt_makes_one(proxied: ProxiedBucket) -> None:
+    store = quick(proxied, Events(), attempts=1)
+    proxied.proxy.add(status=503)
+    with pytest.raises(StorageUnavailableError):
+        store.get("key")
+    assert len(proxied.proxy.requests()) == 1
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(403, PermissionDeniedError), (404, NotFoundError)]
+)
+@pytest.mark.parametrize("verb", CALLS)
+def test_a_refusal_is_not_tried_again(
+    proxied: ProxiedBucket, verb: str, status: int, error: type[Exception]
+) -> None:
+    events = Events()
+    store = quick(proxied, events)
+    proxied.proxy.add(status=status)
+    with pytest.raises(error):
+        CALLS[verb](store)
+    assert len(proxied.proxy.requests()) == 1
+    assert len(events) == 1
+
+
+@pytest.mark.parametrize("reset", [False, True])
+@pytest.mark.parametrize("verb", READS)
+def test_a_body_that_is_cut_is_fetched_again(
+    proxied: ProxiedBucket, verb: str, reset: bool
+) -> None:
+    events = Events()
+    store = quick(proxied, events)
+    proxied.proxy.add("GET", cut_after=50_000, reset=reset, times=2)
+    content = CONTENT if verb == "get" else CONTENT[10:90_000]
+    assert CALLS[verb](store) == content
+    assert len(proxied.proxy.requests()) == 3
+    assert events[0].attempts == 3
+
+
+@pytest.mark.parametrize("verb", READS)
+def test_a_body_that_is_always_cut_is_unavailable(
+    proxied: ProxiedBucket, verb: str
+) -> None:
+    store = quick(proxied, Events(), attempts=2)
+    proxied.proxy.add("GET", cut_after=50_000)
+    with pytest.raises(StorageUnavailableError, match="key"):
+        CALLS[verb](store)
+
+
+def test_a_connection_that_was_dropped_is_made_again(proxied: ProxiedBucket) -> None:
+    store = quick(proxied, Events())
+    proxied.proxy.drop_connections()
+    assert store.get("key") == CONTENT
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_every_request_is_counted_when_connections_are_reset(
+    proxied: ProxiedBucket, verb: str
+) -> None:
+    events = Events()
+    store = quick(proxied, events, attempts=3)
+    proxied.proxy.add(cut_before=True)
+    with pytest.raises(StorageUnavailableError):
+        CALLS[verb](store)
+    assert len(proxied.proxy.requests()) == sum(event.attempts for event in events)
+
+
+def test_several_keys_are_counted_as_the_requests_they_take(
+    proxied: ProxiedBucket, tmp_path: Path
+) -> None:
+    counter = RequestCounter()
+    store = ObjectStore(proxied.url, proxied.storage_options, observer=counter)
+    source = tmp_path / "source"
+    source.write_bytes(CONTENT)
+    store.put_file("a", source, overwrite=True)
+    assert counter.requests == len(proxied.proxy.requests())
+    store.copy("a", "b")
+    assert counter.requests == len(proxied.proxy.requests())
+    store.delete(["a", "b", "c"])
+    assert counter.requests == len(proxied.proxy.requests())
+
+
+class TestDeadline:
+    LIMIT = 1.5
+
+    def timed(self, store: ObjectStore, verb: str) -> float:
+        begun = time.monotonic()
+        with pytest.raises(DeadlineExceededError) as caught:
+            CALLS[verb](store)
+        assert isinstance(caught.value, TimeoutError)
+        assert store.url in str(caught.value)
+        return time.monotonic() - begun
+
+    def test_what_hangs_ends_by_the_deadline(self, proxied: ProxiedBucket) -> None:
+        events = Events()
+        store = quick(proxied, events, deadline=self.LIMIT)
+        proxied.proxy.add(hang=60)
+        with ThreadPoolExecutor(len(CALLS)) as pool:
+            took = list(pool.map(lambda verb: self.timed(store, verb), CALLS))
+        assert max(took) <= self.LIMIT * 1.1
+        assert min(took) >= self.LIMIT
+        assert {event.outcome for event in events} == {ErrorKind.DEADLINE_EXCEEDED}
+
+    def test_the_deadline_covers_all_tries_together(
+        self, proxied: ProxiedBucket
+    ) -> None:
+        store = quick(proxied, Events(), deadline=self.LIMIT)
+        for verb in CALLS:
+            method = {"put": "PUT", "head": "HEAD", "delete": "DELETE"}.get(verb, "GET")
+            path = "list-type" if verb == "list" else "/key|/other"
+            if verb == "get_range":
+                continue  # told from "get" by its range header alone
+            proxied.proxy.add(method, path, status=503, delay=1.0, times=1)
+            proxied.proxy.add(method, path, hang=60)
+        verbs = [verb for verb in CALLS if verb != "get_range"]
+        with ThreadPoolExecutor(len(verbs)) as pool:
+            took = dict(
+                zip(
+                    verbs,
+                    pool.map(lambda verb: self.timed(store, verb), verbs),
+                    strict=True,
+                )
+            )
+        assert {v: s for v, s in took.items() if s > self.LIMIT * 1.1} == {}
+
+    def test_failing_again_and_again_ends_by_the_deadline(
+        self, proxied: ProxiedBucket
+    ) -> None:
+        store = quick(proxied, Events(), attempts=10_000, deadline=0.5)
+        proxied.proxy.add(status=503)
+        begun = time.monotonic()
+        with pytest.raises((StorageUnavailableError, DeadlineExceededError)):
+            store.get("key")
+        assert time.monotonic() - begun <= 0.7
+
+    def test_a_slow_body_is_a_hang_too(self, proxied: ProxiedBucket) -> None:
+        store = quick(proxied, Events(), deadline=0.5)
+        proxied.proxy.bandwidth = 1000
+        self.timed(store, "get")
+
+    def test_the_store_is_as_good_as_before_when_a_hang_is_over(
+        self, proxied: ProxiedBucket
+    ) -> None:
+        url, options, proxy = proxied
+        store = ObjectStore(url, options)
+        hasty = store.with_policy(RequestPolicy(deadline=0.2))
+        proxy.add(hang=60)  # even the request that connects
+        with pytest.raises(DeadlineExceededError):
+            hasty.get("key")
+        proxy.clear()
+        store.put("key", CONTENT, overwrite=True)
+        assert store.get("key") == CONTENT
+
+    def test_an_object_that_takes_longer_than_its_share_is_not_cut_short(
+        self, proxied: ProxiedBucket
+    ) -> None:
+        store = quick(proxied, Events(), deadline=30)
+        proxied.proxy.latency = 0.2
+        assert store.get("key") == CONTENT
+
+
+def test_the_wait_grows_between_tries(
+    proxied: ProxiedBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+    store = quick(proxied, Events(), attempts=6, backoff=0.5, max_backoff=2.0)
+    proxied.proxy.add(status=503)
+    with pytest.raises(StorageUnavailableError):
+        store.get("key")
+    assert len(waits) == 5  # before the second try too
+    bounds = [0.5, 1.0, 2.0, 2.0, 2.0]
+    assert all(wait <= bound for wait, bound in zip(waits, bounds, strict=True))

@@ -1,0 +1,94 @@
+import pickle
+
+import pytest
+
+from tieredfs import ObjectStore
+from tieredfs.objects.secrets import redact_text, redact_url, secret_values
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("s3://bucket/key", "s3://bucket/key"),
+        ("/a/local@path/x", "/a/local@path/x"),
+        ("sftp://user:pass@host/x", "sftp://***@host/x"),
+        ("sftp://user@host/x@y", "sftp://***@host/x@y"),
+        ("simplecache::sftp://user:pass@host/x", "simplecache::sftp://***@host/x"),
+        ("https://h/x?sig=abc&other=1", "https://h/x?sig=***&other=1"),
+        ("https://h/x?a=1&X-Amz-Signature=abc", "https://h/x?a=1&X-Amz-Signature=***"),
+        (
+            "https://h/x?X-Amz-Security-Token=a%2F",
+            "https://h/x?X-Amz-Security-Token=***",
+        ),
+        ("https://h/x?X-Goog-Signature=ab", "https://h/x?X-Goog-Signature=***"),
+        ("https://h/x?token=abc", "https://h/x?token=***"),
+    ],
+)
+def test_a_url_is_shown_without_user_names_and_signatures(url: str, shown: str) -> None:
+    assert redact_url(url) == shown
+    assert redact_url(shown) == shown
+    assert ObjectStore(url).url == shown
+    assert repr(ObjectStore(url)) == f"ObjectStore({shown!r})"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "sftp://user:hunt@er2@host/x",
+        "https://h/x?AWSAccessKeyId=A&Signature=hunter2",
+        "https://h/x?access_token=hunter2",
+        "https://h/x?a=1;sig=hunter2",
+        "https://h/x#sig=hunter2",
+    ],
+)
+def test_a_secret_in_an_odd_place_of_a_url_is_not_shown(url: str) -> None:
+    assert "er2" not in redact_url(url)
+
+
+def test_options_that_are_secret_by_name_are_found_however_deep() -> None:
+    options = {
+        "key": "AKIA1234",
+        "secret": "s3cr3t-value",
+        "anon": False,
+        "endpoint_url": "http://host",
+        "client_kwargs": {"aws_session_token": "t0k3n-value", "region_name": "eu"},
+        "account_key": "azure-key",
+        "sas_token": "sv=1&sig=x",
+        "password": "p4ssw0rd",
+        "number": 5,
+    }
+    assert secret_values(options) == {
+        "AKIA1234",
+        "s3cr3t-value",
+        "t0k3n-value",
+        "azure-key",
+        "sv=1&sig=x",
+        "p4ssw0rd",
+    }
+
+
+def test_the_parts_of_a_connection_string_are_secret() -> None:
+    text = "DefaultEndpointsProtocol=https;AccountName=me;AccountKey=a+b/c==;X=y"
+    found = secret_values({"connection_string": text})
+    assert found == {text, "a+b/c=="}
+
+
+def test_what_is_too_short_to_hide_is_no_secret() -> None:
+    assert secret_values({"key": "a", "secret": "", "token": "abc"}) == frozenset()
+
+
+def test_a_text_loses_every_secret_the_longest_first() -> None:
+    secrets = frozenset({"abcd", "abcdefgh"})
+    assert redact_text("x abcdefgh y abcd z", secrets) == "x *** y *** z"
+    assert redact_text("at s3://u:p@host/x", frozenset()) == "at s3://***@host/x"
+
+
+def test_a_store_pickles_no_more_than_it_was_given() -> None:
+    given = {"secret": "s3cr3t-value"}
+    state = ObjectStore("s3://bucket/x", given).__getstate__()
+    assert state == {
+        "url": "s3://bucket/x",
+        "options": given,
+        "policy": ObjectStore("s3://bucket").policy,
+    }
+    assert b"RequestCounter" not in pickle.dumps(ObjectStore("s3://bucket"))

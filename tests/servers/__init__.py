@@ -1,0 +1,16 @@
+"""Real servers for tests: each a child process or a thread, on loopback only."""
+
+from servers.faults import FaultProxy, Request, Rule
+from servers.process import NotInstalledError, Server
+from servers.s3 import Bucket, ProxiedBucket, SeaweedS3
+
+__all__ = [
+    "Bucket",
+    "FaultProxy",
+    "NotInstalledError",
+    "ProxiedBucket",
+    "Request",
+    "Rule",
+    "SeaweedS3",
+    "Server",
+]

@@ -1,0 +1,301 @@
+"""What is planned and read, without a Spark session."""
+
+import json
+import pickle
+import re
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import fsspec.config
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
+
+from logs import fill, make_place, open_store, records, segment
+from servers import Bucket
+from spark.oracle import TIER
+from tieredfs import Scan, ScanPlan, open_tier
+from tieredfs.errors import InvalidArgumentError, UnsupportedOperationError
+from tieredfs.spark.source import ScanPartition, TieredFSDataSource, TieredFSReader
+from wire import WireRecord, encode_batch
+
+MIB = 1 << 20
+FOLDER = "big-0-AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def headers_of(key: DataType) -> DataType:
+    fields = [StructField("key", key), StructField("value", BinaryType())]
+    return ArrayType(StructType(fields))
+
+
+TYPES: dict[str, DataType] = {
+    "binary": BinaryType(),
+    "string": StringType(),
+    "int": IntegerType(),
+    "bigint": LongType(),
+    "timestamp": TimestampType(),
+    "array<struct<key:string,value:binary>>": headers_of(StringType()),
+    "array<struct<key:binary,value:binary>>": headers_of(BinaryType()),
+}
+
+
+def parse_schema(text: str) -> StructType:
+    """Make a schema of its text; Spark's own way needs a session."""
+    columns = re.findall(r"`?(\w+)`? (\w+(?:<[^ ]+>)?)", text)
+    return StructType([StructField(name, TYPES[kind]) for name, kind in columns])
+
+
+def open_reader(
+    schema: str = "", path: str = str(TIER), **options: str
+) -> TieredFSReader:
+    source = TieredFSDataSource({"path": path, "subscribe": "o3.alpha", **options})
+    return source.reader(parse_schema(schema or source.schema()))
+
+
+def read_all(reader: TieredFSReader) -> Iterator[pa.RecordBatch]:
+    for partition in reader.partitions():
+        yield from reader.read(partition)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
+    return make_place("local", request, tmp_path)
+
+
+def make_sized(sizes: Iterable[int]) -> Scan:
+    """Make a scan whose slices have these many bytes to fetch."""
+    scan = open_tier(str(TIER)).topic("o3.alpha").scan()
+    first = scan.plan.slices[0]
+    slices = (
+        replace(first, start_offset=n, start_position=0, end_position=size)
+        for n, size in enumerate(sizes)
+    )
+    return replace(scan, plan=ScanPlan(tuple(slices)))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "parts"),
+    [
+        ([], []),
+        ([0], [[0]]),
+        ([1, 1, 1], [[1, 1, 1]]),
+        ([64, 64], [[64, 64]]),
+        ([64, 65], [[64], [65]]),
+        ([128, 1], [[128], [1]]),
+        ([1, 1024, 1], [[1], [1024], [1]]),
+        ([50, 50, 50, 50, 50], [[50, 50], [50, 50], [50]]),
+    ],
+    ids=str,
+)
+def test_neighbouring_segments_are_bundled_up_to_the_target(
+    sizes: list[int], parts: list[list[int]]
+) -> None:
+    split = make_sized(size * MIB for size in sizes).split(128 * MIB)
+    assert [[s.size // MIB for s in part.plan.slices] for part in split] == parts
+
+
+def test_bundles_keep_the_order_and_leave_nothing_out() -> None:
+    scan = make_sized((n * 37) % 100 * MIB for n in range(200))
+    parts = scan.split(128 * MIB)
+    assert tuple(s for part in parts for s in part.plan.slices) == scan.plan.slices
+    assert all(part.plan.size <= 128 * MIB for part in parts)
+    assert all(
+        a.plan.size + b.plan.slices[0].size > 128 * MIB for a, b in pairwise(parts)
+    )
+
+
+def test_a_small_topic_is_one_task() -> None:
+    assert len(open_reader(subscribe="o1").partitions()) == 1
+
+
+def test_tasks_together_read_what_one_task_reads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reader = open_reader(subscribe="o1,o3.alpha")
+    whole = pa.Table.from_batches(read_all(reader))
+    monkeypatch.setattr("tieredfs.spark.source._TASK_BYTES", 60_000)
+    assert len(reader.partitions()) > 5
+    assert pa.Table.from_batches(read_all(reader)) == whole
+
+
+def test_a_topic_of_which_nothing_is_wanted_has_no_tasks() -> None:
+    offsets = '{"o3.alpha": {"0": 30, "1": 30}}'
+    reader = open_reader(startingOffsets=offsets, endingOffsets=offsets)
+    assert reader.partitions() == []
+
+
+def test_the_partition_that_spark_makes_up_when_there_are_none_has_no_records() -> None:
+    assert list(open_reader().read(InputPartition(None))) == []
+
+
+def test_nothing_is_opened_before_it_is_planned() -> None:
+    open_reader(path="s3://nowhere/at-all")
+
+
+@pytest.mark.parametrize("headers", ["false", "true"])
+def test_every_batch_has_the_schema_that_spark_makes_of_the_sources(
+    headers: str, place: Bucket
+) -> None:
+    fill(open_store(place), segment(FOLDER, 0, _several_batches()))
+    source = TieredFSDataSource(
+        {"path": place.url, "subscribe": "big", "includeHeaders": headers}
+    )
+    schema = parse_schema(source.schema())
+    batches = list(read_all(source.reader(schema)))
+    assert len(batches) > 3
+    assert {batch.schema for batch in batches} == {
+        to_arrow_schema(schema, timezone="UTC", prefers_large_types=False)
+    }
+
+
+def test_batches_are_of_one_to_eight_mebibytes(place: Bucket) -> None:
+    fill(open_store(place), segment(FOLDER, 0, _several_batches()))
+    reader = open_reader(path=place.url, subscribe="big")
+    sizes = [batch.nbytes for batch in read_all(reader)]
+    assert all(size <= 8 * MIB for size in sizes)
+    assert all(size >= MIB for size in sizes[:-1])
+
+
+def test_a_users_schema_chooses_the_columns_and_their_order() -> None:
+    reader = open_reader("offset bigint, timestamp timestamp, partition int")
+    table = pa.Table.from_batches(read_all(reader))
+    assert table.column_names == ["offset", "timestamp", "partition"]
+    assert table.num_rows == 195
+
+
+def test_a_users_schema_may_have_headers_without_the_option() -> None:
+    schema = "headers array<struct<key:string,value:binary>>"
+    assert pa.Table.from_batches(read_all(open_reader(schema))).num_rows == 195
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        "partition bigint",
+        "offset int",
+        "value string",
+        "timestamp bigint",
+        "headers array<struct<key:binary,value:binary>>",
+        "nosuch int",
+    ],
+)
+def test_a_users_schema_with_another_type_or_column_is_refused_with_what_there_is(
+    schema: str,
+) -> None:
+    name, _, kind = schema.partition(" ")
+    with pytest.raises(InvalidArgumentError, match=f"has {name} {kind}; .*key binary"):
+        open_reader(schema)
+
+
+@pytest.mark.parametrize("stamp", [1 << 62, -(1 << 62), (1 << 63) - 1, -(1 << 63)])
+def test_a_timestamp_that_spark_cannot_hold_is_an_error_that_names_the_record(
+    stamp: int, place: Bucket
+) -> None:
+    log = encode_batch(
+        [WireRecord(0, 5), WireRecord(1, stamp), WireRecord(2, 6)],
+        max_timestamp=max(stamp, 6),
+    )
+    fill(open_store(place), segment(FOLDER, 0, log))
+    reader = open_reader("timestamp timestamp", place.url, subscribe="big")
+    said = f"topic big partition 0 offset 1: .* timestamp of {stamp} ms"
+    with pytest.raises(UnsupportedOperationError, match=said):
+        list(read_all(reader))
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_timestamps_that_spark_holds_are_read(
+    sign: int, place: Bucket
+) -> None:
+    stamp = sign * (((1 << 63) - 1) // 1000)
+    log = encode_batch([WireRecord(0, stamp)])
+    fill(open_store(place), segment(FOLDER, 0, log))
+    reader = open_reader("timestamp timestamp", place.url, subscribe="big")
+    (batch,) = read_all(reader)
+    assert batch["timestamp"].cast(pa.int64()).to_pylist() == [stamp * 1000]
+
+
+def test_a_timestamp_that_is_not_asked_for_does_not_matter(place: Bucket) -> None:
+    log = encode_batch([WireRecord(0, 1 << 62)])
+    fill(open_store(place), segment(FOLDER, 0, log))
+    reader = open_reader("offset bigint", place.url, subscribe="big")
+    assert pa.Table.from_batches(read_all(reader)).num_rows == 1
+
+
+def test_reader_and_tasks_can_be_pickled_and_read_the_same() -> None:
+    reader = open_reader()
+    expected = pa.Table.from_batches(read_all(reader))
+    copy = pickle.loads(pickle.dumps(reader))  # noqa: S301 - our own
+    parts = pickle.loads(pickle.dumps(reader.partitions()))  # noqa: S301 - our own
+    got = pa.Table.from_batches(batch for part in parts for batch in copy.read(part))
+    assert got == expected
+
+
+def test_secrets_that_were_given_travel_and_are_never_shown(s3_bucket: Bucket) -> None:
+    fill(open_store(s3_bucket), _a_topic())
+    reader = open_reader(
+        path=s3_bucket.url,
+        subscribe="big",
+        storage_options=json.dumps(s3_bucket.storage_options),
+    )
+    (part,) = reader.partitions()
+    assert isinstance(part, ScanPartition)
+    secret = s3_bucket.storage_options["secret"]
+    for shown in (reader, part, part.scan, part.scan.storage, reader.options):
+        assert secret not in f"{shown!r}{shown}"
+    copy = pickle.loads(pickle.dumps((reader, part)))  # noqa: S301 - our own
+    assert pa.Table.from_batches(copy[0].read(copy[1])).num_rows == 3
+
+
+def test_secrets_of_the_surroundings_do_not_travel(
+    s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(open_store(s3_bucket), _a_topic())
+    monkeypatch.setitem(fsspec.config.conf, "s3", s3_bucket.storage_options)
+    reader = open_reader(path=s3_bucket.url, subscribe="big")
+    parts = reader.partitions()
+    (batch,) = reader.read(parts[0])
+    assert batch.num_rows == 3
+    pickled = pickle.dumps((reader, parts))
+    for name in ("key", "secret"):
+        assert s3_bucket.storage_options[name].encode() not in pickled
+
+
+def test_without_pyspark_the_error_is_the_line_that_installs_it() -> None:
+    code = "import sys; sys.modules['pyspark'] = None; import tieredfs.spark"
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False
+    )
+    last = done.stderr.splitlines()[-1]
+    assert done.returncode == 1
+    assert last.startswith("tieredfs.errors.PluginNotInstalledError: ")
+    assert "pip install 'tieredfs[spark]'" in last
+
+
+def _several_batches() -> bytes:
+    """Make a log of 16 MiB in Arrow and a few KiB in store."""
+    headers = ((b"h", None),)
+    made = (
+        WireRecord(offset, 1000 + offset, b"k", bytes(MIB), headers * (offset % 2))
+        for offset in range(16)
+    )
+    return b"".join(encode_batch([record], codec="zstd") for record in made)
+
+
+def _a_topic() -> dict[str, bytes]:
+    return segment(FOLDER, 0, encode_batch(records(0, 3)))

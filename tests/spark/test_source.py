@@ -1,0 +1,106 @@
+"""``format("tieredfs")`` in a real Spark session."""
+
+import json
+from pathlib import Path
+
+import pytest
+from pyspark.errors import AnalysisException, PythonException
+
+from logs import KAFKA, REMOTE, files_of, fill, make_place, open_store, records, segment
+from servers import Bucket
+from spark.conftest import Load
+from spark.oracle import TIER, Answer
+from wire import WireRecord, encode_batch
+
+TOPIC = "o3.beta"
+ALL = {"subscribe": TOPIC, "includeHeaders": "true"}
+
+
+def in_s3(bucket: Bucket) -> dict[str, str]:
+    return {"storage_options": json.dumps(bucket.storage_options)}
+
+
+@pytest.fixture(scope="module")
+def files() -> dict[str, bytes]:
+    return {k: v for k, v in files_of(TIER).items() if k.startswith(f"{TOPIC}-")}
+
+
+def test_rows_are_the_same_from_s3_by_changing_only_the_url(
+    load: Load, s3_bucket: Bucket, files: dict[str, bytes]
+) -> None:
+    fill(open_store(s3_bucket), files)
+    expected = Answer.of(load(ALL))
+    assert expected.rows == 120
+    assert Answer.of(load(ALL | in_s3(s3_bucket), s3_bucket.url)) == expected
+
+
+def test_rows_are_the_same_from_a_file_url_and_the_path_option(load: Load) -> None:
+    expected = Answer.of(load(ALL))
+    assert Answer.of(load(ALL, TIER.as_uri())) == expected
+    assert Answer.of(load(ALL, f"kafka-local+{TIER.as_uri()}")) == expected
+
+
+def test_a_frame_made_later_sees_segments_that_were_added(
+    load: Load, s3_bucket: Bucket, files: dict[str, bytes]
+) -> None:
+    late = {key: data for key, data in files.items() if f"/{80:020d}-" in key}
+    store, options = open_store(s3_bucket), ALL | in_s3(s3_bucket)
+    fill(store, {key: data for key, data in files.items() if key not in late})
+    assert load(options, s3_bucket.url).count() == 80
+    fill(store, late)
+    assert load(options, s3_bucket.url).count() == 120
+
+
+def test_control_records_are_left_out(load: Load) -> None:
+    said = json.loads((KAFKA / "txn" / "consumer.json").read_text())
+    count = said["read_uncommitted"]["0"]["count"]
+    assert load({"subscribe": "txn"}, str(KAFKA / "txn" / REMOTE)).count() == count
+
+
+def test_a_users_schema_chooses_the_columns(load: Load) -> None:
+    frame = load({"subscribe": TOPIC}, schema="offset bigint, partition int")
+    assert frame.columns == ["offset", "partition"]
+    assert sorted(frame.collect()) == [(offset, 0) for offset in range(120)]
+
+
+def test_a_users_schema_with_another_type_is_refused_before_a_task_runs(
+    load: Load,
+) -> None:
+    frame = load({"subscribe": TOPIC}, schema="offset string")
+    with pytest.raises(AnalysisException, match="the schema has offset string"):
+        frame.collect()
+
+
+def test_an_error_in_a_task_keeps_its_type_and_its_words(
+    load: Load, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    place = make_place("local", request, tmp_path)
+    log = encode_batch([WireRecord(0, 5), WireRecord(1, 1 << 62)])
+    fill(open_store(place), segment("big-3-AAAAAAAAAAAAAAAAAAAAAA", 0, log))
+    with pytest.raises(PythonException) as raised:
+        load({"subscribe": "big"}, place.url).collect()
+    said = "UnsupportedOperationError: topic big partition 3 offset 1: Spark cannot"
+    assert said in str(raised.value)
+
+
+def test_a_damaged_segment_fails_the_query_and_is_named(
+    load: Load, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    place = make_place("local", request, tmp_path)
+    first = encode_batch(records(0, 3))
+    log = first[:-1] + b"!" + encode_batch(records(3, 3))
+    fill(open_store(place), segment("big-0-AAAAAAAAAAAAAAAAAAAAAA", 0, log))
+    with pytest.raises((PythonException, AnalysisException)) as raised:
+        load({"subscribe": "big"}, place.url).collect()
+    assert "CorruptBatchError" in str(raised.value)
+    assert f"big-0/{0:020d}-" in str(raised.value)
+
+
+def test_no_message_shows_a_secret(load: Load, s3_bucket: Bucket) -> None:
+    fill(open_store(s3_bucket), {"a-0-AAAAAAAAAAAAAAAAAAAAAA/x": b""})
+    options = s3_bucket.storage_options | {"secret": "wrong-secret-0123456789"}
+    frame = load(ALL | {"storage_options": json.dumps(options)}, s3_bucket.url)
+    with pytest.raises(AnalysisException) as raised:
+        frame.collect()
+    assert "PermissionDeniedError" in str(raised.value)
+    assert "wrong-secret-0123456789" not in str(raised.value)

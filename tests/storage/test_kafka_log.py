@@ -1,0 +1,302 @@
+import pickle  # noqa: I001
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from logs import KAFKA, LOCAL, REMOTE, files_of, fill
+from tieredfs import (
+    CorruptBatchError,
+    CorruptDataError,
+    CorruptIndexError,
+    CorruptObjectError,
+    IndexType,
+    LogSegmentData,
+    NotFoundError,
+    ObjectStore,
+    RemoteStorageManager,
+    TieredFSError,
+    Tier,
+    TopicIdPartition,
+    UnsupportedOperationError,
+    Uuid,
+    open_storage,
+)
+
+EPOCHS = TopicIdPartition("epochs", 0, Uuid("WtKnnEasR2mbJ4pgwi2gDw"))
+CLOSED, ACTIVE = (f"epochs-0/{start:020d}" for start in (400, 500))
+HEX = "0123456789abcdef" * 2
+
+
+def over(store: ObjectStore) -> RemoteStorageManager:
+    return open_storage(store, "kafka-log")
+
+
+@pytest.fixture
+def epochs(memory: ObjectStore) -> ObjectStore:
+    """A broker's copy of a partition, that can be changed."""
+    fill(memory, files_of(KAFKA / "epochs" / LOCAL))
+    return memory
+
+
+def table(store: ObjectStore, name: str = "epochs") -> pa.Table:
+    return Tier(over(store)).topic(name).scan().to_table()
+
+
+def append(store: ObjectStore, key: str, more: bytes) -> None:
+    store.put(key, bytes(store.get(key)) + more, overwrite=True)
+
+
+def cut(store: ObjectStore, key: str, size: int) -> None:
+    store.put(key, bytes(store.get(key))[:size], overwrite=True)
+
+
+def test_a_partition_is_listed_with_the_id_of_its_topic(epochs: ObjectStore) -> None:
+    assert over(epochs).list_partitions() == [EPOCHS]
+
+
+def test_before_topics_had_ids_it_is_unknown(epochs: ObjectStore) -> None:
+    epochs.delete(["epochs-0/partition.metadata"])
+    assert over(epochs).list_partitions() == [TopicIdPartition("epochs", 0)]
+    assert table(epochs).num_rows == 600
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"version: 0\n", b"version: 0\ntopic_id: short", b"\xff" * 40, bytes(43)],
+)
+def test_a_damaged_topic_id_never_hides_a_partition(
+    epochs: ObjectStore, content: bytes
+) -> None:
+    epochs.put("epochs-0/partition.metadata", content, overwrite=True)
+    try:
+        found = over(epochs).list_partitions()
+    except TieredFSError as error:
+        assert "epochs-0" in str(error)  # noqa: PT017
+    else:
+        assert [str(partition) for partition in found] == ["epochs-0"]
+
+
+def test_folders_that_the_broker_gave_up_are_skipped(epochs: ObjectStore) -> None:
+    log = bytes(epochs.get(f"{CLOSED}.log"))
+    for folder in (
+        f"epochs-1.{HEX}-delete",
+        f"epochs-1.{HEX}-future",
+        f"epochs-1.{HEX}-stray",
+        "epochs-1-delete",
+        "epochs",
+        "epochs-x",
+        "epochs-99999999999",
+        "..-0",
+        ".-0",
+        "-0",
+        "a b-0",
+        "remote-log-index-cache",
+        "deeper/epochs-0",
+    ):
+        epochs.put(f"{folder}/{400:020d}.log", log, overwrite=True)
+    epochs.put("file-0", b"no folder", overwrite=True)
+    assert over(epochs).list_partitions() == [EPOCHS]
+
+
+def test_internal_topics_are_shown_when_they_are_named(epochs: ObjectStore) -> None:
+    files = files_of(KAFKA / "epochs" / LOCAL / "epochs-0")
+    fill(epochs, {f"__internal-3/{key}": content for key, content in files.items()})
+    tier = Tier(over(epochs))
+    assert tier.topics() == ["epochs"]
+    assert tier.topic("__internal").partitions == (3,)
+    assert table(epochs, "__internal").num_rows == 600
+
+
+def test_each_segment_ends_where_the_next_begins(epochs: ObjectStore) -> None:
+    found = over(epochs).list_segments(EPOCHS)
+    assert [(s.start_offset, s.end_offset) for s in found] == [
+        (0, 199),
+        (200, 399),
+        (400, 499),
+        (500, None),
+    ]
+    assert all(s.version and s.size for s in found)
+    assert len({s.id for s in found}) == 4
+    assert over(epochs).list_segments(EPOCHS) == found
+    assert over(epochs).list_segments(EPOCHS, 400) == found[2:]
+    assert over(epochs).list_segments(EPOCHS, 10_000)[-1] == found[-1]
+
+
+def test_a_rewritten_segment_has_another_version(epochs: ObjectStore) -> None:
+    before = over(epochs).list_segments(EPOCHS)
+    cut(epochs, f"{CLOSED}.log", 2619)
+    after = over(epochs).list_segments(EPOCHS)
+    assert [a.id for a in after] == [b.id for b in before]
+    assert [a.version == b.version for a, b in zip(after, before, strict=True)] == [
+        *(True, True, False, True)
+    ]
+
+
+def test_a_missing_partition_is_not_found(epochs: ObjectStore) -> None:
+    with pytest.raises(NotFoundError, match="epochs-1"):
+        over(epochs).list_segments(TopicIdPartition("epochs", 1))
+
+
+def test_a_partition_without_a_log_has_no_segments(epochs: ObjectStore) -> None:
+    epochs.put("new-0/partition.metadata", b"version: 0\n", overwrite=True)
+    (new,) = [p for p in over(epochs).list_partitions() if p.topic == "new"]
+    assert over(epochs).list_segments(new) == []
+    assert Tier(over(epochs)).topic("new").end_offsets() == {0: 0}
+
+
+def test_what_is_described_is_what_was_tiered(epochs: ObjectStore) -> None:
+    tiered = open_storage(ObjectStore(str(KAFKA / "epochs" / REMOTE)))
+    partition = tiered.list_partitions()[0]
+    theirs = [tiered.describe(s) for s in tiered.list_segments(partition)]
+    mine = [over(epochs).describe(s) for s in over(epochs).list_segments(EPOCHS)]
+    for one, other in zip(mine, theirs, strict=True):
+        assert one.start_offset == other.start_offset
+        assert one.end_offset == other.end_offset
+        assert one.max_timestamp_ms == other.max_timestamp_ms
+        assert one.leader_epochs == other.leader_epochs
+        assert one.size == other.size
+
+
+def test_indexes_are_those_that_the_broker_tiered(epochs: ObjectStore) -> None:
+    tiered = open_storage(ObjectStore(str(KAFKA / "epochs" / REMOTE)))
+    theirs = tiered.list_segments(tiered.list_partitions()[0])
+    for one, other in zip(over(epochs).list_segments(EPOCHS), theirs, strict=True):
+        mine = over(epochs).fetch_all_indexes(one)
+        expected = dict(tiered.fetch_all_indexes(other))
+        if one.end_offset is None:  # still written: not all is there yet
+            assert IndexType.PRODUCER_SNAPSHOT not in mine
+            assert len(mine[IndexType.OFFSET]) < 10_000  # the file is padded
+            expected = {k: expected[k] for k in (IndexType.OFFSET,)}
+        for kind, content in expected.items():
+            assert mine[kind] == content, kind
+
+
+class TestTheActiveSegment:
+    def test_its_padded_indexes_are_read(self, epochs: ObjectStore) -> None:
+        assert len(epochs.get(f"{ACTIVE}.index")) > 10_000
+        assert table(epochs).num_rows == 600
+
+    def test_a_torn_tail_is_left_out_wherever_it_is_cut(
+        self, epochs: ObjectStore
+    ) -> None:
+        log = bytes(epochs.get(f"{ACTIVE}.log"))
+        whole = over(epochs).describe(over(epochs).list_segments(EPOCHS)[-1])
+        more = log[: 2619 // 2]  # half of the batch that the segment begins with
+        for size in (1, 7, 8, 11, 12, 16, 17, 60, 61, 62, 500, len(more)):
+            epochs.put(f"{ACTIVE}.log", log + more[:size], overwrite=True)
+            storage = over(epochs)
+            known = storage.describe(storage.list_segments(EPOCHS)[-1])
+            assert (known.end_offset, known.size) == (whole.end_offset, whole.size)
+            assert table(epochs).num_rows == 600
+
+    @pytest.mark.parametrize("zeros", [1, 11, 12, 17, 61, 5000])
+    def test_a_tail_of_zeros_is_left_out(self, epochs: ObjectStore, zeros: int) -> None:
+        append(epochs, f"{ACTIVE}.log", bytes(zeros))
+        assert table(epochs).num_rows == 600
+        assert Tier(over(epochs)).topic("epochs").end_offsets() == {0: 600}
+
+    def test_it_may_be_empty(self, epochs: ObjectStore) -> None:
+        for suffix in ("log", "index", "timeindex"):
+            cut(epochs, f"{ACTIVE}.{suffix}", 0)
+        assert Tier(over(epochs)).topic("epochs").end_offsets() == {0: 500}
+        assert table(epochs).num_rows == 500
+
+    def test_it_may_be_preallocated(self, epochs: ObjectStore) -> None:
+        epochs.put(f"{ACTIVE}.log", bytes(1 << 20), overwrite=True)
+        for suffix in ("index", "timeindex"):
+            epochs.put(f"{ACTIVE}.{suffix}", bytes(12_000), overwrite=True)
+        assert table(epochs).num_rows == 500
+
+    def test_a_wrong_byte_inside_it_is_corrupt(self, epochs: ObjectStore) -> None:
+        log = bytearray(epochs.get(f"{ACTIVE}.log"))
+        log[3000] ^= 1
+        epochs.put(f"{ACTIVE}.log", log, overwrite=True)
+        with pytest.raises(CorruptBatchError, match="0500"):
+            table(epochs)
+
+    def test_an_index_past_its_torn_log_is_untrue(self, epochs: ObjectStore) -> None:
+        cut(epochs, f"{ACTIVE}.log", 5000)
+        with pytest.raises(CorruptIndexError, match="0500"):
+            table(epochs)
+
+    def test_what_it_grew_since_it_was_listed_is_read_later(
+        self, epochs: ObjectStore
+    ) -> None:
+        log = bytes(epochs.get(f"{ACTIVE}.log"))
+        indexes = {
+            s: bytes(epochs.get(f"{ACTIVE}.{s}")) for s in ("index", "timeindex")
+        }
+        cut(epochs, f"{ACTIVE}.log", 2619)
+        for suffix in indexes:
+            cut(epochs, f"{ACTIVE}.{suffix}", 0)
+        topic = Tier(over(epochs)).topic("epochs")
+        scan = topic.scan()
+        assert topic.end_offsets() == {0: 512}
+        fill(epochs, {f"{ACTIVE}.{s}": content for s, content in indexes.items()})
+        epochs.put(f"{ACTIVE}.log", log, overwrite=True)
+        assert scan.to_table().num_rows == 512
+        assert topic.end_offsets() == {0: 600}
+        assert topic.scan().to_table().num_rows == 600
+
+
+class TestAClosedSegment:
+    @pytest.mark.parametrize(
+        "more", [b"\0", bytes(11), bytes(12), bytes(5000), b"x" * 7, b"x" * 400]
+    )
+    def test_a_tail_that_is_no_batch_is_corrupt(
+        self, epochs: ObjectStore, more: bytes
+    ) -> None:
+        append(epochs, f"{CLOSED}.log", more)
+        with pytest.raises(CorruptDataError, match="0400"):
+            table(epochs)
+
+    @pytest.mark.parametrize("missing", [1, 500, 5000])
+    def test_a_log_that_was_cut_is_corrupt(
+        self, epochs: ObjectStore, missing: int
+    ) -> None:
+        cut(epochs, f"{CLOSED}.log", epochs.head(f"{CLOSED}.log").size or 0)
+        size = epochs.head(f"{CLOSED}.log").size
+        assert size is not None
+        cut(epochs, f"{CLOSED}.log", size - missing)
+        with pytest.raises(CorruptDataError, match="0400"):
+            table(epochs)
+
+    def test_a_batch_of_another_segment_is_out_of_place(
+        self, epochs: ObjectStore
+    ) -> None:
+        log = bytes(epochs.get(f"{ACTIVE}.log"))
+        append(epochs, f"{CLOSED}.log", log[:2619])
+        with pytest.raises(CorruptBatchError, match="0400"):
+            table(epochs)
+
+    def test_gaps_that_the_cleaner_left_are_no_error(self) -> None:
+        store = ObjectStore(str(KAFKA / "compacted" / LOCAL))
+        found = table(store, "compacted")
+        assert found.num_rows == 353
+        assert found["offset"].to_pylist()[0] > 0
+
+
+def test_a_log_that_shrank_since_it_was_listed_is_corrupt(epochs: ObjectStore) -> None:
+    storage = over(epochs)
+    closed = storage.list_segments(EPOCHS)[2]
+    cut(epochs, f"{CLOSED}.log", 100)
+    with pytest.raises(CorruptObjectError, match=r"0400\.log"):
+        storage.fetch_log_segment(closed)
+
+
+def test_it_can_neither_copy_nor_delete(epochs: ObjectStore) -> None:
+    storage = over(epochs)
+    closed = storage.list_segments(EPOCHS)[2]
+    with pytest.raises(UnsupportedOperationError, match="read only"):
+        storage.copy_log_segment(closed, LogSegmentData(b"", {}))
+    with pytest.raises(UnsupportedOperationError, match="read only"):
+        storage.delete_log_segment(closed)
+    assert epochs.head(f"{CLOSED}.log").size
+
+
+def test_it_pickles(tmp_path: Path) -> None:
+    store = ObjectStore(str(tmp_path))
+    fill(store, files_of(KAFKA / "epochs" / LOCAL))
+    again = pickle.loads(pickle.dumps(over(store)))  # noqa: S301 - our own
+    assert again.list_segments(EPOCHS) == over(store).list_segments(EPOCHS)

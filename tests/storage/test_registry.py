@@ -1,0 +1,196 @@
+import sys
+from collections.abc import Callable
+
+import pytest
+
+from tieredfs import (
+    InvalidArgumentError,
+    ObjectStore,
+    PluginError,
+    PluginInfo,
+    UnknownPluginError,
+    installed_plugins,
+    open_storage,
+    open_tier,
+)
+from tieredfs.storage import load_plugin, split_plugin_url
+
+Distribute = Callable[..., str]
+
+PLUGIN = """
+class P(Base):
+    def __init__(self, store, *, chunk=7, compression=None):
+        super().__init__(store)
+        self.chunk = chunk
+"""
+
+
+def names() -> list[str]:
+    return [info.name for info in installed_plugins()]
+
+
+def test_the_built_in_plugins_are_listed_with_their_package() -> None:
+    found = {info.name: info for info in installed_plugins()}
+    assert found.keys() >= {"kafka-local", "kafka-log"}
+    info = found["kafka-local"]
+    assert info.distribution == "tieredfs"
+    assert info.value == "tieredfs.storage.kafka_local:KafkaLocal"
+    assert info.version
+    assert names() == sorted(names())
+
+
+def test_a_distribution_s_plugin_is_listed_and_not_imported(
+    distribute: Distribute,
+) -> None:
+    module = distribute("mine", "raise SystemExit('imported')")
+    assert PluginInfo("mine", f"{module}:P", "fake-1", "1.2") in installed_plugins()
+    assert module not in sys.modules
+
+
+def test_a_named_plugin_gets_the_store_and_its_options(
+    distribute: Distribute, memory: ObjectStore
+) -> None:
+    distribute("mine", PLUGIN)
+    storage = open_storage(memory, "mine", {"chunk": 9})
+    assert storage.store is memory
+    assert storage.chunk == 9  # type: ignore[attr-defined] # of the class made here
+
+
+def test_only_the_named_plugin_is_imported(
+    distribute: Distribute, memory: ObjectStore
+) -> None:
+    module = distribute("other", "raise SystemExit('imported')")
+    open_storage(memory, "kafka-local")
+    assert module not in sys.modules
+
+
+def test_an_unknown_option_lists_those_that_are_known(
+    distribute: Distribute, memory: ObjectStore
+) -> None:
+    distribute("mine", PLUGIN)
+    with pytest.raises(InvalidArgumentError, match="'chunks'.*chunk, compression"):  # noqa: RUF043
+        open_storage(memory, "mine", {"chunks": 9})
+    with pytest.raises(InvalidArgumentError, match="'store'"):
+        open_storage(memory, "mine", {"store": 9})
+    with pytest.raises(InvalidArgumentError, match="'x'.*none"):  # noqa: RUF043
+        open_storage(memory, "kafka-local", {"x": 1})
+
+
+def test_an_unknown_name_lists_the_known_and_the_nearest(memory: ObjectStore) -> None:
+    with pytest.raises(UnknownPluginError) as caught:
+        open_storage(memory, "kafka-locl")
+    text = str(caught.value)
+    assert "'kafka-locl'" in text
+    assert "did you mean 'kafka-local'?" in text
+    assert "kafka-log" in text.partition("installed:")[2]
+    with pytest.raises(UnknownPluginError) as caught:
+        open_storage(memory, "zzzzzz")
+    assert "did you mean" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "import no_such_module",
+        "1/0",
+        "not python",
+        "pass",
+        "P = 5",
+        "class P: pass",
+        "def P(store): return store",
+    ],
+)
+def test_a_plugin_that_cannot_be_used_is_a_plugin_error_and_still_listed(
+    distribute: Distribute, source: str
+) -> None:
+    distribute("broken", source)
+    assert "broken" in names()
+    with pytest.raises(PluginError, match="'broken'") as caught:
+        load_plugin("broken")
+    assert not isinstance(caught.value, UnknownPluginError)
+    assert issubclass(load_plugin("kafka-log"), object)
+
+
+def test_a_plugin_that_lacks_methods_is_a_plugin_error(
+    distribute: Distribute, memory: ObjectStore
+) -> None:
+    distribute("half", "class P(RemoteStorageManager): pass")
+    with pytest.raises(PluginError, match="half"):
+        open_storage(memory, "half")
+
+
+class TestTwoOfOneName:
+    @pytest.fixture(autouse=True)
+    def _twice(self, distribute: Distribute) -> None:
+        distribute("twice", PLUGIN)
+        distribute("twice", PLUGIN)
+
+    def test_it_is_an_error_to_load_it_that_names_both(self) -> None:
+        with pytest.raises(PluginError, match=r"fake_plugin_\d.*fake_plugin_\d"):
+            load_plugin("twice")
+
+    def test_it_breaks_no_other_plugin(self, memory: ObjectStore) -> None:
+        open_storage(memory, "kafka-local")
+
+    def test_it_does_not_break_the_listing(self) -> None:
+        assert "kafka-local" in names()
+
+    def test_it_does_not_break_local_paths(self) -> None:
+        assert split_plugin_url("/data/a+b") == (None, "/data/a+b")
+
+
+def test_nobody_takes_the_name_of_a_built_in_plugin(
+    distribute: Distribute, memory: ObjectStore
+) -> None:
+    distribute("kafka-local", PLUGIN)
+    with pytest.raises(PluginError, match="kafka_local:KafkaLocal"):
+        open_storage(memory, "kafka-local")
+
+
+def test_one_plugin_found_twice_is_one_plugin(
+    distribute: Distribute, memory: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distribute("mine", PLUGIN)
+    monkeypatch.setattr(sys, "path", [*sys.path, sys.path[0]])
+    assert names().count("mine") == 1
+    open_storage(memory, "mine")
+
+
+@pytest.mark.parametrize(
+    ("url", "name", "rest"),
+    [
+        ("s3://bucket/x", None, "s3://bucket/x"),
+        ("kafka-local+s3://bucket/x", "kafka-local", "s3://bucket/x"),
+        ("unheard-of+s3://bucket/x", "unheard-of", "s3://bucket/x"),
+        ("kafka-log+simplecache::s3://b/x", "kafka-log", "simplecache::s3://b/x"),
+        ("kafka-local+/data/tier", "kafka-local", "/data/tier"),
+        ("kafka-local+data/tier", "kafka-local", "data/tier"),
+        ("kafka-local+s3://bucket/a+b", "kafka-local", "s3://bucket/a+b"),
+        ("s3://bucket/a+b", None, "s3://bucket/a+b"),
+        ("s3://a+b/c", None, "s3://a+b/c"),
+        ("/data/a+b", None, "/data/a+b"),
+        ("/data+s3://x", None, "/data+s3://x"),
+        ("a+b", None, "a+b"),
+        ("a+b/c", None, "a+b/c"),
+        ("c++/x", None, "c++/x"),
+        ("+s3://bucket", None, "+s3://bucket"),
+        ("memory://a+b", None, "memory://a+b"),
+        ("", None, ""),
+    ],
+)
+def test_a_url_is_split_from_the_plugin_it_names(
+    url: str, name: str | None, rest: str
+) -> None:
+    assert split_plugin_url(url) == (name, rest)
+
+
+def test_a_url_and_an_option_that_name_two_plugins_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="kafka-log.*kafka-local"):  # noqa: RUF043
+        open_tier("kafka-log+memory://x", plugin="kafka-local")
+    tier = open_tier("kafka-log+memory://x", plugin="kafka-log")
+    assert type(tier.storage).__name__ == "KafkaLog"
+
+
+def test_a_url_that_names_an_unknown_plugin_lists_the_known() -> None:
+    with pytest.raises(UnknownPluginError, match="kafka-local"):
+        open_tier("kafka-locl+memory://x")

@@ -1,0 +1,224 @@
+"""``tieredfs demo``: the main job, done once on bytes that a real broker wrote."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from importlib.util import find_spec
+
+import click
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tieredfs.cli.options import StoreOptions, json_option, store_options
+from tieredfs.cli.output import show_json, show_table, show_time
+from tieredfs.objects import ObjectStore, RequestCounter
+from tieredfs.storage import open_storage
+from tieredfs.tier import Tier, Topic
+
+__all__ = ["demo"]
+
+_DATA = "demo_data/kafka-tiered-storage"
+_LAYOUT = "kafka-local"
+_SPARK_SECONDS = 300
+_COLUMNS = {
+    "asked": "WHAT WAS ASKED",
+    "records": "RECORDS",
+    "requests": "REQUESTS",
+    "bytes": "BYTES",
+    "milliseconds": "MS",
+}
+_NO_JAVA = (
+    "Spark: there is no Java runtime; install one of version 17 or newer "
+    "(Debian: apt-get install openjdk-17-jre-headless)"
+)
+_NO_PYSPARK = "Spark: pyspark is not installed (pip install 'tieredfs[spark]')"
+_NO_SHARING = "Spark: left out, for its processes cannot see memory://"
+
+
+@click.command
+@click.option(
+    "--url", help="Where to put the segments; a fresh local directory when left out."
+)
+@json_option
+@store_options
+def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
+    """Put segments that a real Kafka broker wrote into a store, and read them back.
+
+    They are read whole, by offset, by time, and counted in Spark. The requests and
+    bytes in the table are those that the object store counted.
+    """
+    place = url or tempfile.mkdtemp(prefix="tieredfs-demo-")
+    counter = RequestCounter()
+    store = options.store(place, counter)
+    meter = _Meter(counter)
+    with meter.measure("put the broker's files into the store"):
+        _put_all(store)
+    with Tier(open_storage(store, _LAYOUT)) as tier:
+        with meter.measure("list the topics"):
+            name = tier.topics()[0]
+        topic = tier.topic(name)
+        _read(topic, meter)
+    spark_counts, spark_note = _count_in_spark(options, place, name)
+    if as_json:
+        show_json(
+            {
+                "url": store.url,
+                "topic": name,
+                "steps": [step.row() for step in meter.steps],
+                "spark": {"counts": spark_counts, "note": spark_note},
+            }
+        )
+        return
+    click.echo(f"{name}, as a Kafka broker tiered it, in {store.url}\n")
+    show_table([step.row() for step in meter.steps], _COLUMNS)
+    click.echo()
+    if spark_counts is not None:
+        click.echo('Spark: records by partition through format("tieredfs")')
+        rows = [{"partition": p, "records": n} for p, n in spark_counts.items()]
+        show_table(rows, {"partition": "PARTITION", "records": "RECORDS"})
+    else:
+        click.echo(spark_note)
+    click.echo("\nTry next:")
+    for command in _next_commands(store.url, name, topic):
+        click.echo(f"  {command}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One thing that was asked, and what it took."""
+
+    asked: str
+    records: int | None
+    requests: int
+    bytes: int
+    seconds: float
+
+    def row(self) -> dict[str, object]:
+        """Return it as a row of the table."""
+        return {
+            "asked": self.asked,
+            "records": "-" if self.records is None else self.records,
+            "requests": self.requests,
+            "bytes": self.bytes,
+            "milliseconds": round(self.seconds * 1000),
+        }
+
+
+class _Meter:
+    """Measure steps: their time, and what the store counted meanwhile."""
+
+    def __init__(self, counter: RequestCounter) -> None:
+        self._counter = counter
+        self.steps: list[_Step] = []
+
+    @contextmanager
+    def measure(self, asked: str) -> Iterator[None]:
+        """Measure a step that reads no records."""
+        with self._measured(asked, lambda: None):
+            yield
+
+    def read(self, asked: str, work: Callable[[], pa.Table]) -> pa.Table:
+        """Measure a step that reads records."""
+        table = pa.table({})
+        with self._measured(asked, lambda: table.num_rows):
+            table = work()
+        return table
+
+    @contextmanager
+    def _measured(
+        self, asked: str, records: Callable[[], int | None]
+    ) -> Iterator[None]:
+        requests, size = self._counter.requests, self._counter.size
+        started = time.perf_counter()
+        yield
+        seconds = time.perf_counter() - started
+        self.steps.append(
+            _Step(
+                asked,
+                records(),
+                self._counter.requests - requests,
+                self._counter.size - size,
+                seconds,
+            )
+        )
+
+
+def _put_all(store: ObjectStore) -> None:
+    for key, file in _files(files("tieredfs") / _DATA, ""):
+        store.put(key, file.read_bytes(), overwrite=True)
+
+
+def _files(folder: Traversable, lead: str) -> Iterator[tuple[str, Traversable]]:
+    for item in sorted(folder.iterdir(), key=lambda found: found.name):
+        if item.is_dir():
+            yield from _files(item, f"{lead}{item.name}/")
+        else:
+            yield lead + item.name, item
+
+
+def _read(topic: Topic, meter: _Meter) -> None:
+    number = topic.partitions[0]
+    everything = meter.read("read every record", lambda: topic.scan().to_table())
+    middle = topic.end_offsets()[number] // 2
+    meter.read(
+        f"read partition {number} from offset {middle}",
+        lambda: topic.scan([number], start=middle).to_table(),
+    )
+    stamps = everything["timestamp"].cast(pa.int64())
+    noon = (pc.min(stamps).as_py() + pc.max(stamps).as_py()) // 2
+    when = show_time(noon)
+    meter.read(f"read from {when}", lambda: topic.scan(start=when).to_table())
+    meter.read(
+        f"fetch as a consumer does: partition {number}, offset {middle}, 4 KiB",
+        lambda: topic.read(number, middle, max_bytes=4096),
+    )
+
+
+def _count_in_spark(
+    options: StoreOptions, url: str, topic: str
+) -> tuple[dict[str, int] | None, str | None]:
+    """Count in a process of its own, so that a JVM's words stay out of ours."""
+    if find_spec("pyspark") is None:
+        return None, _NO_PYSPARK
+    if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
+        return None, _NO_JAVA
+    if url.startswith("memory:"):
+        return None, _NO_SHARING
+    asked = {
+        "path": url,
+        "subscribe": topic,
+        "plugin": _LAYOUT,
+        "storage_options": json.dumps(options.storage_options or {}),
+    }
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tieredfs.spark.count"],
+            input=json.dumps(asked),
+            capture_output=True,
+            text=True,
+            timeout=_SPARK_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"Spark: not done in {_SPARK_SECONDS} s"
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return None, f"Spark: failed: {last}"
+    return json.loads(done.stdout.strip().splitlines()[-1]), None
+
+
+def _next_commands(url: str, name: str, topic: Topic) -> Iterator[str]:
+    number = topic.partitions[0]
+    yield f"tieredfs ls {url} {name}"
+    yield f"tieredfs cat {url} {name} --partition {number} --from 10 --limit 5"
+    yield f"tieredfs cat {url} {name} --format jsonl --encoding base64 --limit 1"
+    yield f"tieredfs cat {url} {name} --format parquet > {name}.parquet"

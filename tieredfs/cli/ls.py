@@ -1,0 +1,89 @@
+"""``tieredfs ls``: the topics of a store, or the partitions of a topic."""
+
+import click
+import pyarrow as pa
+
+from tieredfs.cli.options import StoreOptions, json_option, store_options
+from tieredfs.cli.output import show_json, show_table, show_time
+from tieredfs.log.reader import TieredReader, bounds_of
+from tieredfs.tier import Topic
+
+__all__ = ["ls"]
+
+_COLUMNS = {
+    "partition": "PARTITION",
+    "start_offset": "START",
+    "end_offset": "END",
+    "first_time": "FIRST",
+    "max_time": "LAST",
+    "segments": "SEGMENTS",
+    "bytes": "BYTES",
+}
+
+
+@click.command
+@click.argument("url")
+@click.argument("topic", required=False)
+@click.option("--topic-id", metavar="ID", help="Which of several topics of one name.")
+@json_option
+@store_options
+def ls(
+    options: StoreOptions,
+    url: str,
+    topic: str | None,
+    topic_id: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """List the topics at URL, or the partitions of TOPIC.
+
+    A partition's START is its first offset, END is past its last; FIRST is the time of
+    its first record, LAST its largest timestamp.
+    """
+    with options.tier(url) as tier:
+        if topic is None:
+            names = tier.topics()
+            if as_json:
+                show_json({"url": tier.storage.store.url, "topics": names})
+            else:
+                for name in names:
+                    click.echo(name)
+            return
+        opened = tier.topic(topic, topic_id=topic_id)
+        rows = [_row(opened, number) for number in opened.partitions]
+    if as_json:
+        show_json(
+            {"topic": opened.name, "topic_id": opened.topic_id, "partitions": rows}
+        )
+    else:
+        times = [
+            row
+            | {
+                "first_time": show_time(row["first_timestamp"]),
+                "max_time": show_time(row["max_timestamp"]),
+            }
+            for row in rows
+        ]
+        show_table(times, _COLUMNS)
+
+
+def _row(topic: Topic, number: int) -> dict[str, int | None]:
+    reader = topic.reader(number)
+    segments = reader.full_segments()
+    held = bounds_of(segments)
+    latest = max((s.max_timestamp_ms or 0 for s in segments), default=None)
+    return {
+        "partition": number,
+        "start_offset": held.beginning,
+        "end_offset": held.end,
+        "first_timestamp": _first_timestamp(reader, held.beginning),
+        "max_timestamp": latest,
+        "segments": len(segments),
+        "bytes": sum(segment.size or 0 for segment in segments),
+    }
+
+
+def _first_timestamp(reader: TieredReader, beginning: int) -> int | None:
+    """Return the timestamp of the first record, ms; None when there is none."""
+    times = reader.read(beginning, max_bytes=1)["timestamp"]
+    return times.cast(pa.int64())[0].as_py() if len(times) else None

@@ -1,0 +1,44 @@
+"""``tieredfs plugins``: the layouts that are installed."""
+
+from dataclasses import asdict
+
+import click
+
+from tieredfs.cli.options import json_option
+from tieredfs.cli.output import show_json, show_table
+from tieredfs.errors import PluginError
+from tieredfs.storage import Capability, installed_plugins, load_plugin
+
+__all__ = ["plugins"]
+
+_COLUMNS = {
+    "name": "NAME",
+    "state": "STATE",
+    "distribution": "FROM",
+    "version": "VERSION",
+    "value": "CLASS",
+}
+
+
+@click.command
+@json_option
+def plugins(*, as_json: bool) -> None:
+    """List the installed plugins: what they are, and whether they work."""
+    rows = [{**asdict(info), **_state(info.name)} for info in installed_plugins()]
+    if as_json:
+        show_json({"plugins": rows})
+        return
+    show_table(rows, _COLUMNS)
+    for row in rows:
+        if row["error"]:
+            click.echo(f"{row['name']}: {row['error']}", err=True)
+
+
+def _state(name: str) -> dict[str, object]:
+    """Import one plugin; a broken one is shown, and hurts no other."""
+    try:
+        can = sorted(load_plugin(name).capabilities)
+    except PluginError as error:
+        return {"state": "broken", "capabilities": [], "error": str(error)}
+    state = "read, write" if Capability.WRITE in can else "read"
+    return {"state": state, "capabilities": can, "error": None}

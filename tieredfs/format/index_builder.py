@@ -1,0 +1,69 @@
+"""Rebuild a segment's offset and time index from its log, as Kafka builds them.
+
+Source: Kafka's LogSegment.append and onBecomeInactiveSegment (4.x).
+"""
+
+import struct
+from typing import Final
+
+from tieredfs.format.batch import BatchHeader
+
+__all__ = ["INTERVAL_BYTES", "IndexBuilder"]
+
+INTERVAL_BYTES: Final = 4096
+"""Kafka's default for ``index.interval.bytes``."""
+
+_OFFSET_ENTRY: Final = struct.Struct(">ii")
+_TIME_ENTRY: Final = struct.Struct(">qi")
+
+
+class IndexBuilder:
+    """Take the batches of one log, in order, and give its indexes.
+
+    A batch is indexed when more than the interval has been written since the last one
+    that was, so the first never is. The time index pairs the largest timestamp so far
+    with the last offset of the batch that has it, and gets a last entry at the end.
+    """
+
+    def __init__(
+        self, base_offset: int, *, interval_bytes: int = INTERVAL_BYTES
+    ) -> None:
+        """Begin a segment.
+
+        Args:
+            base_offset: The segment's first offset.
+            interval_bytes: Bytes of log between two entries, at least.
+        """
+        self._base = base_offset
+        self._interval = interval_bytes
+        self._since = 0
+        self._largest = (-1, base_offset)
+        self._timed = -1
+        self._offsets = bytearray()
+        self._times = bytearray()
+
+    def add(self, header: BatchHeader) -> None:
+        """Take the next batch."""
+        if header.max_timestamp > self._largest[0]:
+            self._largest = (header.max_timestamp, header.last_offset)
+        if self._since > self._interval:
+            relative = header.last_offset - self._base
+            self._offsets += _OFFSET_ENTRY.pack(relative, header.position)
+            self._add_time()
+            self._since = 0
+        self._since += header.size
+
+    def offset_index(self) -> bytes:
+        """Return the offset index of the batches so far."""
+        return bytes(self._offsets)
+
+    def time_index(self) -> bytes:
+        """Return the time index of a segment that ends here."""
+        self._add_time()
+        return bytes(self._times)
+
+    def _add_time(self) -> None:
+        timestamp, offset = self._largest
+        if timestamp > self._timed:
+            self._times += _TIME_ENTRY.pack(timestamp, offset - self._base)
+            self._timed = timestamp

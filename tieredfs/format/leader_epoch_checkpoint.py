@@ -1,0 +1,73 @@
+"""The leader-epoch checkpoint: a segment's leader-epoch lineage, as text.
+
+Source: Kafka's LeaderEpochCheckpointFile. UTF-8 lines: the version 0, the count, then
+an epoch and its first offset a line.
+"""
+
+import re
+
+from tieredfs.epochs import LeaderEpochs
+from tieredfs.errors import (
+    CorruptIndexError,
+    InvalidArgumentError,
+    UnsupportedFormatError,
+)
+from tieredfs.format.buffers import Buffer, byte_view
+
+__all__ = ["format_leader_epochs", "parse_leader_epochs"]
+
+_VERSION = "0"
+_ENTRY = re.compile(r"(\d{1,10})\s+(\d{1,19})", re.ASCII)
+_COUNT = re.compile(r"\d{1,10}", re.ASCII)
+
+
+def parse_leader_epochs(
+    data: Buffer, *, name: str = "leader-epoch checkpoint"
+) -> LeaderEpochs:
+    """Parse and validate a leader-epoch checkpoint.
+
+    An empty one is valid and says nothing, as in Kafka.
+
+    Args:
+        data: The whole checkpoint.
+        name: How to call it in an error.
+
+    Raises:
+        CorruptIndexError: It is not text, a line is malformed, the count is not that
+            of the lines, or an epoch or offset does not rise.
+        UnsupportedFormatError: A version other than 0.
+    """
+    try:
+        lines = bytes(byte_view(data)).decode("ascii").splitlines()
+    except UnicodeDecodeError as error:
+        msg = f"{name}: not text: {error}"
+        raise CorruptIndexError(msg) from error
+    if not lines:
+        return LeaderEpochs()
+    if not _COUNT.fullmatch(lines[0].strip()):
+        msg = f"{name}: {lines[0][:20]!r} is not a version"
+        raise CorruptIndexError(msg)
+    if lines[0].strip() != _VERSION:
+        msg = f"{name}: version {lines[0].strip()}"
+        raise UnsupportedFormatError(msg)
+    found = [_ENTRY.fullmatch(line.strip()) for line in lines[2:]]
+    if (
+        len(lines) == 1
+        or not _COUNT.fullmatch(lines[1].strip())
+        or int(lines[1]) != len(found)
+        or not all(found)
+    ):
+        msg = f"{name}: its lines are not a count and as many epochs"
+        raise CorruptIndexError(msg)
+    try:
+        return LeaderEpochs.of((int(m[1]), int(m[2])) for m in found if m)
+    except InvalidArgumentError as error:
+        msg = f"{name}: {error}"
+        raise CorruptIndexError(msg) from error
+
+
+def format_leader_epochs(epochs: LeaderEpochs) -> bytes:
+    """Write a lineage as Kafka writes it."""
+    lines = [_VERSION, str(len(epochs.entries))]
+    lines += [f"{entry.epoch} {entry.start_offset}" for entry in epochs.entries]
+    return "".join(f"{line}\n" for line in lines).encode("ascii")

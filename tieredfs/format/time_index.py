@@ -1,0 +1,108 @@
+"""The time index (``.timeindex``): where in a segment a time begins.
+
+Source: Kafka's TimeIndex. Entries of 12 bytes: the largest timestamp so far, a
+big-endian int64, and an int32 offset relative to the segment's base offset: the last
+offset of the batch that has this timestamp. The record at that offset may have another
+one, so a lookup says where to begin, not what is there.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from tieredfs.errors import CorruptIndexError
+from tieredfs.format.buffers import Buffer, byte_view
+from tieredfs.format.offset_index import check_rising
+from tieredfs.format.varints import Int64Array
+
+__all__ = ["TimeIndex", "TimestampOffset"]
+
+_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+_NO_TIMESTAMP = -1
+
+
+class TimestampOffset(NamedTuple):
+    """The largest timestamp up to an offset, ms."""
+
+    timestamp: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TimeIndex:
+    """A parsed time index.
+
+    Attributes:
+        base_offset: The segment's first offset.
+        timestamps: Milliseconds, int64, rising strictly.
+        offsets: Absolute offsets, int64, never falling.
+    """
+
+    base_offset: int
+    timestamps: Int64Array
+    offsets: Int64Array
+
+    ENTRY_SIZE = _ENTRY.itemsize
+
+    @classmethod
+    def parse(
+        cls,
+        data: Buffer,
+        base_offset: int,
+        *,
+        end_offset: int | None = None,
+        name: str = "time index",
+    ) -> Self:
+        """Parse and validate a time index.
+
+        An empty one is valid: a segment whose records have negative timestamps has no
+        entry, and every lookup in it answers with the segment's start.
+
+        Args:
+            data: The whole index.
+            base_offset: The segment's first offset.
+            end_offset: The segment's last offset, where it is known.
+            name: How to call the index in an error.
+
+        Raises:
+            CorruptIndexError: A length that is no multiple of 12 (truncation), an entry
+                that does not rise above the one before it (zero padding among them),
+                or one that points outside the segment.
+        """
+        view = byte_view(data)
+        if len(view) % _ENTRY.itemsize:
+            msg = f"{name}: {len(view)} bytes are not a multiple of {_ENTRY.itemsize}"
+            raise CorruptIndexError(msg)
+        entries = np.frombuffer(view, _ENTRY)
+        timestamps = entries["timestamp"].astype(np.int64)
+        relative = entries["offset"].astype(np.int64)
+        check_rising(timestamps, 0, "timestamp", name)
+        # Two entries may share an offset: only the timestamp has to rise.
+        check_rising(relative + np.arange(len(relative)), 0, "relative offset", name)
+        index = cls(base_offset, timestamps, relative + base_offset)
+        if len(index) and end_offset is not None:
+            last = index.entry(-1)
+            if last.offset > end_offset:
+                msg = f"{name}: offset {last.offset} is past the last, {end_offset}"
+                raise CorruptIndexError(msg)
+        return index
+
+    def __len__(self) -> int:
+        """Count the entries."""
+        return len(self.timestamps)
+
+    def entry(self, number: int) -> TimestampOffset:
+        """Return one entry; negative numbers count from the end."""
+        return TimestampOffset(int(self.timestamps[number]), int(self.offsets[number]))
+
+    def lookup(self, timestamp: int) -> TimestampOffset:
+        """Return the last entry at or before ``timestamp`` (ms).
+
+        Every record before the batch of its offset is older than ``timestamp``. Before
+        the first entry that is (-1, the segment's first offset).
+        """
+        found = int(np.searchsorted(self.timestamps, timestamp, side="right"))
+        if not found:
+            return TimestampOffset(_NO_TIMESTAMP, self.base_offset)
+        return self.entry(found - 1)

@@ -1,0 +1,100 @@
+"""Kafka's zigzag varints, many at a time.
+
+Source: Kafka's ByteUtils.readVarint and readVarlong.
+"""
+
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "VARINT",
+    "VARLONG",
+    "Int64Array",
+    "VarintError",
+    "encode_varint",
+    "read_varint",
+    "varints",
+]
+
+Int64Array = npt.NDArray[np.int64]
+
+VARINT: Final = 5
+VARLONG: Final = 10
+"""Most bytes that a varint of 32 and of 64 bits may have."""
+
+_MORE = 0x80
+_BITS = 0x7F
+
+
+class VarintError(ValueError):
+    """A varint is longer than its type or runs past the end."""
+
+
+def varints(
+    data: npt.NDArray[np.uint8], positions: Int64Array, longest: int
+) -> tuple[Int64Array, Int64Array]:
+    """Decode one varint at each position.
+
+    A position past the end of ``data`` reads its last byte, so that no position needs
+    a check first: whoever calls compares the positions returned with the bounds.
+
+    Args:
+        data: Bytes; at least one.
+        positions: Where each varint begins.
+        longest: VARINT or VARLONG.
+
+    Returns:
+        The values, and the positions after them.
+
+    Raises:
+        VarintError: One has more than ``longest`` bytes.
+    """
+    first = data.take(positions, mode="clip")
+    values = (first & _BITS).astype(np.uint64)
+    ends = positions + 1
+    more = np.flatnonzero(first & _MORE)
+    shift = 7
+    while more.size:
+        if shift >= 7 * longest:
+            raise VarintError
+        byte = data.take(ends[more], mode="clip")
+        values[more] |= (byte & _BITS).astype(np.uint64) << np.uint64(shift)
+        ends[more] += 1
+        more = more[byte >= _MORE]
+        shift += 7
+    signed = values.view(np.int64)
+    return (signed >> 1) & np.int64((1 << 63) - 1) ^ -(signed & 1), ends
+
+
+def encode_varint(value: int) -> bytes:
+    """Encode one varint of up to 64 bits."""
+    zigzag = value << 1 if value >= 0 else (~value << 1) | 1
+    out = bytearray()
+    while zigzag >= _MORE:
+        out.append(zigzag & _BITS | _MORE)
+        zigzag >>= 7
+    out.append(zigzag)
+    return bytes(out)
+
+
+def read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
+    """Decode the one 32-bit varint at ``position``.
+
+    Returns:
+        The value, and the position after it.
+
+    Raises:
+        VarintError: It does not end before ``end`` or has more than five bytes.
+    """
+    value = 0
+    for index in range(VARINT):
+        if position >= end:
+            break
+        byte = data[position]
+        position += 1
+        value |= (byte & _BITS) << (7 * index)
+        if byte < _MORE:
+            return (value >> 1) ^ -(value & 1), position
+    raise VarintError

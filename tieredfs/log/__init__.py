@@ -1,0 +1,13 @@
+"""Floor 5: partitions as one log, whatever segments they lie in.
+
+``catalog`` says which segments there are, ``plan`` (pure) which of them serve which
+offsets, ``reader`` fetches and decodes them, ``times`` finds the offset of a time, and
+``scan`` is the plan that users hold in their hands.
+"""
+
+from tieredfs.log.catalog import SegmentCatalog
+from tieredfs.log.plan import ScanPlan, SegmentSlice
+from tieredfs.log.reader import TieredReader
+from tieredfs.log.scan import Scan
+
+__all__ = ["Scan", "ScanPlan", "SegmentCatalog", "SegmentSlice", "TieredReader"]

@@ -1,0 +1,161 @@
+"""Which segment serves which offsets: pure, from what is known of the segments.
+
+Copied segments may overlap after a change of leader. Their true history is that of the
+segment with the highest leader epoch and end; what another segment holds beyond the
+point where its own history departs from that one is left out, and of two that hold the
+same offset the one that begins first serves it.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from tieredfs.epochs import NO_EPOCH, LeaderEpochs
+from tieredfs.errors import CorruptDataError
+from tieredfs.model import SegmentMetadata
+from tieredfs.storage.log_stream import FETCH_SIZE
+
+__all__ = ["ScanPlan", "SegmentSlice", "lineage_of", "log_end", "tile"]
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSlice:
+    """Some offsets of one segment, and where in its log they lie.
+
+    Attributes:
+        segment: The segment, its end and size told.
+        start_offset: First offset to serve.
+        end_offset: End (exclusive) of the offsets to serve.
+        start_position: Position of a batch at or before ``start_offset``.
+        end_position: Position by which ``end_offset`` is surely reached.
+        lineage: The epochs that a batch must have been written under.
+    """
+
+    segment: SegmentMetadata
+    start_offset: int
+    end_offset: int
+    start_position: int
+    end_position: int
+    lineage: LeaderEpochs
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log to fetch."""
+        return self.end_position - self.start_position
+
+    @property
+    def requests(self) -> int:
+        """Requests that fetching them takes."""
+        return -(-self.size // FETCH_SIZE)
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """What a scan will read.
+
+    Attributes:
+        slices: The parts of segments, in the order in which they are read.
+    """
+
+    slices: tuple[SegmentSlice, ...]
+
+    @property
+    def segments(self) -> int:
+        """Segments to read from."""
+        return len({(s.segment.partition, s.segment.id) for s in self.slices})
+
+    @property
+    def requests(self) -> int:
+        """Requests that reading takes."""
+        return sum(part.requests for part in self.slices)
+
+    @property
+    def size(self) -> int:
+        """Stored bytes to fetch."""
+        return sum(part.size for part in self.slices)
+
+    def __repr__(self) -> str:
+        """Say it in figures."""
+        return (
+            f"ScanPlan(segments={self.segments}, requests={self.requests}, "
+            f"size={self.size})"
+        )
+
+
+def lineage_of(segments: Iterable[SegmentMetadata]) -> LeaderEpochs:
+    """Return the true history: that of the segment with the highest (epoch, end)."""
+    top = max(segments, key=_rank, default=None)
+    return LeaderEpochs(top.leader_epochs or ()) if top else LeaderEpochs()
+
+
+def log_end(segments: Iterable[SegmentMetadata]) -> int:
+    """Return the end (exclusive) of the true history; 0 without segments."""
+    top = max(segments, key=_rank, default=None)
+    return _end(top) if top else 0
+
+
+def overlaps(segments: Sequence[SegmentMetadata]) -> bool:
+    """Tell whether any two of the segments, sorted by start, hold an offset both."""
+    ends = 0
+    for segment in segments:
+        if segment.start_offset < ends:
+            return True
+        ends = max(ends, _end(segment))
+    return False
+
+
+def tile(
+    segments: Sequence[SegmentMetadata], start: int, end: int, *, skip_gaps: bool
+) -> list[tuple[SegmentMetadata, int, int]]:
+    """Say which segment serves which of the offsets ``[start, end)``.
+
+    Args:
+        segments: The segments of a partition with their ends and, where they overlap,
+            their leader epochs; sorted by start offset.
+        start: First offset.
+        end: End (exclusive) of the offsets.
+        skip_gaps: Whether offsets that no segment holds are left out.
+
+    Returns:
+        Segments with the offsets ``[from, to)`` they serve, which do not overlap.
+
+    Raises:
+        CorruptDataError: No segment holds an offset, and ``skip_gaps`` is false.
+    """
+    lineage = lineage_of(segments)
+    tiles: list[tuple[SegmentMetadata, int, int]] = []
+    cursor = start
+    for segment in sorted(segments, key=lambda s: (s.start_offset, -_end(s))):
+        stop = min(end, _end(segment))
+        if stop <= cursor:
+            continue
+        first = max(cursor, segment.start_offset)
+        own = LeaderEpochs(segment.leader_epochs or ())
+        stop = own.agreement_end(lineage, first, stop)
+        if stop <= first:
+            continue
+        if first > cursor and not skip_gaps:
+            raise _gap(segment, cursor, first)
+        tiles.append((segment, first, stop))
+        cursor = stop
+    if cursor < end and segments and not skip_gaps:
+        raise _gap(segments[-1], cursor, end)
+    return tiles
+
+
+def _rank(segment: SegmentMetadata) -> tuple[int, int]:
+    epochs = segment.leader_epochs or ()
+    return (epochs[-1].epoch if epochs else NO_EPOCH, _end(segment))
+
+
+def _end(segment: SegmentMetadata) -> int:
+    if segment.end_offset is None:
+        msg = f"{segment} has not been described"
+        raise ValueError(msg)
+    return segment.end_offset + 1
+
+
+def _gap(segment: SegmentMetadata, start: int, end: int) -> CorruptDataError:
+    return CorruptDataError(
+        f"{segment.partition}: no segment holds the offsets {start} to {end - 1} "
+        "(on_gap='skip' reads what is there)"
+    )

@@ -1,0 +1,148 @@
+"""A plan to read records, which can be carried anywhere and run as often as needed."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self
+
+import pyarrow as pa
+
+from tieredfs.format.records import LogBatch, RecordDecoder
+from tieredfs.format.schema import project
+from tieredfs.log.plan import ScanPlan, SegmentSlice
+from tieredfs.log.reader import slice_batches
+from tieredfs.storage import RemoteStorageManager
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Order", "Scan"]
+
+Order = Literal["partition", "fair"]
+"""One partition after the other, or a batch of each in turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Records of a topic, planned and not yet read.
+
+    Iterating reads them: ``pyarrow.RecordBatch`` of 1-8 MiB, in offset order within
+    each partition. It can be done many times, gives the same records each time, and
+    ends when it is left early. A scan can be pickled to workers and split among them;
+    any Arrow library takes it through ``__arrow_c_stream__``, which reads lazily.
+
+    Control records are hidden. Errors keep their type.
+
+    Attributes:
+        storage: Where the segments are.
+        topic: The topic's name.
+        plan: The segments, requests and bytes that reading takes.
+        columns: The columns to read, in this order; None for all.
+        order: Whether partitions come one after the other or in turn.
+    """
+
+    storage: RemoteStorageManager
+    topic: str
+    plan: ScanPlan
+    columns: tuple[str, ...] | None = None
+    order: Order = "partition"
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of every batch."""
+        return project(self.columns)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Read the records.
+
+        Raises:
+            CorruptDataError: What is stored is not what it should be.
+            NotFoundError: A segment was deleted since the scan was planned.
+            StorageUnavailableError: The store failed more often than its policy allows.
+        """
+        streams = [
+            self._read(number, list(slices))
+            for number, slices in groupby(
+                self.plan.slices, lambda part: part.segment.partition.partition
+            )
+        ]
+        if self.order == "fair":
+            return _in_turn(streams)
+        return (batch for stream in streams for batch in stream)
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return a reader that reads as it is consumed."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def to_table(self) -> pa.Table:
+        """Read everything into memory."""
+        return pa.Table.from_batches(list(self), schema=self.schema)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Read everything into a pandas DataFrame."""
+        frame: pd.DataFrame = self.to_table().to_pandas()
+        return frame
+
+    def split(self, target_bytes: int) -> list["Scan"]:
+        """Split into scans of neighbouring segments, for workers.
+
+        Args:
+            target_bytes: Stored bytes that a part should have; a segment is not split,
+                so a part may have more.
+
+        Returns:
+            Scans that together read what this one reads, in its order.
+        """
+        parts: list[list[SegmentSlice]] = []
+        held = 0
+        for piece in self.plan.slices:
+            if not parts or held + piece.size > target_bytes:
+                parts.append([])
+                held = 0
+            parts[-1].append(piece)
+            held += piece.size
+        return [replace(self, plan=ScanPlan(tuple(part))) for part in parts]
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export an Arrow stream that reads as it is consumed."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __enter__(self) -> Self:
+        """Use the scan in a with block."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave; a scan itself holds nothing open."""
+
+    def __repr__(self) -> str:
+        """Say what it will read."""
+        return f"Scan({self.topic!r}, {self.plan!r})"
+
+    def _read(
+        self, partition: int, slices: Sequence[SegmentSlice]
+    ) -> Iterator[pa.RecordBatch]:
+        decoder = RecordDecoder(self.topic, partition, self.columns)
+        return decoder.decode(self._batches(slices))
+
+    def _batches(self, slices: Sequence[SegmentSlice]) -> Iterator[LogBatch]:
+        for part in slices:
+            for batch in slice_batches(self.storage, part):
+                if not batch.header.is_control:
+                    yield batch
+
+
+def _in_turn(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    """Yield an item of each stream in turn until all have ended."""
+    left = list(streams)
+    while left:
+        for stream in tuple(left):
+            try:
+                yield next(stream)
+            except StopIteration:
+                left.remove(stream)

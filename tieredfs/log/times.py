@@ -1,0 +1,117 @@
+"""From a time to an offset, as Kafka's ``offsetsForTimes`` does it."""
+
+import numpy as np
+import pyarrow as pa
+
+from tieredfs.epochs import NO_EPOCH
+from tieredfs.errors import CorruptIndexError
+from tieredfs.format.offset_index import OffsetIndex
+from tieredfs.format.records import LogBatch, RecordDecoder
+from tieredfs.format.time_index import TimeIndex, TimestampOffset
+from tieredfs.log.plan import SegmentSlice, lineage_of, tile
+from tieredfs.log.reader import TieredReader, bounds_of, slice_batches
+from tieredfs.model import IndexType, OffsetAndTimestamp, SegmentMetadata
+
+__all__ = ["find_offset"]
+
+
+def find_offset(reader: TieredReader, timestamp: int) -> OffsetAndTimestamp | None:
+    """Find the first record whose timestamp is at or after a time.
+
+    Control records count, as they do in Kafka. Timestamps need not rise along the log:
+    the answer is the first *offset*.
+
+    Args:
+        reader: The partition's log.
+        timestamp: Milliseconds since 1970 UTC.
+
+    Returns:
+        The record; None when every record is older.
+
+    Raises:
+        CorruptIndexError: A time index is malformed or untrue to its log.
+    """
+    segments = reader.full_segments()
+    held = bounds_of(segments)
+    lineage = lineage_of(segments)
+    for segment, start, end in tile(segments, held.beginning, held.end, skip_gaps=True):
+        if segment.max_timestamp_ms is None or segment.max_timestamp_ms < timestamp:
+            continue
+        times, offsets = _indexes(reader, segment)
+        entry = times.lookup(timestamp)
+        begin = max(start, entry.offset)
+        part = SegmentSlice(
+            segment,
+            begin,
+            end,
+            offsets.lookup(begin).position,
+            segment.size or 0,
+            lineage,
+        )
+        for batch in slice_batches(reader.storage, part):
+            _check_entry(batch, entry)
+            # Records before ``begin`` that share its batch are as late as it is.
+            found = _first_at(batch, start, end, timestamp)
+            if found is not None:
+                return found
+    return None
+
+
+def _indexes(
+    reader: TieredReader, segment: SegmentMetadata
+) -> tuple[TimeIndex, OffsetIndex]:
+    indexes = reader.storage.fetch_indexes(
+        segment, [IndexType.OFFSET, IndexType.TIMESTAMP]
+    )
+    times = TimeIndex.parse(
+        indexes.get(IndexType.TIMESTAMP, b""),
+        segment.start_offset,
+        end_offset=segment.end_offset,
+        name=f"{segment}: time index",
+    )
+    offsets = OffsetIndex.parse(
+        indexes.get(IndexType.OFFSET, b""),
+        segment.start_offset,
+        end_offset=segment.end_offset,
+        log_size=segment.size,
+        name=f"{segment}: offset index",
+    )
+    return times, offsets
+
+
+def _check_entry(batch: LogBatch, entry: TimestampOffset) -> None:
+    """Check that the batch of an entry has the entry's timestamp.
+
+    If it has not, older batches may be later than the entry says.
+    """
+    header = batch.header
+    if (
+        entry.timestamp >= 0
+        and header.base_offset <= entry.offset <= header.last_offset
+        and header.max_timestamp != entry.timestamp
+    ):
+        msg = (
+            f"{batch.where}: its largest timestamp is {header.max_timestamp}, the time "
+            f"index says {entry.timestamp}"
+        )
+        raise CorruptIndexError(msg)
+
+
+def _first_at(
+    batch: LogBatch, start: int, end: int, timestamp: int
+) -> OffsetAndTimestamp | None:
+    """Return the first record of a batch at or after a time, within some offsets."""
+    header = batch.header
+    if header.max_timestamp < timestamp:
+        return None
+    decoder = RecordDecoder("", 0, ("offset", "timestamp"))
+    batch = batch._replace(first_offset=start, end_offset=end)
+    epoch = None if header.leader_epoch == NO_EPOCH else header.leader_epoch
+    for records in decoder.decode([batch]):
+        stamps = records["timestamp"].cast(pa.int64()).to_numpy()
+        late = np.flatnonzero(stamps >= timestamp)
+        if late.size:
+            row = int(late[0])
+            offset = records["offset"][row].as_py()
+            return OffsetAndTimestamp(offset, int(stamps[row]), epoch)
+    return None

@@ -1,0 +1,19 @@
+"""Floor 2: any fsspec URL as a small, strict object store.
+
+``ObjectStore`` has nine verbs and one behaviour on every backend; ``quirks`` has one
+file per backend, saying what that backend does otherwise and how it is put right.
+"""
+
+from tieredfs.objects.observer import RequestCounter, RequestEvent, RequestObserver
+from tieredfs.objects.policy import RequestPolicy
+from tieredfs.objects.quirks.default import ObjectInfo
+from tieredfs.objects.store import ObjectStore
+
+__all__ = [
+    "ObjectInfo",
+    "ObjectStore",
+    "RequestCounter",
+    "RequestEvent",
+    "RequestObserver",
+    "RequestPolicy",
+]

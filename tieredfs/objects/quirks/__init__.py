@@ -1,0 +1,17 @@
+"""One file per backend: which trap it sets, and how it is closed."""
+
+from tieredfs.objects.quirks.default import Backend
+from tieredfs.objects.quirks.local import LocalBackend
+from tieredfs.objects.quirks.memory import MemoryBackend
+from tieredfs.objects.quirks.s3 import S3Backend
+
+__all__ = ["BACKENDS", "Backend"]
+
+BACKENDS: dict[str, type[Backend]] = {
+    "file": LocalBackend,
+    "local": LocalBackend,
+    "memory": MemoryBackend,
+    "s3": S3Backend,
+    "s3a": S3Backend,
+}
+"""The backend of each fsspec protocol that has quirks of its own."""

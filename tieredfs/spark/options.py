@@ -1,0 +1,255 @@
+"""The options of the source, parsed once into a value.
+
+They are those of Spark's ``format("kafka")``, and so are the refusals, word for word
+where a user may know the words. What Kafka's source knows and this one does not yet is
+refused, for to ignore it would change the answer.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeVar
+
+from tieredfs.errors import InvalidArgumentError, UnsupportedOperationError
+
+__all__ = ["EARLIEST", "LATEST", "Offsets", "SourceOptions", "parse_options"]
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+Offsets = Mapping[str, Mapping[int, int]]
+"""An offset for each partition of each topic."""
+
+_STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")
+_NOT_YET: Final = (
+    "subscribepattern",
+    "startingtimestamp",
+    "endingtimestamp",
+    "startingoffsetsbytimestamp",
+    "endingoffsetsbytimestamp",
+    "startingoffsetsbytimestampstrategy",
+    "minpartitions",
+    "maxrecordsperpartition",
+)
+_REFUSED: Final = (
+    "kafka.auto.offset.reset",
+    "kafka.key.deserializer",
+    "kafka.value.deserializer",
+    "kafka.enable.auto.commit",
+    "kafka.interceptor.classes",
+)
+_OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+_ASSIGN_EXAMPLE: Final = '{"topicA":[0,1],"topicB":[0,1]}'
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What a query asks for.
+
+    Attributes:
+        path: The URL of the tier.
+        topics: The topics subscribed to; None when partitions are assigned.
+        assigned: The partitions assigned, by topic; None when topics are subscribed.
+        starting: First offset of each partition; None for earliest everywhere.
+        ending: End (exclusive) of each partition; None for latest everywhere.
+        include_headers: Whether there is a headers column.
+        fail_on_data_loss: Whether offsets that are gone fail the query.
+        storage_options: fsspec's own, for the filesystem of the URL.
+        plugin: The layout; None to find it out.
+        plugin_options: The layout's own.
+        topic_id: Which of several topics of one name.
+    """
+
+    path: str
+    topics: tuple[str, ...] | None
+    assigned: Mapping[str, tuple[int, ...]] | None
+    starting: Offsets | None
+    ending: Offsets | None
+    include_headers: bool
+    fail_on_data_loss: bool
+    storage_options: Mapping[str, object] = field(default_factory=dict, repr=False)
+    plugin: str | None = None
+    plugin_options: Mapping[str, object] = field(default_factory=dict, repr=False)
+    topic_id: str | None = None
+
+
+def parse_options(given: Mapping[str, str]) -> SourceOptions:
+    """Parse the options of a batch query; their names may be in any case.
+
+    Raises:
+        InvalidArgumentError: A value is wrong, or one that is needed is missing.
+        UnsupportedOperationError: Kafka's source knows the option, this one does not
+            yet.
+    """
+    options = {name.lower(): value for name, value in given.items()}
+    for name in _REFUSED:
+        if name in options:
+            raise InvalidArgumentError(f"Kafka option '{name}' is not supported")
+    if "path" not in options:
+        raise InvalidArgumentError("Option 'path' must be specified: the tier's URL")
+    chosen = [name for name in _STRATEGIES if name in options]
+    if len(chosen) != 1:
+        lead = "Only one" if chosen else "One"
+        can = "can" if chosen else "must"
+        raise InvalidArgumentError(
+            f"{lead} of the following options {can} be specified for Kafka source: "
+            f"{', '.join(_STRATEGIES)}. See the docs for more details."
+        )
+    _refuse_what_comes_later(options)
+    starting = _starting(options.get("startingoffsets"))
+    ending = _ending(options.get("endingoffsets"))
+    _check_order(starting or {}, ending or {})
+    return SourceOptions(
+        path=options["path"],
+        topics=_topics(options["subscribe"]) if "subscribe" in options else None,
+        assigned=_assigned(options["assign"]) if "assign" in options else None,
+        starting=starting,
+        ending=ending,
+        include_headers=_boolean(options.get("includeheaders", "false")),
+        fail_on_data_loss=_boolean(options.get("failondataloss", "true")),
+        storage_options=_object("storage_options", options),
+        plugin=options.get("plugin"),
+        plugin_options=_object("plugin_options", options),
+        topic_id=options.get("topic_id"),
+    )
+
+
+def _refuse_what_comes_later(options: Mapping[str, str]) -> None:
+    for name in _NOT_YET:
+        if name in options:
+            raise UnsupportedOperationError(f"option '{name}' is not supported yet")
+    level = options.get("kafka.isolation.level", "read_uncommitted")
+    if level != "read_uncommitted":
+        raise UnsupportedOperationError(
+            f"option 'kafka.isolation.level' is not supported yet: {level}"
+        )
+
+
+def _topics(value: str) -> tuple[str, ...]:
+    names = [name.strip() for name in value.split(",")]
+    found = tuple(dict.fromkeys(name for name in names if name))
+    if not found:
+        raise InvalidArgumentError(
+            "No topics to subscribe to as specified value for option 'subscribe' is "
+            f"'{value}'"
+        )
+    return found
+
+
+def _assigned(value: str) -> Mapping[str, tuple[int, ...]]:
+    if not value.strip().startswith("{"):
+        raise InvalidArgumentError(
+            "No topicpartitions to assign as specified value for option 'assign' is "
+            f"'{value}'"
+        )
+    return _by_topic(
+        value,
+        _ASSIGN_EXAMPLE,
+        lambda numbers: tuple(map(_number, _of_type(numbers, list))),
+    )
+
+
+def _starting(value: str | None) -> Offsets | None:
+    word = ("earliest" if value is None else value).strip().lower()
+    if word == "earliest":
+        return None
+    if word == "latest":
+        raise InvalidArgumentError(
+            "starting offset can't be latest for batch queries on Kafka"
+        )
+    offsets = _offsets(word if value is None else value)
+    for topic, partition in _having(offsets, LATEST):
+        raise InvalidArgumentError(
+            f"startingOffsets for {topic}-{partition} can't be latest for batch "
+            "queries on Kafka"
+        )
+    return offsets
+
+
+def _ending(value: str | None) -> Offsets | None:
+    word = ("latest" if value is None else value).strip().lower()
+    if word == "latest":
+        return None
+    if word == "earliest":
+        raise InvalidArgumentError(
+            "ending offset can't be earliest for batch queries on Kafka"
+        )
+    offsets = _offsets(word if value is None else value)
+    for topic, partition in _having(offsets, EARLIEST):
+        raise InvalidArgumentError(
+            f"ending offset for {topic}-{partition} can't be earliest for batch "
+            "queries on Kafka"
+        )
+    return offsets
+
+
+def _having(offsets: Offsets, wanted: int) -> list[tuple[str, int]]:
+    return [
+        (topic, partition)
+        for topic, by_partition in offsets.items()
+        for partition, offset in by_partition.items()
+        if offset == wanted
+    ]
+
+
+def _check_order(starting: Offsets, ending: Offsets) -> None:
+    for topic, by_partition in starting.items():
+        for partition, start in by_partition.items():
+            end = ending.get(topic, {}).get(partition, LATEST)
+            if end >= 0 and start > end:
+                raise InvalidArgumentError(
+                    f"The specified start offset {start} is greater than the end "
+                    f"offset {end} for topic {topic} partition {partition}."
+                )
+
+
+def _offsets(value: str) -> Offsets:
+    return _by_topic(
+        value,
+        _OFFSETS_EXAMPLE,
+        lambda offsets: {
+            _number(int(partition)): _number(offset)
+            for partition, offset in _of_type(offsets, dict).items()
+        },
+    )
+
+
+def _by_topic(value: str, example: str, parse: Callable[[object], _T]) -> dict[str, _T]:
+    try:
+        return {
+            topic: parse(content)
+            for topic, content in _of_type(json.loads(value), dict).items()
+        }
+    except ValueError as error:
+        raise InvalidArgumentError(f"Expected e.g. {example}, got {value}") from error
+
+
+def _of_type(value: object, kind: type[_T]) -> _T:
+    if not isinstance(value, kind):
+        raise ValueError(value)  # noqa: TRY004 - caught with what JSON raises
+    return value
+
+
+def _number(value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(value)  # noqa: TRY004 - caught with what JSON raises
+    return value
+
+
+def _boolean(value: str) -> bool:
+    word = value.lower()
+    if word not in {"true", "false"}:
+        raise InvalidArgumentError(f'For input string: "{value}"')
+    return word == "true"
+
+
+def _object(name: str, options: Mapping[str, str]) -> Mapping[str, object]:
+    """Parse a JSON object; its text is not shown, for it may hold secrets."""
+    try:
+        parsed = json.loads(options.get(name, "{}"))
+    except ValueError as error:
+        raise InvalidArgumentError(f"option '{name}' is not JSON") from error
+    if not isinstance(parsed, dict):
+        raise InvalidArgumentError(f"option '{name}' is not a JSON object")
+    return parsed

@@ -1,0 +1,20 @@
+"""Floor 3: what a plugin promises, where plugins are found, and the built-in ones."""
+
+from tieredfs.storage.contract import Capability, RemoteStorageManager
+from tieredfs.storage.registry import (
+    PluginInfo,
+    installed_plugins,
+    load_plugin,
+    open_storage,
+    split_plugin_url,
+)
+
+__all__ = [
+    "Capability",
+    "PluginInfo",
+    "RemoteStorageManager",
+    "installed_plugins",
+    "load_plugin",
+    "open_storage",
+    "split_plugin_url",
+]

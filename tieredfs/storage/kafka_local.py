@@ -1,0 +1,153 @@
+"""``kafka-local``: the layout of Kafka's LocalTieredStorage, on any store.
+
+One folder a partition, ``<topic>-<partition>-<topic id>``, and in it a file for the log
+and one for each index of a segment: ``<20-digit start>-<segment id>.log`` and so on.
+Nothing is packed, so a name says no more than where a segment begins. Read only.
+"""
+
+import re
+from collections.abc import Collection
+from typing import ClassVar
+
+from tieredfs.errors import InvalidArgumentError, NotFoundError
+from tieredfs.model import (
+    IndexType,
+    SegmentId,
+    SegmentMetadata,
+    TopicIdPartition,
+    Uuid,
+)
+from tieredfs.objects import ObjectInfo, ObjectStore
+from tieredfs.storage.contract import Capability, RemoteStorageManager
+from tieredfs.storage.kafka_files import LOG_SUFFIX, SUFFIXES, describe_segment
+
+__all__ = ["KafkaLocal"]
+
+_ROOT = "kafka-tiered-storage/"
+_PARTITION = re.compile(r"(.+)-(\d{1,10})-([A-Za-z0-9_-]{22})", re.ASCII)
+_FILE = re.compile(r"(\d{20})-([A-Za-z0-9_-]{22})\.([a-z_]+)", re.ASCII)
+_ALWAYS = {LOG_SUFFIX, *SUFFIXES.values()} - {SUFFIXES[IndexType.TRANSACTION]}
+"""What LocalTieredStorage writes for every segment; without one it is not whole."""
+
+
+class KafkaLocal(RemoteStorageManager):
+    """Read what a broker tiered with LocalTieredStorage."""
+
+    capabilities: ClassVar = frozenset({Capability.RANGE_READ})
+
+    def __init__(self, store: ObjectStore) -> None:
+        """Keep ``store``, whose root holds the folders of the partitions.
+
+        Args:
+            store: The folder that LocalTieredStorage writes to, or its parent.
+        """
+        super().__init__(store)
+        self._root: str | None = None
+
+    @classmethod
+    def recognises(cls, keys: Collection[str]) -> float:
+        """Return the share of keys that are files of segments."""
+        mine = sum(_is_file(key.removeprefix(_ROOT)) for key in keys)
+        return mine / len(keys) if keys else 0.0
+
+    def list_partitions(self) -> list[TopicIdPartition]:
+        """Return the partitions that have a folder."""
+        root = self._find_root()
+        folders = self.store.list(root, delimiter="/")
+        found = (
+            _partition(entry.key[len(root) : -1])
+            for entry in folders
+            if entry.is_prefix
+        )
+        return sorted(partition for partition in found if partition is not None)
+
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        """Return the segments whose files are all there."""
+        folder = self._folder(partition)
+        files: dict[tuple[int, SegmentId], dict[str, ObjectInfo]] = {}
+        empty = True
+        for entry in self.store.list(folder, delimiter="/"):
+            empty = False
+            parsed = _file(entry.key[len(folder) :])
+            if parsed is not None:
+                start, segment_id, suffix = parsed
+                files.setdefault((start, segment_id), {})[suffix] = entry
+        if empty:
+            msg = f"not found: {partition} in {self.store.url}"
+            raise NotFoundError(msg)
+        del min_offset  # a name does not say where its segment ends
+        return [
+            SegmentMetadata(partition, segment_id, start, size=parts[LOG_SUFFIX].size)
+            for (start, segment_id), parts in sorted(files.items())
+            if parts.keys() >= _ALWAYS
+        ]
+
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Return a range of the log file."""
+        del layout
+        stop = metadata.size if end is None else end
+        key = self._key(metadata, LOG_SUFFIX)
+        if stop is None:
+            return self.store.get(key)[start:]
+        return self.store.get_range(key, start, stop)
+
+    def fetch_index(
+        self, metadata: SegmentMetadata, index_type: IndexType
+    ) -> memoryview:
+        """Return the file of one index."""
+        return self.store.get(self._key(metadata, SUFFIXES[index_type]))
+
+    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
+        """Ask the indexes and the end of the log what the name does not say."""
+        if metadata.end_offset is not None:
+            return metadata
+        return describe_segment(self, metadata)
+
+    def _key(self, metadata: SegmentMetadata, suffix: str) -> str:
+        stem = f"{metadata.start_offset:020d}-{metadata.id}"
+        return f"{self._folder(metadata.partition)}{stem}.{suffix}"
+
+    def _folder(self, partition: TopicIdPartition) -> str:
+        return f"{self._find_root()}{partition}-{partition.topic_id}/"
+
+    def _find_root(self) -> str:
+        """Find out whether the store is the folder itself or its parent."""
+        if self._root is None:
+            folders = {e.key for e in self.store.list(delimiter="/") if e.is_prefix}
+            inside = any(_partition(folder[:-1]) for folder in folders)
+            self._root = _ROOT if _ROOT in folders and not inside else ""
+        return self._root
+
+
+def _is_file(key: str) -> bool:
+    folder, _, name = key.partition("/")
+    return _partition(folder) is not None and _file(name) is not None
+
+
+def _partition(folder: str) -> TopicIdPartition | None:
+    match = _PARTITION.fullmatch(folder)
+    if match is None:
+        return None
+    try:
+        return TopicIdPartition(match[1], int(match[2]), Uuid(match[3]))
+    except InvalidArgumentError:  # a stranger's folder
+        return None
+
+
+def _file(name: str) -> tuple[int, SegmentId, str] | None:
+    match = _FILE.fullmatch(name)
+    if match is None or match[3] not in {LOG_SUFFIX, *SUFFIXES.values()}:
+        return None
+    try:
+        return int(match[1]), SegmentId(match[2]), match[3]
+    except InvalidArgumentError:  # a stranger's file
+        return None

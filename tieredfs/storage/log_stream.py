@@ -1,0 +1,79 @@
+"""The batches of a log, fetched a piece at a time."""
+
+from collections.abc import Callable, Iterator
+
+from tieredfs.errors import CorruptBatchError
+from tieredfs.format.batch import claimed_size, scan_batches
+from tieredfs.format.records import LogBatch
+
+__all__ = ["FETCH_SIZE", "read_batches"]
+
+FETCH_SIZE = 16 << 20
+"""Bytes asked for at once: large enough that a request's latency does not matter."""
+
+_BEYOND = 64 << 10
+"""Bytes asked for at once behind what was said to be enough."""
+
+
+def read_batches(
+    fetch: Callable[[int, int], memoryview],
+    size: int,
+    *,
+    name: str,
+    start: int = 0,
+    until: int | None = None,
+    torn_tail: bool = False,
+) -> Iterator[LogBatch]:
+    """Yield the batches of a log in order, checked, fetching as they are needed.
+
+    Memory is bounded by FETCH_SIZE plus one batch, whatever a length says: no batch
+    may be larger than what is left of the log.
+
+    Args:
+        fetch: Returns the bytes ``[start, end)`` of the log.
+        size: Bytes of the log.
+        name: How to call the log in an error.
+        start: Position of the first batch to read.
+        until: Position up to which the first requests reach; what lies behind it is
+            fetched only if the caller goes on.
+        torn_tail: Whether the log may end in an incomplete batch or in zeros, as the
+            segment that a broker is writing may.
+
+    Raises:
+        CorruptBatchError: A batch is malformed, out of order or cut off.
+        UnsupportedFormatError: A magic or codec is not one that is read.
+    """
+    rest = memoryview(b"")
+    position = fetched = start
+    previous = -1
+    needed = 0
+    while fetched < size:
+        want = FETCH_SIZE
+        if until is not None:
+            want = min(want, max(until - fetched, _BEYOND))
+        end = min(size, fetched + max(want, needed))
+        piece = fetch(fetched, end)
+        fetched = end
+        data = memoryview(b"".join((rest, piece))) if rest else piece
+        done = 0
+        for header in scan_batches(data, offset=position, after=previous, name=name):
+            yield LogBatch(header, data, done, name)
+            previous = header.last_offset
+            done += header.size
+        rest = data[done:]
+        position += done
+        if torn_tail and not any(rest[:FETCH_SIZE]):
+            return
+        claimed = claimed_size(rest, 0, name=f"{name} from {position}")
+        if claimed is not None and claimed > size - position:
+            if torn_tail:
+                return
+            msg = (
+                f"{name}: batch at position {position}: {size - position} bytes are "
+                f"left of a batch of {claimed}"
+            )
+            raise CorruptBatchError(msg)
+        needed = 0 if claimed is None else claimed - len(rest)
+    if len(rest) and not torn_tail:
+        msg = f"{name}: {len(rest)} bytes at position {position} are no batch"
+        raise CorruptBatchError(msg)

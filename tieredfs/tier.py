@@ -1,0 +1,354 @@
+"""The face users meet: a tier of topics, a topic of partitions, a scan of records."""
+
+import warnings
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from types import TracebackType
+from typing import Literal, Self, TypeAlias
+
+import pyarrow as pa
+
+from tieredfs.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    TieredFSWarning,
+)
+from tieredfs.format.schema import project
+from tieredfs.log.catalog import SegmentCatalog
+from tieredfs.log.plan import ScanPlan, SegmentSlice
+from tieredfs.log.reader import Bounds, TieredReader
+from tieredfs.log.scan import Order, Scan
+from tieredfs.log.times import find_offset
+from tieredfs.model import OffsetAndTimestamp, TopicIdPartition, Uuid, check_topic_name
+from tieredfs.objects import ObjectStore, RequestPolicy
+from tieredfs.storage import RemoteStorageManager, open_storage, split_plugin_url
+
+__all__ = ["Position", "Tier", "Topic", "open_tier"]
+
+Position: TypeAlias = "int | datetime | str | Mapping[int, int] | None"
+"""An offset, a time (a datetime, or ISO text; UTC when it has no zone), an offset for
+each partition, or None for the beginning or the end of the log."""
+
+_INTERNAL = "__"
+
+
+def open_tier(
+    url: str,
+    *,
+    plugin: str | None = None,
+    plugin_options: Mapping[str, object] | None = None,
+    storage_options: Mapping[str, object] | None = None,
+) -> "Tier":
+    """Open what is stored at a URL, in whichever layout it is.
+
+    Args:
+        url: Any fsspec URL or local path; ``name+`` in front names the plugin.
+        plugin: The layout; None to find it out.
+        plugin_options: The plugin's own options.
+        storage_options: fsspec's own, for the filesystem of the URL.
+
+    Raises:
+        NotFoundError: Nothing is there.
+        UnsupportedFormatError: No plugin recognises what is there.
+        UnknownPluginError: No plugin has the name.
+        PluginNotInstalledError: The filesystem's package is missing.
+        InvalidArgumentError: The URL or an option can never be right.
+    """
+    named, plain = split_plugin_url(url)
+    if named and plugin and named != plugin:
+        msg = f"the URL names plugin {named!r}, plugin= names {plugin!r}"
+        raise InvalidArgumentError(msg)
+    store = ObjectStore(plain, storage_options)
+    return Tier(open_storage(store, plugin or named, plugin_options))
+
+
+class Tier:
+    """Topics in one place.
+
+    It may be shared by threads and pickled to other processes.
+
+    Attributes:
+        storage: Where the segments are.
+    """
+
+    def __init__(self, storage: RemoteStorageManager) -> None:
+        """Take a storage; ask nothing of it yet."""
+        self.storage = storage
+        self._catalog = SegmentCatalog(storage)
+
+    def topics(self) -> list[str]:
+        """Return the names of the topics, sorted.
+
+        Kafka's internal topics, whose names begin with ``__``, are left out; ``topic``
+        opens them.
+        """
+        names = {partition.topic for partition in self.storage.list_partitions()}
+        return sorted(name for name in names if not name.startswith(_INTERNAL))
+
+    def topic(self, name: str, *, topic_id: str | None = None) -> "Topic":
+        """Open one topic.
+
+        Args:
+            name: The topic's name.
+            topic_id: Which of several topics of this name. When it is not given, the
+                one with the largest timestamp is taken, and a TieredFSWarning says so.
+
+        Raises:
+            NotFoundError: There is none.
+            InvalidArgumentError: It is no legal name.
+        """
+        check_topic_name(name)
+        found = [p for p in self.storage.list_partitions() if p.topic == name]
+        if topic_id is not None:
+            found = [p for p in found if p.topic_id == topic_id]
+        if not found:
+            which = f"{name!r}" if topic_id is None else f"{name!r} with id {topic_id}"
+            msg = f"not found: topic {which} in {self.storage.store.url}"
+            raise NotFoundError(msg)
+        ids = {partition.topic_id for partition in found}
+        if len(ids) > 1:
+            newest = max(ids, key=lambda one: (self._newest(found, one), one))
+            listed = ", ".join(sorted(ids))
+            warnings.warn(
+                f"topic {name!r} was made several times ({listed}): reading the "
+                f"newest, {newest}; topic_id chooses another",
+                TieredFSWarning,
+                stacklevel=2,
+            )
+            found = [p for p in found if p.topic_id == newest]
+        return Topic(self.storage, self._catalog, found)
+
+    def with_policy(self, policy: RequestPolicy) -> "Tier":
+        """Return the same tier, on the same connections, under ``policy``."""
+        return Tier(self.storage.with_policy(policy))
+
+    def close(self) -> None:
+        """Let go of what the plugin holds."""
+        self.storage.close()
+
+    def __enter__(self) -> Self:
+        """Use the tier in a with block."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the tier."""
+        self.close()
+
+    def __reduce__(self) -> tuple[type["Tier"], tuple[RemoteStorageManager]]:
+        """Pickle the storage; what was learned of segments is learned again."""
+        return Tier, (self.storage,)
+
+    def __repr__(self) -> str:
+        """Show layout and place, without secrets."""
+        return f"Tier({self.storage!r})"
+
+    def _newest(self, partitions: Iterable[TopicIdPartition], topic_id: Uuid) -> int:
+        stamps = (
+            segment.max_timestamp_ms
+            for partition in partitions
+            if partition.topic_id == topic_id
+            for segment in self._catalog.full_segments(partition)
+        )
+        return max((s for s in stamps if s is not None), default=-1)
+
+
+class Topic:
+    """One topic of a tier.
+
+    Methods ask the store anew each time, so what was added since is seen.
+
+    Attributes:
+        name: Its name.
+        topic_id: The id that Kafka gave it; all ``A`` when unknown.
+        partitions: The numbers of its partitions, sorted.
+    """
+
+    def __init__(
+        self,
+        storage: RemoteStorageManager,
+        catalog: SegmentCatalog,
+        partitions: Iterable[TopicIdPartition],
+    ) -> None:
+        """Take the partitions of one topic id; a Tier makes it."""
+        self._storage = storage
+        self._readers = {
+            partition.partition: TieredReader(storage, catalog, partition)
+            for partition in sorted(partitions)
+        }
+        first = next(iter(self._readers.values())).partition
+        self.name = first.topic
+        self.topic_id = first.topic_id
+        self.partitions = tuple(self._readers)
+
+    def reader(self, partition: int) -> TieredReader:
+        """Return the reader of one partition.
+
+        Raises:
+            NotFoundError: There is no such partition.
+        """
+        try:
+            return self._readers[partition]
+        except KeyError:
+            listed = ", ".join(map(str, self.partitions))
+            msg = f"not found: partition {partition} of {self.name!r}; it has {listed}"
+            raise NotFoundError(msg) from None
+
+    def beginning_offsets(self) -> dict[int, int]:
+        """Return the first offset of each partition."""
+        return {number: held.beginning for number, held in self._bounds().items()}
+
+    def end_offsets(self) -> dict[int, int]:
+        """Return the end (exclusive) of each partition."""
+        return {number: held.end for number, held in self._bounds().items()}
+
+    def offsets_for_times(
+        self, times: Mapping[int, int | datetime | str]
+    ) -> dict[int, OffsetAndTimestamp | None]:
+        """Find in each partition the first record at or after a time.
+
+        Args:
+            times: For each partition milliseconds since 1970 UTC, a datetime or ISO
+                text.
+
+        Returns:
+            The record's offset, timestamp and leader epoch; None where all are older.
+
+        Raises:
+            NotFoundError: There is no such partition.
+        """
+        return {
+            number: find_offset(self.reader(number), to_milliseconds(time))
+            for number, time in times.items()
+        }
+
+    def scan(
+        self,
+        partitions: Iterable[int] | None = None,
+        start: Position = None,
+        end: Position = None,
+        *,
+        columns: Iterable[str] | None = None,
+        order: Order = "partition",
+        on_gap: Literal["raise", "skip"] = "raise",
+    ) -> Scan:
+        """Plan the reading of records; no record is read yet.
+
+        A time stands for the offset that ``offsets_for_times`` gives; it does not
+        filter records. An end past the log's end is the log's end.
+
+        Args:
+            partitions: Their numbers; None for all.
+            start: First offset or time.
+            end: End (exclusive).
+            columns: The columns to read; None for all. What is not asked for is not
+                decoded.
+            order: ``partition`` for one after the other, ``fair`` for a batch of each
+                in turn.
+            on_gap: What to do when offsets are in no segment: ``raise`` or ``skip``.
+
+        Raises:
+            NotFoundError: There is no such partition.
+            OffsetOutOfRangeError: ``start`` lies outside the log of a partition.
+            CorruptDataError: Offsets are missing, or an index is malformed.
+            InvalidArgumentError: A position, column, order or on_gap is not one.
+        """
+        if order not in {"partition", "fair"} or on_gap not in {"raise", "skip"}:
+            msg = f"order={order!r}, on_gap={on_gap!r}: not a way to scan"
+            raise InvalidArgumentError(msg)
+        wanted = None if columns is None else tuple(columns)
+        project(wanted)
+        numbers = self.partitions if partitions is None else tuple(partitions)
+        _check_positions(numbers, start, end)
+        slices: list[SegmentSlice] = []
+        for number in dict.fromkeys(numbers):
+            reader = self.reader(number)
+            slices += reader.slices(
+                _offset(reader, start),
+                _offset(reader, end),
+                skip_gaps=on_gap == "skip",
+            )
+        return Scan(self._storage, self.name, ScanPlan(tuple(slices)), wanted, order)
+
+    def read(self, partition: int, offset: int, max_bytes: int = 1 << 20) -> pa.Table:
+        """Fetch records as Kafka's consumer does: from an offset on, about so much.
+
+        Args:
+            partition: Its number.
+            offset: First offset wanted.
+            max_bytes: Stored bytes of the batches to return; at least one batch with
+                records comes, however large it is.
+
+        Returns:
+            The records; none at the end of the log.
+
+        Raises:
+            NotFoundError: There is no such partition.
+            OffsetOutOfRangeError: ``offset`` lies outside the log.
+        """
+        return self.reader(partition).read(offset, max_bytes)
+
+    def __repr__(self) -> str:
+        """Show name and partitions."""
+        return f"Topic({self.name!r}, partitions={len(self.partitions)})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle storage and partitions."""
+        parts = [reader.partition for reader in self._readers.values()]
+        return _make_topic, (self._storage, parts)
+
+    def _bounds(self) -> dict[int, Bounds]:
+        return {number: reader.bounds() for number, reader in self._readers.items()}
+
+
+def _make_topic(
+    storage: RemoteStorageManager, partitions: list[TopicIdPartition]
+) -> Topic:
+    return Topic(storage, SegmentCatalog(storage), partitions)
+
+
+def to_milliseconds(time: int | datetime | str) -> int:
+    """Return a time as milliseconds since 1970 UTC, rounded up.
+
+    Raises:
+        InvalidArgumentError: It is neither milliseconds, a datetime nor ISO text.
+    """
+    if isinstance(time, int) and not isinstance(time, bool):
+        return time
+    if isinstance(time, str):
+        try:
+            time = datetime.fromisoformat(time)
+        except ValueError as error:
+            msg = f"not a time: {time!r} (ISO text such as 2026-11-01T00:00:00Z)"
+            raise InvalidArgumentError(msg) from error
+    if not isinstance(time, datetime):
+        msg = f"not a time: {time!r}"
+        raise InvalidArgumentError(msg)
+    if time.tzinfo is None:
+        time = time.replace(tzinfo=UTC)
+    since = time - datetime(1970, 1, 1, tzinfo=UTC)
+    micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    return -(-micros // 1000)
+
+
+def _check_positions(numbers: Iterable[int], *positions: Position) -> None:
+    for position in positions:
+        if isinstance(position, Mapping):
+            strangers = sorted(set(position) - set(numbers))
+            if strangers:
+                msg = f"partition {strangers[0]} has an offset but is not scanned"
+                raise InvalidArgumentError(msg)
+
+
+def _offset(reader: TieredReader, position: Position) -> int | None:
+    """Turn a position into an offset of one partition; None for the log's own."""
+    if isinstance(position, Mapping):
+        return position.get(reader.partition.partition)
+    if position is None or isinstance(position, int):
+        return position
+    found = find_offset(reader, to_milliseconds(position))
+    return reader.bounds().end if found is None else found.offset
