@@ -19,6 +19,8 @@ __all__ = ["NO_EPOCH", "LeaderEpochs"]
 NO_EPOCH = -1
 """The epoch of a batch that carries none."""
 
+_MAX_EPOCH = (1 << 31) - 1
+_MAX_OFFSET = (1 << 63) - 1
 _start = attrgetter("start_offset")
 
 
@@ -45,6 +47,8 @@ class LeaderEpochs:
             if (
                 entry.epoch <= previous.epoch
                 or entry.start_offset <= previous.start_offset
+                or entry.epoch > _MAX_EPOCH
+                or entry.start_offset > _MAX_OFFSET
             ):
                 msg = (
                     f"leader epochs must rise: epoch {entry.epoch} at offset "

@@ -32,6 +32,7 @@ __all__ = [
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
 _MAX_INT32 = (1 << 31) - 1
+_MAX_OFFSET = (1 << 63) - 1
 _MAX_CUSTOM_METADATA = 128
 
 
@@ -178,7 +179,7 @@ class SegmentMetadata:
     def __post_init__(self) -> None:
         """Refuse offsets and sizes that no segment can have."""
         end = self.start_offset if self.end_offset is None else self.end_offset
-        if not 0 <= self.start_offset <= end + 1:
+        if not 0 <= self.start_offset <= end + 1 <= _MAX_OFFSET:
             msg = f"{self}: not a range of offsets: {self.start_offset}..{end}"
             raise InvalidArgumentError(msg)
         if self.size is not None and self.size < 0:

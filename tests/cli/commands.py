@@ -1,6 +1,7 @@
 """Run the ``tieredfs`` command, here or as a process, with or without a terminal."""
 
 import contextlib
+import json
 import os
 import pty
 import subprocess
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003
 from typing import Any, Protocol
 
-from golden import KAFKA, expected_record_facts, rows_of
+from golden import KAFKA, expected_record_facts
 from servers.process import executable
 
 __all__ = [
@@ -18,7 +19,6 @@ __all__ = [
     "Run",
     "expected_records",
     "ours",
-    "record_rows",
     "run_process",
     "run_with_terminal",
     "start_process",
@@ -62,14 +62,15 @@ def ours(extra: Mapping[str, str] | None = None) -> dict[str, str]:
 def start_process(
     *arguments: str,
     env: Mapping[str, str] | None = None,
-    **streams: Any,  # noqa: ANN401
+    stdout: int = subprocess.PIPE,
+    stderr: int = subprocess.PIPE,
 ) -> subprocess.Popen[bytes]:
     """Start the installed script; both outputs are pipes unless said otherwise."""
     return subprocess.Popen(  # noqa: S603 - our own script
         [executable("tieredfs"), *arguments],
         stdin=subprocess.DEVNULL,
-        stdout=streams.get("stdout", subprocess.PIPE),
-        stderr=streams.get("stderr", subprocess.PIPE),
+        stdout=stdout,
+        stderr=stderr,
         env=ours(env),
     )
 
@@ -96,7 +97,11 @@ def run_with_terminal(*arguments: str, on: frozenset[str]) -> tuple[Outcome, str
     reader = threading.Thread(target=_drain, args=(ours_end, seen))
     reader.start()
     try:
-        with start_process(*arguments, **dict.fromkeys(on, its_end)) as process:
+        with start_process(
+            *arguments,
+            stdout=its_end if "stdout" in on else subprocess.PIPE,
+            stderr=its_end if "stderr" in on else subprocess.PIPE,
+        ) as process:
             os.close(its_end)
             out, err = process.communicate(timeout=_SECONDS)
     finally:
@@ -112,14 +117,7 @@ def expected_records(topic: str, partition: int = 0) -> list[dict[str, Any]]:
     return [expected_record_facts(record) for record in _visible(folders)]
 
 
-def record_rows(table: Any) -> list[dict[str, Any]]:  # noqa: ANN401 - Arrow is untyped
-    """Return the records of an Arrow table as rows."""
-    return rows_of(table)
-
-
 def _visible(folders: str) -> Iterator[dict[str, Any]]:
-    import json  # noqa: PLC0415
-
     files: list[Path] = sorted(KAFKA.glob(f"{folders}/*.log.expected.jsonl"))
     for file in files:
         for line in file.read_bytes().splitlines():

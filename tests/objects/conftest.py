@@ -31,13 +31,3 @@ def proxied(
     with FaultProxy(s3_server.port) as proxy:
         options = s3_server.storage_options(endpoint=proxy.url)
         yield ProxiedBucket(place.url, options, proxy)
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what is known not to hold yet: known_gaps.txt names it, and part 4 ends it."""  # noqa: E501
-    here = Path(__file__).parent
-    gaps = (here / "known_gaps.txt").read_text().split()
-    mark = pytest.mark.xfail(reason="a known gap of the object store", strict=False)
-    for item in items:
-        if item.path.parent == here and any(gap in item.nodeid for gap in gaps):
-            item.add_marker(mark)

@@ -34,7 +34,7 @@ from wire import encode_batch
 
 ID = "dao62lTOQsGBPyjJLrpQKw"
 FOLDER = f"t-0-{ID}"
-TOPICS = ["plain", "txn", "two-partitions", "epochs", "leader-changes"]
+TOPICS = ["plain", "txn", "two-partitions", "leader-changes"]
 SUFFIXES = ["log", "index", "timeindex", "snapshot", "leader_epoch_checkpoint"]
 
 

@@ -148,6 +148,9 @@ def _file(name: str) -> tuple[int, SegmentId, str] | None:
     if match is None or match[3] not in {LOG_SUFFIX, *SUFFIXES.values()}:
         return None
     try:
-        return int(match[1]), SegmentId(match[2]), match[3]
+        start = int(match[1])
+        if start >> 63:  # no offset that a broker has
+            return None
+        return start, SegmentId(match[2]), match[3]
     except InvalidArgumentError:  # a stranger's file
         return None

@@ -175,7 +175,10 @@ class KafkaLog(RemoteStorageManager):
         except NotFoundError:  # written since Kafka 2.8
             return UNKNOWN_TOPIC_ID
         match = _TOPIC_ID.search(bytes(data).decode("ascii", "replace"))
-        return Uuid(match[1]) if match else UNKNOWN_TOPIC_ID
+        try:
+            return Uuid(match[1]) if match else UNKNOWN_TOPIC_ID
+        except InvalidArgumentError:  # a damaged id hides no partition
+            return UNKNOWN_TOPIC_ID
 
     def _leader_epochs(self, metadata: SegmentMetadata) -> memoryview:
         key = f"{metadata.partition}/leader-epoch-checkpoint"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch import claimed_size, scan_batches
+from tieredfs.format.batch import BatchHeader, claimed_size, scan_batches
 from tieredfs.format.records import LogBatch
 
 __all__ = ["FETCH_SIZE", "read_batches"]
@@ -56,7 +56,8 @@ def read_batches(
         fetched = end
         data = memoryview(b"".join((rest, piece))) if rest else piece
         done = 0
-        for header in scan_batches(data, offset=position, after=previous, name=name):
+        headers = scan_batches(data, offset=position, after=previous, name=name)
+        while (header := _next(headers, data, done, torn_tail=torn_tail)) is not None:
             yield LogBatch(header, data, done, name)
             previous = header.last_offset
             done += header.size
@@ -77,3 +78,15 @@ def read_batches(
     if len(rest) and not torn_tail:
         msg = f"{name}: {len(rest)} bytes at position {position} are no batch"
         raise CorruptBatchError(msg)
+
+
+def _next(
+    headers: Iterator[BatchHeader], data: memoryview, done: int, *, torn_tail: bool
+) -> BatchHeader | None:
+    """Return the next header; None at the end, which zeros may be."""
+    try:
+        return next(headers, None)
+    except CorruptBatchError:
+        if torn_tail and not any(data[done:]):
+            return None
+        raise

@@ -1,0 +1,272 @@
+"""``tieredfs cat``: the records, in four formats."""
+
+import base64
+import io
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.ipc
+import pyarrow.parquet as pq
+import pytest
+
+from cli.commands import Run, expected_records
+from golden import record_facts, rows_of
+from logs import KINDS, REMOTE, digest, files_of, fill, make_place, open_store, segment
+from servers import Bucket
+from tieredfs import ObjectStore
+from wire import WireRecord, encode_batch
+
+ESCAPED = {"\\\\": "\\", "\\t": "\t", "\\n": "\n", "\\r": "\r", "\\x1b": "\x1b"}
+TYPES = {"CreateTime": 0, "LogAppendTime": 1}
+
+
+def parse_jsonl(out: bytes) -> list[dict[str, Any]]:
+    """Return the facts of records that were written in base64."""
+    return [record_facts(_row(json.loads(line))) for line in out.splitlines()]
+
+
+def offsets(out: bytes) -> list[int]:
+    return [json.loads(line)["offset"] for line in out.splitlines()]
+
+
+def unescape(text: str) -> str:
+    return re.sub(r"\\(?:x[0-9a-f]{2}|.)", lambda m: ESCAPED[m[0]], text)
+
+
+def test_jsonl_in_base64_is_exactly_what_kafka_reads(run: Run, plain: str) -> None:
+    done = run("cat", plain, "plain", "--format", "jsonl", "--encoding", "base64")
+    assert (done.code, done.err) == (0, [])
+    assert parse_jsonl(done.out) == expected_records("plain")
+
+
+def test_jsonl_lines_have_the_promised_fields_in_order(run: Run, plain: str) -> None:
+    done = run("cat", plain, "plain", "--format", "jsonl", "--limit", "1")
+    (line,) = done.out.splitlines()
+    assert json.loads(line) == {
+        "topic": "plain",
+        "partition": 0,
+        "offset": 0,
+        "timestamp": 1700086400313,
+        "timestamp_type": "CreateTime",
+        "key": "",
+        "value": "naïve naïve données 日本語 epoch remot",
+        "headers": [{"key": "null-value", "value": None}, {"key": "", "value": ""}],
+    }
+    fields = "topic partition offset timestamp timestamp_type key value headers"
+    assert list(json.loads(line)) == fields.split()
+
+
+def test_json_is_the_jsonl_format(run: Run, plain: str) -> None:
+    expected = run("cat", plain, "plain", "--format", "jsonl").out
+    assert run("cat", plain, "plain", "--json").out == expected
+
+
+def test_an_arrow_stream_is_exactly_what_kafka_reads(run: Run, plain: str) -> None:
+    done = run("cat", plain, "plain", "--format", "arrow")
+    assert (done.code, done.err) == (0, [])
+    table = pa.ipc.open_stream(done.out).read_all()
+    assert [record_facts(row) for row in rows_of(table)] == expected_records("plain")
+
+
+def test_a_parquet_file_is_exactly_what_kafka_reads(run: Run, plain: str) -> None:
+    done = run("cat", plain, "plain", "--format", "parquet")
+    assert (done.code, done.err) == (0, [])
+    table = pq.read_table(io.BytesIO(done.out))
+    assert [record_facts(row) for row in rows_of(table)] == expected_records("plain")
+
+
+def test_arrow_and_parquet_of_no_records_are_whole_and_have_a_schema(
+    run: Run, plain: str
+) -> None:
+    arrow = run("cat", plain, "plain", "--limit", "0", "--format", "arrow").out
+    parquet = run("cat", plain, "plain", "--limit", "0", "--format", "parquet").out
+    tables = pa.ipc.open_stream(arrow).read_all(), pq.read_table(io.BytesIO(parquet))
+    for table in tables:
+        assert table.num_rows == 0
+        assert "timestampType" in table.column_names
+
+
+def test_text_is_one_line_a_record_and_can_be_read_back(run: Run, plain: str) -> None:
+    done = run("cat", plain, "plain")
+    lines = done.text.split("\n")
+    assert lines.pop() == ""
+    expected = expected_records("plain")
+    assert len(lines) == len(expected)
+    for line, record in zip(lines, expected, strict=True):
+        partition, offset, _, key, value = line.split("\t")
+        assert (partition, int(offset)) == ("0", record["offset"])
+        for shown, data in ((key, record["key"]), (value, record["value"])):
+            if isinstance(data, bytes):
+                assert unescape(shown) == data.decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "shown"),
+    [
+        (1_700_000_000_007, "2023-11-14T22:13:20.007Z"),
+        (0, "1970-01-01T00:00:00.000Z"),
+        (-2, "1969-12-31T23:59:59.998Z"),
+        (-1, "-"),
+        (1 << 62, "4611686018427387904 ms"),
+    ],
+)
+def test_text_shows_times_in_utc_and_as_numbers_when_no_calendar_holds_them(
+    timestamp: int, shown: str, run: Run, tmp_path: Path
+) -> None:
+    log = encode_batch([WireRecord(0, timestamp, None, b"v")])
+    fill(*_made(tmp_path, log))
+    line = run("cat", str(tmp_path), "made").text
+    assert line == f"0\t0\t{shown}\t-\tv\n"
+
+
+def test_text_has_no_control_characters_that_would_reach_a_terminal(
+    run: Run, tmp_path: Path
+) -> None:
+    everything = "".join(map(chr, [*range(0x20), 0x7F, *range(0x80, 0xA0)]))
+    log = encode_batch([WireRecord(0, 0, b"k", everything.encode())])
+    fill(*_made(tmp_path, log))
+    (line,) = run("cat", str(tmp_path), "made").text.split("\n")[:-1]
+    *_, value = line.split("\t")
+    assert [char for char in value if not char.isprintable()] == []
+
+
+def test_encodings_of_keys_values_and_headers(run: Run, tmp_path: Path) -> None:
+    header = ((b"h", b"\x00\xff"),)
+    log = encode_batch([WireRecord(0, 0, "ü".encode(), b"a\xffb", header)])
+    fill(*_made(tmp_path, log))
+
+    def shown(encoding: str) -> tuple[str, str, str]:
+        done = run("cat", str(tmp_path), "made", "--json", "--encoding", encoding)
+        record = json.loads(done.out)
+        return record["key"], record["value"], record["headers"][0]["value"]
+
+    assert shown("utf8") == ("ü", "a\ufffdb", "\0\ufffd")
+    assert shown("hex") == ("c3bc", "61ff62", "00ff")
+    assert shown("base64") == ("w7w=", "Yf9i", "AP8=")
+
+
+def test_bytes_that_are_not_utf8_are_said_once_on_stderr(run: Run, plain: str) -> None:
+    done = run("cat", plain, "plain", "--json")
+    assert len(done.err) == 1
+    assert done.err[0].startswith("tieredfs: warning: ")
+    assert "--encoding base64" in done.err[0]
+    assert len(done.out.splitlines()) == 599
+
+
+@pytest.mark.parametrize("encoding", ["hex", "base64"])
+def test_exact_encodings_warn_of_nothing(encoding: str, run: Run, plain: str) -> None:
+    assert run("cat", plain, "plain", "--json", "--encoding", encoding).err == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ((), range(599)),
+        (("--from", "earliest"), range(599)),
+        (("--from", "0"), range(599)),
+        (("--from", "590"), range(590, 599)),
+        (("--from", "599"), range(0)),
+        (("--to", "7"), range(7)),
+        (("--to", "100000"), range(599)),
+        (("--from", "127", "--to", "131"), range(127, 131)),
+        (("--from", "5", "--to", "5"), range(0)),
+        (("--from", "9", "--to", "5"), range(0)),
+        (("--limit", "3"), range(3)),
+        (("--limit", "0"), range(0)),
+        (("--limit", "100000"), range(599)),
+        (("--from", "597", "--limit", "2"), range(597, 599)),
+        (("--from", "2023-11-15T22:13:20.645Z"), range(1, 599)),
+        (("--from", "2023-11-15T22:13:20.646"), range(2, 599)),
+        (("--from", "2023-11-15 23:13:20.645+01:00"), range(1, 599)),
+        (("--from", "2000-01-01"), range(599)),
+        (("--from", "2100-01-01"), range(0)),
+        (("--to", "2023-11-15T22:13:20.645Z"), range(1)),
+        (("--from", "2000-01-01", "--to", "4"), range(4)),
+    ],
+    ids=str,
+)
+def test_from_to_and_limit(
+    arguments: tuple[str, ...], expected: range, run: Run, plain: str
+) -> None:
+    done = run("cat", plain, "plain", "--json", "--encoding", "hex", *arguments)
+    assert (done.code, done.err) == (0, [])
+    assert offsets(done.out) == list(expected)
+
+
+def test_times_are_looked_up_as_kafka_does(run: Run, plain: str, data: Path) -> None:
+    answers = json.loads((data / "kafka/plain/offsets_for_times.json").read_text())
+    for answer in answers["offsetsForTimes"][4:40:6]:
+        when = timedelta(milliseconds=answer["timestamp"])
+        time = (datetime(1970, 1, 1, tzinfo=UTC) + when).isoformat()
+        done = run("cat", plain, "plain", "--json", "--from", time, "--limit", "1")
+        assert offsets(done.out) == [answer["offset"]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_are_the_same_by_changing_only_the_url(
+    kind: str, run: Run, three: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    place = make_place(kind, request, tmp_path)
+    fill(open_store(place), files_of(Path(three)))
+    given = ("--storage-options", json.dumps(place.storage_options))
+    for form in ("jsonl", "arrow", "parquet"):
+        how = ("two-partitions", "--format", form, "--encoding", "base64")
+        done = run("cat", place.url, *how, *given)
+        assert (done.code, done.err) == (0, [])
+        assert done.out == run("cat", three, *how).out
+    assert run("cat", Path(three).as_uri(), *how).out == done.out
+
+
+def test_partitions_come_one_after_the_other_in_offset_order(
+    run: Run, three: str, data: Path
+) -> None:
+    done = run("cat", three, "two-partitions", "--format", "arrow")
+    table = pa.ipc.open_stream(done.out).read_all()
+    said = json.loads((data / "kafka/two-partitions/consumer.json").read_text())
+    numbers = table["partition"].to_pylist()
+    assert numbers == sorted(numbers)
+    for number, expected in said["read_uncommitted"].items():
+        part = table.filter(pc.equal(table["partition"], int(number)))
+        assert digest(part) == expected["digest"]
+
+
+def test_only_the_partitions_that_are_named_are_shown(run: Run, three: str) -> None:
+    how = ("--json", "--partition", "2", "--partition", "1", "--encoding", "hex")
+    done = run("cat", three, "two-partitions", *how)
+    shown = [json.loads(line)["partition"] for line in done.out.splitlines()]
+    assert {number: shown.count(number) for number in shown} == {1: 225, 2: 250}
+
+
+def test_control_records_are_hidden(run: Run, data: Path) -> None:
+    url = str(data / "kafka" / "txn" / REMOTE)
+    done = run("cat", url, "txn", "--format", "arrow")
+    said = json.loads((data / "kafka/txn/consumer.json").read_text())
+    table = pa.ipc.open_stream(done.out).read_all()
+    assert digest(table) == said["read_uncommitted"]["0"]["digest"]
+
+
+def _made(folder: Path, log: bytes) -> tuple[ObjectStore, dict[str, bytes]]:
+    store = open_store(Bucket(str(folder), {}))
+    return store, segment("made-0-AAAAAAAAAAAAAAAAAAAAAA", 0, log)
+
+
+def _row(record: dict[str, Any]) -> dict[str, Any]:
+    """Turn a line of jsonl into a row of the Arrow schema."""
+    headers = [h | {"value": _bytes(h["value"])} for h in record["headers"]]
+    return {
+        "offset": record["offset"],
+        "timestamp": record["timestamp"],
+        "timestampType": TYPES[record["timestamp_type"]],
+        "key": _bytes(record["key"]),
+        "value": _bytes(record["value"]),
+        "headers": headers,
+    }
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else base64.b64decode(text, validate=True)

@@ -1,0 +1,244 @@
+"""Errors of the command: one line on stderr, and a stable exit code."""
+
+import os
+import shutil
+import struct
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cli.commands import Outcome, Run, run_process
+from logs import files_of
+from tieredfs.cli.app import EXIT_CODES
+from tieredfs.errors import ErrorKind
+
+FIRST_LOG = "*/00000000000000000000-*.log"
+
+
+def check_failure(done: Outcome, code: int, *said: str) -> None:
+    """Check that a command failed as promised: nothing but one line, which says so."""
+    assert len(done.err) == 1, done.err
+    (line,) = done.err
+    assert line.startswith("tieredfs: ")
+    for part in said:
+        assert part in line
+    assert done.code == code, line
+
+
+@pytest.fixture
+def damaged(three: str, tmp_path: Path) -> Path:
+    """A copy of a tier, to be damaged."""
+    folder = tmp_path / "tier"
+    shutil.copytree(three, folder)
+    return folder
+
+
+def test_every_kind_of_error_has_an_exit_code() -> None:
+    assert set(EXIT_CODES) == set(ErrorKind)
+    assert set(EXIT_CODES.values()) <= {1, 2, 3, 4, 5, 6}
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"),
+    [
+        (ErrorKind.INVALID_ARGUMENT, 2),
+        (ErrorKind.UNSUPPORTED_OPERATION, 2),
+        (ErrorKind.NOT_FOUND, 3),
+        (ErrorKind.CORRUPT_DATA, 4),
+        (ErrorKind.STORAGE_UNAVAILABLE, 5),
+        (ErrorKind.DEADLINE_EXCEEDED, 5),
+        (ErrorKind.PERMISSION_DENIED, 6),
+    ],
+)
+def test_the_promised_exit_codes_do_not_change(kind: ErrorKind, code: int) -> None:
+    assert EXIT_CODES[kind] == code
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nosuch"], "No such command 'nosuch'"),
+        (["ls"], "Missing argument 'URL'"),
+        (["cat", "URL"], "Missing argument 'TOPIC'"),
+        (["ls", "--nosuch", "URL"], "No such option '--nosuch'"),
+        (["ls", "URL", "plain", "more"], "unexpected extra argument"),
+        (["cat", "URL", "plain", "--format", "xml"], "'xml' is not one of 'text'"),
+        (["cat", "URL", "plain", "--encoding", "x"], "'x' is not one of 'utf8'"),
+        (["cat", "URL", "plain", "--limit", "-1"], "--limit"),
+        (["cat", "URL", "plain", "--partition", "-1"], "--partition"),
+        (["cat", "URL", "plain", "--from", "yesterday"], "'yesterday'"),
+        (["cat", "URL", "plain", "--from", "2023-99-99"], "2026-11-01T00:00:00Z"),
+        (["cat", "URL", "plain", "--from", "-5"], "'-5'"),
+        (["cat", "URL", "plain", "--json", "--format", "text"], "jsonl"),
+        (["ls", "URL", "--deadline", "0"], "--deadline"),
+        (["ls", "URL", "--deadline", "nan"], "--deadline"),
+        (["ls", "URL", "--plugin", "kafka-locl"], "did you mean 'kafka-local'"),
+        (["ls", "kafka-locl+file://URL"], "did you mean 'kafka-local'"),
+        (["ls", "kafka-log+URL", "--plugin", "kafka-local"], "the URL names plugin"),
+        (["ls", "URL", "--plugin-options", '{"nosuch": 1}'], "no option 'nosuch'"),
+        (["ls", "URL", "../x"], "not a legal topic name: '../x'"),
+        (["cat", "URL", "../x"], "not a legal topic name: '../x'"),
+        (["cat", "URL", ".."], "not a legal topic name: '..'"),
+        (["cat", "URL", "a/b"], "not a legal topic name: 'a/b'"),
+        (["ls", "nosuch://x"], "nosuch://x: Protocol not known: nosuch"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_wrong_usage_is_2(
+    arguments: list[str], said: str, run: Run, plain: str
+) -> None:
+    done = run(*(argument.replace("URL", plain) for argument in arguments))
+    check_failure(done, 2, said)
+    assert done.out == b""
+
+
+@pytest.mark.parametrize("option", ["--storage-options", "--plugin-options"])
+@pytest.mark.parametrize("value", ['{"secret": "hunter2"', '["hunter2"]', "hunter2"])
+def test_json_that_is_none_is_2_and_is_not_shown(
+    option: str, value: str, run: Run, plain: str
+) -> None:
+    done = run("ls", plain, option, value)
+    check_failure(done, 2, option, "not")
+    assert "hunter2" not in done.err[0]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        '{"config_kwargs": "hunter2hunter2"}',
+        '{"secret": "hunter2hunter2", "client_kwargs": {"nosuch": 1}}',
+        '{"key": 1, "secret": "hunter2hunter2", "endpoint_url": "http://127.0.0.1:9"}',
+    ],
+)
+def test_storage_options_that_the_client_cannot_use_are_2_and_are_not_shown(
+    options: str, run: Run
+) -> None:
+    done = run("ls", "s3://bucket/x", "--storage-options", options, "--deadline", "1")
+    check_failure(done, 2, "s3://bucket/x")
+    assert "hunter2" not in done.err[0]
+
+
+def test_a_url_shows_no_password_in_an_error(run: Run) -> None:
+    done = run("ls", "s3://key:hunter2@bucket/x", "--deadline", "1")
+    assert done.code in {2, 6}
+    assert "hunter2" not in "".join(done.err)
+
+
+def test_a_filesystem_whose_package_is_missing_is_2_with_the_line_that_installs_it(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "gcsfs", None)
+    done = run("ls", "gs://bucket/x")
+    check_failure(done, 2, "gs://bucket/x", "pip install 'tieredfs[gcs]'")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["ls", "/nowhere/at-all"], "not found: /nowhere/at-all"),
+        (["ls", "memory://nowhere-at-all"], "not found: memory://nowhere-at-all"),
+        (["ls", "URL", "nosuch"], "not found: topic 'nosuch' in "),
+        (["cat", "URL", "nosuch"], "not found: topic 'nosuch' in "),
+        (["cat", "URL", "plain", "--topic-id", "A" * 22], "not found: topic 'plain'"),
+        (["cat", "URL", "plain", "--partition", "7"], "partition 7 of 'plain'"),
+        (["cat", "URL", "plain", "--from", "600"], "offset 600 is outside the log"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_what_is_not_there_is_3(
+    arguments: list[str], said: str, run: Run, plain: str
+) -> None:
+    done = run(*(argument.replace("URL", plain) for argument in arguments))
+    check_failure(done, 3, said)
+    assert done.out == b""
+
+
+def flip_record(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[100] ^= 0x40
+    path.write_bytes(data)
+
+
+def claim_two_gib(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">i", data, 8, (1 << 31) - 1)
+    path.write_bytes(data)
+
+
+def cut_batch(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+@pytest.mark.parametrize("damage", [flip_record, claim_two_gib])
+@pytest.mark.parametrize("form", ["text", "jsonl", "arrow", "parquet"])
+def test_a_damaged_segment_is_4_and_is_named(
+    damage: Callable[[Path], None], form: str, run: Run, damaged: Path
+) -> None:
+    (log,) = damaged.glob(f"two-partitions-1-{FIRST_LOG}")
+    damage(log)
+    how = ("--partition", "1", "--format", form)
+    done = run("cat", str(damaged), "two-partitions", *how)
+    check_failure(done, 4, f"two-partitions-1/{log.stem}")
+
+
+def test_records_before_the_damage_are_whole_lines(run: Run, damaged: Path) -> None:
+    (log,) = damaged.glob("two-partitions-1-*/00000000000000000116-*.log")
+    flip_record(log)
+    how = ("--partition", "1", "--encoding", "hex")
+    done = run("cat", str(damaged), "two-partitions", *how)
+    check_failure(done, 4, log.stem)
+    assert done.out == b"" or done.out.endswith(b"\n")
+    assert [int(line.split(b"\t")[1]) for line in done.out.splitlines()] == list(
+        range(done.out.count(b"\n"))
+    )
+
+
+@pytest.mark.parametrize("damage", [claim_two_gib, cut_batch])
+def test_ls_of_a_log_whose_end_is_damaged_is_4(
+    damage: Callable[[Path], None], run: Run, damaged: Path
+) -> None:
+    for log in damaged.glob("two-partitions-1-*/*.log"):
+        damage(log)
+    done = run("ls", str(damaged), "two-partitions")
+    check_failure(done, 4, "two-partitions-1/")
+
+
+@pytest.mark.parametrize("suffix", ["index", "timeindex"])
+def test_an_index_of_zeros_is_4_and_is_named(
+    suffix: str, run: Run, damaged: Path
+) -> None:
+    (index,) = damaged.glob(f"two-partitions-2-*/00000000000000000000-*.{suffix}")
+    index.write_bytes(bytes(index.stat().st_size))
+    done = run("ls", str(damaged), "two-partitions")
+    check_failure(done, 4, f"two-partitions-2/{index.stem}")
+
+
+def test_a_folder_of_strangers_files_is_4_and_says_what_is_there(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "holiday.jpg").write_bytes(b"\xff\xd8")
+    done = run("ls", str(tmp_path))
+    check_failure(done, 4, str(tmp_path), "holiday.jpg", "kafka-local")
+
+
+def test_a_damaged_tier_is_left_as_it_is(run: Run, damaged: Path) -> None:
+    (log,) = damaged.glob(f"two-partitions-1-{FIRST_LOG}")
+    flip_record(log)
+    before = files_of(damaged)
+    run("cat", str(damaged), "two-partitions")
+    assert files_of(damaged) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is forbidden to root")
+def test_a_file_that_may_not_be_read_is_6(run: Run, damaged: Path) -> None:
+    (log,) = damaged.glob(f"two-partitions-1-{FIRST_LOG}")
+    log.chmod(0)
+    done = run("cat", str(damaged), "two-partitions")
+    check_failure(done, 6, log.name)
+
+
+def test_a_process_ends_with_the_code_and_one_line(plain: str) -> None:
+    check_failure(run_process("ls", plain, "nosuch"), 3, "not found: topic 'nosuch'")
+    check_failure(run_process("ls", plain, "../x"), 2, "not a legal topic name")

@@ -1,0 +1,207 @@
+"""Segments that overlap after a change of leader: one history is the true one.
+
+Their batches are real ones, put under other epochs (no checksum covers the epoch), and
+a few made by hand.
+"""
+
+import pytest
+
+from logs import KAFKA, REMOTE, files_of, fill, records, segment
+from tieredfs import CorruptDataError, ObjectStore, Tier, Topic, open_storage
+from wire import encode_batch
+
+ID = "dao62lTOQsGBPyjJLrpQKw"
+FOLDER = f"t-0-{ID}"
+LATE = 1_900_000_000_000
+
+
+def topic_of(store: ObjectStore) -> Topic:
+    return Tier(open_storage(store, "kafka-local")).topic("t")
+
+
+def real_segments() -> dict[int, dict[str, bytes]]:
+    """Return the files of a real partition by the start of their segment."""
+    found: dict[int, dict[str, bytes]] = {}
+    for key, content in files_of(KAFKA / "two-partitions" / REMOTE).items():
+        folder, _, name = key.partition("/")
+        if folder.startswith("two-partitions-0-"):
+            found.setdefault(int(name[:20]), {})[f"{FOLDER}/{name}"] = content
+    return found
+
+
+def under(log: bytes, epoch: int) -> bytes:
+    """Return the log as the leader of another epoch would have written it."""
+    out = bytearray(log)
+    at = 0
+    while at < len(out):
+        out[at + 12 : at + 16] = epoch.to_bytes(4, "big")
+        at += 12 + int.from_bytes(out[at + 8 : at + 12], "big")
+    return bytes(out)
+
+
+def change(
+    files: dict[str, bytes],
+    *,
+    epochs: list[tuple[int, int]],
+    epoch: int,
+    tail: bytes = b"",
+) -> dict[str, bytes]:
+    entries = "".join(f"{number} {start}\n" for number, start in epochs)
+    checkpoint = f"0\n{len(epochs)}\n{entries}".encode()
+    return {
+        key: under(content, epoch) + tail
+        if key.endswith(".log")
+        else checkpoint
+        if key.endswith(".leader_epoch_checkpoint")
+        else content
+        for key, content in files.items()
+    }
+
+
+def values(topic: Topic, **bounds: int) -> list[tuple[int, bytes | None]]:
+    table = topic.scan(**bounds).to_table()  # type: ignore[arg-type] # offsets
+    pairs = zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True)
+    return list(pairs)
+
+
+class TestDivergentTail:
+    """The first leader wrote three more records than the next one ever saw."""
+
+    TAIL = 3
+
+    @pytest.fixture
+    def truth(self) -> list[tuple[int, bytes | None]]:
+        """What the partition holds without any change of leader."""
+        store = ObjectStore(str(KAFKA / "two-partitions" / REMOTE))
+        topic = Tier(open_storage(store)).topic("two-partitions")
+        table = topic.scan([0], end=111, columns=["offset", "value"]).to_table()
+        offsets, contents = table["offset"].to_pylist(), table["value"].to_pylist()
+        return list(zip(offsets, contents, strict=True))
+
+    @pytest.fixture
+    def store(self, memory: ObjectStore) -> ObjectStore:
+        """Segment 0-53 with a lost tail 54-56 of epoch 0, segment 54-110 of epoch 1."""
+        real = real_segments()
+        tail = encode_batch(records(54, self.TAIL, timestamp=LATE, value="lost"))
+        fill(memory, change(real[0], epochs=[(0, 0)], epoch=0, tail=tail))
+        fill(memory, change(real[54], epochs=[(0, 0), (1, 54)], epoch=1))
+        return memory
+
+    def test_it_is_never_served(
+        self, store: ObjectStore, truth: list[tuple[int, bytes | None]]
+    ) -> None:
+        topic = topic_of(store)
+        assert topic.end_offsets() == {0: 111}
+        assert values(topic) == truth
+        for start in (50, 53, 54, 55, 57):
+            assert values(topic, start=start, end=60) == truth[start:60]
+            assert topic.read(0, start, 1)["value"][0].as_py() == truth[start][1]
+
+    def test_its_times_are_not_found(self, store: ObjectStore) -> None:
+        assert topic_of(store).offsets_for_times({0: LATE}) == {0: None}
+
+    def test_it_is_all_there_is_until_the_next_leader_s_segment_comes(
+        self, memory: ObjectStore
+    ) -> None:
+        real = real_segments()
+        tail = encode_batch(records(54, self.TAIL, timestamp=LATE, value="lost"))
+        fill(memory, change(real[0], epochs=[(0, 0)], epoch=0, tail=tail))
+        topic = topic_of(memory)
+        assert topic.end_offsets() == {0: 57}
+        assert topic.offsets_for_times({0: LATE})[0] is not None
+        fill(memory, change(real[54], epochs=[(0, 0), (1, 54)], epoch=1))
+        assert topic.end_offsets() == {0: 111}
+        assert topic.offsets_for_times({0: LATE}) == {0: None}
+
+
+def hand(
+    start: int, count: int, epoch: int, value: str, *, timestamp: int = LATE
+) -> bytes:
+    return encode_batch(
+        records(start, count, timestamp=timestamp, value=value), leader_epoch=epoch
+    )
+
+
+def test_a_tail_that_outlives_the_true_log_does_not_lengthen_it(
+    memory: ObjectStore,
+) -> None:
+    log = hand(0, 10, 0, "a") + hand(10, 90, 0, "lost")
+    fill(memory, segment(FOLDER, 0, log))
+    new = hand(10, 5, 1, "b", timestamp=LATE + 1000)
+    fill(memory, segment(FOLDER, 10, new, epochs=[(0, 0), (1, 10)]))
+    topic = topic_of(memory)
+    assert topic.end_offsets() == {0: 15}
+    assert [value for _, value in values(topic)] == [
+        *(f"a{n}".encode() for n in range(10)),
+        *(f"b{n}".encode() for n in range(10, 15)),
+    ]
+    found = topic.offsets_for_times({0: LATE + 10})[0]
+    assert found is not None
+    assert found.offset == 10  # not the lost record of that time
+
+
+def test_of_two_that_hold_the_same_the_one_that_begins_first_serves(
+    memory: ObjectStore,
+) -> None:
+    first = hand(0, 10, 0, "same") + hand(10, 10, 0, "same")
+    second = hand(10, 10, 0, "same") + hand(20, 10, 0, "same")
+    fill(memory, segment(FOLDER, 0, first))
+    fill(memory, segment(FOLDER, 10, second))
+    topic = topic_of(memory)
+    assert [offset for offset, _ in values(topic)] == list(range(30))
+    spans = [
+        (s.segment.start_offset, s.start_offset, s.end_offset)
+        for s in topic.scan().plan.slices
+    ]
+    assert spans == [(0, 0, 20), (10, 20, 30)]
+
+
+def test_of_two_copies_of_one_segment_each_record_comes_once(
+    memory: ObjectStore,
+) -> None:
+    log = hand(0, 10, 0, "v")
+    fill(memory, segment(FOLDER, 0, log, name="one"))
+    fill(memory, segment(FOLDER, 0, log, name="other"))
+    assert [offset for offset, _ in values(topic_of(memory))] == list(range(10))
+
+
+def test_a_shorter_copy_of_the_same_start_adds_nothing(memory: ObjectStore) -> None:
+    long = hand(0, 10, 0, "v") + hand(10, 10, 0, "v")
+    fill(memory, segment(FOLDER, 0, hand(0, 10, 0, "v"), name="short"))
+    fill(memory, segment(FOLDER, 0, long, name="long"))
+    topic = topic_of(memory)
+    assert [offset for offset, _ in values(topic)] == list(range(20))
+    assert topic.scan().plan.segments == 1
+
+
+def test_the_highest_epoch_tells_the_truth_however_long_the_others_are(
+    memory: ObjectStore,
+) -> None:
+    lost = hand(0, 10, 0, "a") + hand(10, 10, 1, "lost")
+    fill(memory, segment(FOLDER, 0, lost, epochs=[(0, 0), (1, 10)]))
+    true = hand(5, 5, 0, "a") + hand(10, 3, 2, "true")
+    fill(memory, segment(FOLDER, 5, true, epochs=[(0, 0), (2, 10)]))
+    topic = topic_of(memory)
+    assert topic.end_offsets() == {0: 13}
+    assert [value for _, value in values(topic)][8:] == [
+        b"a8",
+        b"a9",
+        b"true10",
+        b"true11",
+        b"true12",
+    ]
+
+
+def test_a_batch_of_an_epoch_that_its_segment_does_not_tell_is_corrupt(
+    memory: ObjectStore,
+) -> None:
+    log = hand(0, 5, 0, "a") + hand(5, 5, 3, "b")
+    fill(memory, segment(FOLDER, 0, log, epochs=[(0, 0)]))
+    with pytest.raises(CorruptDataError, match="epoch 3"):
+        topic_of(memory).scan().to_table()
+
+
+def test_batches_without_an_epoch_are_served(memory: ObjectStore) -> None:
+    log = hand(0, 5, -1, "a") + hand(5, 5, 0, "b")
+    fill(memory, segment(FOLDER, 0, log, epochs=[(0, 5)]))
+    assert [offset for offset, _ in values(topic_of(memory))] == list(range(10))

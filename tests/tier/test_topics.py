@@ -1,0 +1,209 @@
+import pytest
+
+from logs import KAFKA, REMOTE, files_of, fill, records, segment
+from tieredfs import (
+    InvalidArgumentError,
+    NotFoundError,
+    ObjectStore,
+    OffsetOutOfRangeError,
+    RequestCounter,
+    RequestPolicy,
+    Tier,
+    TieredFSWarning,
+    Topic,
+    open_storage,
+    open_tier,
+)
+from wire import encode_batch
+
+OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAQ", "-AAAAAAAAAAAAAAAAAAAAA"
+TXN = KAFKA / "txn" / REMOTE
+
+
+def tier_of(store: ObjectStore) -> Tier:
+    return Tier(open_storage(store, "kafka-local"))
+
+
+def add(
+    store: ObjectStore, topic: str, topic_id: str, start: int, **values: int
+) -> None:
+    log = encode_batch(records(start, 5, **values))  # type: ignore[arg-type] # a timestamp
+    fill(store, segment(f"{topic}-0-{topic_id}", start, log))
+
+
+class TestNames:
+    def test_topics_are_sorted_and_internal_ones_left_out(
+        self, memory: ObjectStore
+    ) -> None:
+        for name in ("b", "a", "__consumer_offsets", "a-1"):
+            add(memory, name, OLD, 0)
+        tier = tier_of(memory)
+        assert tier.topics() == ["a", "a-1", "b"]
+        assert tier.topic("__consumer_offsets").end_offsets() == {0: 5}
+        assert (tier.topic("a").name, tier.topic("a").topic_id) == ("a", OLD)
+
+    @pytest.mark.parametrize(
+        "name", ["../x", "..", ".", "", "a/b", "/x", "a b", "é", "x" * 250, "a\0"]
+    )
+    def test_a_hostile_name_is_refused_and_nothing_is_asked(
+        self, memory: ObjectStore, name: str
+    ) -> None:
+        add(memory, "a", OLD, 0)
+        counter = RequestCounter()
+        tier = tier_of(ObjectStore(memory.url, observer=counter))
+        with pytest.raises(InvalidArgumentError, match="topic name"):
+            tier.topic(name)
+        assert counter.requests == 0
+
+    def test_a_missing_topic_is_not_found(self, memory: ObjectStore) -> None:
+        add(memory, "a", OLD, 0)
+        with pytest.raises(NotFoundError, match=f"'b'.*{memory.url}"):
+            tier_of(memory).topic("b")
+        with pytest.raises(NotFoundError, match=NEW):
+            tier_of(memory).topic("a", topic_id=NEW)
+
+    def test_hostile_folders_are_no_topics(self, memory: ObjectStore) -> None:
+        for name in ("..", ".", "a b", "x" * 250):
+            add(memory, name, OLD, 0)
+        add(memory, "good", OLD, 0)
+        assert tier_of(memory).topics() == ["good"]
+
+
+class TestSeveralIds:
+    @pytest.fixture
+    def twice(self, memory: ObjectStore) -> Tier:
+        """A topic that was deleted and made again; the ids sort the other way round."""
+        add(memory, "t", OLD, 0)
+        add(memory, "t", OLD, 5)
+        add(memory, "t", NEW, 0, timestamp=1_800_000_000_000)
+        return tier_of(memory)
+
+    def test_the_newest_is_chosen_with_a_warning(self, twice: Tier) -> None:
+        with pytest.warns(TieredFSWarning, match=NEW) as seen:
+            topic = twice.topic("t")
+        assert OLD in str(seen[0].message)
+        assert seen[0].filename == __file__
+        assert topic.topic_id == NEW
+        assert topic.end_offsets() == {0: 5}
+
+    @pytest.mark.parametrize(("topic_id", "end"), [(OLD, 10), (NEW, 5)])
+    def test_an_id_chooses_without_one(
+        self, twice: Tier, topic_id: str, end: int
+    ) -> None:
+        topic = twice.topic("t", topic_id=topic_id)
+        assert topic.topic_id == topic_id
+        assert topic.end_offsets() == {0: end}
+        assert topic.scan().to_table().num_rows == end
+
+    def test_the_name_is_listed_once(self, twice: Tier) -> None:
+        assert twice.topics() == ["t"]
+
+
+class TestWhatWasAddedSince:
+    def test_it_is_seen_by_the_next_call(self, memory: ObjectStore) -> None:
+        add(memory, "t", OLD, 0)
+        tier = tier_of(memory)
+        topic = tier.topic("t")
+        scan = topic.scan()
+        assert topic.end_offsets() == {0: 5}
+        add(memory, "t", OLD, 5, timestamp=1_800_000_000_000)
+        add(memory, "u", OLD, 0)
+        assert topic.end_offsets() == {0: 10}
+        assert topic.scan().to_table().num_rows == 10
+        assert topic.read(0, 5)["offset"].to_pylist() == [5, 6, 7, 8, 9]
+        found = topic.offsets_for_times({0: 1_800_000_000_001})[0]
+        assert found is not None
+        assert found.offset == 6
+        assert scan.to_table().num_rows == 5  # a plan stays what it is
+        assert tier.topics() == ["t", "u"]
+
+    def test_what_is_known_of_a_segment_is_not_asked_again(
+        self, memory: ObjectStore
+    ) -> None:
+        add(memory, "t", OLD, 0)
+        counter = RequestCounter()
+        topic = tier_of(ObjectStore(memory.url, observer=counter)).topic("t")
+        topic.end_offsets()
+        before = counter.by_verb()
+        topic.end_offsets()
+        after = counter.by_verb()
+        changed = {verb for verb in after if after[verb] != before.get(verb)}
+        assert changed == {"list"}
+
+
+class TestRead:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def topic(cls) -> Topic:
+        """22 segments with control batches between the records."""
+        return open_tier(str(TXN)).topic("txn")
+
+    def test_from_offset_to_offset_everything_comes_once(self, topic: Topic) -> None:
+        whole = topic.scan().to_table()["offset"].to_pylist()
+        for max_bytes in (1, 5_000, 30_000, 1 << 20):
+            found: list[int] = []
+            at = 0
+            while rows := topic.read(0, at, max_bytes)["offset"].to_pylist():
+                assert rows[0] >= at
+                found += rows
+                at = rows[-1] + 1
+            assert found == whole
+
+    def test_records_below_the_offset_are_dropped(self, topic: Topic) -> None:
+        for offset in (0, 3, 75, 76, 100):
+            table = topic.read(0, offset, 1)
+            assert table["offset"].to_pylist()[0] == offset
+
+    def test_at_least_one_batch_comes_however_large(self) -> None:
+        plain = open_tier(str(KAFKA / "plain" / REMOTE)).topic("plain")
+        for offset in range(231, 298, 5):
+            assert plain.read(0, offset, 1)["offset"].to_pylist()[0] == offset
+
+    def test_it_reads_about_as_much_as_was_asked(self, topic: Topic) -> None:
+        few = topic.read(0, 100, 2_000).num_rows
+        more = topic.read(0, 100, 20_000).num_rows
+        assert 0 < few < more < topic.read(0, 100, 1 << 20).num_rows
+
+    def test_it_goes_on_in_the_next_segment(self, topic: Topic) -> None:
+        found = topic.read(0, 70, 20_000)["offset"].to_pylist()
+        assert found[0] == 70
+        assert found[-1] > 76
+
+    def test_at_the_end_there_is_nothing_and_behind_it_an_error(
+        self, topic: Topic
+    ) -> None:
+        empty = topic.read(0, 1612)
+        assert empty.num_rows == 0
+        assert empty.schema == topic.scan().schema
+        for offset in (-1, 1613):
+            with pytest.raises(OffsetOutOfRangeError):
+                topic.read(0, offset)
+
+
+class TestTheTierItself:
+    def test_it_is_a_context_manager(self) -> None:
+        with open_tier(str(TXN)) as tier:
+            assert tier.topics() == ["txn"]
+
+    def test_it_takes_another_policy(self) -> None:
+        tier = open_tier(str(TXN)).with_policy(RequestPolicy(attempts=1))
+        assert tier.storage.store.policy.attempts == 1
+        assert tier.topic("txn").end_offsets() == {0: 1612}
+
+    def test_reprs_are_short_and_tell_no_secret(self, memory: ObjectStore) -> None:
+        fill(memory, files_of(TXN))
+        secret = "hunter2hunter2"  # noqa: S105 - made up
+        store = ObjectStore(memory.url, {"secret": secret})
+        tier = tier_of(store)
+        scan = tier.topic("txn").scan()
+        things = [tier, tier.storage, tier.topic("txn"), scan, scan.plan, store]
+        shown = [repr(thing) for thing in things] + [str(thing) for thing in things]
+        assert all(secret not in text and len(text) < 150 for text in shown)
+        assert repr(tier.topic("txn")) == "Topic('txn', partitions=1)"
+        assert "segments=22" in repr(scan)
+        remote = open_tier(
+            f"kafka-local+s3://user:{secret}@bucket/x",
+            storage_options={"secret": secret},
+        )
+        assert secret not in repr(remote)
+        assert "s3://***@bucket/x" in repr(remote)
