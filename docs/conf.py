@@ -18,6 +18,7 @@ myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
 autodoc_typehints = "description"
+autodoc_typehints_description_target = "documented_params"  # attributes are documented
 
 # The build is nitpicky, and reaches no network: our own names must resolve, while those
 # of other projects have no inventory to be looked up in.

@@ -1,5 +1,6 @@
 """Errors of the command: one line on stderr, and a stable exit code."""
 
+import io
 import os
 import shutil
 import struct
@@ -7,14 +8,18 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from cli.commands import Outcome, Run, run_process
+from cli.commands import Outcome, Run, run_process, start_process
 from logs import files_of
 from tieredfs.cli.app import EXIT_CODES
 from tieredfs.errors import ErrorKind
 
 FIRST_LOG = "*/00000000000000000000-*.log"
+LATER_LOG = "two-partitions-1-*/00000000000000000116-*.log"
+FULL = Path("/dev/full")
 
 
 def check_failure(done: Outcome, code: int, *said: str) -> None:
@@ -172,27 +177,60 @@ def cut_batch(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [flip_record, claim_two_gib])
-@pytest.mark.parametrize("form", ["text", "jsonl", "arrow", "parquet"])
 def test_a_damaged_segment_is_4_and_is_named(
-    damage: Callable[[Path], None], form: str, run: Run, damaged: Path
+    damage: Callable[[Path], None], run: Run, damaged: Path
 ) -> None:
     (log,) = damaged.glob(f"two-partitions-1-{FIRST_LOG}")
     damage(log)
-    how = ("--partition", "1", "--format", form)
-    done = run("cat", str(damaged), "two-partitions", *how)
+    done = run("cat", str(damaged), "two-partitions", "--partition", "1")
     check_failure(done, 4, f"two-partitions-1/{log.stem}")
+    assert done.out == b""
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl", "arrow", "parquet"])
+def test_damage_after_some_records_is_4_in_every_format(
+    form: str, damaged: Path
+) -> None:
+    (log,) = damaged.glob(LATER_LOG)
+    flip_record(log)
+    how = ("--format", form, "--encoding", "hex")
+    done = run_process("cat", str(damaged), "two-partitions", *how)
+    check_failure(done, 4, log.stem)
+
+
+def test_a_parquet_file_that_an_error_cut_short_does_not_look_whole(
+    damaged: Path,
+) -> None:
+    (log,) = damaged.glob(LATER_LOG)
+    flip_record(log)
+    done = run_process("cat", str(damaged), "two-partitions", "--format", "parquet")
+    assert done.code == 4
+    with pytest.raises((pa.ArrowException, OSError)):
+        pq.read_table(io.BytesIO(done.out))
+
+
+@pytest.mark.skipif(not FULL.exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("form", ["text", "jsonl", "arrow", "parquet"])
+def test_output_that_cannot_be_written_is_1_and_one_line(form: str, three: str) -> None:
+    how = ("--format", form, "--encoding", "hex")
+    with FULL.open("wb") as full:
+        arguments = ("cat", three, "two-partitions", *how)
+        with start_process(*arguments, stdout=full.fileno()) as process:
+            _, err = process.communicate()
+    check_failure(
+        Outcome(process.returncode, b"", err.decode().splitlines()), 1, "No space left"
+    )
 
 
 def test_records_before_the_damage_are_whole_lines(run: Run, damaged: Path) -> None:
-    (log,) = damaged.glob("two-partitions-1-*/00000000000000000116-*.log")
+    (log,) = damaged.glob(LATER_LOG)
     flip_record(log)
     how = ("--partition", "1", "--encoding", "hex")
     done = run("cat", str(damaged), "two-partitions", *how)
     check_failure(done, 4, log.stem)
     assert done.out == b"" or done.out.endswith(b"\n")
-    assert [int(line.split(b"\t")[1]) for line in done.out.splitlines()] == list(
-        range(done.out.count(b"\n"))
-    )
+    shown = [int(line.split(b"\t")[1]) for line in done.out.splitlines()]
+    assert shown == list(range(len(shown)))
 
 
 @pytest.mark.parametrize("damage", [claim_two_gib, cut_batch])

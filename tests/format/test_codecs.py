@@ -120,21 +120,25 @@ def test_the_limit_holds_over_all_xerial_blocks() -> None:
         decompress(Codec.SNAPPY, stored, limit=3999)
 
 
-@pytest.mark.parametrize("size", [1 << 20, (1 << 28) - 1, 1 << 31, (1 << 35) - 1])
-def test_a_snappy_block_that_claims_too_much_is_not_believed(size: int) -> None:
+@pytest.mark.parametrize(
+    ("size", "error"),
+    [
+        (1 << 20, "cannot hold"),
+        ((1 << 28) - 1, "cannot hold"),
+        (1 << 31, "decompresses to more than"),
+        ((1 << 35) - 1, "decompresses to more than"),
+    ],
+)
+def test_a_snappy_block_that_claims_too_much_is_not_believed(
+    size: int, error: str
+) -> None:
     claim = bytearray()
     while size > 0x7F:
         claim.append(size & 0x7F | 0x80)
         size >>= 7
     claim.append(size)
-    tracemalloc.start()
-    try:
-        with pytest.raises(CorruptBatchError):
-            decompress(Codec.SNAPPY, bytes(claim) + b"\x00a")
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < _MIB
+    with pytest.raises(CorruptBatchError, match=error):
+        decompress(Codec.SNAPPY, bytes(claim) + b"\x00a")
 
 
 def test_what_is_not_compressed_is_not_copied() -> None:

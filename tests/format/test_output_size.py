@@ -109,3 +109,23 @@ def test_a_cut_in_the_middle_of_a_group_keeps_the_order() -> None:
     log = _log(batches=10, records=10, size=10)
     cut = (b._replace(first_offset=35, end_offset=67) for b in log_batches(log))
     assert decode(cut, ("offset",))["offset"].to_pylist() == list(range(35, 67))
+
+
+@pytest.mark.parametrize(
+    ("first", "end", "kept"),
+    [
+        (0, 19, list(range(10, 19))),
+        (11, 1 << 40, list(range(11, 20))),
+        (12, 18, list(range(12, 18))),
+        (10, 20, list(range(10, 20))),
+        (20, 1 << 40, []),
+        (0, 10, []),
+    ],
+)
+def test_the_window_of_one_batch_does_not_touch_its_neighbours(
+    first: int, end: int, kept: list[int]
+) -> None:
+    batches = list(log_batches(_log(batches=3, records=10, size=10)))
+    batches[1] = batches[1]._replace(first_offset=first, end_offset=end)
+    found = decode(batches, ("offset",))["offset"].to_pylist()
+    assert found == [*range(10), *kept, *range(20, 30)]
