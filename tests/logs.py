@@ -1,4 +1,4 @@
-"""Kafka's logs for tests: those that real brokers wrote, and small ones made by hand."""  # noqa: E501
+"""Kafka's logs for tests: those that brokers wrote, and small ones made by hand."""
 
 import hashlib
 import json
@@ -52,7 +52,7 @@ _buckets: dict[str, str] = {}
 
 
 def _bucket(server: SeaweedS3) -> str:
-    """Return the one bucket that all places on a server share: making one takes long."""  # noqa: E501
+    """Return the bucket that all places on a server share: making one takes long."""
     if server.endpoint not in _buckets:
         options = server.storage_options()
         name = f"p{uuid.uuid4().hex}"
@@ -131,7 +131,7 @@ def broker_segments(topic: str) -> list[dict[str, Any]]:
     ]
 
 
-def segment(  # noqa: D417 - the others say what they are
+def segment(
     folder: str,
     start: int,
     log: bytes,
@@ -146,6 +146,7 @@ def segment(  # noqa: D417 - the others say what they are
         start: First offset.
         log: The batches.
         epochs: The checkpoint's entries.
+        name: Tells apart segments of one start.
     """
     made = uuid.uuid5(uuid.NAMESPACE_OID, f"{folder}{start}{name}").bytes
     stem = f"{folder}/{start:020d}-{uuid_text(made)}"
@@ -163,7 +164,7 @@ def empty_snapshot() -> bytes:
     """Encode a producer snapshot of no producers."""
     content = (0).to_bytes(4, "big")
     crc = google_crc32c.value(content).to_bytes(4, "big")
-    return (1).to_bytes(2, "big") + crc + content
+    return b"\0\1" + bytes(crc) + content
 
 
 def uuid_text(raw: bytes) -> str:

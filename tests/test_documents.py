@@ -4,7 +4,9 @@ A document is one test: its blocks run in order, in one namespace and a fresh fo
 document that uses `spark` finds a session of that name.
 """
 
+import os
 import re
+import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
 from unittest import SkipTest
@@ -38,6 +40,9 @@ def test_every_python_block_of_a_document_runs(
     if _uses_spark(path):
         document.namespace["spark"] = request.getfixturevalue("spark")
     monkeypatch.chdir(tmp_path)
+    # The command that is installed beside this interpreter is the one that is tested.
+    scripts = sysconfig.get_path("scripts")
+    monkeypatch.setenv("PATH", f"{scripts}{os.pathsep}{os.environ['PATH']}")
     for example in document:
         try:
             example.evaluate()

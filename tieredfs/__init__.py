@@ -23,7 +23,7 @@ from tieredfs.errors import (
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
-from tieredfs.log import Scan, ScanPlan, SegmentSlice
+from tieredfs.log import Bounds, Scan, ScanPlan, SegmentSlice, TieredReader
 from tieredfs.model import (
     ByteRange,
     EpochEntry,
@@ -55,6 +55,7 @@ from tieredfs.tier import Tier, Topic, open_tier
 
 __all__ = [
     "AlreadyExistsError",
+    "Bounds",
     "ByteRange",
     "Capability",
     "ClosedError",
@@ -93,6 +94,7 @@ __all__ = [
     "Tier",
     "TieredFSError",
     "TieredFSWarning",
+    "TieredReader",
     "Topic",
     "TopicIdPartition",
     "UnknownPluginError",

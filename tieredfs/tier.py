@@ -3,17 +3,22 @@
 import warnings
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from time import time_ns
 from types import TracebackType
 from typing import Literal, Self, TypeAlias
+from uuid import uuid4
 
 import pyarrow as pa
 
 from tieredfs.errors import (
+    AlreadyExistsError,
     InvalidArgumentError,
     NotFoundError,
     TieredFSWarning,
 )
+from tieredfs.format.batch import Codec
 from tieredfs.format.schema import project
+from tieredfs.log.append import append_records
 from tieredfs.log.catalog import SegmentCatalog
 from tieredfs.log.plan import ScanPlan, SegmentSlice
 from tieredfs.log.reader import Bounds, TieredReader
@@ -118,6 +123,34 @@ class Tier:
             found = [p for p in found if p.topic_id == newest]
         return Topic(self.storage, self._catalog, found)
 
+    def create_topic(
+        self, name: str, *, partitions: int = 1, topic_id: str | None = None
+    ) -> "Topic":
+        """Begin a topic that records can be appended to.
+
+        Nothing is written before the first record: until then nobody else sees it.
+
+        Args:
+            name: A name that no topic here has.
+            partitions: How many partitions it has.
+            topic_id: Its id; None for a new one.
+
+        Raises:
+            AlreadyExistsError: There is a topic of this name.
+            InvalidArgumentError: It is no legal name, or ``partitions`` is below 1.
+        """
+        check_topic_name(name)
+        if partitions < 1:
+            msg = f"{name!r}: a topic has at least one partition, not {partitions}"
+            raise InvalidArgumentError(msg)
+        if any(partition.topic == name for partition in self.storage.list_partitions()):
+            msg = f"topic {name!r} is in {self.storage.store.url} already"
+            raise AlreadyExistsError(msg)
+        made = Uuid.from_bytes(uuid4().bytes) if topic_id is None else Uuid(topic_id)
+        begun = [TopicIdPartition(name, number, made) for number in range(partitions)]
+        self._catalog.begin(begun)
+        return Topic(self.storage, self._catalog, begun)
+
     def with_policy(self, policy: RequestPolicy) -> "Tier":
         """Return the same tier, on the same connections, under ``policy``."""
         return Tier(self.storage.with_policy(policy))
@@ -152,7 +185,7 @@ class Tier:
             segment.max_timestamp_ms
             for partition in partitions
             if partition.topic_id == topic_id
-            for segment in self._catalog.full_segments(partition)
+            for segment in self._catalog.timed_segments(partition)
         )
         return max((s for s in stamps if s is not None), default=-1)
 
@@ -292,6 +325,43 @@ class Topic:
         """
         return self.reader(partition).read(offset, max_bytes)
 
+    def append(
+        self,
+        records: pa.Table,
+        partition: int = 0,
+        *,
+        compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none",
+    ) -> range:
+        """Write records as a new segment at the end of a partition.
+
+        Afterwards the segment is there whole, or, also after a crash, none of it. It is
+        meant for tests and small writers: each call makes one segment.
+
+        Args:
+            records: Any of the columns key, value, headers and timestamp, as ``scan``
+                gives them; a record without a timestamp gets the present time.
+            partition: Its number.
+            compression: The codec of the record batches, named as Kafka's
+                ``compression.type``.
+
+        Returns:
+            The offsets of the records.
+
+        Raises:
+            NotFoundError: There is no such partition.
+            InvalidArgumentError: A column or the compression is another one, or there
+                is no record.
+            AlreadyExistsError: Somebody else appended meanwhile; nothing was written.
+            UnsupportedOperationError: The layout cannot be appended to.
+        """
+        return append_records(
+            self._storage,
+            self.reader(partition).partition,
+            records,
+            codec=_codec(compression),
+            now_ms=time_ns() // 1_000_000,
+        )
+
     def __repr__(self) -> str:
         """Show name and partitions."""
         return f"Topic({self.name!r}, partitions={len(self.partitions)})"
@@ -309,6 +379,15 @@ def _make_topic(
     storage: RemoteStorageManager, partitions: list[TopicIdPartition]
 ) -> Topic:
     return Topic(storage, SegmentCatalog(storage), partitions)
+
+
+def _codec(compression: str) -> Codec:
+    try:
+        return Codec[compression.upper()]
+    except KeyError:
+        known = ", ".join(codec.name.lower() for codec in Codec)
+        msg = f"compression {compression!r} is none of {known}"
+        raise InvalidArgumentError(msg) from None
 
 
 def to_milliseconds(time: int | datetime | str) -> int:

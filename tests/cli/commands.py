@@ -8,7 +8,6 @@ import subprocess
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path  # noqa: TC003
 from typing import Any, Protocol
 
 from golden import KAFKA, expected_record_facts
@@ -75,10 +74,12 @@ def start_process(
     )
 
 
-def run_process(*arguments: str, env: Mapping[str, str] | None = None) -> Outcome:
+def run_process(
+    *arguments: str, env: Mapping[str, str] | None = None, seconds: float = _SECONDS
+) -> Outcome:
     """Run the installed script with both outputs in pipes."""
     with start_process(*arguments, env=env) as process:
-        out, err = process.communicate(timeout=_SECONDS)
+        out, err = process.communicate(timeout=seconds)
     return Outcome(process.returncode, out, err.decode().splitlines())
 
 
@@ -118,8 +119,7 @@ def expected_records(topic: str, partition: int = 0) -> list[dict[str, Any]]:
 
 
 def _visible(folders: str) -> Iterator[dict[str, Any]]:
-    files: list[Path] = sorted(KAFKA.glob(f"{folders}/*.log.expected.jsonl"))
-    for file in files:
+    for file in sorted(KAFKA.glob(f"{folders}/*.log.expected.jsonl")):
         for line in file.read_bytes().splitlines():
             record = json.loads(line)
             if not record["control"]:

@@ -64,6 +64,7 @@ def test_the_promised_exit_codes_do_not_change(kind: ErrorKind, code: int) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
+        ([], "Missing command"),
         (["nosuch"], "No such command 'nosuch'"),
         (["ls"], "Missing argument 'URL'"),
         (["cat", "URL"], "Missing argument 'TOPIC'"),
@@ -76,11 +77,18 @@ def test_the_promised_exit_codes_do_not_change(kind: ErrorKind, code: int) -> No
         (["cat", "URL", "plain", "--from", "yesterday"], "'yesterday'"),
         (["cat", "URL", "plain", "--from", "2023-99-99"], "2026-11-01T00:00:00Z"),
         (["cat", "URL", "plain", "--from", "-5"], "'-5'"),
+        (["cat", "URL", "plain", "--from", "9" * 20], "not a time: '9999"),
+        (["cat", "URL", "plain", "--from", "latest"], "'latest'"),
+        (["cat", "URL", "plain", "--to", "earliest"], "'earliest'"),
         (["cat", "URL", "plain", "--json", "--format", "text"], "jsonl"),
         (["ls", "URL", "--deadline", "0"], "--deadline"),
         (["ls", "URL", "--deadline", "nan"], "--deadline"),
+        (["ls", "URL", "--deadline", "1e300"], "--deadline"),
+        (["ls", "URL", "--deadline", "soon"], "--deadline"),
         (["ls", "URL", "--plugin", "kafka-locl"], "did you mean 'kafka-local'"),
+        (["ls", "nosuch+file:///x"], "no plugin is called 'nosuch'"),
         (["ls", "kafka-locl+file://URL"], "did you mean 'kafka-local'"),
+        (["demo", "--plugin", "kafka-log"], "No such option '--plugin'"),
         (["ls", "kafka-log+URL", "--plugin", "kafka-local"], "the URL names plugin"),
         (["ls", "URL", "--plugin-options", '{"nosuch": 1}'], "no option 'nosuch'"),
         (["ls", "URL", "../x"], "not a legal topic name: '../x'"),
@@ -100,7 +108,11 @@ def test_wrong_usage_is_2(
 
 
 @pytest.mark.parametrize("option", ["--storage-options", "--plugin-options"])
-@pytest.mark.parametrize("value", ['{"secret": "hunter2"', '["hunter2"]', "hunter2"])
+@pytest.mark.parametrize(
+    "value",
+    ['{"secret": "hunter2"', '["hunter2"]', "hunter2", "[" * 100_000, "9" * 5000],
+    ids=lambda value: value[:20],
+)
 def test_json_that_is_none_is_2_and_is_not_shown(
     option: str, value: str, run: Run, plain: str
 ) -> None:
@@ -259,6 +271,15 @@ def test_a_folder_of_strangers_files_is_4_and_says_what_is_there(
     (tmp_path / "holiday.jpg").write_bytes(b"\xff\xd8")
     done = run("ls", str(tmp_path))
     check_failure(done, 4, str(tmp_path), "holiday.jpg", "kafka-local")
+
+
+def test_a_strangers_name_cannot_steer_the_terminal_or_break_the_line(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "a\x1b[2J\n\x9bb").write_bytes(b"")
+    done = run("ls", str(tmp_path))
+    check_failure(done, 4, "a\\x1b[2J \\x9bb")
+    assert done.err[0].isprintable()
 
 
 def test_a_damaged_tier_is_left_as_it_is(run: Run, damaged: Path) -> None:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+import tieredfs.format.batch_writer
 from golden import decode, goldens, log_batches, rows_of
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.batch import Codec, TimestampType, read_header
@@ -68,6 +69,72 @@ def test_what_is_written_is_read_back(records: list[WireRecord], codec: Codec) -
     assert rows_of(decode(written)) == rows_of(decode(model_batch(records)))
 
 
+@st.composite
+def batch_options(draw: st.DrawFn) -> BatchOptions:
+    """Draw what a batch may say beside its records."""
+    return BatchOptions(
+        draw(st.sampled_from(Codec)),
+        leader_epoch=draw(st.integers(-1, (1 << 31) - 1)),
+        timestamp_type=draw(st.sampled_from(TimestampType)),
+        producer_id=draw(st.integers(-1, (1 << 63) - 1)),
+        producer_epoch=draw(st.integers(-1, (1 << 15) - 1)),
+        base_sequence=draw(st.integers(-1, (1 << 31) - 1)),
+        is_transactional=draw(st.booleans()),
+        is_control=draw(st.booleans()),
+        delete_horizon_ms=draw(st.none() | _INT64S),
+    )
+
+
+@given(
+    st.just([]) | wire_records(),
+    batch_options(),
+    st.integers(0, 5),
+    st.integers(0, 1 << 30),
+)
+def test_any_records_under_any_options_are_read_back(
+    records: list[WireRecord], options: BatchOptions, before: int, after: int
+) -> None:
+    first, last = (records[0], records[-1]) if records else [WireRecord(7, 0)] * 2
+    base, end = max(first.offset - before, 0), last.offset + after
+    batch = encode_batch(_arrow(records), options, base_offset=base, last_offset=end)
+
+    header = read_header(batch, 0)
+    stamps = [record.timestamp for record in records]
+    assert (header.base_offset, header.last_offset) == (base, end)
+    assert header.record_count == len(records)
+    assert header.max_timestamp == max(stamps, default=-1)
+    said = BatchOptions(
+        header.codec,
+        header.leader_epoch,
+        header.timestamp_type,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        header.is_transactional,
+        header.is_control,
+        header.delete_horizon_ms,
+    )
+    assert said == options
+
+    by_broker = options.timestamp_type is TimestampType.LOG_APPEND_TIME
+    assert rows_of(decode(batch)) == [
+        {
+            "key": record.key,
+            "value": record.value,
+            "topic": "t",
+            "partition": 0,
+            "offset": record.offset,
+            "timestamp": max(stamps) if by_broker else record.timestamp,
+            "timestampType": int(by_broker),
+            "headers": [
+                {"key": key.decode(), "value": value} for key, value in record.headers
+            ]
+            or None,
+        }
+        for record in records
+    ]
+
+
 @pytest.mark.parametrize("codec", Codec)
 def test_a_large_batch_is_read_back(codec: Codec) -> None:
     values = [bytes([number]) * 70_000 for number in range(40)]
@@ -117,6 +184,105 @@ def test_offsets_that_no_batch_can_hold_are_refused(offsets: tuple[int, int]) ->
     records = [WireRecord(offset, 0) for offset in offsets]
     with pytest.raises(InvalidArgumentError, match="must rise within an int32"):
         encode_batch(_arrow(records))
+
+
+@pytest.mark.parametrize(
+    ("base", "last"), [(6, 5), (-1, 5), (0, 1 << 31), ((1 << 63) - 2, 1 << 63)]
+)
+def test_bounds_that_no_batch_can_have_are_refused(base: int, last: int) -> None:
+    with pytest.raises(InvalidArgumentError, match="must rise within an int32"):
+        encode_batch(_arrow([]), base_offset=base, last_offset=last)
+
+
+@pytest.mark.parametrize(("base", "last"), [(6, None), (None, 4), (0, 4)])
+def test_records_outside_the_bounds_of_their_batch_are_refused(
+    base: int | None, last: int | None
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="must rise within an int32"):
+        encode_batch(_arrow([WireRecord(5, 0)]), base_offset=base, last_offset=last)
+
+
+def test_a_batch_may_end_with_the_last_offset_there_is() -> None:
+    batch = encode_batch(_arrow([WireRecord((1 << 63) - 1, 0)]))
+    assert read_header(batch, 0).last_offset == (1 << 63) - 1
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        BatchOptions(leader_epoch=1 << 31),
+        BatchOptions(producer_id=1 << 63),
+        BatchOptions(producer_epoch=1 << 15),
+        BatchOptions(base_sequence=1 << 31),
+        BatchOptions(delete_horizon_ms=1 << 63),
+    ],
+)
+def test_an_option_outside_its_range_is_refused(options: BatchOptions) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"^BatchOptions\("):
+        encode_batch(_arrow([WireRecord(0, 0)]), options)
+
+
+def test_more_bytes_than_a_batch_may_have_are_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(tieredfs.format.batch_writer, "MAX_DECOMPRESSED", 1000)
+    assert encode_batch(_arrow([WireRecord(0, 0, None, bytes(990))]))
+    with pytest.raises(InvalidArgumentError, match="more than a batch may have"):
+        encode_batch(_arrow([WireRecord(0, 0, None, bytes(1000))]))
+
+
+def _with(name: str, column: pa.Array) -> pa.RecordBatch:
+    columns = {
+        "offset": pa.array([5], pa.int64()),
+        "timestamp": pa.array([1000], pa.int64()),
+    }
+    return pa.RecordBatch.from_pydict(columns | {name: column})
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("offset", pa.array([None], pa.int64())),
+        ("offset", pa.array(["five"])),
+        ("timestamp", pa.array([None], pa.timestamp("ms"))),
+        ("timestamp", pa.array([1], pa.timestamp("us"))),  # less than a millisecond
+        ("key", pa.array([1], pa.int64())),
+        ("headers", pa.array([[{"key": None, "value": b"v"}]], HEADERS)),
+        ("headers", pa.array([[None]], HEADERS)),
+        ("headers", pa.array([b"header"])),
+    ],
+)
+def test_a_column_that_no_batch_can_hold_is_refused_by_name(
+    name: str, column: pa.Array
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=rf"column {name}|header has no key"):
+        encode_batch(_with(name, column))
+
+
+@pytest.mark.parametrize("missing", ["offset", "timestamp"])
+def test_a_column_that_is_missing_is_named(missing: str) -> None:
+    records = _arrow([WireRecord(0, 0)])
+    kept = [name for name in records.schema.names if name != missing]
+    with pytest.raises(InvalidArgumentError, match=f"^column {missing}: "):
+        encode_batch(records.select(kept))
+
+
+@pytest.mark.parametrize(
+    ("name", "column"),
+    [
+        ("timestamp", pa.array([1], pa.timestamp("s", tz="UTC"))),
+        ("timestamp", pa.array([1_000_000], pa.timestamp("us"))),
+        ("key", pa.array(["key"], pa.string())),
+        ("value", pa.array([b"value"], pa.large_binary())),
+        ("offset", pa.array([5], pa.int32())),
+    ],
+)
+def test_columns_of_kindred_types_are_taken_for_what_they_say(
+    name: str, column: pa.Array
+) -> None:
+    (row,) = rows_of(decode(encode_batch(_with(name, column))))
+    expected = {"offset": 5, "timestamp": 1000, "key": b"key", "value": b"value"}
+    assert row[name] == expected[name]
 
 
 def test_an_int32_of_offsets_fits_a_batch() -> None:

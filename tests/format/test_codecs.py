@@ -5,16 +5,18 @@ import subprocess
 import sys
 import textwrap
 import tracemalloc
+from hashlib import sha256
 from pathlib import Path
 
 import hypothesis.strategies as st
+import pyarrow as pa
 import pytest
 from hypothesis import given
 
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch import Codec
-from tieredfs.format.codecs import MAX_DECOMPRESSED, decompress
-from wire import CODECS, encode_batch, encode_varint, xerial
+from tieredfs.format.codecs import MAX_DECOMPRESSED, compress, decompress
+from wire import CODECS, encode_batch, encode_varint, frame, xerial
 
 _COMPRESSED = sorted(set(CODECS) - {"none"})
 _MIB = 1 << 20
@@ -27,6 +29,28 @@ def _number(codec: str) -> Codec:
 @given(st.sampled_from(sorted(CODECS)), st.binary(max_size=300))
 def test_what_was_compressed_comes_out_again(codec: str, data: bytes) -> None:
     assert decompress(_number(codec), CODECS[codec].compress(data)) == data
+
+
+@given(st.sampled_from(Codec), st.binary(max_size=300))
+def test_what_is_written_compressed_is_read_back(codec: Codec, data: bytes) -> None:
+    assert decompress(codec, compress(codec, data)) == data
+
+
+@pytest.mark.parametrize("codec", Codec)
+@pytest.mark.parametrize("size", [0, 32 << 10, 64 << 10, (64 << 10) + 1, 3 * _MIB + 1])
+def test_any_size_is_read_back_in_blocks_that_compress_and_that_do_not(
+    codec: Codec, size: int
+) -> None:
+    noise = b"".join(sha256(b"%d" % at).digest() for at in range(size // 32 + 1))
+    for data in (bytes(size), noise[:size]):
+        assert decompress(codec, compress(codec, data)) == data
+
+
+@given(st.sampled_from(range(4)), st.binary(max_size=200))
+def test_another_reader_of_lz4_reads_what_is_written(times: int, data: bytes) -> None:
+    stored = compress(Codec.LZ4, data * 10**times)
+    with pa.CompressedInputStream(pa.BufferReader(stored), "lz4") as stream:
+        assert stream.read() == data * 10**times
 
 
 @pytest.mark.parametrize("codec", sorted(CODECS))
@@ -146,28 +170,31 @@ def test_what_is_not_compressed_is_not_copied() -> None:
     assert decompress(Codec.NONE, data).obj is data
 
 
-_BOMB = """
+_MEASURED = """
     import resource, sys
     sys.path[:0] = {path!r}
-    from golden import decode
+    from golden import log_batches
     from tieredfs.errors import CorruptBatchError
+    from tieredfs.format.records import RecordDecoder
 
-    batch = open({batch!r}, "rb").read()
+    log = open({log!r}, "rb").read()
+    rows, unit = 0, 1 if sys.platform == "darwin" else 1024
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     try:
-        decode(batch)
+        for piece in RecordDecoder("t", 0).decode(log_batches(log)):
+            rows += piece.num_rows
+        print(rows, "records")
     except CorruptBatchError as error:
         print(error)
-    unit = 1 if sys.platform == "darwin" else 1024
     print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit)
 """
 
 
-def _peak(batch: bytes, folder: Path) -> tuple[str, int]:
-    """Decode a batch in a process of its own: what it says, and its peak memory."""
-    path = folder / "batch"
-    path.write_bytes(batch)
-    code = textwrap.dedent(_BOMB.format(path=sys.path, batch=str(path)))
+def _peak(log: bytes, folder: Path) -> tuple[str, int]:
+    """Decode a log in a process of its own: what it says, and its peak memory."""
+    path = folder / "log"
+    path.write_bytes(log)
+    code = textwrap.dedent(_MEASURED.format(path=sys.path, log=str(path)))
     done = subprocess.run(  # noqa: S603 - our own interpreter
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
@@ -185,29 +212,63 @@ def test_a_zstd_bomb_past_the_real_limit_ends_in_an_error_not_in_memory(
     assert peak < 2 * MAX_DECOMPRESSED
 
 
-def test_a_batch_of_zeros_ends_in_an_error_not_in_memory(tmp_path: Path) -> None:
+@pytest.mark.parametrize("count", [8 * _MIB, 4 * _MIB, (1 << 31) - 1])
+def test_a_batch_of_zeros_ends_in_an_error_not_in_memory(
+    count: int, tmp_path: Path
+) -> None:
     size = 8 * _MIB
     payload = CODECS["zstd"].compress(bytes(size))  # reads as records of no bytes
     batch = encode_batch(
-        codec="zstd", payload=payload, count=size, last_offset=size - 1
+        codec="zstd", payload=payload, count=count, last_offset=count - 1
     )
     said, peak = _peak(batch, tmp_path)
     assert said.startswith("log: batch at position 0: ")
-    assert peak < 16 * size
+    assert said.endswith(f" bytes cannot hold {count} records")
+    assert peak < 4 * size
 
 
-def test_records_of_the_least_size_take_memory_in_proportion(tmp_path: Path) -> None:
-    count = 4 << 20
-    body = b"\0\0" + encode_varint(0)
+def test_records_of_the_least_size_take_memory_of_a_few_pieces(tmp_path: Path) -> None:
+    count = 1 << 20
+    body = b"".join(frame(b"\0\0" + encode_varint(i) + b"\1\1\0") for i in range(count))
     batch = encode_batch(
         codec="zstd",
-        payload=CODECS["zstd"].compress((b"\x0c" + body + b"\1\1\0") * count),
+        payload=CODECS["zstd"].compress(body),
         count=count,
         last_offset=count - 1,
     )
     said, peak = _peak(batch, tmp_path)
-    assert said.startswith("log: batch at position 0: ")
-    assert peak < 16 * 7 * count
+    assert said == f"{count} records"
+    assert peak < 2 * len(body) + 8 * (8 * _MIB)
+
+
+def test_records_that_go_wrong_late_end_in_an_error_not_in_memory(
+    tmp_path: Path,
+) -> None:
+    count = 4 << 20
+    record = frame(b"\0\0" + encode_varint(0) + b"\1\1\0")  # always the first offset
+    batch = encode_batch(
+        codec="zstd",
+        payload=CODECS["zstd"].compress(record * count),
+        count=count,
+        last_offset=count - 1,
+    )
+    said, peak = _peak(batch, tmp_path)
+    assert said == "log: batch at position 0: offsets do not rise"
+    assert peak < 4 * len(record) * count
+
+
+def test_a_record_of_millions_of_headers_ends_in_an_error_not_in_memory(
+    tmp_path: Path,
+) -> None:
+    count = 100 << 20
+    body = b"\0\0\0\1\1" + encode_varint(count) + bytes(2 * count)
+    batch = encode_batch(
+        codec="zstd", payload=CODECS["zstd"].compress(frame(body)), count=1
+    )
+    assert len(batch) < 1 << 16
+    said, peak = _peak(batch, tmp_path)
+    assert said == f"log: batch at position 0: a record of {count} headers"
+    assert peak < 2 * MAX_DECOMPRESSED
 
 
 def test_the_claimed_size_of_a_xerial_block_is_signed() -> None:

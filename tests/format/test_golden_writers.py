@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -9,14 +10,21 @@ from golden import KAFKA, Golden, decode, goldens, log_batches, rows_of
 from tieredfs.format.batch import scan_batches
 from tieredfs.format.control import parse_control_record
 from tieredfs.format.index_builder import IndexBuilder
+from tieredfs.format.offset_index import OffsetIndex
+from tieredfs.format.padding import without_padding
 from tieredfs.format.producer_snapshot import ProducerSnapshot
 from tieredfs.format.producer_state import ProducerTracker
+from tieredfs.format.time_index import TimeIndex
 from tieredfs.format.txn_index import AbortedTransaction, TransactionIndex
 
 _INTERVAL = 256  # `index.interval.bytes` of the topics in the sample data
 
 _WHOLE = ["plain", "two-partitions", "txn"]
 """Whole partitions of brokers that never restarted, which forgets idle producers."""
+
+
+def _name(log: Path) -> str:
+    return "/".join(log.relative_to(KAFKA).parts[1:])
 
 
 def _logs() -> list[Path]:
@@ -30,13 +38,88 @@ def _was_restarted(log: Path) -> bool:
     return log.parent.name.startswith("epochs-") and len(epochs) > 1
 
 
-@pytest.mark.parametrize("log", _logs(), ids=lambda log: log.name)
+@pytest.mark.parametrize("log", _logs(), ids=_name)
 def test_indexes_rebuilt_from_a_log_are_those_of_the_broker(log: Path) -> None:
     builder = IndexBuilder(int(log.name[:20]), interval_bytes=_INTERVAL)
     for header in scan_batches(log.read_bytes()):
         builder.add(header)
     assert builder.offset_index() == log.with_suffix(".index").read_bytes()
     assert builder.time_index() == log.with_suffix(".timeindex").read_bytes()
+
+
+def _segments() -> list[Path]:
+    """Find every log with indexes beside it, whatever happened to its broker."""
+    logs = sorted(KAFKA.glob("*/*/*/*.log"))
+    return [log for log in logs if log.with_suffix(".index").exists()]
+
+
+class _Found(NamedTuple):
+    """A segment, its records in order, and a pair of indexes to find them by."""
+
+    records: list[tuple[int, int, int]]  # position of the batch, offset, timestamp
+    offsets: OffsetIndex
+    times: TimeIndex
+
+    def by_offset(self, offset: int) -> int | None:
+        """Return the first offset at or above one, reading from where it is led."""
+        start = self.offsets.lookup(offset).position
+        return next(
+            (at for p, at, _ in self.records if p >= start and at >= offset), None
+        )
+
+    def by_time(self, stamp: int) -> tuple[int, int] | None:
+        """Return the first record at or after a time, as Kafka looks for it."""
+        start = self.offsets.lookup(self.times.lookup(stamp).offset).position
+        later = (r[1:] for r in self.records if r[0] >= start and r[2] >= stamp)
+        return next(later, None)
+
+
+def _found(log: Path) -> tuple[_Found, _Found]:
+    """Read a log: with the indexes of the broker, and with those made anew."""
+    data, base = log.read_bytes(), int(log.name[:20])
+    batches = list(log_batches(data))
+    headers = [batch.header for batch in batches]
+    records = [
+        (batch.header.position, row["offset"], row["timestamp"])
+        for batch in batches
+        for row in rows_of(decode([batch], ("offset", "timestamp")))
+    ]
+    builder = IndexBuilder(base, interval_bytes=_INTERVAL)
+    for header in headers:
+        builder.add(header)
+    end = headers[-1].last_offset if headers else base - 1
+    stored = [log.with_suffix(suffix) for suffix in (".index", ".timeindex")]
+    pairs: list[tuple[bytes | memoryview, bytes | memoryview]] = [
+        (
+            without_padding(stored[0].read_bytes(), OffsetIndex.ENTRY_SIZE),
+            without_padding(stored[1].read_bytes(), TimeIndex.ENTRY_SIZE),
+        ),
+        (builder.offset_index(), builder.time_index()),
+    ]
+    broker, anew = (
+        _Found(
+            records,
+            OffsetIndex.parse(offsets, base, end_offset=end, log_size=len(data)),
+            TimeIndex.parse(times, base, end_offset=end),
+        )
+        for offsets, times in pairs
+    )
+    return broker, anew
+
+
+@pytest.mark.parametrize("log", _segments(), ids=_name)
+def test_rebuilt_indexes_find_the_same_record_for_every_offset(log: Path) -> None:
+    broker, anew = _found(log)
+    base, end = int(log.name[:20]), max([r[1] for r in broker.records], default=0)
+    for offset in range(base, end + 2):
+        assert anew.by_offset(offset) == broker.by_offset(offset)
+
+
+@pytest.mark.parametrize("log", _segments(), ids=_name)
+def test_rebuilt_indexes_find_the_same_record_for_every_time(log: Path) -> None:
+    broker, anew = _found(log)
+    for stamp in sorted({r[2] + near for r in broker.records for near in (-1, 0, 1)}):
+        assert anew.by_time(stamp) == broker.by_time(stamp)
 
 
 def _partitions() -> list[Path]:
@@ -55,7 +138,7 @@ def _follow(log: Path, producers: ProducerTracker) -> Iterator[AbortedTransactio
             yield aborted
 
 
-@pytest.mark.parametrize("partition", _partitions(), ids=lambda path: path.name)
+@pytest.mark.parametrize("partition", _partitions(), ids=_name)
 def test_producers_followed_through_a_partition_are_those_of_the_broker(
     partition: Path,
 ) -> None:
@@ -69,7 +152,7 @@ def test_producers_followed_through_a_partition_are_those_of_the_broker(
         assert set(producers.snapshot().producers) == set(snapshot.producers)
 
 
-@pytest.mark.parametrize("partition", _partitions(), ids=lambda path: path.name)
+@pytest.mark.parametrize("partition", _partitions(), ids=_name)
 def test_producers_can_be_followed_from_any_snapshot_on(partition: Path) -> None:
     snapshots = [
         ProducerSnapshot.parse(path.read_bytes())

@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator
 
+import hypothesis.strategies as st
+import pyarrow as pa
 import pytest
+from hypothesis import given, settings
 
 from golden import decode, log_batches
 from tieredfs.format.records import LogBatch, RecordDecoder
+from tieredfs.format.schema import COLUMNS
 from wire import WireRecord, encode_batch
 
 _MIB = 1 << 20
@@ -40,7 +44,7 @@ def test_pieces_hold_one_to_eight_mib(
     log = _log(batches, records, size, codec)
     pieces = list(RecordDecoder("t", 0).decode(log_batches(log)))
     assert sum(piece.num_rows for piece in pieces) == batches * records
-    assert all(piece.nbytes <= _MOST + _MIB // 4 for piece in pieces)
+    assert all(piece.nbytes <= _MOST for piece in pieces)
     assert all(piece.nbytes >= _MIB for piece in pieces[:-1])
 
 
@@ -85,13 +89,71 @@ def test_batches_are_decoded_only_as_they_are_needed() -> None:
     assert opened <= 9
 
 
-@pytest.mark.parametrize("topic", ["t", "t" * 249])
-def test_pieces_of_tiny_records_are_bounded_too(topic: str) -> None:
-    records = [WireRecord(at, 0) for at in range(400_000)]
-    log = encode_batch(records, codec="zstd")
-    pieces = list(RecordDecoder(topic, 0).decode(log_batches(log)))
+def _pieces(
+    log: bytes, topic: str = "t", columns: tuple[str, ...] | None = None
+) -> list[pa.RecordBatch]:
+    return list(RecordDecoder(topic, 0, columns).decode(log_batches(log)))
+
+
+@pytest.mark.parametrize("columns", [None, ("topic",), ("key", "value", "headers")])
+@pytest.mark.parametrize("topic", ["t", "t" * 249], ids=["short", "long"])
+def test_pieces_of_tiny_records_are_bounded_too(
+    topic: str, columns: tuple[str, ...] | None
+) -> None:
+    records = [WireRecord(at, 0) for at in range(300_000)]
+    pieces = _pieces(encode_batch(records, codec="zstd"), topic, columns)
     assert sum(piece.num_rows for piece in pieces) == len(records)
-    assert max(piece.nbytes for piece in pieces) <= _MOST + _MIB // 4
+    assert max(piece.nbytes for piece in pieces) <= _MOST
+    if columns is None:
+        assert min(piece.nbytes for piece in pieces) >= _MIB
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        pytest.param(((b"", None),) * 40, id="empty headers"),
+        pytest.param(((b"\xff" * 400, b""),), id="names that are not UTF-8"),
+        pytest.param(((b"name", b"v" * 200),) * 2, id="usual headers"),
+    ],
+)
+def test_pieces_of_records_with_headers_are_bounded_too(
+    headers: tuple[tuple[bytes, bytes | None], ...],
+) -> None:
+    records = [WireRecord(at, 0, None, None, headers) for at in range(40_000)]
+    pieces = _pieces(encode_batch(records))
+    assert sum(piece.num_rows for piece in pieces) == len(records)
+    assert max(piece.nbytes for piece in pieces) <= _MOST
+    assert min(piece.nbytes for piece in pieces) >= _MIB
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 3 * _MIB), st.integers(1, 30)),
+        min_size=1,
+        max_size=6,
+    ),
+    st.lists(st.sampled_from(COLUMNS), unique=True),
+)
+@settings(max_examples=30)
+def test_no_piece_of_several_records_is_larger_than_eight_mib(
+    groups: list[tuple[int, int]], columns: list[str]
+) -> None:
+    sizes = [
+        size
+        for size, count in groups
+        for _ in range(min(count, 1 + _MOST // (size + 1)))
+    ]
+    records = [WireRecord(at, 0, b"k", bytes(size)) for at, size in enumerate(sizes)]
+    pieces = _pieces(encode_batch(records, codec="lz4"), "t", tuple(columns))
+    assert sum(piece.num_rows for piece in pieces) == len(records)
+    assert all(piece.nbytes <= _MOST for piece in pieces if piece.num_rows > 1)
+
+
+def test_no_columns_still_count_the_records() -> None:
+    pieces = _pieces(_log(3, 10, 10), "t", ())
+    assert [(piece.num_columns, piece.num_rows) for piece in pieces] == [(0, 30)]
+    table = pa.Table.from_batches(pieces, pa.schema([]))
+    assert table.num_rows == 30
 
 
 def test_a_piece_does_not_keep_the_log_alive() -> None:

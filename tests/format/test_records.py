@@ -174,6 +174,18 @@ def test_headers_come_out_however_many_records_have_them(lanes: int, most: int) 
     assert rows == [_row(record, 0, by_broker=False) for record in records]
 
 
+@pytest.mark.parametrize("records", [1, 3])
+def test_a_record_may_have_a_hundred_thousand_headers(records: int) -> None:
+    headers = tuple((b"%d" % number, b"v") for number in range(100_000))
+    batch = encode_batch(
+        [WireRecord(at, 0, None, None, headers) for at in range(records)]
+    )
+    column = decode(batch, ("headers",))["headers"].combine_chunks()
+    assert column.value_lengths().to_pylist() == [len(headers)] * records
+    names = column.flatten().field("key").to_pylist()
+    assert names == [str(number) for number in range(len(headers))] * records
+
+
 def test_a_header_name_that_is_not_utf8_gets_replacement_characters() -> None:
     names = (b"a\xffb", b"ok", b"\xe2\x82", "é".encode())
     headers = tuple((name, b"1") for name in names)
@@ -216,3 +228,28 @@ def test_an_error_names_the_batch_of_a_group_that_is_wrong() -> None:
     bad = encode_batch([WireRecord(1, 0)], payload=b"\x0e\0\0\0\1\1\1\0")
     with pytest.raises(CorruptBatchError, match=rf"^log: .* {len(good)}: "):
         decode(good + bad + encode_batch([WireRecord(2, 0)]))
+
+
+def test_the_last_offset_there_can_be_is_read() -> None:
+    last = (1 << 63) - 1
+    table = decode(encode_batch([WireRecord(last - 1, 0), WireRecord(last, 0)]))
+    assert table["offset"].to_pylist() == [last - 1, last]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        encode_batch([WireRecord(3, 0)])[:-1] + b"?",
+        encode_batch([WireRecord(3, 0)], payload=b"\x0e\0\0\0\1\1\1\0"),
+        encode_batch([WireRecord(3, 0)], codec="zstd", payload=b"x" * 9),
+    ],
+    ids=["checksum", "record", "compressed"],
+)
+def test_what_is_right_comes_out_before_the_error(bad: bytes) -> None:
+    good = [encode_batch([WireRecord(at, 0, b"k")]) for at in range(3)]
+    log = b"".join([*good, bad, encode_batch([WireRecord(4, 0)])])
+    found: list[int] = []
+    batches = RecordDecoder("t", 0).decode(log_batches(log))
+    with pytest.raises(CorruptBatchError):
+        found.extend(o for batch in batches for o in batch["offset"].to_pylist())
+    assert found == [0, 1, 2]

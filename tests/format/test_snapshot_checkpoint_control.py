@@ -2,6 +2,7 @@
 
 import contextlib
 import struct
+from itertools import starmap
 
 import google_crc32c
 import hypothesis.strategies as st
@@ -19,7 +20,7 @@ from tieredfs.format.leader_epoch_checkpoint import (
     format_leader_epochs,
     parse_leader_epochs,
 )
-from tieredfs.format.producer_snapshot import ProducerSnapshot
+from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
 
 _Producer = tuple[int, int, int, int, int, int, int, int]
 
@@ -46,6 +47,14 @@ def test_producers_come_out_as_they_were_written(producers: list[_Producer]) -> 
     opened = [producer[-1] for producer in producers if producer[-1] >= 0]
     assert list(snapshot.producers) == producers
     assert snapshot.first_unstable_offset == min(opened, default=None)
+
+
+@given(st.lists(_PRODUCERS, max_size=5))
+def test_a_snapshot_is_written_as_the_bytes_of_the_format(
+    producers: list[_Producer],
+) -> None:
+    snapshot = ProducerSnapshot(tuple(starmap(ProducerState, producers)))
+    assert snapshot.encode() == _snapshot(*producers)
 
 
 @pytest.mark.parametrize("size", range(10))

@@ -36,6 +36,13 @@ def test_entries_come_out_as_they_were_written(
     assert TransactionIndex.parse(_bytes(*entries), 0).entries == tuple(entries)
 
 
+@given(aborts())
+def test_what_is_written_is_the_bytes_of_the_format(
+    entries: list[AbortedTransaction],
+) -> None:
+    assert TransactionIndex(tuple(entries)).encode() == _bytes(*entries)
+
+
 @given(aborts(), st.integers(0, 70), st.integers(0, 70))
 def test_aborts_that_touch_a_range_are_collected(
     entries: list[AbortedTransaction], start: int, width: int

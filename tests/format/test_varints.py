@@ -12,6 +12,7 @@ from tieredfs.format.varints import (
     read_varint,
     varints,
 )
+from tieredfs.format.varints import encode_varint as write_varint
 from wire import encode_varint
 
 _INT32S = st.integers(-(1 << 31), (1 << 31) - 1)
@@ -54,6 +55,11 @@ def test_a_varint_is_read_back(value: int) -> None:
     data = encode_varint(value)
     assert len(data) <= VARINT
     assert read_varint(memoryview(data), 0, len(data)) == (value, len(data))
+
+
+@given(_INT64S | st.sampled_from(_EDGES))
+def test_a_varint_is_written_as_the_model_writes_it(value: int) -> None:
+    assert write_varint(value) == encode_varint(value)
 
 
 @given(st.lists(_INT64S | st.sampled_from(_EDGES), min_size=1), st.binary(max_size=3))

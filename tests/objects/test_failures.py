@@ -5,12 +5,14 @@ import pytest
 from tieredfs import (
     AlreadyExistsError,
     CorruptObjectError,
+    InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
     StorageUnavailableError,
     TieredFSError,
+    UnsupportedOperationError,
 )
-from tieredfs.objects.failures import failure_class
+from tieredfs.objects.failures import failure_class, was_refused
 
 
 class ResponseError(Exception):
@@ -41,12 +43,30 @@ class NoCredentialsError(Exception):
     """Named as botocore's."""
 
 
+class ClientConnectionError(Exception):
+    """Named as aiohttp's."""
+
+
+class ClientConnectorError(ClientConnectionError, OSError):
+    """Inherits as aiohttp's does."""
+
+
+class ParamValidationError(Exception):
+    """Named as botocore's."""
+
+
 class ClientAuthenticationError(Exception):
     """Named as Azure's."""
 
 
 class OurOwnCredentialsError(ClientAuthenticationError):
     """Inherits from one that is known by its name."""
+
+
+def caused(error: Exception, *, by: Exception) -> Exception:
+    """Return the error as ``raise error from by`` makes it."""
+    error.__cause__ = by
+    return error
 
 
 BY_STATUS = [
@@ -90,6 +110,10 @@ def test_a_status_decides(
         (OSError("Failure"), StorageUnavailableError),
         (ConnectionResetError(), StorageUnavailableError),
         (TimeoutError(), StorageUnavailableError),
+        (OSError(errno.EROFS, "no"), PermissionDeniedError),
+        (OSError(errno.ENAMETOOLONG, "no"), InvalidArgumentError),
+        (NotImplementedError(), UnsupportedOperationError),
+        (ParamValidationError(), InvalidArgumentError),
         (NoCredentialsError(), PermissionDeniedError),
         (ClientAuthenticationError(), PermissionDeniedError),
         (OurOwnCredentialsError(), PermissionDeniedError),
@@ -113,23 +137,13 @@ def test_a_mistake_in_the_code_is_seen_as_it_is(error: Exception) -> None:
 
 
 def test_a_status_further_down_the_chain_decides() -> None:
-    try:
-        try:
-            raise ResponseError(403)  # noqa: TRY301
-        except ResponseError as inner:
-            raise OSError(errno.EIO, "translated") from inner
-    except OSError as outer:
-        assert failure_class(outer) is PermissionDeniedError  # noqa: PT017
+    error = caused(OSError(errno.EIO, "translated"), by=ResponseError(403))
+    assert failure_class(error) is PermissionDeniedError
 
 
 def test_a_mistake_that_came_of_an_answer_is_the_answer() -> None:
-    try:
-        try:
-            raise StatusError(503)  # noqa: TRY301
-        except StatusError as inner:
-            raise TypeError from inner
-    except TypeError as outer:
-        assert failure_class(outer) is StorageUnavailableError  # noqa: PT017
+    error = caused(TypeError(), by=StatusError(503))
+    assert failure_class(error) is StorageUnavailableError
 
 
 @pytest.mark.parametrize("status", [None, "404", 200, 0, True])
@@ -138,7 +152,23 @@ def test_what_is_no_status_of_an_error_decides_nothing(
     kind: type[ResponseError], status: object
 ) -> None:
     assert failure_class(kind(status)) is StorageUnavailableError
-    try:
-        raise FileNotFoundError from kind(status)  # noqa: TRY301
-    except FileNotFoundError as error:
-        assert failure_class(error) is NotFoundError  # noqa: PT017
+    error = caused(FileNotFoundError(), by=kind(status))
+    assert failure_class(error) is NotFoundError
+
+
+@pytest.mark.parametrize(
+    "cause",
+    [ClientConnectorError(), ConnectionRefusedError(), TimeoutError()],
+    ids=repr,
+)
+def test_not_found_for_want_of_a_connection_is_unavailable(cause: Exception) -> None:
+    error = caused(FileNotFoundError("http://host/x"), by=cause)
+    assert failure_class(error) is StorageUnavailableError
+
+
+def test_only_an_answer_that_refuses_says_that_nothing_was_done() -> None:
+    for status in (409, 429, 503):
+        assert was_refused(ResponseError(status))
+        assert was_refused(caused(OSError("translated"), by=ResponseError(status)))
+    for error in (ResponseError(500), StatusError(504), ConnectionResetError()):
+        assert not was_refused(error)

@@ -29,10 +29,13 @@ def test_a_deadline_runs_down_and_stays_at_nothing() -> None:
     assert (deadline.remaining, deadline.elapsed) == (5.0, 0.0)
     clock.now += 2.0
     assert (deadline.remaining, deadline.elapsed) == (3.0, 2.0)
+    assert deadline.check() == 3.0
     clock.now += 3.0
     assert (deadline.remaining, deadline.elapsed) == (0.0, 5.0)
     clock.now += 100.0
     assert (deadline.remaining, deadline.elapsed) == (0.0, 105.0)
+    with pytest.raises(TimeoutError):
+        deadline.check()
 
 
 def test_a_policy_has_the_defaults_that_are_told() -> None:
@@ -51,7 +54,12 @@ def test_a_policy_has_the_defaults_that_are_told() -> None:
         {"deadline": math.nan},
         {"backoff": -0.1},
         {"backoff": math.nan},
+        {"backoff": math.inf},
         {"max_backoff": -1.0},
+        {"max_backoff": math.nan},
+        {"max_backoff": math.inf},
+        {"deadline": math.inf},
+        {"attempts": math.nan},
     ],
     ids=repr,
 )

@@ -10,6 +10,7 @@ import pytest
 
 from servers import ProxiedBucket
 from tieredfs import (
+    ByteRange,
     DeadlineExceededError,
     ErrorKind,
     NotFoundError,
@@ -242,6 +243,19 @@ class TestDeadline:
         with pytest.raises((StorageUnavailableError, DeadlineExceededError)):
             store.get("key")
         assert time.monotonic() - begun <= 0.7
+
+    def test_it_covers_all_parts_of_a_call(self, proxied: ProxiedBucket) -> None:
+        store = quick(proxied, Events(), deadline=0.8)
+        proxied.proxy.latency = 0.3
+        calls: list[Call] = [
+            lambda store: store.get_ranges("key", [ByteRange(0, 10)] * 5),
+            lambda store: store.delete(["a", "b", "c", "d", "e"]),
+        ]
+        for call in calls:
+            begun = time.monotonic()
+            with pytest.raises(DeadlineExceededError):
+                call(store)
+            assert time.monotonic() - begun <= 0.9
 
     def test_a_slow_body_is_a_hang_too(self, proxied: ProxiedBucket) -> None:
         store = quick(proxied, Events(), deadline=0.5)

@@ -1,12 +1,22 @@
 """No key leads out of the store."""
 
+import os
 from pathlib import Path
+from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
 from logs import open_store
 from servers import Bucket
-from tieredfs import InvalidArgumentError, NotFoundError, ObjectStore, TieredFSError
+from tieredfs import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    NotFoundError,
+    ObjectStore,
+    RequestCounter,
+    TieredFSError,
+)
 
 OUTSIDE = [
     "",
@@ -41,7 +51,7 @@ def test_a_key_that_would_leave_the_root_is_refused(
     outside.write_bytes(b"outside")
     store = ObjectStore(str(tmp_path / "root"))
     store.put("a/b", b"inside", overwrite=True)
-    calls = {
+    calls: dict[str, Any] = {
         "get": lambda: store.get(key),
         "get_range": lambda: store.get_range(key, 0, 1),
         "put": lambda: store.put(key, b"1", overwrite=True),
@@ -108,6 +118,15 @@ class TestSymbolicLinks:
         linked.delete(["folder/file"])
         assert (tmp_path / "secret" / "file").exists()
 
+    def test_one_is_no_object_to_delete(
+        self, linked: ObjectStore, tmp_path: Path
+    ) -> None:
+        linked.delete(["file", "folder", "broken", "loop"])
+        assert (tmp_path / "secret" / "file").exists()
+        assert {path.name for path in (tmp_path / "root").iterdir()} == {
+            *("inside", "file", "folder", "broken", "loop")
+        }
+
     def test_the_root_itself_may_be_one(self, tmp_path: Path) -> None:
         (tmp_path / "real").mkdir()
         (tmp_path / "link").symlink_to(tmp_path / "real")
@@ -116,3 +135,66 @@ class TestSymbolicLinks:
         assert store.get("a/b") == b"1"
         assert [entry.key for entry in store.list()] == ["a/b"]
         assert (tmp_path / "real" / "a" / "b").exists()
+
+
+def test_what_is_no_regular_file_is_no_object(tmp_path: Path) -> None:
+    """A pipe would be waited for, and a folder read for ever."""
+    store = ObjectStore(str(tmp_path))
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "folder").mkdir()
+    for key in ("pipe", "folder"):
+        with pytest.raises(NotFoundError):
+            store.get(key)
+        with pytest.raises(NotFoundError):
+            store.get_range(key, 0, 1)
+        with pytest.raises(NotFoundError):
+            store.head(key)
+        with pytest.raises(NotFoundError):
+            store.copy(key, "target")
+    assert list(store.list()) == []
+    store.delete(["pipe", "folder"])
+    assert {path.name for path in tmp_path.iterdir()} == {"pipe", "folder"}
+
+
+def test_a_disk_has_no_object_where_a_folder_is_nor_below_an_object(
+    tmp_path: Path,
+) -> None:
+    store = ObjectStore(str(tmp_path))
+    store.put("folder/a", b"1", overwrite=False)
+    for key in ("folder", "folder/a/b", "folder/a/b/c"):
+        for overwrite in (False, True):
+            with pytest.raises(AlreadyExistsError, match=key):
+                store.put(key, b"2", overwrite=overwrite)
+    assert store.get("folder/a") == b"1"
+    assert [path.name for path in tmp_path.rglob("*")] == ["folder", "a"]
+
+
+def test_the_members_of_an_archive_are_its_objects(tmp_path: Path) -> None:
+    with ZipFile(tmp_path / "a.zip", "w") as archive:
+        for key in ("a", "folder/b", "folder/deeper/c", "folder-x"):
+            archive.writestr(key, key)
+    counter = RequestCounter()
+    store = ObjectStore(f"zip::file://{tmp_path}/a.zip", observer=counter)
+    keys = ["a", "folder-x", "folder/b", "folder/deeper/c"]
+    assert [entry.key for entry in store.list()] == keys
+    assert counter.by_verb() == {"list": 3}  # one for each folder
+    for key in keys:
+        assert store.get(key) == key.encode()
+        assert store.head(key).size == len(key)
+    folded = [entry.key for entry in store.list(delimiter="/")]
+    assert folded == ["a", "folder-x", "folder/"]
+    inner = ObjectStore(f"zip://folder::file://{tmp_path}/a.zip")
+    assert [entry.key for entry in inner.list()] == ["b", "deeper/c"]
+    assert inner.get("deeper/c") == b"folder/deeper/c"
+    with pytest.raises(NotFoundError):
+        inner.head("deeper")
+
+
+def test_the_memory_of_the_process_is_a_store_too(tmp_path: Path) -> None:
+    name = tmp_path.name  # as good as any that no other test has
+    store = ObjectStore("memory://")
+    store.put(f"{name}/a", b"1", overwrite=False)
+    assert [entry.key for entry in store.list(f"{name}/")] == [f"{name}/a"]
+    assert ObjectStore(f"memory://{name}").get("a") == b"1"
+    store.delete([f"{name}/a"])
+    assert list(store.list(f"{name}/")) == []

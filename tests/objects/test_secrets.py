@@ -3,7 +3,9 @@ import pickle
 import pytest
 
 from tieredfs import ObjectStore
-from tieredfs.objects.secrets import redact_text, redact_url, secret_values
+from tieredfs.objects.secrets import redact_text, redact_url, secret_values, url_secrets
+
+NONE: frozenset[str] = frozenset()
 
 
 @pytest.mark.parametrize(
@@ -39,10 +41,42 @@ def test_a_url_is_shown_without_user_names_and_signatures(url: str, shown: str) 
         "https://h/x?access_token=hunter2",
         "https://h/x?a=1;sig=hunter2",
         "https://h/x#sig=hunter2",
+        "https://h/x?sig=a&Token=hunter2#password=hunter2",
+        "s3://key:slash/in/hunter2@bucket/x",
+        "sftp://user:que?stion#hunter2@host/x",
+        "filecache::sftp://user:hunter2@host/x::file:///tmp",
+        "https://user:hunter2@host:443/x?a=b@c",
     ],
 )
 def test_a_secret_in_an_odd_place_of_a_url_is_not_shown(url: str) -> None:
-    assert "er2" not in redact_url(url)
+    store = ObjectStore(url)
+    for shown in (redact_url(url), store.url, repr(store), redact_text(url, NONE)):
+        assert "er2" not in shown
+    assert redact_url(redact_url(url)) == redact_url(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://127.0.0.1:9000/bucket/a@b",
+        "http://host:9000",
+        "/disk/a=b;c",
+        "s3://bucket/a?b=c#d",
+        "memory://a:b",
+    ],
+)
+def test_what_is_no_secret_is_shown(url: str) -> None:
+    assert redact_url(url) == url
+
+
+def test_what_is_secret_in_a_url_is_found_as_a_client_reads_it() -> None:
+    assert url_secrets("sftp://user:p%40ss@host/x?Signature=a%2Fbc") == {
+        "p%40ss",
+        "p@ss",
+        "a%2Fbc",
+        "a/bc",
+    }
+    assert url_secrets("s3://bucket/x") == frozenset()
 
 
 def test_options_that_are_secret_by_name_are_found_however_deep() -> None:

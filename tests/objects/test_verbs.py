@@ -94,6 +94,35 @@ def test_a_negative_or_backward_range_is_an_invalid_argument(
     assert counter.requests == 0
 
 
+def test_a_call_is_one_request(place: Bucket, tmp_path: Path) -> None:
+    store, counter = counted(place)
+    source = tmp_path / "source"
+    source.write_bytes(CONTENT)
+    store.put("a", CONTENT, overwrite=False)
+    store.put_file("b", source, overwrite=True)
+    store.copy("a", "c")
+    store.get("a")
+    store.get_range("a", 0, 6)
+    store.head("a")
+    assert [entry.key for entry in store.list()] == ["a", "b", "c"]
+    verbs = ("put", "put_file", "copy", "get", "get_range", "head", "list")
+    assert counter.by_verb() == dict.fromkeys(verbs, 1)
+    assert counter.size == 3 * 256 + 6
+
+
+def test_a_listing_of_nothing_is_one_request(place: Bucket) -> None:
+    store, counter = counted(place)
+    assert list(store.list("no/such/folder/")) == []
+    assert list(store.list(delimiter="/")) == []
+    assert counter.by_verb() == {"list": 2}
+
+
+def test_each_key_that_is_deleted_is_one_request(place: Bucket) -> None:
+    store, counter = counted(place)
+    store.delete(["a", "missing", "c/d"])
+    assert counter.by_verb() == {"delete": 3}
+
+
 def test_several_ranges_come_in_the_order_asked(store: ObjectStore) -> None:
     store.put("a", CONTENT, overwrite=True)
     ranges = [ByteRange(200, 256), ByteRange(0, 10), ByteRange(5, 5), ByteRange(5, 20)]

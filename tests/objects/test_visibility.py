@@ -169,3 +169,15 @@ def test_a_create_that_failed_unclearly_is_not_repeated(proxied: ProxiedBucket) 
     with pytest.raises(StorageUnavailableError):
         store.put("a", b"mine", overwrite=False)
     assert len(proxy.requests("PUT")) == 1
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_create_that_was_refused_is_repeated(
+    proxied: ProxiedBucket, status: int
+) -> None:
+    url, options, proxy = proxied
+    store = ObjectStore(url, options, policy=RequestPolicy(backoff=0.01))
+    proxy.add("PUT", status=status, times=2)
+    store.put("a", b"mine", overwrite=False)
+    assert len(proxy.requests("PUT")) == 3
+    assert store.get("a") == b"mine"

@@ -27,7 +27,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from logs import fill, make_place, open_store, records, segment
+from logs import KINDS, files_of, fill, make_place, open_store, records, segment
 from servers import Bucket
 from spark.oracle import TIER
 from tieredfs import Scan, ScanPlan, open_tier
@@ -132,6 +132,21 @@ def test_tasks_together_read_what_one_task_reads(
     monkeypatch.setattr("tieredfs.spark.source._TASK_BYTES", 60_000)
     assert len(reader.partitions()) > 5
     assert pa.Table.from_batches(read_all(reader)) == whole
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_records_are_the_same_by_changing_only_the_url(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    place = make_place(kind, request, tmp_path)
+    fill(open_store(place), files_of(TIER))
+    how = {"subscribe": "o1,o4,o5", "includeHeaders": "true"}
+    expected = pa.Table.from_batches(read_all(open_reader(path=TIER.as_uri(), **how)))
+    given = json.dumps(place.storage_options)
+    reader = open_reader(path=place.url, storage_options=given, **how)
+    got = pa.Table.from_batches(read_all(reader))
+    assert got.num_rows == 3500 + 200 + 60
+    assert got == expected
 
 
 def test_a_topic_of_which_nothing_is_wanted_has_no_tasks() -> None:

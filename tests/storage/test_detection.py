@@ -135,8 +135,18 @@ def test_the_surest_wins(distribute: Distribute, tiered: ObjectStore) -> None:
         CLAIMS.format(score="1 / 0"),
         CLAIMS.format(score="None"),
         CLAIMS.format(score="'surely'"),
+        CLAIMS.format(score="float('nan')"),
+        "class P(RemoteStorageManager): pass",
     ],
-    ids=["not imported", "no class", "raises", "says nothing", "says no number"],
+    ids=[
+        "not imported",
+        "no class",
+        "raises",
+        "says nothing",
+        "says no number",
+        "says NaN",
+        "lacks methods",
+    ],
 )
 def test_a_broken_plugin_is_warned_about_and_left_out(
     distribute: Distribute, tiered: ObjectStore, source: str

@@ -14,11 +14,11 @@ from logs import (
     segment,
 )
 from tieredfs import (
+    CorruptBatchError,
     CorruptDataError,
     CorruptIndexError,
     CorruptObjectError,
     IndexType,
-    LogSegmentData,
     NotFoundError,
     ObjectStore,
     RemoteStorageManager,
@@ -26,7 +26,6 @@ from tieredfs import (
     RequestPolicy,
     SegmentMetadata,
     TopicIdPartition,
-    UnsupportedOperationError,
     Uuid,
     open_storage,
 )
@@ -294,18 +293,6 @@ class TestFetching:
         assert list(storage.fetch_indexes(first, wanted)) == [IndexType.TIMESTAMP]
 
 
-class TestReadOnly:
-    def test_it_can_neither_copy_nor_delete(self, memory: ObjectStore) -> None:
-        storage = over(memory)
-        first = storage.list_segments(made(memory))[0]
-        before = files_of_store(memory)
-        with pytest.raises(UnsupportedOperationError, match="read only"):
-            storage.copy_log_segment(first, LogSegmentData(b"", {}))
-        with pytest.raises(UnsupportedOperationError, match="read only"):
-            storage.delete_log_segment(first)
-        assert files_of_store(memory) == before
-
-
 class TestDescribing:
     def described(self, store: ObjectStore, files: dict[str, bytes]) -> SegmentMetadata:
         fill(store, files)
@@ -358,6 +345,25 @@ class TestDescribing:
                 self.described(memory, files)
         else:
             assert self.described(memory, files).end_offset == 6
+
+    def test_a_log_that_ends_where_no_log_can_is_corrupt(
+        self, memory: ObjectStore
+    ) -> None:
+        last = (1 << 63) - 1
+        log = encode_batch(records(last - 1, 2))
+        with pytest.raises(CorruptBatchError, match=str(last)):
+            self.described(memory, segment(FOLDER, last - 1, log))
+
+    @pytest.mark.parametrize("before", [0, 1])
+    def test_a_last_batch_that_no_index_knows_follows_the_one_before_it(
+        self, memory: ObjectStore, before: int
+    ) -> None:
+        parts = [encode_batch(records(n, 5)) for n in (0, 5)][:before]
+        log = b"".join([*parts, encode_batch(records(before * 5 + 1, 5))])
+        with pytest.raises(
+            CorruptBatchError, match=rf"offset {before * 5 + 1} follows"
+        ):
+            self.described(memory, segment(FOLDER, 0, log))
 
 
 def test_it_pickles_and_takes_another_policy(memory: ObjectStore) -> None:

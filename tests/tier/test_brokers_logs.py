@@ -1,6 +1,7 @@
 """What a broker tiered is read as Kafka's consumer read it, from any URL."""
 
 import json
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -158,8 +159,7 @@ class TestLeaderChanges:
         spans = [(s.start_offset, s.end_offset) for s in reader.segments()]
         assert spans == sorted(spans)
         assert any(
-            end is not None and end >= start
-            for (_, end), (start, _) in zip(spans, spans[1:], strict=False)  # noqa: RUF007
+            end is not None and end >= start for (_, end), (start, _) in pairwise(spans)
         )
 
     def test_each_offset_is_served_exactly_once(self, topic: Topic) -> None:

@@ -4,7 +4,13 @@ Their batches are real ones, put under other epochs (no checksum covers the epoc
 a few made by hand.
 """
 
+import uuid
+from dataclasses import dataclass
+from itertools import pairwise
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from logs import KAFKA, REMOTE, files_of, fill, records, segment
 from tieredfs import CorruptDataError, ObjectStore, Tier, Topic, open_storage
@@ -58,8 +64,10 @@ def change(
     }
 
 
-def values(topic: Topic, **bounds: int) -> list[tuple[int, bytes | None]]:
-    table = topic.scan(**bounds).to_table()  # type: ignore[arg-type] # offsets
+def values(
+    topic: Topic, start: int | None = None, end: int | None = None
+) -> list[tuple[int, bytes | None]]:
+    table = topic.scan(start=start, end=end).to_table()
     pairs = zip(table["offset"].to_pylist(), table["value"].to_pylist(), strict=True)
     return list(pairs)
 
@@ -205,3 +213,83 @@ def test_batches_without_an_epoch_are_served(memory: ObjectStore) -> None:
     log = hand(0, 5, -1, "a") + hand(5, 5, 0, "b")
     fill(memory, segment(FOLDER, 0, log, epochs=[(0, 5)]))
     assert [offset for offset, _ in values(topic_of(memory))] == list(range(10))
+
+
+@dataclass(frozen=True)
+class History:
+    """Leaders that came one after the other, and what they tiered.
+
+    Attributes:
+        segments: Start, end (exclusive) and the epoch of every offset below the end, in
+            the order in which they were tiered.
+        truth: The epoch of every offset of the last leader's log.
+    """
+
+    segments: tuple[tuple[int, int, tuple[int, ...]], ...]
+    truth: tuple[int, ...]
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> History:
+    """Draw elections, clean and unclean, with segments cut wherever a leader likes."""
+    log: list[int] = []
+    segments: list[tuple[int, int, tuple[int, ...]]] = []
+    epoch = 0
+    for _ in range(draw(st.integers(1, 4))):
+        kept = draw(st.integers(0, len(log)))
+        log = log[:kept] + [epoch] * draw(st.integers(1, 9))
+        begin = draw(st.integers(0, kept))
+        inner = draw(st.sets(st.integers(begin + 1, len(log)), max_size=4))
+        cuts = sorted({begin, *inner, len(log)})
+        segments += [(start, end, tuple(log[:end])) for start, end in pairwise(cuts)]
+        epoch += draw(st.integers(1, 3))
+    return History(tuple(segments), tuple(log))
+
+
+def stamp(epoch: int, offset: int) -> int:
+    return LATE + 1000 * epoch + offset
+
+
+def tier_history(store: ObjectStore, history: History) -> None:
+    for number, (start, end, epochs) in enumerate(history.segments):
+        firsts = [(e, epochs.index(e)) for e in sorted(set(epochs))]
+        turns = [max(first, start) for _, first in firsts] + [end]
+        log = b"".join(
+            hand(begin, stop - begin, epoch, f"{epoch}:", timestamp=stamp(epoch, begin))
+            for (epoch, _), begin, stop in zip(
+                firsts, turns[:-1], turns[1:], strict=True
+            )
+            if begin < stop
+        )
+        fill(store, segment(FOLDER, start, log, epochs=firsts, name=str(number)))
+
+
+@given(histories(), st.data())
+def test_the_last_leader_s_log_is_what_is_read(
+    history: History, data: st.DataObject
+) -> None:
+    store = ObjectStore(f"memory://{uuid.uuid4().hex}")
+    tier_history(store, history)
+    topic = topic_of(store)
+    truth = [(at, f"{e}:{at}".encode()) for at, e in enumerate(history.truth)]
+    assert topic.beginning_offsets() == {0: 0}
+    assert topic.end_offsets() == {0: len(truth)}
+    assert values(topic) == truth
+    start = data.draw(st.integers(0, len(truth)))
+    end = data.draw(st.integers(start, len(truth)))
+    assert values(topic, start=start, end=end) == truth[start:end]
+    time = stamp(data.draw(st.sampled_from(history.truth)), start)
+    found = topic.offsets_for_times({0: time})[0]
+    later = [at for at, e in enumerate(history.truth) if stamp(e, at) >= time]
+    assert (found and found.offset) == (later[0] if later else None)
+    assert found is None or found.leader_epoch == history.truth[found.offset]
+    store.delete([entry.key for entry in store.list()])
+
+
+def test_an_untrue_checkpoint_hides_no_offset_from_a_time(memory: ObjectStore) -> None:
+    files = files_of(KAFKA / "epochs" / REMOTE)
+    first = min(key for key in files if key.endswith("leader_epoch_checkpoint"))
+    fill(memory, {**files, first: b"0\n2\n0 0\n2 1"})
+    topic = Tier(open_storage(memory, "kafka-local")).topic("epochs")
+    with pytest.raises(CorruptDataError, match="the offsets 1 to"):
+        topic.offsets_for_times({0: 1_700_000_000_156})

@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import pytest
 
 from logs import KAFKA, REMOTE, files_of, fill, records, segment
@@ -6,14 +8,17 @@ from tieredfs import (
     NotFoundError,
     ObjectStore,
     OffsetOutOfRangeError,
+    PluginError,
     RequestCounter,
     RequestPolicy,
+    SegmentMetadata,
     Tier,
     TieredFSWarning,
     Topic,
     open_storage,
     open_tier,
 )
+from tieredfs.storage.kafka_local import KafkaLocal
 from wire import encode_batch
 
 OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAQ", "-AAAAAAAAAAAAAAAAAAAAA"
@@ -25,9 +30,14 @@ def tier_of(store: ObjectStore) -> Tier:
 
 
 def add(
-    store: ObjectStore, topic: str, topic_id: str, start: int, **values: int
+    store: ObjectStore,
+    topic: str,
+    topic_id: str,
+    start: int,
+    *,
+    timestamp: int = 1_700_000_000_000,
 ) -> None:
-    log = encode_batch(records(start, 5, **values))  # type: ignore[arg-type] # a timestamp
+    log = encode_batch(records(start, 5, timestamp=timestamp))
     fill(store, segment(f"{topic}-0-{topic_id}", start, log))
 
 
@@ -207,3 +217,33 @@ class TestTheTierItself:
         )
         assert secret not in repr(remote)
         assert "s3://***@bucket/x" in repr(remote)
+
+
+class _Silent(KafkaLocal):
+    """A layout that lists segments, and does not say where they end."""
+
+    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
+        return metadata
+
+
+class _Vague(KafkaLocal):
+    """A layout that does not say how late the records of a segment are."""
+
+    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
+        return replace(super().describe(metadata), max_timestamp_ms=None)
+
+
+@pytest.mark.parametrize("layout", [_Silent, _Vague])
+def test_a_plugin_that_does_not_describe_is_an_error_and_loses_no_record(
+    memory: ObjectStore, layout: type[KafkaLocal]
+) -> None:
+    add(memory, "t", OLD, 0)
+    topic = Tier(layout(memory)).topic("t")
+    for ask in (
+        topic.end_offsets,
+        topic.scan,
+        lambda: topic.read(0, 0),
+        lambda: topic.offsets_for_times({0: 0}),
+    ):
+        with pytest.raises(PluginError, match=rf"{layout.__name__}.*t-0/0"):
+            ask()

@@ -3,6 +3,7 @@
 import os
 import sys
 import warnings
+from contextlib import suppress
 from typing import Final, NoReturn, TextIO
 
 import click
@@ -10,19 +11,23 @@ import click
 from tieredfs.cli.cat import cat
 from tieredfs.cli.demo import demo
 from tieredfs.cli.ls import ls
+from tieredfs.cli.output import show_error, show_line
 from tieredfs.cli.plugins import plugins
+from tieredfs.cli.pull import pull
+from tieredfs.cli.push import push
+from tieredfs.cli.verify import verify
 from tieredfs.errors import ErrorKind, TieredFSError, TieredFSWarning
 
 __all__ = ["EXIT_CODES", "main"]
 
 USAGE, NOT_FOUND, CORRUPT, UNAVAILABLE, PERMISSION = 2, 3, 4, 5, 6
-_INTERRUPTED = 130
+_OTHER, _INTERRUPTED = 1, 130
 
 EXIT_CODES: Final[dict[ErrorKind, int]] = {
-    ErrorKind.ERROR: 1,
+    ErrorKind.ERROR: _OTHER,
     ErrorKind.NOT_FOUND: NOT_FOUND,
     ErrorKind.OFFSET_OUT_OF_RANGE: NOT_FOUND,
-    ErrorKind.ALREADY_EXISTS: 1,
+    ErrorKind.ALREADY_EXISTS: _OTHER,
     ErrorKind.PERMISSION_DENIED: PERMISSION,
     ErrorKind.INVALID_ARGUMENT: USAGE,
     ErrorKind.CORRUPT_DATA: CORRUPT,
@@ -33,8 +38,8 @@ EXIT_CODES: Final[dict[ErrorKind, int]] = {
     ErrorKind.UNSUPPORTED_OPERATION: USAGE,
     ErrorKind.STORAGE_UNAVAILABLE: UNAVAILABLE,
     ErrorKind.DEADLINE_EXCEEDED: UNAVAILABLE,
-    ErrorKind.CLOSED: 1,
-    ErrorKind.INVALID_TRANSITION: 1,
+    ErrorKind.CLOSED: _OTHER,
+    ErrorKind.INVALID_TRANSITION: _OTHER,
     ErrorKind.PLUGIN: USAGE,
     ErrorKind.UNKNOWN_PLUGIN: USAGE,
     ErrorKind.PLUGIN_NOT_INSTALLED: USAGE,
@@ -42,13 +47,15 @@ EXIT_CODES: Final[dict[ErrorKind, int]] = {
 """The exit code of each kind of error; stable."""
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    context_settings={"help_option_names": ["-h", "--help"]}, no_args_is_help=False
+)
 @click.version_option(package_name="tieredfs", message="%(prog)s %(version)s")
 def cli() -> None:
     """Read what Kafka tiers, from any fsspec URL, with no broker in the way."""
 
 
-for _command in (ls, cat, plugins, demo):
+for _command in (ls, cat, push, pull, verify, plugins, demo):
     cli.add_command(_command)
 
 
@@ -62,33 +69,56 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         arguments: Those of the command; None for the process's own.
     """
     warnings.showwarning = _show_warning
+    code = 0
     try:
-        cli.main(arguments, prog_name="tieredfs", standalone_mode=False)
-        sys.stdout.flush()
-    except click.exceptions.Abort:
-        _end("interrupted", _INTERRUPTED)
+        code = _run(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:
-        _end("interrupted", _INTERRUPTED)
+        _interrupted()
     except click.ClickException as error:
         _end(error.format_message(), USAGE)
-    except BrokenPipeError:
-        # Whoever read us has had enough; Python would complain while it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
     except TieredFSError as error:
-        _end(_said(error), EXIT_CODES[error.kind])
-    sys.exit(0)
+        show_error(error)
+        sys.exit(EXIT_CODES[error.kind])
+    except BrokenPipeError:
+        _drop_output()  # whoever read us has had enough, which is no error
+    except OSError as error:
+        _drop_output()
+        _end(error.strerror or str(error), _OTHER)
+    sys.exit(code)
 
 
-def _said(error: TieredFSError) -> str:
-    """Return the message of an error, led by what kind of error it is."""
-    kind = error.kind.value.replace("_", " ")
-    message = str(error)
-    return message if message.startswith(kind) else f"{kind}: {message}"
+def _run(arguments: list[str]) -> int:
+    """Run the command to its end and return its exit code; let errors through.
+
+    Click's own ``main`` takes a reader who has had enough for an error.
+    """
+    code = 0
+    try:
+        with cli.make_context("tieredfs", list(arguments)) as context:
+            cli.invoke(context)
+    except click.exceptions.Exit as ended:
+        code = ended.exit_code
+    sys.stdout.flush()
+    return code
+
+
+def _drop_output() -> None:
+    """Let what is still buffered go nowhere; Python would complain while it exits."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _interrupted() -> NoReturn:
+    """Say so and exit at once: threads may still wait for a store that hangs."""
+    if sys.stderr.isatty():
+        click.echo(err=True)  # the terminal has just shown ^C
+    click.echo("tieredfs: interrupted", err=True)
+    with suppress(OSError):
+        sys.stdout.flush()
+    os._exit(_INTERRUPTED)
 
 
 def _end(message: str, code: int) -> NoReturn:
-    click.echo(f"tieredfs: {' '.join(message.split())}", err=True)
+    show_line(f"tieredfs: {message}", err=True)
     sys.exit(code)
 
 
@@ -103,4 +133,4 @@ def _show_warning(
     """Show our warnings in one line, and nobody else's: they are not the user's."""
     del filename, lineno, file, line
     if issubclass(category, TieredFSWarning):
-        click.echo(f"tieredfs: warning: {message}", err=True)
+        show_line(f"tieredfs: warning: {message}", err=True)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 import click
 import pyarrow as pa
 
-from tieredfs.cli.options import StoreOptions, json_option, store_options
+from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.progress import BytesMoved, progress_bar
 from tieredfs.cli.records import ENCODINGS, FORMATS, TextEncoder
 from tieredfs.tier import Position
@@ -14,10 +14,16 @@ from tieredfs.tier import Position
 __all__ = ["cat"]
 
 
-class PositionType(click.ParamType[Position]):
-    """An offset, a time as ISO text, or ``earliest``."""
+_DIGITS = 19  # of the largest offset; what has more is none
 
-    name = "offset|time|earliest"
+
+class PositionType(click.ParamType[Position]):
+    """An offset, a time as ISO text, or the word for the log's own end."""
+
+    def __init__(self, word: str) -> None:
+        """Take the word, such as ``earliest``."""
+        self.word = word
+        self.name = f"offset|time|{word}"
 
     def convert(
         self,
@@ -27,12 +33,12 @@ class PositionType(click.ParamType[Position]):
     ) -> Position:
         """Tell an offset, which is a bare integer, from a time."""
         text = str(value)
-        if text == "earliest":
+        if text == self.word:
             return None
-        if text.isascii() and text.isdecimal():
+        if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
             return int(text)
         if not text[:1].isdecimal():
-            self.fail(f"{text!r} is no offset, no time and not 'earliest'", param, ctx)
+            self.fail(f"{text!r} is no offset, no time, not {self.word!r}", param, ctx)
         return text
 
 
@@ -50,7 +56,7 @@ class PositionType(click.ParamType[Position]):
 @click.option(
     "--from",
     "start",
-    type=PositionType(),
+    type=PositionType("earliest"),
     default=None,
     metavar="OFFSET|TIME|earliest",
     help="Where to begin: an offset, or a time such as 2026-11-01T00:00:00Z.",
@@ -58,9 +64,9 @@ class PositionType(click.ParamType[Position]):
 @click.option(
     "--to",
     "end",
-    type=PositionType(),
+    type=PositionType("latest"),
     default=None,
-    metavar="OFFSET|TIME",
+    metavar="OFFSET|TIME|latest",
     help="Where to end; the record there is not shown.",
 )
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N.")
@@ -76,9 +82,9 @@ class PositionType(click.ParamType[Position]):
 )
 @click.option("--topic-id", metavar="ID", help="Which of several topics of one name.")
 @json_option
-@store_options
+@tier_options
 def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
-    options: StoreOptions,
+    options: TierOptions,
     url: str,
     topic: str,
     partitions: tuple[int, ...],
@@ -108,11 +114,12 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
     with options.tier(url, moved) as tier:
         opened = tier.topic(topic, topic_id=topic_id)
         scan = opened.scan(partitions or None, start, end)
-        writer = kind(sys.stdout.buffer, scan.schema, encode)
-        with progress_bar(moved, topic, scan.plan.size):
+        with (
+            kind(sys.stdout.buffer, scan.schema, encode) as writer,
+            progress_bar(moved, topic, scan.plan.size),
+        ):
             for batch in _limited(scan, limit):
                 writer.write(batch)
-            writer.finish()
     if encode.lossy:
         click.echo(
             "tieredfs: warning: not all keys and values are UTF-8; "
@@ -132,7 +139,7 @@ def _limited(
         if left is None:
             yield batch
             continue
-        yield batch.slice(0, left)
+        yield batch.slice(0, min(left, batch.num_rows))
         left -= min(left, batch.num_rows)
         if not left:
             return

@@ -2,12 +2,13 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.resources import files
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 
 from tieredfs.cli.options import StoreOptions, json_option, store_options
 from tieredfs.cli.output import show_json, show_table, show_time
+from tieredfs.cli.progress import waiting
 from tieredfs.objects import ObjectStore, RequestCounter
 from tieredfs.storage import open_storage
 from tieredfs.tier import Tier, Topic
@@ -60,14 +62,20 @@ def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
     counter = RequestCounter()
     store = options.store(place, counter)
     meter = _Meter(counter)
-    with meter.measure("put the broker's files into the store"):
-        _put_all(store)
-    with Tier(open_storage(store, _LAYOUT)) as tier:
+    with waiting(store.url), Tier(open_storage(store, _LAYOUT)) as tier:
+        with meter.measure("put the broker's files into the store"):
+            _put_all(store)
         with meter.measure("list the topics"):
             name = tier.topics()[0]
-        topic = tier.topic(name)
-        _read(topic, meter)
-    spark_counts, spark_note = _count_in_spark(options, place, name)
+        with meter.measure("open it, and ask where its partitions end"):
+            topic = tier.topic(name)
+            ends = topic.end_offsets()
+        _read(topic, ends, meter)
+    if not as_json:
+        click.echo(f"{name}, as a Kafka broker tiered it, in {store.url}\n")
+        show_table([step.row() for step in meter.steps], _COLUMNS)
+    with waiting("Spark"):
+        spark_counts, spark_note = _count_in_spark(options, place, name)
     if as_json:
         show_json(
             {
@@ -78,8 +86,6 @@ def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
             }
         )
         return
-    click.echo(f"{name}, as a Kafka broker tiered it, in {store.url}\n")
-    show_table([step.row() for step in meter.steps], _COLUMNS)
     click.echo()
     if spark_counts is not None:
         click.echo('Spark: records by partition through format("tieredfs")')
@@ -87,8 +93,8 @@ def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
         show_table(rows, {"partition": "PARTITION", "records": "RECORDS"})
     else:
         click.echo(spark_note)
-    click.echo("\nTry next:")
-    for command in _next_commands(store.url, name, topic):
+    click.echo(f"\nTry next{_hint(options, place)}:")
+    for command in _next_commands(place, store.url, topic):
         click.echo(f"  {command}")
 
 
@@ -106,7 +112,7 @@ class _Step:
         """Return it as a row of the table."""
         return {
             "asked": self.asked,
-            "records": "-" if self.records is None else self.records,
+            "records": self.records,
             "requests": self.requests,
             "bytes": self.bytes,
             "milliseconds": round(self.seconds * 1000),
@@ -165,10 +171,10 @@ def _files(folder: Traversable, lead: str) -> Iterator[tuple[str, Traversable]]:
             yield lead + item.name, item
 
 
-def _read(topic: Topic, meter: _Meter) -> None:
+def _read(topic: Topic, ends: Mapping[int, int], meter: _Meter) -> None:
     number = topic.partitions[0]
     everything = meter.read("read every record", lambda: topic.scan().to_table())
-    middle = topic.end_offsets()[number] // 2
+    middle = ends[number] // 2
     meter.read(
         f"read partition {number} from offset {middle}",
         lambda: topic.scan([number], start=middle).to_table(),
@@ -191,7 +197,7 @@ def _count_in_spark(
         return None, _NO_PYSPARK
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
         return None, _NO_JAVA
-    if url.startswith("memory:"):
+    if _is_private(url):
         return None, _NO_SHARING
     asked = {
         "path": url,
@@ -216,8 +222,22 @@ def _count_in_spark(
     return json.loads(done.stdout.strip().splitlines()[-1]), None
 
 
-def _next_commands(url: str, name: str, topic: Topic) -> Iterator[str]:
-    number = topic.partitions[0]
+def _is_private(url: str) -> bool:
+    """Tell whether no other process can see what is at ``url``."""
+    return url.rpartition("::")[2].startswith("memory:")
+
+
+def _hint(options: StoreOptions, url: str) -> str:
+    if _is_private(url):
+        return ", in a place that outlives the demo"
+    return ", with the same --storage-options" if options.storage_options else ""
+
+
+def _next_commands(place: str, shown: str, topic: Topic) -> Iterator[str]:
+    if _is_private(place):
+        yield "tieredfs demo"
+        return
+    url, name, number = shlex.quote(shown), topic.name, topic.partitions[0]
     yield f"tieredfs ls {url} {name}"
     yield f"tieredfs cat {url} {name} --partition {number} --from 10 --limit 5"
     yield f"tieredfs cat {url} {name} --format jsonl --encoding base64 --limit 1"

@@ -3,8 +3,9 @@
 import click
 import pyarrow as pa
 
-from tieredfs.cli.options import StoreOptions, json_option, store_options
+from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_json, show_table, show_time
+from tieredfs.cli.progress import counted
 from tieredfs.log.reader import TieredReader, bounds_of
 from tieredfs.tier import Topic
 
@@ -26,9 +27,9 @@ _COLUMNS = {
 @click.argument("topic", required=False)
 @click.option("--topic-id", metavar="ID", help="Which of several topics of one name.")
 @json_option
-@store_options
+@tier_options
 def ls(
-    options: StoreOptions,
+    options: TierOptions,
     url: str,
     topic: str | None,
     topic_id: str | None,
@@ -50,7 +51,7 @@ def ls(
                     click.echo(name)
             return
         opened = tier.topic(topic, topic_id=topic_id)
-        rows = [_row(opened, number) for number in opened.partitions]
+        rows = [_row(opened, number) for number in counted(topic, opened.partitions)]
     if as_json:
         show_json(
             {"topic": opened.name, "topic_id": opened.topic_id, "partitions": rows}
@@ -69,7 +70,7 @@ def ls(
 
 def _row(topic: Topic, number: int) -> dict[str, int | None]:
     reader = topic.reader(number)
-    segments = reader.full_segments()
+    segments = reader.timed_segments()
     held = bounds_of(segments)
     latest = max((s.max_timestamp_ms or 0 for s in segments), default=None)
     return {

@@ -1,17 +1,31 @@
 """Options that several commands have, and what they make: a store, a tier."""
 
 import json
+import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from functools import wraps
 
 import click
 
-from tieredfs.errors import InvalidArgumentError
+from tieredfs.errors import InvalidArgumentError, NotFoundError
 from tieredfs.objects import ObjectStore, RequestObserver, RequestPolicy
-from tieredfs.storage import open_storage, split_plugin_url
+from tieredfs.storage import (
+    NATIVE_LAYOUT,
+    RemoteStorageManager,
+    open_storage,
+    split_plugin_url,
+)
 from tieredfs.tier import Tier
 
-__all__ = ["JsonObject", "StoreOptions", "json_option", "store_options"]
+__all__ = [
+    "JsonObject",
+    "StoreOptions",
+    "TierOptions",
+    "json_option",
+    "store_options",
+    "tier_options",
+]
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Answer in JSON, for programs."
@@ -34,31 +48,69 @@ class JsonObject(click.ParamType[dict[str, object]]):
             parsed = json.loads(str(value))
         except json.JSONDecodeError as error:
             self.fail(f"not JSON: {error.msg} at character {error.pos}", param, ctx)
+        except (ValueError, RecursionError):  # a number or a nesting beyond all sense
+            self.fail("not JSON that can be read", param, ctx)
         if not isinstance(parsed, dict):
             self.fail("not a JSON object", param, ctx)
         return parsed
 
 
-class StoreOptions:
-    """How to reach a store: what the shared options were set to."""
+class Seconds(click.ParamType[float]):
+    """A time to wait: more than nothing, and no longer than a thread can."""
 
-    def __init__(
+    name = "seconds"
+
+    def convert(
         self,
-        storage_options: Mapping[str, object] | None,
-        plugin: str | None,
-        plugin_options: Mapping[str, object] | None,
-        deadline: float,
-    ) -> None:
-        """Take the options as they were parsed."""
-        self.storage_options = storage_options
-        self.plugin = plugin
-        self.plugin_options = plugin_options
-        self.deadline = deadline
+        value: object,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Refuse what no clock can count."""
+        try:
+            seconds = float(str(value))
+        except ValueError:
+            seconds = 0.0
+        if not 0 < seconds <= threading.TIMEOUT_MAX:  # nan is neither
+            self.fail(f"{value} is no number of seconds above 0", param, ctx)
+        return seconds
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """How to reach a store.
+
+    Attributes:
+        storage_options: fsspec's own.
+        deadline: Most seconds of one call.
+    """
+
+    storage_options: Mapping[str, object] | None = field(repr=False)
+    deadline: float
+
+    def local(self, path: str) -> ObjectStore:
+        """Return the store at a path or URL that needs no options of its own."""
+        return ObjectStore(path, policy=RequestPolicy(deadline=self.deadline))
 
     def store(self, url: str, observer: RequestObserver | None = None) -> ObjectStore:
         """Return the object store at ``url``."""
         policy = RequestPolicy(deadline=self.deadline)
         return ObjectStore(url, self.storage_options, policy=policy, observer=observer)
+
+
+@dataclass(frozen=True, slots=True)
+class TierOptions:
+    """How to reach a tier.
+
+    Attributes:
+        reach: How to reach the store it is in.
+        plugin: The layout; None to find it out.
+        plugin_options: The layout's own.
+    """
+
+    reach: StoreOptions
+    plugin: str | None
+    plugin_options: Mapping[str, object] | None = field(repr=False)
 
     def tier(self, url: str, observer: RequestObserver | None = None) -> Tier:
         """Open what is at ``url``, in the layout that is named or found."""
@@ -66,8 +118,21 @@ class StoreOptions:
         if named and self.plugin and named != self.plugin:
             msg = f"the URL names plugin {named!r}, --plugin names {self.plugin!r}"
             raise InvalidArgumentError(msg)
-        store = self.store(plain, observer)
+        store = self.reach.store(plain, observer)
         return Tier(open_storage(store, self.plugin or named, self.plugin_options))
+
+    def target(self, url: str) -> RemoteStorageManager:
+        """Open what is at ``url`` to write to it: the native layout if it is empty."""
+        named, plain = split_plugin_url(url)
+        if named and self.plugin and named != self.plugin:
+            msg = f"the URL names plugin {named!r}, --plugin names {self.plugin!r}"
+            raise InvalidArgumentError(msg)
+        store = self.reach.store(plain)
+        plugin = self.plugin or named
+        try:
+            return open_storage(store, plugin, self.plugin_options)
+        except NotFoundError:
+            return open_storage(store, NATIVE_LAYOUT, self.plugin_options)
 
 
 def store_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -80,13 +145,9 @@ def store_options(command: Callable[..., object]) -> Callable[..., object]:
         help="fsspec's options for the URL, such as credentials. fsspec's own "
         "configuration files and environment are used as well.",
     )
-    @click.option("--plugin", metavar="NAME", help="The layout; found out when left.")
-    @click.option(
-        "--plugin-options", type=JsonObject(), metavar="JSON", help="The layout's own."
-    )
     @click.option(
         "--deadline",
-        type=click.FloatRange(min=0, min_open=True),
+        type=Seconds(),
         default=60.0,
         show_default=True,
         metavar="SECONDS",
@@ -96,12 +157,30 @@ def store_options(command: Callable[..., object]) -> Callable[..., object]:
     def wrapped(
         *,
         storage_options: Mapping[str, object] | None,
-        plugin: str | None,
-        plugin_options: Mapping[str, object] | None,
         deadline: float,
         **rest: object,
     ) -> object:
-        options = StoreOptions(storage_options, plugin, plugin_options, deadline)
-        return command(options=options, **rest)
+        return command(options=StoreOptions(storage_options, deadline), **rest)
+
+    return wrapped
+
+
+def tier_options(command: Callable[..., object]) -> Callable[..., object]:
+    """Give a command the options that say how to reach a tier, as ``options``."""
+
+    @store_options
+    @click.option("--plugin", metavar="NAME", help="The layout; found out when left.")
+    @click.option(
+        "--plugin-options", type=JsonObject(), metavar="JSON", help="The layout's own."
+    )
+    @wraps(command)
+    def wrapped(
+        *,
+        options: StoreOptions,
+        plugin: str | None,
+        plugin_options: Mapping[str, object] | None,
+        **rest: object,
+    ) -> object:
+        return command(options=TierOptions(options, plugin, plugin_options), **rest)
 
     return wrapped

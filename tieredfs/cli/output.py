@@ -3,15 +3,41 @@
 import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from typing import Final
 
 import click
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["show_json", "show_table", "show_time"]
+from tieredfs.errors import TieredFSError
+
+__all__ = [
+    "CONTROLS",
+    "show_error",
+    "show_json",
+    "show_line",
+    "show_table",
+    "show_time",
+]
+
+CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+"""For ``str.translate``: what would steer a terminal is shown instead."""
 
 _MILLI = 1000
 _WIDE = 10_000
+
+
+def show_line(text: str, *, err: bool = False) -> None:
+    """Print one line; a text may hold names that a stranger chose."""
+    click.echo(" ".join(text.split()).translate(CONTROLS), err=err)
+
+
+def show_error(error: TieredFSError) -> None:
+    """Print an error on standard error, led by what kind of error it is."""
+    kind = error.kind.value.replace("_", " ")
+    message = str(error)
+    said = message if message.startswith(kind) else f"{kind}: {message}"
+    show_line(f"tieredfs: {said}", err=True)
 
 
 def show_json(value: object) -> None:
@@ -25,7 +51,7 @@ def show_table(
     """Print rows under headings; numbers stand to the right.
 
     Args:
-        rows: Each a mapping of column to value.
+        rows: Each a mapping of column to value; None is shown as a dash.
         columns: Column to heading, in the order to show them.
     """
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -55,4 +81,6 @@ def show_time(milliseconds: int | None) -> str:
 
 
 def _cell(value: object) -> str:
+    if value is None:
+        return "-"
     return f"{value:,}" if isinstance(value, int) else str(value)

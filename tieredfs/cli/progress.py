@@ -1,21 +1,27 @@
 """A progress bar for long work: on a terminal, and never in a pipe."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeVar
 
 from rich.console import Console
 from rich.progress import (
     BarColumn,
     DownloadColumn,
+    MofNCompleteColumn,
     Progress,
+    ProgressColumn,
+    SpinnerColumn,
     TextColumn,
     TransferSpeedColumn,
 )
 
 from tieredfs.objects import RequestEvent
 
-__all__ = ["BytesMoved", "progress_bar"]
+__all__ = ["BytesMoved", "bytes_done", "counted", "progress_bar", "waiting"]
+
+_T = TypeVar("_T")
 
 
 class BytesMoved:
@@ -52,7 +58,48 @@ def progress_bar(moved: BytesMoved, what: str, total: int) -> Iterator[None]:
         yield
         return
     columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    with _on_stderr(*columns) as bar:
         bar.add_task(what, total=total)
         with moved.shown(bar):
             yield
+
+
+@contextmanager
+def bytes_done(what: str, total: int | None) -> Iterator[Callable[[int], object]]:
+    """Show how much of ``total`` bytes is done, as the function given is told it.
+
+    Args:
+        what: What is being done.
+        total: Bytes; None when that cannot be foreseen.
+    """
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    with _on_stderr(*columns) as bar:
+        task = bar.add_task(what, total=total)
+        yield lambda size: bar.advance(task, size)
+
+
+def counted(what: str, items: Sequence[_T]) -> Iterator[_T]:
+    """Yield the items and show how many are done."""
+    if not sys.stderr.isatty():
+        yield from items
+        return
+    with _on_stderr(TextColumn(what), BarColumn(), MofNCompleteColumn()) as bar:
+        yield from bar.track(items)
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show that something goes on whose end cannot be foreseen."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with _on_stderr(SpinnerColumn(), TextColumn(what)) as bar:
+        bar.add_task(what, total=None)
+        yield
+
+
+def _on_stderr(*columns: ProgressColumn) -> Progress:
+    return Progress(*columns, console=Console(stderr=True), transient=True)

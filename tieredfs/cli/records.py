@@ -4,19 +4,20 @@ import base64
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, BinaryIO, Final
+from types import TracebackType
+from typing import Any, BinaryIO, Final, Self
 
 import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from tieredfs.cli.output import show_time
+from tieredfs.cli.output import CONTROLS, show_time
 
 __all__ = ["ENCODINGS", "FORMATS", "RecordWriter", "TextEncoder"]
 
 _TIMESTAMP_TYPES: Final = {-1: None, 0: "CreateTime", 1: "LogAppendTime"}
-_ESCAPES: Final = str.maketrans(
-    {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r", "\x1b": "\\x1b"}
+_ESCAPES: Final = CONTROLS | str.maketrans(
+    {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
 )
 
 
@@ -52,7 +53,10 @@ ENCODINGS: Final[dict[str, Callable[[bytes], str]]] = {
 
 
 class RecordWriter(ABC):
-    """Write batches of records to a binary stream.
+    """Write batches of records to a binary stream, in a with block.
+
+    When the block ends the output is whole; when an error ends it, the output is as
+    short as it is and does not look whole, if the format can tell.
 
     Attributes:
         binary: Whether a terminal should be spared what it writes.
@@ -73,6 +77,25 @@ class RecordWriter(ABC):
     def finish(self) -> None:
         """Write what makes the output whole."""
         self.out.flush()
+
+    def abandon(self) -> None:  # noqa: B027 - most formats have nothing to undo
+        """Let go of the output as it is."""
+
+    def __enter__(self) -> Self:
+        """Write in a with block."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Finish, or abandon when there was an error."""
+        if exc_type is None:
+            self.finish()
+        else:
+            self.abandon()
 
 
 class _Text(RecordWriter):
@@ -135,7 +158,8 @@ class _Parquet(RecordWriter):
 
     def __init__(self, out: BinaryIO, schema: pa.Schema, encode: TextEncoder) -> None:
         super().__init__(out, schema, encode)
-        self._writer = pq.ParquetWriter(out, schema, compression="zstd")
+        self._tap = _Tap(out)
+        self._writer = pq.ParquetWriter(self._tap, schema, compression="zstd")
 
     def write(self, batch: pa.RecordBatch) -> None:
         self._writer.write_batch(batch)
@@ -143,6 +167,37 @@ class _Parquet(RecordWriter):
     def finish(self) -> None:
         self._writer.close()
         super().finish()
+
+    def abandon(self) -> None:
+        # Arrow writes the footer even when it only forgets the file.
+        self._tap.shut = True
+        self._writer.close()
+
+
+class _Tap:
+    """Pass on what Arrow writes, until it is shut.
+
+    Attributes:
+        closed: Never; Arrow asks.
+        shut: Whether what is written goes nowhere.
+    """
+
+    closed = False
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out = out
+        self.shut = False
+
+    def write(self, data: bytes) -> None:
+        """Pass it on."""
+        if not self.shut:
+            self._out.write(data)
+
+    def flush(self) -> None:
+        """Leave it to the stream itself."""
+
+    def close(self) -> None:
+        """Leave the stream open."""
 
 
 FORMATS: Final[dict[str, type[RecordWriter]]] = {

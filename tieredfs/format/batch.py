@@ -22,6 +22,7 @@ __all__ = [
     "DELETE_HORIZON",
     "HEADER_SIZE",
     "LOG_APPEND_TIME",
+    "MIN_RECORD",
     "TRANSACTIONAL",
     "BatchHeader",
     "Codec",
@@ -42,7 +43,7 @@ LOG_APPEND_TIME: Final = 0x08
 TRANSACTIONAL: Final = 0x10
 CONTROL: Final = 0x20
 DELETE_HORIZON: Final = 0x40
-_MIN_RECORD = 7  # one byte for each of a record's fixed fields
+MIN_RECORD: Final = 7  # one byte for each of a record's fixed fields
 _MAX_INT64 = (1 << 63) - 1
 _SEQUENCES = 1 << 31
 
@@ -281,7 +282,7 @@ def _check_fields(header: BatchHeader, name: str) -> None:
         raise _corrupt(name, at, f"leader epoch {header.leader_epoch}")
     most = last_offset - header.base_offset + 1
     if codec == Codec.NONE:
-        most = min(most, (header.size - HEADER_SIZE) // _MIN_RECORD)
+        most = min(most, (header.size - HEADER_SIZE) // MIN_RECORD)
     if not 0 <= header.record_count <= most:
         raise _corrupt(name, at, f"{header.record_count} records cannot be in it")
 

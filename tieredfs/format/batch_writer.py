@@ -24,7 +24,8 @@ from tieredfs.format.batch import (
     Codec,
     TimestampType,
 )
-from tieredfs.format.codecs import compress
+from tieredfs.format.codecs import MAX_DECOMPRESSED, compress
+from tieredfs.format.schema import HEADERS
 from tieredfs.format.varints import encode_varint
 
 __all__ = ["BatchOptions", "encode_batch"]
@@ -34,6 +35,7 @@ _PREFIX: Final = struct.Struct(">qiibI")
 _CHECKED: Final = struct.Struct(">hiqqqhii")
 _LENGTH_AT: Final = 12
 _MAX_INT32: Final = (1 << 31) - 1
+_MAX_OFFSET: Final = (1 << 63) - 1
 _WRAP: Final = 1 << 64
 _NULL: Final = encode_varint(-1)
 
@@ -87,52 +89,58 @@ def encode_batch(
     """Write records as one batch.
 
     Args:
-        records: The columns offset and timestamp (ms, or int64), and key, value and
-            headers where there are any; offsets rise strictly.
+        records: The columns offset and timestamp (of any unit, or int64 as ms), and
+            key, value and headers where there are any; offsets rise strictly.
         options: What the batch says beside them.
         base_offset: The batch's first offset; None for that of the first record.
         last_offset: The batch's last offset; None for that of the last record. A batch
             without records needs both, as the cleaner leaves them behind.
 
     Raises:
-        InvalidArgumentError: Offsets do not rise or span more than an int32, a header
-            has no key, or a batch without records lacks its offsets.
+        InvalidArgumentError: A column is missing, has another type or a null that no
+            batch can hold; offsets do not rise or span more than an int32; an option
+            is outside its range; a batch without records lacks its offsets; or the
+            records have more bytes than a batch may have.
     """
     how = BatchOptions() if options is None else options
-    offsets: list[int] = records["offset"].to_pylist()
+    offsets: list[int] = _column(records, "offset", pa.int64())
     base = offsets[0] if base_offset is None and offsets else base_offset
     last = offsets[-1] if last_offset is None and offsets else last_offset
     if base is None or last is None:
         raise InvalidArgumentError("a batch without records needs its offsets")
-    _check_offsets([base - 1, *offsets, last + 1])
-    stamps: list[int] = records["timestamp"].cast(pa.int64()).to_pylist()
+    _check_offsets(base, offsets, last)
+    stamps = _timestamps(records)
     largest = max(stamps, default=-1)
     first = stamps[0] if stamps else -1
     if how.delete_horizon_ms is not None:
         first = how.delete_horizon_ms
     body = b"".join(_records(records, base, first, offsets, stamps))
-    checked = _CHECKED.pack(
-        how.attributes,
-        last - base,
-        first,
-        largest,
-        how.producer_id,
-        how.producer_epoch,
-        how.base_sequence,
-        len(offsets),
-    ) + compress(how.codec, body)
-    length = _PREFIX.size - _LENGTH_AT + len(checked)
-    crc = google_crc32c.value(checked)
-    return _PREFIX.pack(base, length, how.leader_epoch, _MAGIC, crc) + checked
+    if len(body) > MAX_DECOMPRESSED:
+        msg = f"{len(body)} bytes of records are more than a batch may have"
+        raise InvalidArgumentError(msg)
+    try:
+        checked = _CHECKED.pack(
+            how.attributes,
+            last - base,
+            first,
+            largest,
+            how.producer_id,
+            how.producer_epoch,
+            how.base_sequence,
+            len(offsets),
+        ) + compress(how.codec, body)
+        length = _PREFIX.size - _LENGTH_AT + len(checked)
+        crc = google_crc32c.value(checked)
+        return _PREFIX.pack(base, length, how.leader_epoch, _MAGIC, crc) + checked
+    except struct.error as error:
+        msg = f"{how}: {error}"
+        raise InvalidArgumentError(msg) from error
 
 
-def _check_offsets(offsets: Sequence[int]) -> None:
-    """Check offsets with the batch's own bounds, each one step out, around them."""
-    if len(offsets) > 2:  # noqa: PLR2004 - more than the bounds
-        rising = all(a < b for a, b in pairwise(offsets))
-    else:
-        rising = offsets[0] + 1 < offsets[1]
-    if not rising or offsets[0] < -1 or offsets[-1] - offsets[0] - 2 > _MAX_INT32:
+def _check_offsets(base: int, offsets: Sequence[int], last: int) -> None:
+    rising = all(a < b for a, b in pairwise([base - 1, *offsets]))
+    fits = 0 <= base <= max(offsets[-1:], default=base) <= last <= _MAX_OFFSET
+    if not rising or not fits or last - base > _MAX_INT32:
         raise InvalidArgumentError("the offsets of a batch must rise within an int32")
 
 
@@ -143,10 +151,9 @@ def _records(
     offsets: Sequence[int],
     stamps: Sequence[int],
 ) -> Iterator[bytes]:
-    count = len(offsets)
-    keys = _column(records, "key", count)
-    values = _column(records, "value", count)
-    headers = _column(records, "headers", count)
+    keys = _optional(records, "key", pa.binary())
+    values = _optional(records, "value", pa.binary())
+    headers = _optional(records, "headers", HEADERS)
     for offset, stamp, key, value, named in zip(
         offsets, stamps, keys, values, headers, strict=True
     ):
@@ -160,7 +167,7 @@ def _records(
         _write_bytes(record, value)
         record.write(encode_varint(len(named or ())))
         for header in named or ():
-            if header["key"] is None:
+            if header is None or header["key"] is None:
                 raise InvalidArgumentError(f"offset {offset}: a header has no key")
             _write_bytes(record, header["key"].encode())
             _write_bytes(record, header["value"])
@@ -168,11 +175,42 @@ def _records(
         yield record.getvalue()
 
 
-def _column(records: pa.RecordBatch, name: str, count: int) -> list[Any]:
-    if name not in records.schema.names:
-        return [None] * count
-    values: list[Any] = records[name].to_pylist()
+def _timestamps(records: pa.RecordBatch) -> list[int]:
+    kind: pa.DataType = pa.int64()
+    if "timestamp" in records.schema.names:
+        held = records.schema.field("timestamp").type
+        kind = pa.timestamp("ms", held.tz) if pa.types.is_timestamp(held) else kind
+    return _column(records, "timestamp", kind, then=pa.int64())
+
+
+def _column(
+    records: pa.RecordBatch,
+    name: str,
+    kind: pa.DataType,
+    *,
+    then: pa.DataType | None = None,
+) -> list[Any]:
+    """Return a column that must be there, without a null."""
+    if name not in records.schema.names or records[name].null_count:
+        msg = f"column {name}: every record needs one"
+        raise InvalidArgumentError(msg)
+    values: list[Any] = _cast(records, name, kind).cast(then or kind).to_pylist()
     return values
+
+
+def _optional(records: pa.RecordBatch, name: str, kind: pa.DataType) -> list[Any]:
+    if name not in records.schema.names:
+        return [None] * records.num_rows
+    values: list[Any] = _cast(records, name, kind).to_pylist()
+    return values
+
+
+def _cast(records: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+    try:
+        return records[name].cast(kind)
+    except pa.ArrowException as error:
+        msg = f"column {name}: {error}"
+        raise InvalidArgumentError(msg) from error
 
 
 def _write_bytes(out: io.BytesIO, data: bytes | None) -> None:

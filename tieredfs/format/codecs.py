@@ -27,6 +27,7 @@ _XERIAL = b"\x82SNAPPY\x00"
 _XERIAL_HEADER = 16
 _BLOCK = struct.Struct(">i")
 _PREAMBLE_BYTES = 5
+_MORE = 0x80  # set in every byte of a varint but its last
 _SNAPPY_RATIO = 64  # a copy of 64 bytes takes at least two
 _SNAPPY = pa.Codec("snappy")
 _XERIAL_VERSIONS = struct.pack(">ii", 1, 1)
@@ -136,7 +137,7 @@ def _snappy_block(view: memoryview, limit: int, name: str) -> memoryview:
     size = 0
     for index, byte in enumerate(view[:_PREAMBLE_BYTES]):
         size |= (byte & 0x7F) << (7 * index)
-        if byte < 0x80:  # noqa: PLR2004 - a varint's last byte
+        if byte < _MORE:
             break
     else:
         msg = f"{name}: snappy preamble is cut off"

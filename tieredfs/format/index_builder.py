@@ -6,6 +6,7 @@ Source: Kafka's LogSegment.append and onBecomeInactiveSegment (4.x).
 import struct
 from typing import Final
 
+from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch import BatchHeader
 
 __all__ = ["INTERVAL_BYTES", "IndexBuilder"]
@@ -13,6 +14,7 @@ __all__ = ["INTERVAL_BYTES", "IndexBuilder"]
 INTERVAL_BYTES: Final = 4096
 """Kafka's default for ``index.interval.bytes``."""
 
+_MAX_INT32: Final = (1 << 31) - 1
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 
@@ -43,11 +45,25 @@ class IndexBuilder:
         self._times = bytearray()
 
     def add(self, header: BatchHeader) -> None:
-        """Take the next batch."""
+        """Take the next batch.
+
+        Raises:
+            CorruptBatchError: It lies below the segment's first offset, or further
+                into the segment than an index can say.
+        """
+        relative = header.last_offset - self._base
+        if header.base_offset < self._base or relative > _MAX_INT32:
+            msg = (
+                f"batch at position {header.position}: offsets {header.base_offset} to "
+                f"{header.last_offset} are not of a segment that begins at {self._base}"
+            )
+            raise CorruptBatchError(msg)
+        if header.position > _MAX_INT32:
+            msg = f"batch at position {header.position}: no index reaches so far"
+            raise CorruptBatchError(msg)
         if header.max_timestamp > self._largest[0]:
             self._largest = (header.max_timestamp, header.last_offset)
         if self._since > self._interval:
-            relative = header.last_offset - self._base
             self._offsets += _OFFSET_ENTRY.pack(relative, header.position)
             self._add_time()
             self._since = 0

@@ -10,12 +10,13 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from tieredfs.errors import CorruptIndexError
+from tieredfs.errors import CorruptIndexError, InvalidArgumentError
 from tieredfs.format.buffers import Buffer, byte_view
 from tieredfs.format.varints import Int64Array
 
 __all__ = ["OffsetIndex", "OffsetPosition"]
 
+_MAX_OFFSET = (1 << 63) - 1
 _ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 
 
@@ -68,6 +69,7 @@ class OffsetIndex:
             CorruptIndexError: A length that is no multiple of 8 (truncation), an entry
                 that does not rise above the one before it (zero padding among them),
                 or one that points outside the segment.
+            InvalidArgumentError: The base offset is none that a segment can have.
         """
         view = byte_view(data)
         if len(view) % _ENTRY.itemsize:
@@ -76,9 +78,9 @@ class OffsetIndex:
         entries = np.frombuffer(view, _ENTRY)
         relative = entries["offset"].astype(np.int64)
         positions = entries["position"].astype(np.int64)
-        check_rising(relative, 0, "relative offset", name)
-        check_rising(positions, 1, "position", name)
-        index = cls(base_offset, relative + base_offset, positions)
+        check_rising(relative, "relative offset", name)
+        check_rising(positions, "position", name, least=1)
+        index = cls(base_offset, absolute(relative, base_offset, name), positions)
         if len(relative):
             last = index.entry(-1)
             if end_offset is not None and last.offset > end_offset:
@@ -122,8 +124,10 @@ class OffsetIndex:
         return int(self.positions[found]) if found < len(self) else None
 
 
-def check_rising(values: Int64Array, least: int, noun: str, name: str) -> None:
-    """Check that values rise strictly from ``least`` on.
+def check_rising(
+    values: Int64Array, noun: str, name: str, *, least: int = 0, strictly: bool = True
+) -> None:
+    """Check that values rise from ``least`` on, or, if not ``strictly``, never fall.
 
     Raises:
         CorruptIndexError: One does not, or the first is below ``least``.
@@ -131,8 +135,26 @@ def check_rising(values: Int64Array, least: int, noun: str, name: str) -> None:
     if len(values) and values[0] < least:
         msg = f"{name}: {noun} {values[0]} in entry 0"
         raise CorruptIndexError(msg)
-    falls = np.flatnonzero(values[1:] <= values[:-1])
+    falls = np.flatnonzero(
+        (np.less_equal if strictly else np.less)(values[1:], values[:-1])
+    )
     if len(falls):
         at = int(falls[0]) + 1
         msg = f"{name}: {noun} {values[at]} in entry {at} follows {values[at - 1]}"
         raise CorruptIndexError(msg)
+
+
+def absolute(relative: Int64Array, base_offset: int, name: str) -> Int64Array:
+    """Turn the rising relative offsets of a segment into absolute ones.
+
+    Raises:
+        InvalidArgumentError: The base offset is none that a segment can have.
+        CorruptIndexError: An offset does not fit 64 bits.
+    """
+    if not 0 <= base_offset <= _MAX_OFFSET:
+        msg = f"{name}: no segment begins at offset {base_offset}"
+        raise InvalidArgumentError(msg)
+    if len(relative) and int(relative[-1]) > _MAX_OFFSET - base_offset:
+        msg = f"{name}: offset {base_offset + int(relative[-1])} has more than 64 bits"
+        raise CorruptIndexError(msg)
+    return relative + base_offset

@@ -14,25 +14,31 @@ import numpy as np
 import pyarrow as pa
 
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch import HEADER_SIZE, BatchHeader, Codec
-from tieredfs.format.codecs import decompress
+from tieredfs.format.batch import HEADER_SIZE, MIN_RECORD, BatchHeader, Codec
+from tieredfs.format.codecs import MAX_DECOMPRESSED, decompress
 from tieredfs.format.records_numpy import (
+    OFFSET_SIZE,
     DecodedRecords,
     MalformedRecordsError,
+    Run,
     decode_records,
     row_slices,
 )
 from tieredfs.format.schema import project
+from tieredfs.format.varints import Int64Array
 
 __all__ = ["LogBatch", "RecordDecoder"]
 
 _GROUP = 4 << 20
 """Bytes of records decoded at once: the output then fits a processor's cache."""
 
-_MOST = 8 << 20
-"""Bytes of records in one Arrow batch, unless a single record has more."""
+_MOST = (8 << 20) - 64
+"""Bytes of the rows of one Arrow batch, unless a single record has more."""
 
-_MAX_OFFSET = (1 << 63) - 1
+_ROWS = 1 << 17
+"""Records decoded at once: what is known of each takes more than a tiny record does."""
+
+_MAX_END = 1 << 63
 
 
 class LogBatch(NamedTuple):
@@ -52,7 +58,7 @@ class LogBatch(NamedTuple):
     start: int
     name: str
     first_offset: int = 0
-    end_offset: int = _MAX_OFFSET
+    end_offset: int = _MAX_END
 
     @property
     def is_cut(self) -> bool:
@@ -108,9 +114,10 @@ class RecordDecoder:
     def decode(self, batches: Iterable[LogBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the records of ``batches`` in order, in pieces of 1-8 MiB.
 
-        The last piece, and one beside a batch that is cut, may be smaller; a single
-        record is never split. Batches are decoded as they are needed, about 4 MiB of
-        records at a time.
+        No piece of more than one record is larger. The last one, and one beside a batch
+        that is cut or beside a record of several MiB, may be smaller; so are all when
+        not all columns are asked for. Batches are decoded as they are needed, about
+        4 MiB of records at a time, in memory of a few times that size.
 
         Args:
             batches: Whole batches with rising offsets. Control batches come out like
@@ -118,73 +125,140 @@ class RecordDecoder:
 
         Raises:
             CorruptBatchError: The records of a batch are malformed or decompress to
-                more than a batch may have.
+                more than a batch may have. This and any error of ``batches`` is raised
+                when the records before it have come out.
         """
-        group: list[_Piece] = []
-        held = 0
+        for group in _groups(batches):
+            yield from self._decode_group(group)
+
+    def _decode_group(self, group: list[_Piece]) -> Iterator[pa.RecordBatch]:
+        """Decode whole batches together, or one alone that is cut or large."""
+        if len(group) > 1:
+            try:
+                whole = list(self._decode_runs(group))  # bounded, as the group is
+            except MalformedRecordsError:
+                for piece in group:  # what is right comes out, what is not is named
+                    yield from self._decode_group([piece])
+            else:
+                yield from whole
+            return
+        try:
+            yield from self._decode_runs(group)
+        except MalformedRecordsError as error:
+            msg = f"{group[0].batch.where}: {error}"
+            raise CorruptBatchError(msg) from error
+
+    def _decode_runs(self, group: list[_Piece]) -> Iterator[pa.RecordBatch]:
+        first, end = group[0].batch.first_offset, group[-1].batch.end_offset
+        for records in _decode(group):
+            start = int(np.searchsorted(records.offsets, first))
+            # An end of 2^63 is no int64.
+            stop = int(np.searchsorted(records.offsets, end - 1, side="right"))
+            yield from self._build(records, slice(start, max(start, stop)))
+
+    def _build(
+        self, records: DecodedRecords, wanted: slice
+    ) -> Iterator[pa.RecordBatch]:
+        """Build the columns of some records, in pieces."""
+        sizes = np.zeros(wanted.stop - wanted.start, np.int64)
+        for name in self.schema.names:
+            sizes += self._column_sizes(records, name, wanted)
+        for part in row_slices(sizes, _MOST):
+            rows = slice(wanted.start + part.start, wanted.start + part.stop)
+            arrays = [self._column(records, name, rows) for name in self.schema.names]
+            if arrays:
+                yield pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+            else:  # without a column Arrow counts no rows, unless told so
+                count = pa.nulls(part.stop - part.start)
+                yield pa.RecordBatch.from_arrays([count], [""]).select([])
+
+    def _column_sizes(
+        self, records: DecodedRecords, name: str, rows: slice
+    ) -> Int64Array | int:
+        if name == "topic":
+            return OFFSET_SIZE + len(self.topic.encode())
+        return records.column_sizes(name, rows)
+
+    def _column(self, records: DecodedRecords, name: str, rows: slice) -> pa.Array:
+        count = rows.stop - rows.start
+        if name == "topic":
+            return pa.repeat(pa.scalar(self.topic), count)
+        if name == "partition":
+            return pa.repeat(pa.scalar(self.partition, pa.int32()), count)
+        return records.column(name, rows)
+
+
+def _groups(batches: Iterable[LogBatch]) -> Iterator[list[_Piece]]:
+    """Gather batches to decode together; one that is cut stays alone."""
+    group: list[_Piece] = []
+    held = rows = 0
+    try:
         for batch in batches:
             if not batch.header.record_count:
                 continue
             piece = _open(batch)
-            if held and (batch.is_cut or held + piece.size > _MOST):
-                yield from self._decode_group(group)
-                group, held = [], 0
-            group.append(piece)
             held += piece.size
+            rows += batch.header.record_count
+            if group and (batch.is_cut or held > _MOST or rows > _ROWS):
+                yield group
+                group, held, rows = [], piece.size, batch.header.record_count
+            group.append(piece)
             if held >= _GROUP or batch.is_cut:
-                yield from self._decode_group(group)
-                group, held = [], 0
-        if group:
-            yield from self._decode_group(group)
-
-    def _decode_group(self, group: list[_Piece]) -> Iterator[pa.RecordBatch]:
-        """Decode whole batches together, or one that is cut alone."""
-        records = _decode(group, headers="headers" in self.schema.names)
-        window = (group[0].batch.first_offset, group[-1].batch.end_offset)
-        first, last = np.searchsorted(records.offsets, window).tolist()
-        lead = int(records.ends[first - 1]) if first else records.start
-        for rows in row_slices(lead, records.ends[first:last], _MOST):
-            yield self._build(records, slice(rows.start + first, rows.stop + first))
-
-    def _build(self, records: DecodedRecords, rows: slice) -> pa.RecordBatch:
-        count = rows.stop - rows.start
-        arrays = []
-        for name in self.schema.names:
-            if name == "topic":
-                arrays.append(pa.repeat(pa.scalar(self.topic), count))
-            elif name == "partition":
-                arrays.append(pa.repeat(pa.scalar(self.partition, pa.int32()), count))
-            else:
-                arrays.append(records.column(name, rows))
-        return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
+                yield group
+                group, held, rows = [], 0, 0
+    except Exception:
+        if group:  # what lies before the error comes out first
+            yield group
+        raise
+    if group:
+        yield group
 
 
 def _open(batch: LogBatch) -> _Piece:
     """Find the records of a batch, decompressed if need be."""
     start, end = batch.start + HEADER_SIZE, batch.start + batch.header.size
-    codec = batch.header.codec
+    codec, least = batch.header.codec, MIN_RECORD * batch.header.record_count
     if codec is Codec.NONE:
         return _Piece(batch, batch.buffer, start, end)
+    if least > MAX_DECOMPRESSED:
+        raise _too_few(batch, MAX_DECOMPRESSED)
     data = decompress(codec, batch.buffer[start:end], name=batch.where)
+    if least > len(data):
+        raise _too_few(batch, len(data))
     return _Piece(batch, data, 0, len(data))
 
 
-def _decode(group: list[_Piece], *, headers: bool) -> DecodedRecords:
+def _too_few(batch: LogBatch, size: int) -> CorruptBatchError:
+    count = batch.header.record_count
+    return CorruptBatchError(f"{batch.where}: {size} bytes cannot hold {count} records")
+
+
+def _decode(group: list[_Piece]) -> Iterator[DecodedRecords]:
+    """Decode several batches at once, or one batch a run of records at a time."""
+    if len(group) == 1:
+        yield from _decode_runs(group[0])
+        return
     data = group[0].data
-    if all(piece.data is data for piece in group):
-        regions = [(piece.start, piece.end) for piece in group]
-    else:
-        ends = np.cumsum([piece.size for piece in group]).tolist()
-        regions = list(zip([0, *ends], ends, strict=False))
+    starts = [piece.start for piece in group]
+    if not all(piece.data is data for piece in group):
+        starts = np.cumsum([0, *(piece.size for piece in group[:-1])]).tolist()
         parts = (piece.data[piece.start : piece.end] for piece in group)
         data = memoryview(b"".join(parts))
-    headers_of = [piece.batch.header for piece in group]
-    try:
-        return decode_records(headers_of, data, regions, headers=headers)
-    except MalformedRecordsError as error:
-        if len(group) == 1:
-            msg = f"{group[0].batch.where}: {error}"
-            raise CorruptBatchError(msg) from error
-        for piece in group:  # find the one to name
-            _decode([piece], headers=headers)
-        raise
+    runs = []
+    for piece, start in zip(group, starts, strict=True):
+        header = piece.batch.header
+        count, above = header.record_count, header.base_offset - 1
+        runs.append(Run(header, start, start + piece.size, count, count, above))
+    yield decode_records(data, runs)
+
+
+def _decode_runs(piece: _Piece) -> Iterator[DecodedRecords]:
+    header = piece.batch.header
+    start, above, left = piece.start, header.base_offset - 1, header.record_count
+    while left:
+        rows = -(-left // -(-left // _ROWS))  # runs of one length, none of them tiny
+        run = Run(header, start, piece.end, rows, left, above)
+        records = decode_records(piece.data, [run])
+        yield records
+        start, above = int(records.ends[-1]), int(records.offsets[-1])
+        left -= rows

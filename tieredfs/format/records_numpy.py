@@ -6,7 +6,8 @@ notes at 1-4 GB/s for records of 1 KiB.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -24,21 +25,45 @@ from tieredfs.format.varints import (
 )
 
 __all__ = [
+    "OFFSET_SIZE",
     "DecodedRecords",
     "MalformedRecordsError",
+    "Run",
     "decode_records",
     "row_slices",
 ]
 
-_ONE_BYTE = 0x80
-_TWO_BYTES = 0x4000
+_MORE = 0x80
 _LOW = 0x7F
-_FEW = 16  # below this many lanes a Python loop beats numpy
-_HEADER_BYTES = 2  # the shortest header: two one-byte lengths
+_FEW = 500  # below this many lanes a Python loop beats numpy
+_MOST_HEADERS = 1 << 22  # of one record: more would be gigabytes from a small bomb
+OFFSET_SIZE = 5  # what Arrow takes for a row of bytes: an int32 and a bit
+_HEADER_SIZE = 16  # what Arrow takes at most for a header beside its bytes
+_MALFORMED_SIZE = 3  # what Arrow takes at most for a byte of a header: U+FFFD
 
 
 class MalformedRecordsError(ValueError):
     """The records of some batch of the group are not what the format says."""
+
+
+class Run(NamedTuple):
+    """Records of one batch that are decoded together.
+
+    Attributes:
+        batch: The batch's header.
+        start: Position of the first of them.
+        end: Position after the last record of the batch.
+        rows: How many they are.
+        left: How many are left in the batch, these included.
+        above: Their offsets are above this one.
+    """
+
+    batch: BatchHeader
+    start: int
+    end: int
+    rows: int
+    left: int
+    above: int
 
 
 class _Payload(NamedTuple):
@@ -48,41 +73,54 @@ class _Payload(NamedTuple):
     lengths: Int64Array
 
 
-class _Headers(NamedTuple):
-    """The headers of all records; record i has those from offsets[i] on."""
-
-    offsets: Int64Array
-    keys: _Payload
-    values: _Payload
-
-
 class DecodedRecords(NamedTuple):
-    """The records of a group of batches, their payloads not yet copied.
+    """Some records, their payloads not yet copied and their headers not yet read.
 
     Attributes:
         data: The bytes the payloads lie in.
-        start: Position of the first record in ``data``.
         offsets: Of each record; they rise strictly within a batch.
         timestamps: Of each record, ms.
         timestamp_types: Of each record.
         ends: Position after each record in ``data``.
         keys: Where each key lies.
         values: Where each value lies.
-        headers: Where the headers lie; None when not asked for or there are none.
+        header_counts: Of each record.
+        header_starts: Where the headers of each record begin.
     """
 
     data: memoryview
-    start: int
     offsets: Int64Array
     timestamps: Int64Array
     timestamp_types: npt.NDArray[np.int32]
     ends: Int64Array
     keys: _Payload
     values: _Payload
-    headers: _Headers | None
+    header_counts: Int64Array
+    header_starts: Int64Array
+
+    def column_sizes(self, name: str, rows: slice) -> Int64Array | int:
+        """Return the bytes that Arrow takes, at most, for each of some records."""
+        match name:
+            case "key":
+                return OFFSET_SIZE + np.maximum(self.keys.lengths[rows], 0)
+            case "value":
+                return OFFSET_SIZE + np.maximum(self.values.lengths[rows], 0)
+            case "headers":
+                stored = self.ends[rows] - self.header_starts[rows]
+                many = _HEADER_SIZE * self.header_counts[rows]
+                return OFFSET_SIZE + many + _MALFORMED_SIZE * stored
+            case "timestampType":
+                return 4
+            case _:
+                return 8
 
     def column(self, name: str, rows: slice) -> pa.Array:
-        """Build one column of some of the records."""
+        """Build one column of some of the records.
+
+        Raises:
+            MalformedRecordsError: The column is that of headers, and those of a record
+                do not fill it, have no key, or are more than any producer writes.
+        """
         match name:
             case "key":
                 return _binary(self.data, self.keys, rows)
@@ -99,59 +137,52 @@ class DecodedRecords(NamedTuple):
                 return self._header_column(rows)
 
     def _header_column(self, rows: slice) -> pa.Array:
-        count = len(range(*rows.indices(len(self.offsets))))
-        if self.headers is None:
-            return pa.nulls(count, HEADERS)
-        first, last = rows.start, rows.start + count
-        offsets = self.headers.offsets[first : last + 1]
-        inner = slice(int(offsets[0]), int(offsets[-1]))
-        keys = _text(_binary(self.data, self.headers.keys, inner))
-        values = _binary(self.data, self.headers.values, inner)
+        counts = self.header_counts[rows]
+        if not counts.any():
+            return pa.nulls(len(counts), HEADERS)
+        keys, values = _headers(
+            self.data, self.header_starts[rows], counts, self.ends[rows]
+        )
+        offsets = np.zeros(len(counts) + 1, np.int32)
+        np.cumsum(counts, out=offsets[1:])
+        everything = slice(None)
         fields = [HEADERS.value_type.field(index) for index in range(2)]
         return pa.ListArray.from_arrays(
-            pa.array((offsets - offsets[0]).astype(np.int32)),
-            pa.StructArray.from_arrays([keys, values], fields=fields),
+            pa.array(offsets),
+            pa.StructArray.from_arrays(
+                [
+                    _text(_binary(self.data, keys, everything)),
+                    _binary(self.data, values, everything),
+                ],
+                fields=fields,
+            ),
             type=HEADERS,
-            mask=pa.array(np.diff(offsets) == 0),
+            mask=pa.array(counts == 0),
         )
 
 
-def decode_records(
-    batches: Sequence[BatchHeader],
-    data: memoryview,
-    regions: Sequence[tuple[int, int]],
-    *,
-    headers: bool,
-) -> DecodedRecords:
-    """Decode the records of some batches.
+def decode_records(data: memoryview, runs: Sequence[Run]) -> DecodedRecords:
+    """Decode some records, all but their headers.
 
     Args:
-        batches: Their headers.
-        data: Bytes that hold the uncompressed records of all of them, in order; less
-            than 2 GiB from the first region to the end of the last.
-        regions: ``[start, end)`` of each batch's records in ``data``.
-        headers: Whether record headers are wanted.
+        data: Bytes that hold them, uncompressed, in the order of ``runs``; less than
+            2 GiB from the first to the last.
+        runs: At least one, each of another batch.
 
     Raises:
         MalformedRecordsError: A record does not fill its length, a batch is not
             filled by its records, or an offset does not rise.
     """
     try:
-        return _decode(batches, data, regions, headers=headers)
+        return _decode(data, runs)
     except (VarintError, IndexError) as error:
         msg = "a varint is too long or runs past the end"
         raise MalformedRecordsError(msg) from error
 
 
-def _decode(
-    batches: Sequence[BatchHeader],
-    data: memoryview,
-    regions: Sequence[tuple[int, int]],
-    *,
-    headers: bool,
-) -> DecodedRecords:
-    bodies, ends = _bodies(batches, data, regions)
+def _decode(data: memoryview, runs: Sequence[Run]) -> DecodedRecords:
     octets = np.frombuffer(data, np.uint8)
+    bodies, ends = _bodies(data, octets, runs)
     # Every record has one byte of attributes, unused so far.
     time_deltas, at = varints(octets, bodies + 1, VARLONG)
     offset_deltas, at = varints(octets, at, VARINT)
@@ -164,56 +195,59 @@ def _decode(
     )
     bare = header_counts == 0
     _require(bool(np.all(at[bare] == ends[bare])), "a record does not fill its length")
-
-    counts = np.array([batch.record_count for batch in batches])
     return DecodedRecords(
         data,
-        regions[0][0],
-        _offsets(batches, counts, offset_deltas),
-        _timestamps(batches, counts, time_deltas),
-        np.repeat(
-            np.array([int(batch.timestamp_type) for batch in batches], np.int32), counts
-        ),
+        _offsets(runs, offset_deltas),
+        _timestamps(runs, time_deltas),
+        _each(runs, [int(run.batch.timestamp_type) for run in runs], np.int32),
         ends,
         keys,
         values,
-        _headers(data, octets, at, header_counts, ends)
-        if headers and not np.all(bare)
-        else None,
+        header_counts,
+        at,
     )
 
 
 def _bodies(
-    batches: Sequence[BatchHeader],
-    data: memoryview,
-    regions: Sequence[tuple[int, int]],
+    data: memoryview, octets: npt.NDArray[np.uint8], runs: Sequence[Run]
 ) -> tuple[Int64Array, Int64Array]:
-    """Walk the chain of record lengths; it is the one part that is serial."""
-    starts: list[int] = []
-    ends: list[int] = []
-    for batch, (start, end) in zip(batches, regions, strict=True):
-        position = start
-        for _ in range(batch.record_count):
-            zigzag = data[position]
-            position += 1
-            if zigzag >= _ONE_BYTE:
-                zigzag = zigzag & _LOW | data[position] << 7
-                position += 1
-                if zigzag >= _TWO_BYTES:
-                    length, position = read_varint(data, position - 2, end)
-                    zigzag = length << 1 if length >= 0 else 1
-            if zigzag & 1:
-                msg = "a record has a negative length"
-                raise MalformedRecordsError(msg)
-            starts.append(position)
-            position += zigzag >> 1
-            ends.append(position)
-        _require(position == end, "the records do not fill the batch")
-    return np.array(starts, np.int64), np.array(ends, np.int64)
+    """Find where each record begins, behind its length, and ends."""
+    total = sum(run.rows for run in runs)
+    chains = (_chain(data, run.start, run.end, run.rows) for run in runs)
+    places = np.fromiter(chain.from_iterable(chains), np.int64, total)
+    bounds = _each(runs, [run.end for run in runs], np.int64)
+    bodies, ends = _payload(octets, places, bounds)
+    _require(bool(np.all(bodies.lengths >= 0)), "a record has a negative length")
+    for run, end in zip(
+        runs, ends[np.cumsum([run.rows for run in runs]) - 1].tolist(), strict=True
+    ):
+        fills = end == run.end if run.left == run.rows else end < run.end
+        _require(fills, "the records do not fill the batch")
+    return bodies.starts, ends
+
+
+def _chain(data: memoryview, position: int, end: int, count: int) -> Iterator[int]:
+    """Walk fields that follow one another: where the length of each lies.
+
+    It is the one part that is serial, and checks nothing: whoever calls decodes the
+    lengths again, all at once, and a walk that went astray shows there.
+    """
+    for _ in range(count):
+        yield position
+        zigzag = data[position]
+        if zigzag < _MORE:
+            position += (zigzag >> 1) + 1  # no bytes follow the -1 of a null
+            continue
+        second = data[position + 1]
+        if second < _MORE:
+            position += (second << 6 | (zigzag & _LOW) >> 1) + 2
+        else:
+            length, position = read_varint(data, position, end)
+            position += max(length, 0)
 
 
 def _payload(
-    octets: npt.NDArray[np.uint8], at: Int64Array, ends: Int64Array
+    octets: npt.NDArray[np.uint8], at: Int64Array, ends: Int64Array | int
 ) -> tuple[_Payload, Int64Array]:
     lengths, starts = varints(octets, at, VARINT)
     _require(
@@ -223,77 +257,95 @@ def _payload(
     return _Payload(starts, lengths), starts + np.maximum(lengths, 0)
 
 
-def _offsets(
-    batches: Sequence[BatchHeader], counts: npt.NDArray[np.int64], deltas: Int64Array
-) -> Int64Array:
-    bases = np.array([batch.base_offset for batch in batches], np.int64)
-    lasts = np.array([batch.last_offset for batch in batches], np.int64)
-    offsets = np.repeat(bases, counts) + deltas
+def _each(
+    runs: Sequence[Run], values: Sequence[int], dtype: npt.DTypeLike
+) -> npt.NDArray[Any]:
+    """Repeat a value of each run for each of its records."""
+    return np.repeat(np.array(values, dtype), [run.rows for run in runs])
+
+
+def _offsets(runs: Sequence[Run], deltas: Int64Array) -> Int64Array:
+    offsets: Int64Array = deltas + _each(
+        runs, [run.batch.base_offset for run in runs], np.int64
+    )
+    lasts = _each(runs, [run.batch.last_offset for run in runs], np.int64)
     _require(
-        bool(np.all((deltas >= 0) & (offsets <= np.repeat(lasts, counts)))),
+        bool(np.all((deltas >= 0) & (offsets <= lasts))),
         "an offset lies outside its batch",
     )
-    steps = np.diff(offsets) > 0
-    steps[np.cumsum(counts)[:-1] - 1] = True  # from one batch to the next
-    _require(bool(np.all(steps)), "offsets do not rise")
+    firsts = np.cumsum([0, *(run.rows for run in runs[:-1])])
+    before = np.empty_like(offsets)
+    before[1:] = offsets[:-1]
+    before[firsts] = [run.above for run in runs]
+    _require(bool(np.all(before < offsets)), "offsets do not rise")
     return offsets
 
 
-def _timestamps(
-    batches: Sequence[BatchHeader], counts: npt.NDArray[np.int64], deltas: Int64Array
-) -> Int64Array:
-    appended = [b.timestamp_type is TimestampType.LOG_APPEND_TIME for b in batches]
-    bases = np.array(
-        [
-            batch.max_timestamp if by_broker else batch.base_timestamp
-            for batch, by_broker in zip(batches, appended, strict=True)
-        ],
-        np.int64,
-    )
-    kept = np.repeat(~np.array(appended), counts)
+def _timestamps(runs: Sequence[Run], deltas: Int64Array) -> Int64Array:
+    bases, kept = [], []
+    for run in runs:
+        by_broker = run.batch.timestamp_type is TimestampType.LOG_APPEND_TIME
+        bases.append(run.batch.max_timestamp if by_broker else run.batch.base_timestamp)
+        kept.append(not by_broker)
     # Wraps like Java's long: the producer subtracted with the same wrap.
-    return np.repeat(bases, counts) + np.where(kept, deltas, 0)
+    stamps: Int64Array = _each(runs, bases, np.int64) + deltas * _each(
+        runs, kept, np.int64
+    )
+    return stamps
 
 
 def _headers(
-    data: memoryview,
-    octets: npt.NDArray[np.uint8],
-    at: Int64Array,
-    counts: Int64Array,
-    ends: Int64Array,
-) -> _Headers:
+    data: memoryview, starts: Int64Array, counts: Int64Array, ends: Int64Array
+) -> tuple[_Payload, _Payload]:
+    """Find the keys and the values of all headers."""
+    try:
+        return _walk_headers(data, starts, counts, ends)
+    except (VarintError, IndexError) as error:
+        msg = "a header is too long or runs past the end"
+        raise MalformedRecordsError(msg) from error
+
+
+def _walk_headers(
+    data: memoryview, starts: Int64Array, counts: Int64Array, ends: Int64Array
+) -> tuple[_Payload, _Payload]:
     """Walk the headers of all records in step, then those of the few with many."""
-    offsets = np.zeros(len(counts) + 1, np.int64)
-    np.cumsum(counts, out=offsets[1:])
-    total = int(offsets[-1])
-    keys = _Payload(np.empty(total, np.int64), np.empty(total, np.int64))
-    values = _Payload(np.empty(total, np.int64), np.empty(total, np.int64))
-    at = at.copy()
+    most = int(counts.max())
+    _require(most <= _MOST_HEADERS, f"a record of {most} headers")
+    octets = np.frombuffer(data, np.uint8)
+    firsts = np.cumsum(counts) - counts
+    total = int(counts.sum())
+    # Key and value in turns.
+    found = _Payload(np.empty(2 * total, np.int64), np.empty(2 * total, np.int64))
+    at = starts.copy()
     lanes = np.flatnonzero(counts)
     step = 0
     while lanes.size > _FEW:
-        slots = offsets[lanes] + step
-        bounds = ends[lanes]
-        key, position = _payload(octets, at[lanes], bounds)
-        value, position = _payload(octets, position, bounds)
-        keys.starts[slots], keys.lengths[slots] = key
-        values.starts[slots], values.lengths[slots] = value
+        slots = 2 * (firsts[lanes] + step)
+        position = at[lanes]
+        for turn in range(2):
+            field, position = _payload(octets, position, ends[lanes])
+            found.starts[slots + turn], found.lengths[slots + turn] = field
         at[lanes] = position
         step += 1
         lanes = lanes[counts[lanes] > step]
-    for lane in lanes.tolist():
-        place, end = int(at[lane]), int(ends[lane])
-        for slot in range(int(offsets[lane]) + step, int(offsets[lane + 1])):
-            for payload in (keys, values):
-                length, place = read_varint(data, place, end)
-                _require(-1 <= length <= end - place, "a header does not fit")
-                payload.starts[slot], payload.lengths[slot] = place, length
-                place += max(length, 0)
-        at[lane] = place
-    _require(bool(np.all(keys.lengths >= 0)), "a header has no key")
+    many = 2 * (counts[lanes] - step)
+    walks = zip(at[lanes].tolist(), ends[lanes].tolist(), many.tolist(), strict=True)
+    fields = chain.from_iterable(_chain(data, *walk) for walk in walks)
+    places = np.fromiter(fields, np.int64, int(many.sum()))
+    lasts = np.cumsum(many)
+    slots = np.arange(len(places)) + np.repeat(
+        2 * (firsts[lanes] + step) - (lasts - many), many
+    )
+    field, position = _payload(octets, places, np.repeat(ends[lanes], many))
+    found.starts[slots], found.lengths[slots] = field
+    at[lanes] = position[lasts - 1]
+    _require(bool(np.all(found.lengths[0::2] >= 0)), "a header has no key")
     held = counts > 0
     _require(bool(np.all(at[held] == ends[held])), "a record does not fill its length")
-    return _Headers(offsets, keys, values)
+    return (
+        _Payload(found.starts[0::2], found.lengths[0::2]),
+        _Payload(found.starts[1::2], found.lengths[1::2]),
+    )
 
 
 def _binary(data: memoryview, payload: _Payload, rows: slice) -> pa.Array:
@@ -335,11 +387,17 @@ def _require(held: bool, detail: str) -> None:  # noqa: FBT001 - it is the subje
         raise MalformedRecordsError(detail)
 
 
-def row_slices(start: int, ends: Int64Array, most: int) -> Iterator[slice]:
-    """Cut records into runs of at most ``most`` bytes, but at least one record."""
-    first = 0
+def row_slices(sizes: Int64Array, most: int) -> Iterator[slice]:
+    """Cut rows into runs of at most ``most`` bytes, but at least one row.
+
+    What is left for the last two is shared, so that none is small without need.
+    """
+    ends = np.cumsum(sizes)
+    first, done, total = 0, 0, int(ends[-1]) if len(ends) else 0
     while first < len(ends):
-        last = int(np.searchsorted(ends, start + most, side="right"))
+        left = total - done
+        room = left if left <= most else min(most, left // 2)
+        last = int(np.searchsorted(ends, done + room, side="right"))
         last = max(last, first + 1)
         yield slice(first, last)
-        start, first = int(ends[last - 1]), last
+        first, done = last, int(ends[last - 1])

@@ -13,7 +13,7 @@ import numpy as np
 
 from tieredfs.errors import CorruptIndexError
 from tieredfs.format.buffers import Buffer, byte_view
-from tieredfs.format.offset_index import check_rising
+from tieredfs.format.offset_index import absolute, check_rising
 from tieredfs.format.varints import Int64Array
 
 __all__ = ["TimeIndex", "TimestampOffset"]
@@ -69,6 +69,7 @@ class TimeIndex:
             CorruptIndexError: A length that is no multiple of 12 (truncation), an entry
                 that does not rise above the one before it (zero padding among them),
                 or one that points outside the segment.
+            InvalidArgumentError: The base offset is none that a segment can have.
         """
         view = byte_view(data)
         if len(view) % _ENTRY.itemsize:
@@ -77,10 +78,11 @@ class TimeIndex:
         entries = np.frombuffer(view, _ENTRY)
         timestamps = entries["timestamp"].astype(np.int64)
         relative = entries["offset"].astype(np.int64)
-        check_rising(timestamps, 0, "timestamp", name)
+        check_rising(timestamps, "timestamp", name)
         # Two entries may share an offset: only the timestamp has to rise.
-        check_rising(relative + np.arange(len(relative)), 0, "relative offset", name)
-        index = cls(base_offset, timestamps, relative + base_offset)
+        check_rising(relative, "relative offset", name, strictly=False)
+        offsets = absolute(relative, base_offset, name)
+        index = cls(base_offset, timestamps, offsets)
         if len(index) and end_offset is not None:
             last = index.entry(-1)
             if last.offset > end_offset:

@@ -7,7 +7,14 @@ offsets, ``reader`` fetches and decodes them, ``times`` finds the offset of a ti
 
 from tieredfs.log.catalog import SegmentCatalog
 from tieredfs.log.plan import ScanPlan, SegmentSlice
-from tieredfs.log.reader import TieredReader
+from tieredfs.log.reader import Bounds, TieredReader
 from tieredfs.log.scan import Scan
 
-__all__ = ["Scan", "ScanPlan", "SegmentCatalog", "SegmentSlice", "TieredReader"]
+__all__ = [
+    "Bounds",
+    "Scan",
+    "ScanPlan",
+    "SegmentCatalog",
+    "SegmentSlice",
+    "TieredReader",
+]

@@ -1,11 +1,12 @@
 """Which segments a partition has, and everything that is known of them."""
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from cachetools import LRUCache
 
+from tieredfs.errors import NotFoundError, PluginError
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
@@ -27,6 +28,12 @@ class SegmentCatalog:
         self._storage = storage
         self._lock = threading.Lock()
         self._known: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(_KEPT)
+        self._begun: set[TopicIdPartition] = set()
+
+    def begin(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Take new partitions for empty until they have a segment, not for missing."""
+        with self._lock:
+            self._begun.update(partitions)
 
     def segments(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
         """Return the segments with their ends, sorted by start offset.
@@ -34,22 +41,45 @@ class SegmentCatalog:
         Raises:
             NotFoundError: There is no such partition.
             CorruptDataError: A segment contradicts its own indexes.
+            PluginError: The plugin does not describe what it lists.
         """
-        return self._described(partition, lambda segment: segment.end_offset is None)
+        return self._described(partition, lambda s: None in (s.end_offset, s.size))
+
+    def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
+        """Return the first segments that end at ``offset`` or later, with their ends.
+
+        Raises:
+            NotFoundError: There is no such partition, or nothing in it ends so late.
+        """
+        listed = self._storage.seek(partition, offset)
+        return self._complete(listed, lambda s: None in (s.end_offset, s.size))
+
+    def timed_segments(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
+        """Return the segments with their ends and largest timestamps as well."""
+        return self._described(
+            partition, lambda s: None in (s.end_offset, s.size, s.max_timestamp_ms)
+        )
 
     def full_segments(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
         """Return the segments with every field told, sorted by start offset."""
         return self._described(
             partition,
-            lambda s: None in (s.end_offset, s.max_timestamp_ms, s.leader_epochs),
+            lambda s: None in _told(s),
         )
 
     def describe(self, segment: SegmentMetadata) -> SegmentMetadata:
-        """Return ``segment`` with every field told."""
+        """Return ``segment`` with every field told.
+
+        Raises:
+            PluginError: The plugin left one out: what is not known would not be read.
+        """
         with self._lock:
             known = self._known.get(segment)
         if known is None:
             known = self._storage.describe(segment)
+            if None in _told(known):
+                msg = f"{self._storage!r} does not describe {segment}"
+                raise PluginError(msg)
             with self._lock:
                 self._known[segment] = known
         return known
@@ -57,7 +87,19 @@ class SegmentCatalog:
     def _described(
         self, partition: TopicIdPartition, lacks: Callable[[SegmentMetadata], bool]
     ) -> list[SegmentMetadata]:
-        listed = self._storage.list_segments(partition)
+        try:
+            listed = self._storage.list_segments(partition)
+        except NotFoundError:
+            if partition not in self._begun:
+                raise
+            listed = []
+        return self._complete(listed, lacks)
+
+    def _complete(
+        self,
+        listed: Sequence[SegmentMetadata],
+        lacks: Callable[[SegmentMetadata], bool],
+    ) -> list[SegmentMetadata]:
         wanted = [segment for segment in listed if lacks(segment)]
         told = dict(zip(wanted, self._describe_all(wanted), strict=True))
         return [told.get(segment, segment) for segment in listed]
@@ -67,5 +109,19 @@ class SegmentCatalog:
     ) -> Sequence[SegmentMetadata]:
         if len(segments) < 2:  # noqa: PLR2004 - no pool for one
             return [self.describe(segment) for segment in segments]
-        with ThreadPoolExecutor(min(_AT_ONCE, len(segments))) as pool:
+        pool = ThreadPoolExecutor(min(_AT_ONCE, len(segments)))
+        try:
             return list(pool.map(self.describe, segments))
+        finally:
+            # Neither an error nor Ctrl-C waits for the requests that are under way.
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _told(segment: SegmentMetadata) -> tuple[object, ...]:
+    """Return the fields that a listing may leave out."""
+    return (
+        segment.end_offset,
+        segment.max_timestamp_ms,
+        segment.leader_epochs,
+        segment.size,
+    )

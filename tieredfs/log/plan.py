@@ -14,7 +14,16 @@ from tieredfs.errors import CorruptDataError
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage.log_stream import FETCH_SIZE
 
-__all__ = ["ScanPlan", "SegmentSlice", "lineage_of", "log_end", "tile"]
+__all__ = [
+    "ScanPlan",
+    "SegmentSlice",
+    "holes",
+    "last_of",
+    "lineage_of",
+    "log_end",
+    "overlaps",
+    "tile",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,16 +90,21 @@ class ScanPlan:
         )
 
 
+def last_of(segments: Iterable[SegmentMetadata]) -> SegmentMetadata | None:
+    """Return the segment that the true history ends in, if there is any segment."""
+    return max(segments, key=_rank, default=None)
+
+
 def lineage_of(segments: Iterable[SegmentMetadata]) -> LeaderEpochs:
     """Return the true history: that of the segment with the highest (epoch, end)."""
-    top = max(segments, key=_rank, default=None)
-    return LeaderEpochs(top.leader_epochs or ()) if top else LeaderEpochs()
+    last = last_of(segments)
+    return LeaderEpochs(last.leader_epochs or ()) if last else LeaderEpochs()
 
 
 def log_end(segments: Iterable[SegmentMetadata]) -> int:
     """Return the end (exclusive) of the true history; 0 without segments."""
-    top = max(segments, key=_rank, default=None)
-    return _end(top) if top else 0
+    last = last_of(segments)
+    return _end(last) if last else 0
 
 
 def overlaps(segments: Sequence[SegmentMetadata]) -> bool:
@@ -104,7 +118,12 @@ def overlaps(segments: Sequence[SegmentMetadata]) -> bool:
 
 
 def tile(
-    segments: Sequence[SegmentMetadata], start: int, end: int, *, skip_gaps: bool
+    segments: Sequence[SegmentMetadata],
+    start: int,
+    end: int,
+    *,
+    skip_gaps: bool,
+    place: str,
 ) -> list[tuple[SegmentMetadata, int, int]]:
     """Say which segment serves which of the offsets ``[start, end)``.
 
@@ -114,6 +133,7 @@ def tile(
         start: First offset.
         end: End (exclusive) of the offsets.
         skip_gaps: Whether offsets that no segment holds are left out.
+        place: How to call the store in an error.
 
     Returns:
         Segments with the offsets ``[from, to)`` they serve, which do not overlap.
@@ -134,12 +154,57 @@ def tile(
         if stop <= first:
             continue
         if first > cursor and not skip_gaps:
-            raise _gap(segment, cursor, first)
+            raise _gap(place, segment, cursor, first)
         tiles.append((segment, first, stop))
         cursor = stop
     if cursor < end and segments and not skip_gaps:
-        raise _gap(segments[-1], cursor, end)
+        raise _gap(place, segments[-1], cursor, end)
     return tiles
+
+
+def check_served(
+    segments: Sequence[SegmentMetadata],
+    tiles: Sequence[tuple[SegmentMetadata, int, int]],
+    end: int,
+    *,
+    place: str,
+) -> None:
+    """Check that what is left out of tiles is what no segment holds.
+
+    Args:
+        segments: The segments that were tiled.
+        tiles: What ``tile`` returned from the beginning of the log on.
+        end: End (exclusive) of the log.
+        place: How to call the store in an error.
+
+    Raises:
+        CorruptDataError: A segment holds an offset that none serves: the epochs of a
+            segment are not those of the others.
+    """
+    cursor = segments[0].start_offset if segments else end
+    for _, first, stop in (*tiles, (None, end, end)):
+        for segment in segments:
+            if segment.start_offset < first and cursor < min(_end(segment), first):
+                raise _gap(place, segment, cursor, first)
+        cursor = stop
+
+
+def holes(segments: Sequence[SegmentMetadata]) -> list[tuple[int, int]]:
+    """Return the offsets ``[from, to)`` inside the log that no segment holds.
+
+    Args:
+        segments: The segments of a partition with their ends.
+    """
+    ordered = sorted(segments, key=lambda segment: segment.start_offset)
+    start = ordered[0].start_offset if ordered else 0
+    found: list[tuple[int, int]] = []
+    for _, first, stop in tile(
+        ordered, start, log_end(ordered), skip_gaps=True, place=""
+    ):
+        if first > start:
+            found.append((start, first))
+        start = stop
+    return found
 
 
 def _rank(segment: SegmentMetadata) -> tuple[int, int]:
@@ -154,8 +219,10 @@ def _end(segment: SegmentMetadata) -> int:
     return segment.end_offset + 1
 
 
-def _gap(segment: SegmentMetadata, start: int, end: int) -> CorruptDataError:
+def _gap(
+    place: str, segment: SegmentMetadata, start: int, end: int
+) -> CorruptDataError:
     return CorruptDataError(
-        f"{segment.partition}: no segment holds the offsets {start} to {end - 1} "
-        "(on_gap='skip' reads what is there)"
+        f"{place}: {segment.partition}: no segment holds the offsets {start} to "
+        f"{end - 1} (on_gap='skip' reads what is there)"
     )

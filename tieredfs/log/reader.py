@@ -1,6 +1,6 @@
 """Read the planned slices of a partition's segments."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
@@ -9,6 +9,7 @@ from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import (
     CorruptBatchError,
     CorruptIndexError,
+    NotFoundError,
     OffsetOutOfRangeError,
 )
 from tieredfs.format.offset_index import OffsetIndex
@@ -61,9 +62,12 @@ class TieredReader:
             return self._catalog.full_segments(self.partition)
         return found
 
-    def full_segments(self) -> list[SegmentMetadata]:
-        """Return the segments with every field told."""
-        return self._catalog.full_segments(self.partition)
+    def timed_segments(self) -> list[SegmentMetadata]:
+        """Return the segments with their ends and largest timestamps, likewise."""
+        found = self._catalog.timed_segments(self.partition)
+        if overlaps(found):
+            return self._catalog.full_segments(self.partition)
+        return found
 
     def bounds(self) -> Bounds:
         """Return the first offset and the end (exclusive) of the log."""
@@ -89,24 +93,12 @@ class TieredReader:
         first = held.beginning if start is None else start
         if not held.beginning <= first <= held.end:
             msg = (
-                f"{self.partition}: offset {first} is outside the log, which holds "
-                f"{held.beginning} to {held.end - 1}"
+                f"{self.storage.store.url}: {self.partition}: offset {first} is "
+                f"outside the log, which holds {held.beginning} to {held.end - 1}"
             )
             raise OffsetOutOfRangeError(msg)
         stop = held.end if end is None else min(end, held.end)
-        lineage = lineage_of(segments)
-        return [
-            SegmentSlice(
-                segment,
-                begin,
-                finish,
-                *self._positions(segment, begin, finish),
-                lineage,
-            )
-            for segment, begin, finish in tile(
-                segments, first, stop, skip_gaps=skip_gaps
-            )
-        ]
+        return self._slices(segments, first, stop, skip_gaps=skip_gaps)
 
     def read(self, offset: int, max_bytes: int) -> pa.Table:
         """Fetch as Kafka does: from ``offset`` on, about ``max_bytes``.
@@ -122,9 +114,52 @@ class TieredReader:
         Raises:
             OffsetOutOfRangeError: ``offset`` lies outside the log.
         """
+        near = self._read(self._slices_near(offset), max_bytes)
+        return near if len(near) else self._read(self.slices(offset, None), max_bytes)
+
+    def _read(self, slices: Iterable[SegmentSlice], max_bytes: int) -> pa.Table:
         decoder = RecordDecoder(self.partition.topic, self.partition.partition)
-        batches = self._within(self.slices(offset, None), max_bytes)
+        batches = self._within(slices, max_bytes)
         return pa.Table.from_batches(decoder.decode(batches), schema=decoder.schema)
+
+    def _slices_near(self, offset: int) -> list[SegmentSlice]:
+        """Plan from the first segments at an offset on; nothing where that is unsure.
+
+        They do where the log is long: one request says which segments those are.
+        """
+        try:
+            segments = self._catalog.seek(self.partition, offset)
+        except NotFoundError:
+            return []
+        if overlaps(segments) or not segments or segments[0].start_offset > offset:
+            return []
+        return self._slices(segments, offset, bounds_of(segments).end, skip_gaps=False)
+
+    def _slices(
+        self,
+        segments: Sequence[SegmentMetadata],
+        start: int,
+        stop: int,
+        *,
+        skip_gaps: bool,
+    ) -> list[SegmentSlice]:
+        lineage = lineage_of(segments)
+        return [
+            SegmentSlice(
+                segment,
+                begin,
+                finish,
+                *self._positions(segment, begin, finish),
+                lineage,
+            )
+            for segment, begin, finish in tile(
+                segments,
+                start,
+                stop,
+                skip_gaps=skip_gaps,
+                place=self.storage.store.url,
+            )
+        ]
 
     def _within(
         self, slices: Iterable[SegmentSlice], max_bytes: int
@@ -157,7 +192,7 @@ class TieredReader:
             segment.start_offset,
             end_offset=segment.end_offset,
             log_size=size,
-            name=f"{segment}: offset index",
+            name=f"{self.storage.name_of(segment)}: offset index",
         )
         position = index.end_position(end)
         return index.lookup(start).position, size if position is None else position
@@ -178,43 +213,89 @@ def slice_batches(
 
     Raises:
         CorruptBatchError: A batch is malformed, or not where its segment and lineage
-            have it.
+            have it, or the log ends before the slice does.
         CorruptIndexError: The offset index led past the slice's first offset.
         CorruptObjectError: The log is shorter than it was listed.
     """
-    segment = part.segment
-    first = True
-    for batch in read_batches(
-        lambda start, end: storage.fetch_log_segment(segment, start, end),
-        segment.size or 0,
-        name=str(segment),
-        start=part.start_position,
-        until=part.end_position,
+    reached = part.start_offset
+    for batch in _segment_batches(
+        storage, part.segment, part.start_position, part.end_position
     ):
         header = batch.header
-        if first and part.start_position and header.base_offset > part.start_offset:
-            msg = (
-                f"{segment}: the offset index says that offset {part.start_offset} "
-                f"is at position {header.position}, where {header.base_offset} is"
-            )
-            raise CorruptIndexError(msg)
-        first = False
+        if header.position == part.start_position > 0:
+            _check_index(storage, part, header.base_offset)
+        _check_place(batch, part.segment)
         if header.base_offset >= part.end_offset:
             return
-        if (
-            header.base_offset < segment.start_offset
-            or segment.end_offset is None
-            or header.last_offset > segment.end_offset
-        ):
-            msg = (
-                f"{batch.where}: the offsets {header.base_offset} to "
-                f"{header.last_offset} are not those of the segment"
-            )
-            raise CorruptBatchError(msg)
+        reached = max(reached, header.last_offset + 1)
         if header.last_offset < part.start_offset:
             continue
         _check_epoch(batch, part)
         yield batch._replace(first_offset=part.start_offset, end_offset=part.end_offset)
+    if reached < part.end_offset and not _is_cleaned(storage, part.segment):
+        msg = (
+            f"{storage.name_of(part.segment)}: the log ends before offset {reached}, "
+            f"the segment at {part.segment.end_offset}"
+        )
+        raise CorruptBatchError(msg)
+
+
+def _segment_batches(
+    storage: RemoteStorageManager,
+    segment: SegmentMetadata,
+    start: int = 0,
+    until: int | None = None,
+) -> Iterator[LogBatch]:
+    return read_batches(
+        lambda begin, end: storage.fetch_log_segment(segment, begin, end),
+        segment.size or 0,
+        name=storage.name_of(segment),
+        start=start,
+        until=until,
+    )
+
+
+def _is_cleaned(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool:
+    """Tell whether a cleaner may have removed the last batches of a segment.
+
+    Either the store says so, or the log shows it: a broker writes without holes.
+    """
+    if storage.is_compacted(segment.partition):
+        return True
+    following = segment.start_offset
+    for batch in _segment_batches(storage, segment):
+        header = batch.header
+        written = header.last_offset - header.base_offset + 1
+        if header.base_offset != following or header.record_count != written:
+            return True
+        following = header.last_offset + 1
+    return False
+
+
+def _check_index(
+    storage: RemoteStorageManager, part: SegmentSlice, base_offset: int
+) -> None:
+    if base_offset > part.start_offset:
+        msg = (
+            f"{storage.name_of(part.segment)}: the offset index says that offset "
+            f"{part.start_offset} is at position {part.start_position}, where "
+            f"{base_offset} is"
+        )
+        raise CorruptIndexError(msg)
+
+
+def _check_place(batch: LogBatch, segment: SegmentMetadata) -> None:
+    header = batch.header
+    if (
+        header.base_offset < segment.start_offset
+        or segment.end_offset is None
+        or header.last_offset > segment.end_offset
+    ):
+        msg = (
+            f"{batch.where}: the offsets {header.base_offset} to {header.last_offset} "
+            "are not those of the segment"
+        )
+        raise CorruptBatchError(msg)
 
 
 def _check_epoch(batch: LogBatch, part: SegmentSlice) -> None:

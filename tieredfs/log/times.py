@@ -8,7 +8,7 @@ from tieredfs.errors import CorruptIndexError
 from tieredfs.format.offset_index import OffsetIndex
 from tieredfs.format.records import LogBatch, RecordDecoder
 from tieredfs.format.time_index import TimeIndex, TimestampOffset
-from tieredfs.log.plan import SegmentSlice, lineage_of, tile
+from tieredfs.log.plan import SegmentSlice, check_served, lineage_of, tile
 from tieredfs.log.reader import TieredReader, bounds_of, slice_batches
 from tieredfs.model import IndexType, OffsetAndTimestamp, SegmentMetadata
 
@@ -31,15 +31,22 @@ def find_offset(reader: TieredReader, timestamp: int) -> OffsetAndTimestamp | No
     Raises:
         CorruptIndexError: A time index is malformed or untrue to its log.
     """
-    segments = reader.full_segments()
+    segments = reader.timed_segments()
     held = bounds_of(segments)
     lineage = lineage_of(segments)
-    for segment, start, end in tile(segments, held.beginning, held.end, skip_gaps=True):
-        if segment.max_timestamp_ms is None or segment.max_timestamp_ms < timestamp:
+    place = reader.storage.store.url
+    tiles = tile(segments, held.beginning, held.end, skip_gaps=True, place=place)
+    check_served(segments, tiles, held.end, place=place)
+    for segment, start, end in tiles:
+        if segment.max_timestamp_ms is not None and (
+            segment.max_timestamp_ms < timestamp
+        ):
             continue
         times, offsets = _indexes(reader, segment)
         entry = times.lookup(timestamp)
-        begin = max(start, entry.offset)
+        # From the entry before it on, no batch may be as late: it would have been that
+        # entry. So an entry that is untrue is seen, and leads to no wrong answer.
+        begin = max(start, times.lookup(entry.timestamp - 1).offset)
         part = SegmentSlice(
             segment,
             begin,
@@ -60,6 +67,7 @@ def find_offset(reader: TieredReader, timestamp: int) -> OffsetAndTimestamp | No
 def _indexes(
     reader: TieredReader, segment: SegmentMetadata
 ) -> tuple[TimeIndex, OffsetIndex]:
+    name = reader.storage.name_of(segment)
     indexes = reader.storage.fetch_indexes(
         segment, [IndexType.OFFSET, IndexType.TIMESTAMP]
     )
@@ -67,32 +75,35 @@ def _indexes(
         indexes.get(IndexType.TIMESTAMP, b""),
         segment.start_offset,
         end_offset=segment.end_offset,
-        name=f"{segment}: time index",
+        name=f"{name}: time index",
     )
     offsets = OffsetIndex.parse(
         indexes.get(IndexType.OFFSET, b""),
         segment.start_offset,
         end_offset=segment.end_offset,
         log_size=segment.size,
-        name=f"{segment}: offset index",
+        name=f"{name}: offset index",
     )
     return times, offsets
 
 
 def _check_entry(batch: LogBatch, entry: TimestampOffset) -> None:
-    """Check that the batch of an entry has the entry's timestamp.
+    """Check that the batch of an entry, and none before it, has its timestamp.
 
     If it has not, older batches may be later than the entry says.
     """
     header = batch.header
-    if (
-        entry.timestamp >= 0
-        and header.base_offset <= entry.offset <= header.last_offset
-        and header.max_timestamp != entry.timestamp
-    ):
+    if entry.timestamp < 0 or header.base_offset > entry.offset:
+        return
+    untrue = (
+        header.max_timestamp != entry.timestamp
+        if header.last_offset >= entry.offset
+        else header.max_timestamp >= entry.timestamp
+    )
+    if untrue:
         msg = (
             f"{batch.where}: its largest timestamp is {header.max_timestamp}, the time "
-            f"index says {entry.timestamp}"
+            f"index says {entry.timestamp} at offset {entry.offset}"
         )
         raise CorruptIndexError(msg)
 

@@ -6,7 +6,7 @@ file per backend, saying what that backend does otherwise and how it is put righ
 
 from tieredfs.objects.observer import RequestCounter, RequestEvent, RequestObserver
 from tieredfs.objects.policy import RequestPolicy
-from tieredfs.objects.quirks.default import ObjectInfo
+from tieredfs.objects.quirks import ObjectInfo
 from tieredfs.objects.store import ObjectStore
 
 __all__ = [

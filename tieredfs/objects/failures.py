@@ -2,21 +2,24 @@
 
 Most clients raise something that is no OSError, and importing a client to name its
 errors would make every client a dependency; so errors are known by their builtin
-class, by the names of their classes and by the HTTP status they carry.
+class, by the names of their classes, by the HTTP status and the errno they carry.
 """
 
+import errno
 from collections.abc import Iterator
 
 from tieredfs.errors import (
     AlreadyExistsError,
     CorruptObjectError,
+    InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
     StorageUnavailableError,
     TieredFSError,
+    UnsupportedOperationError,
 )
 
-__all__ = ["failure_class"]
+__all__ = ["failure_class", "links", "was_refused"]
 
 _BY_STATUS: dict[int, type[TieredFSError]] = {
     401: PermissionDeniedError,
@@ -29,12 +32,24 @@ _BY_STATUS: dict[int, type[TieredFSError]] = {
     429: StorageUnavailableError,
 }
 _FIRST_SERVER_ERROR = 500
+_REFUSALS = frozenset({409, 429, 503})
 
 _BY_NAME: dict[str, type[TieredFSError]] = {
     "NoCredentialsError": PermissionDeniedError,
     "PartialCredentialsError": PermissionDeniedError,
     "CredentialRetrievalError": PermissionDeniedError,
     "ClientAuthenticationError": PermissionDeniedError,
+    "ParamValidationError": InvalidArgumentError,
+    "OptionError": InvalidArgumentError,
+    # fsspec's HTTP filesystem makes "not found" of a server that is not there.
+    "ClientConnectionError": StorageUnavailableError,
+    "ConnectionError": StorageUnavailableError,
+    "TimeoutError": StorageUnavailableError,
+}
+
+_BY_ERRNO: dict[int, type[TieredFSError]] = {
+    errno.ENAMETOOLONG: InvalidArgumentError,
+    errno.EROFS: PermissionDeniedError,
 }
 
 _BY_BUILTIN: tuple[tuple[type[Exception], type[TieredFSError]], ...] = (
@@ -43,6 +58,7 @@ _BY_BUILTIN: tuple[tuple[type[Exception], type[TieredFSError]], ...] = (
     (IsADirectoryError, NotFoundError),
     (FileExistsError, AlreadyExistsError),
     (PermissionError, PermissionDeniedError),
+    (NotImplementedError, UnsupportedOperationError),
 )
 
 _OURS_TO_FIX = (TypeError, AttributeError, LookupError, AssertionError, NameError)
@@ -55,7 +71,7 @@ def failure_class(error: Exception) -> type[TieredFSError] | None:
         None when ``error`` shows a mistake in the code rather than in the store, and
         has to be seen as it is.
     """
-    for link in _chain(error):
+    for link in _causes(error):
         known = _known(link)
         if known is not None:
             return known
@@ -65,23 +81,43 @@ def failure_class(error: Exception) -> type[TieredFSError] | None:
     return None if isinstance(error, _OURS_TO_FIX) else StorageUnavailableError
 
 
-def _known(error: BaseException) -> type[TieredFSError] | None:
-    """Return what an error is by the status it carries or the name of its class."""
-    status = _status(error)
-    if status is not None and status >= _FIRST_SERVER_ERROR:
-        return StorageUnavailableError
-    if status in _BY_STATUS:
-        return _BY_STATUS[status]
-    names = (base.__name__ for base in type(error).__mro__)
-    return next((_BY_NAME[name] for name in names if name in _BY_NAME), None)
+def was_refused(error: BaseException) -> bool:
+    """Return whether a server said that it did not do what was asked.
+
+    After such an answer even a write that must happen once can be repeated; after a
+    lost connection it may have been done.
+    """
+    return any(_status(link) in _REFUSALS for link in _causes(error))
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def links(error: BaseException) -> Iterator[BaseException]:
+    """Yield an error and all that a traceback of it shows, the outermost first."""
+    link: BaseException | None = error
+    while link is not None:
+        yield link
+        hidden = link.__suppress_context__
+        link = link.__cause__ or (None if hidden else link.__context__)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and what it was raised from, the outermost first."""
     link: BaseException | None = error
     while link is not None:
         yield link
         link = link.__cause__
+
+
+def _known(error: BaseException) -> type[TieredFSError] | None:
+    """Return what an error is by its status, its errno or the name of its class."""
+    status = _status(error)
+    if status is not None and status >= _FIRST_SERVER_ERROR:
+        return StorageUnavailableError
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if isinstance(error, OSError) and error.errno in _BY_ERRNO:
+        return _BY_ERRNO[error.errno]
+    names = (base.__name__ for base in type(error).__mro__)
+    return next((_BY_NAME[name] for name in names if name in _BY_NAME), None)
 
 
 def _status(error: BaseException) -> int | None:

@@ -12,7 +12,11 @@ __all__ = ["RequestCounter", "RequestEvent", "RequestObserver"]
 
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
-    """One call of a verb, or one page of a listing, when it has ended.
+    """One call of a verb, when it has ended.
+
+    A page of a listing, a range of several and a key of several that are deleted are
+    calls of their own; each try of a call is one request. (Only what a client uploads
+    in parts takes more: with s3fs, an object of 100 MiB and more.)
 
     Attributes:
         verb: The store's verb, such as ``get_range``.
@@ -20,7 +24,8 @@ class RequestEvent:
         size: Bytes of content that were moved; 0 for a listing.
         attempts: How often it was tried: 1 unless it was repeated.
         seconds: From the call to its end, waits between attempts included.
-        outcome: None for success, else the kind of the error.
+        outcome: None for success, else the kind of the error; ``error`` for one that
+            is none of ours.
     """
 
     verb: str

@@ -1,12 +1,19 @@
 """How long and how often a call may try."""
 
+import math
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
+
+import tenacity
 
 from tieredfs.errors import InvalidArgumentError
 
 __all__ = ["Deadline", "RequestPolicy"]
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +22,8 @@ class RequestPolicy:
 
     Attributes:
         attempts: Most tries of one call; only errors that are ``retryable`` repeat it.
-        backoff: Wait before the second try, seconds; doubled for each further one,
-            with full jitter.
+        backoff: Longest wait before the second try, seconds; doubled for each further
+            one. Each wait is drawn from 0 to that (full jitter).
         max_backoff: Longest wait between tries, seconds.
         deadline: Seconds that one call may take, all its tries and waits included.
     """
@@ -27,10 +34,62 @@ class RequestPolicy:
     deadline: float = 60.0
 
     def __post_init__(self) -> None:
-        """Refuse a policy under which no call can be made."""
-        if self.attempts < 1 or self.deadline <= 0 or self.backoff < 0:
+        """Refuse what allows no call, and what is no number.
+
+        Raises:
+            InvalidArgumentError: Fewer than one attempt; a deadline that is not above
+                0, or longer than the system can wait; a wait that is negative or has
+                no end; a NaN.
+        """
+        # Said as what has to hold: a NaN holds to nothing.
+        if not (
+            self.attempts >= 1
+            and 0 < self.deadline <= threading.TIMEOUT_MAX
+            and 0 <= self.backoff < math.inf
+            and 0 <= self.max_backoff < math.inf
+        ):
             msg = f"not a policy that allows a call: {self}"
             raise InvalidArgumentError(msg)
+
+    def repeat(
+        self,
+        attempt: Callable[[], _T],
+        failed: Exception,
+        may_help: Callable[[BaseException], bool],
+        deadline: "Deadline",
+    ) -> _T:
+        """Go on with a call whose first try has failed.
+
+        Args:
+            attempt: One try.
+            failed: What the first raised.
+            may_help: Whether another try may do after such an error.
+            deadline: When the call has to end.
+
+        Returns:
+            What a try returned.
+
+        Raises:
+            Exception: What the last try raised.
+        """
+        first: Exception | None = failed
+
+        def again() -> _T:
+            nonlocal first
+            if first is None:
+                return attempt()
+            error, first = first, None
+            raise error
+
+        return tenacity.Retrying(
+            retry=tenacity.retry_if_exception(may_help),
+            stop=(
+                tenacity.stop_after_attempt(self.attempts)
+                | tenacity.stop_before_delay(deadline.remaining)
+            ),
+            wait=tenacity.wait_random_exponential(self.backoff, self.max_backoff),
+            reraise=True,
+        )(again)
 
 
 class Deadline:
@@ -50,6 +109,17 @@ class Deadline:
     def remaining(self) -> float:
         """Seconds left; 0 when there are none."""
         return max(0.0, self._end - self._clock())
+
+    def check(self) -> float:
+        """Return the seconds left.
+
+        Raises:
+            TimeoutError: There are none.
+        """
+        left = self.remaining
+        if not left:
+            raise TimeoutError
+        return left
 
     @property
     def elapsed(self) -> float:

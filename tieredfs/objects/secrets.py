@@ -1,23 +1,33 @@
-"""Keep secrets out of what is shown."""
+"""Keep secrets out of what is shown.
+
+Hiding too much costs a word of a message, hiding too little costs a key: whatever may
+be a secret by its name or its place is taken for one.
+"""
 
 import re
 from collections.abc import Iterator, Mapping
+from urllib.parse import unquote
 
-__all__ = ["redact_text", "redact_url", "secret_values"]
+__all__ = ["redact_text", "redact_url", "secret_values", "url_secrets"]
 
-_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
-_SIGNED = re.compile(
-    r"(?i)([?&](?:sig|se|sp|token|x-amz-signature|x-amz-security-token|"
-    r"x-amz-credential|x-goog-signature)=)[^&\s\"']+"
-)
-_NAMES = re.compile(r"(?i)key|secret|token|password|passphrase|credential|sas|auth")
+_NAME = r"key|secret|token|password|passphrase|credential|sas|auth"
+_NAMES = re.compile(rf"(?i){_NAME}")
 _CONNECTION = re.compile(r"(?i)connection_string")
+# Up to the last "@" of the authority; further when a password has a slash, which shows
+# by a colon that begins no port.
+_USERINFO = re.compile(
+    r"(?<=://)(?:[^/?#\s]*|[^/?#:@\s]*:(?!\d+(?:[/?#\s]|$))\S*)(?=@)"
+)
+_PARAMETER = re.compile(
+    rf"(?i)([?&;#](?:[^=&;#?\s]*(?:{_NAME}|sig)[^=&;#?\s]*|se|sp)=)([^&;#\s\"']+)"
+)
 _SHORTEST = 4  # replacing every "a" of a message would hide nothing and tell nothing
+_HIDDEN = "***"
 
 
 def redact_url(url: str) -> str:
-    """Return ``url`` without user names, passwords and signatures."""
-    return _SIGNED.sub(r"\1***", _USERINFO.sub("***@", url))
+    """Return ``url`` without user names, passwords, tokens and signatures."""
+    return _PARAMETER.sub(rf"\1{_HIDDEN}", _USERINFO.sub(_HIDDEN, url))
 
 
 def secret_values(options: Mapping[str, object]) -> frozenset[str]:
@@ -25,10 +35,23 @@ def secret_values(options: Mapping[str, object]) -> frozenset[str]:
     return frozenset(_secrets(options))
 
 
+def url_secrets(url: str) -> frozenset[str]:
+    """Return what is secret in ``url``, as it stands there and as a client reads it."""
+    found = {value for _, value in _PARAMETER.findall(url)}
+    for userinfo in _USERINFO.findall(url):
+        found.add(userinfo.partition(":")[2])
+    return frozenset(
+        text
+        for value in found
+        for text in (value, unquote(value))
+        if len(text) >= _SHORTEST and text != _HIDDEN
+    )
+
+
 def redact_text(text: str, secrets: frozenset[str]) -> str:
     """Return ``text`` without any of ``secrets``, user names or signatures."""
     for secret in sorted(secrets, key=len, reverse=True):
-        text = text.replace(secret, "***")
+        text = text.replace(secret, _HIDDEN)
     return redact_url(text)
 
 

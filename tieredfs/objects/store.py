@@ -1,45 +1,35 @@
 """The object store: nine verbs, the same on every backend."""
 
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-import tenacity
-from fsspec.core import url_to_fs
-from fsspec.utils import get_protocol
-
 from tieredfs.errors import (
     CorruptObjectError,
     DeadlineExceededError,
+    ErrorKind,
     InvalidArgumentError,
     NotFoundError,
-    PluginNotInstalledError,
     StorageUnavailableError,
     TieredFSError,
+    UnsupportedOperationError,
 )
 from tieredfs.model import ByteRange
-from tieredfs.objects.failures import failure_class
+from tieredfs.objects.connection import Connection
+from tieredfs.objects.failures import failure_class, links, was_refused
+from tieredfs.objects.keys import check_key, is_key
 from tieredfs.objects.observer import RequestEvent, RequestObserver
 from tieredfs.objects.policy import Deadline, RequestPolicy
-from tieredfs.objects.quirks import BACKENDS, Backend
-from tieredfs.objects.quirks.default import ObjectInfo
-from tieredfs.objects.secrets import redact_text, redact_url, secret_values
+from tieredfs.objects.quirks import Backend, Listing, ObjectInfo, Page
+from tieredfs.objects.secrets import redact_url
 
 __all__ = ["ObjectStore"]
 
-_EXTRAS = {
-    "s3": "s3",
-    "s3a": "s3",
-    "gs": "gcs",
-    "gcs": "gcs",
-    "abfs": "azure",
-    "abfss": "azure",
-    "az": "azure",
-}
 _T = TypeVar("_T")
+_Attempt = Callable[[Backend, float], _T]
+"""One try of a call on a backend, given the seconds that are left."""
 
 
 class ObjectStore:
@@ -70,7 +60,7 @@ class ObjectStore:
             policy: How long and how often calls may try.
             observer: Sees every request.
         """
-        self._connection = _Connection(os.fspath(url), dict(storage_options or {}))
+        self._connection = Connection(os.fspath(url), storage_options or {})
         self.policy = RequestPolicy() if policy is None else policy
         self._observer = observer
 
@@ -93,9 +83,9 @@ class ObjectStore:
         Raises:
             NotFoundError: There is none.
         """
-        backend = self._backend(key)
+        check_key(key)
         return memoryview(
-            self._call("get", key, lambda left: backend.get(key, left), len)
+            self._call("get", key, lambda backend, left: backend.get(key, left), len)
         )
 
     def get_range(self, key: str, start: int, end: int) -> memoryview:
@@ -112,24 +102,8 @@ class ObjectStore:
             CorruptObjectError: The object ends before ``end``.
             InvalidArgumentError: ``start`` is negative or past ``end``.
         """
-        span = ByteRange(start, end)
-        backend = self._backend(key)
-        if not len(span):
-            return memoryview(b"")
-        data = self._call(
-            "get_range",
-            key,
-            lambda left: backend.get_range(key, start, end, left),
-            len,
-            f" [{start}, {end})",
-        )
-        if len(data) != len(span):
-            msg = (
-                f"{self._name(key)} [{start}, {end}): the object gave {len(data)} of "
-                f"{len(span)} bytes: it is shorter than was said"
-            )
-            raise CorruptObjectError(msg)
-        return memoryview(data)
+        check_key(key)
+        return self._range(key, ByteRange(start, end), self._deadline())
 
     def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
         """Return several ranges of one object, in the order they are given.
@@ -138,7 +112,9 @@ class ObjectStore:
             NotFoundError: There is no such object.
             CorruptObjectError: The object ends before a range does.
         """
-        return [self.get_range(key, span.start, span.end) for span in ranges]
+        check_key(key)
+        deadline = self._deadline()
+        return [self._range(key, span, deadline) for span in ranges]
 
     def put(
         self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
@@ -154,12 +130,12 @@ class ObjectStore:
         Raises:
             AlreadyExistsError: There is one, and ``overwrite`` is false.
         """
-        backend = self._backend(key)
+        check_key(key)
         content = bytes(data)
         self._call(
             "put",
             key,
-            lambda left: backend.put(key, content, left, overwrite=overwrite),
+            lambda backend, left: backend.put(key, content, left, overwrite=overwrite),
             lambda _: len(content),
             again=overwrite,
         )
@@ -169,13 +145,20 @@ class ObjectStore:
 
         Raises:
             AlreadyExistsError: There is one, and ``overwrite`` is false.
+            NotFoundError: There is no file ``source``.
         """
-        backend = self._backend(key)
-        size = source.stat().st_size
+        check_key(key)
+        try:
+            size = source.stat().st_size
+        except FileNotFoundError as error:
+            msg = f"not found: {source}"
+            raise NotFoundError(msg) from error
         self._call(
             "put_file",
             key,
-            lambda left: backend.put_file(key, source, left, overwrite=overwrite),
+            lambda backend, left: backend.put_file(
+                key, source, left, overwrite=overwrite
+            ),
             lambda _: size,
             again=overwrite,
         )
@@ -186,9 +169,11 @@ class ObjectStore:
         Raises:
             NotFoundError: There is no object ``source``.
         """
-        backend = self._backend(source)
+        check_key(source)
         check_key(target)
-        self._call("copy", source, lambda left: backend.copy(source, target, left))
+        self._call(
+            "copy", source, lambda backend, left: backend.copy(source, target, left)
+        )
 
     def head(self, key: str) -> ObjectInfo:
         """Return an object's size and version.
@@ -196,15 +181,16 @@ class ObjectStore:
         Raises:
             NotFoundError: There is none.
         """
-        backend = self._backend(key)
-        return self._call("head", key, lambda left: backend.head(key, left))
+        check_key(key)
+        return self._call("head", key, lambda backend, left: backend.head(key, left))
 
     def list(
         self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
     ) -> Iterator[ObjectInfo]:
         """Yield the objects whose keys begin with ``prefix``, in the order of keys.
 
-        Folder markers are left out. Each page is asked for when it is needed.
+        Folder markers are left out, and so is what has a name that is no key. Each
+        page is asked for when it is needed, and has the policy's deadline for itself.
 
         Args:
             prefix: What the keys begin with; it need not be a whole path component.
@@ -215,42 +201,40 @@ class ObjectStore:
         Raises:
             NotFoundError: The container that the URL names is not there. A missing
                 folder is just empty.
+            UnsupportedOperationError: The store gives pages in another order than that
+                of keys.
         """
-        if prefix.strip("/"):
-            check_key(prefix.strip("/"))
+        if prefix:
+            check_key(prefix.removesuffix("/"))
         if delimiter not in {"", "/"}:
             msg = f"{self.url}: a listing folds keys at '/', not at {delimiter!r}"
             raise InvalidArgumentError(msg)
-        backend = self._connection.backend()
-        pages: Iterator[Sequence[ObjectInfo]] | None = None
         last = start_after
-
-        def page(_: float) -> Sequence[ObjectInfo] | None:
-            nonlocal pages
-            if pages is None:
-                limit = self.policy.deadline
-                pages = backend.pages(prefix, last, delimiter, limit)
-            try:
-                return next(pages, None)
-            except BaseException:
-                pages = None  # it has ended: another try begins after the last key
-                raise
-
-        while (entries := self._call("list", prefix, page)) is not None:
-            for entry in entries:
-                if entry.key.startswith(prefix) and entry.key > last:
-                    last = entry.key
-                    yield entry
+        for page in self._pages(Listing(prefix, start_after, delimiter)):
+            for entry in page.entries:
+                key = entry.key
+                if not key.startswith(prefix) or key <= start_after:
+                    continue  # more may be given than was asked for
+                if not is_key(key[:-1] if entry.is_prefix else key):
+                    continue
+                if key <= last:
+                    msg = f"{self.url}: the store lists {key!r} after {last!r}"
+                    raise UnsupportedOperationError(msg)
+                last = key
+                yield entry
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; one that is not there is success."""
         wanted = list(keys)
-        backend = self._connection.backend()
         for key in wanted:
             check_key(key)
-        if wanted:
-            name = wanted[0]
-            self._call("delete", name, lambda left: backend.delete(wanted, left))
+        deadline = self._deadline()
+        for key in wanted:
+
+            def attempt(backend: Backend, left: float, key: str = key) -> None:
+                backend.delete(key, left)
+
+            self._call("delete", key, attempt, deadline=deadline)
 
     def __repr__(self) -> str:
         """Show the URL, without secrets."""
@@ -285,90 +269,117 @@ class ObjectStore:
     ) -> None:
         """Leave the connections to the process: they serve every view."""
 
-    def _backend(self, key: str) -> Backend:
-        check_key(key)
-        return self._connection.backend()
-
     def _name(self, key: str) -> str:
         return f"{self.url.rstrip('/')}/{key}"
 
-    def _call(
+    def _deadline(self) -> Deadline:
+        return Deadline(self.policy.deadline)
+
+    def _range(self, key: str, span: ByteRange, deadline: Deadline) -> memoryview:
+        """Return one range; an empty one asks nothing."""
+        start, end = span.start, span.end
+        if start == end:
+            return memoryview(b"")
+        where = f" [{start}, {end})"
+        data = self._call(
+            "get_range",
+            key,
+            lambda backend, left: backend.get_range(key, start, end, left),
+            len,
+            span=where,
+            deadline=deadline,
+        )
+        if len(data) != end - start:
+            msg = (
+                f"{self._name(key)}{where}: the object gave {len(data)} of "
+                f"{end - start} bytes: it is shorter than was said"
+            )
+            raise CorruptObjectError(msg)
+        return memoryview(data)
+
+    def _pages(self, listing: Listing) -> Iterator[Page]:
+        """Yield the pages of a listing, each one request; a failed one is repeated."""
+        at: object = None
+
+        def attempt(backend: Backend, left: float) -> Page:
+            return backend.page(listing, at, left)
+
+        while True:
+            page = self._call("list", listing.prefix, attempt)
+            yield page
+            at = page.following
+            if at is None:
+                return
+
+    def _call(  # noqa: PLR0913 - what one call is made of
         self,
         verb: str,
         key: str,
-        attempt: Callable[[float], _T],
+        attempt: _Attempt[_T],
         size: Callable[[_T], int] = lambda _: 0,
-        span: str = "",
         *,
+        span: str = "",
         again: bool = True,
+        deadline: Deadline | None = None,
     ) -> _T:
         """Make one call: map its errors, repeat it if it may help, tell the observer.
 
         Args:
             verb: The verb.
             key: What it is about.
-            attempt: One try, given the seconds that are left.
+            attempt: One try.
             size: Bytes moved, of the answer.
             span: The range, for errors.
-            again: Whether an unclear failure may be repeated.
+            again: Whether it may be repeated when it is not clear if it was done.
+            deadline: That of the call it is a part of; its own when left out.
         """
-        deadline = Deadline(self.policy.deadline)
-        attempts = 0
-        outcome: TieredFSError | None = None
-        moved = 0
+        begun = self._deadline()
+        end = deadline or begun
+        attempts, moved, clear = 0, 0, False
+        outcome: ErrorKind | None = ErrorKind.ERROR
 
         def once() -> _T:
-            nonlocal attempts
-            attempts += 1
+            nonlocal attempts, clear
             try:
-                return attempt(deadline.remaining)
+                left = end.check()
+                backend = self._connection.backend()
+                attempts += 1
+                return attempt(backend, left)
             except Exception as error:
-                raise self._failure(verb, key, span, error, deadline) from error
+                ours = self._failure(verb, f"{self._name(key)}{span}", error, end)
+                if ours is error:
+                    raise
+                clear = was_refused(error)
+                raise ours from self._shown(error)
+
+        def may_help(error: BaseException) -> bool:
+            return isinstance(error, StorageUnavailableError) and (again or clear)
 
         try:
             try:
                 answer = once()
-            except StorageUnavailableError:
-                if not again or self.policy.attempts == 1:
-                    raise
-                answer = self._retrying(deadline)(once)
+            except StorageUnavailableError as error:
+                answer = self.policy.repeat(once, error, may_help, end)
             moved = size(answer)
+            outcome = None
         except TieredFSError as error:
-            outcome = error
+            outcome = error.kind
             raise
         finally:
-            if self._observer is not None:
-                kind = None if outcome is None else outcome.kind
+            if self._observer is not None and attempts:
                 self._observer.on_request(
-                    RequestEvent(verb, key, moved, attempts, deadline.elapsed, kind)
+                    RequestEvent(verb, key, moved, attempts, begun.elapsed, outcome)
                 )
         return answer
 
-    def _retrying(self, deadline: Deadline) -> tenacity.Retrying:
-        policy = self.policy
-        wait = tenacity.wait_random_exponential(policy.backoff, policy.max_backoff)
-        return tenacity.Retrying(
-            retry=tenacity.retry_if_exception_type(StorageUnavailableError),
-            stop=(
-                tenacity.stop_after_attempt(policy.attempts - 1)
-                | tenacity.stop_before_delay(deadline.remaining)
-            ),
-            wait=wait,
-            reraise=True,
-        )
-
     def _failure(
-        self, verb: str, key: str, span: str, error: Exception, deadline: Deadline
+        self, verb: str, name: str, error: Exception, deadline: Deadline
     ) -> Exception:
-        """Make our error of a client's; it is raised from the client's own."""
-        if isinstance(error, TieredFSError):
-            return error
+        """Make our error of a client's; one that is ours already stays as it is."""
         ours = failure_class(error)
-        if ours is None:
+        if isinstance(error, TieredFSError) or ours is None:
             return error
-        secrets = secret_values(self._connection.options)
-        said = redact_text(f"{type(error).__name__}: {error}", secrets)
-        name = f"{self._name(key)}{span}"
+        said = self._connection.redacted(f"{type(error).__name__}: {error}")
         if ours is StorageUnavailableError and not deadline.remaining:
             msg = f"{verb} {name}: not done in {self.policy.deadline:g} s ({said})"
             return DeadlineExceededError(msg)
@@ -376,54 +387,7 @@ class ObjectStore:
             return NotFoundError(f"not found: {name}")
         return ours(f"{verb} {name}: {said}")
 
-
-class _Connection:
-    """The filesystem behind a store and its views: one for each process."""
-
-    def __init__(self, url: str, options: dict[str, object]) -> None:
-        self.url = url
-        self.options = options
-        self._lock = threading.Lock()
-        self._made: tuple[int, Backend] | None = None
-
-    def backend(self) -> Backend:
-        """Return this process's backend; a fork makes a new one."""
-        made = self._made
-        if made is not None and made[0] == os.getpid():
-            return made[1]
-        with self._lock:
-            if self._made is None or self._made[0] != os.getpid():
-                self._made = (os.getpid(), self._make())
-            return self._made[1]
-
-    def _make(self) -> Backend:
-        protocol = get_protocol(self.url)
-        kind = BACKENDS.get(protocol, Backend) if "::" not in self.url else Backend
-        try:
-            filesystem, root = url_to_fs(
-                self.url, **{**kind.options, **self.options}, skip_instance_cache=True
-            )
-        except ImportError as error:
-            extra = _EXTRAS.get(protocol)
-            hint = f"pip install 'tieredfs[{extra}]'" if extra else str(error)
-            msg = f"{redact_url(self.url)}: {protocol}:// needs {hint}"
-            raise PluginNotInstalledError(msg) from error
-        except ValueError as error:
-            secrets = secret_values(self.options)
-            msg = f"{redact_url(self.url)}: {redact_text(str(error), secrets)}"
-            raise InvalidArgumentError(msg) from error
-        return kind(filesystem, root)
-
-
-def check_key(key: str) -> str:
-    """Return ``key`` if it names an object below a root.
-
-    Raises:
-        InvalidArgumentError: It is empty, absolute, has an empty, ``.`` or ``..``
-            part, or a character that no store takes.
-    """
-    parts = key.split("/")
-    if any(part in {"", ".", ".."} for part in parts) or "\0" in key or "\\" in key:
-        msg = f"not a key: {key!r}"
-        raise InvalidArgumentError(msg)
-    return key
+    def _shown(self, error: Exception) -> Exception | None:
+        """Return ``error`` as a cause, unless a traceback of it would tell a secret."""
+        texts = [f"{link}" for link in links(error)]
+        return error if texts == [*map(self._connection.redacted, texts)] else None

@@ -2,6 +2,7 @@
 
 from tieredfs.storage.contract import Capability, RemoteStorageManager
 from tieredfs.storage.registry import (
+    NATIVE_LAYOUT,
     PluginInfo,
     installed_plugins,
     load_plugin,
@@ -10,6 +11,7 @@ from tieredfs.storage.registry import (
 )
 
 __all__ = [
+    "NATIVE_LAYOUT",
     "Capability",
     "PluginInfo",
     "RemoteStorageManager",

@@ -5,13 +5,17 @@ It joins Kafka's RemoteStorageManager (KIP-405) with the fetch of all indexes at
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from enum import StrEnum
 from types import TracebackType
-from typing import ClassVar, Self
+from typing import ClassVar, Final, Self
 
-from tieredfs.errors import NotFoundError, UnsupportedOperationError
+from tieredfs.errors import (
+    NotFoundError,
+    TieredFSError,
+    UnsupportedOperationError,
+)
 from tieredfs.model import (
     IndexType,
     LogSegmentData,
@@ -21,7 +25,10 @@ from tieredfs.model import (
 )
 from tieredfs.objects import ObjectStore, RequestPolicy
 
-__all__ = ["Capability", "RemoteStorageManager"]
+__all__ = ["STREAM_PIECE", "Capability", "RemoteStorageManager"]
+
+STREAM_PIECE: Final = 8 << 20
+"""Bytes of a log that are fetched at once when all of it is read."""
 
 
 class Capability(StrEnum):
@@ -33,8 +40,14 @@ class Capability(StrEnum):
     RANGE_READ = "range_read"
     """A part of a log costs a request for that part only."""
 
+    SINGLE_REQUEST_INDEXES = "single_request_indexes"
+    """All indexes of a segment cost one request."""
+
+    ATOMIC_COPY = "atomic_copy"
+    """A copy is one put: no crash leaves a part of a segment."""
+
     PLAN_FROM_LISTING = "plan_from_listing"
-    """``list_segments`` says everything: ``describe`` asks for nothing."""
+    """``list_segments`` says where segments end and how late their records are."""
 
 
 class RemoteStorageManager(ABC):
@@ -143,6 +156,66 @@ class RemoteStorageManager(ABC):
         """Return all indexes of a segment, without those it does not have."""
         return self.fetch_indexes(metadata, IndexType)
 
+    def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
+        """Return segments that end at ``offset`` or later, the first of them at least.
+
+        Implementers: the default returns all of them. A layout whose listing can begin
+        at an offset asks for one page.
+
+        Raises:
+            NotFoundError: There is no such partition, or nothing in it ends so late.
+        """
+        return self.list_segments(partition, offset)
+
+    def survey(
+        self, partition: TopicIdPartition
+    ) -> Iterator[SegmentMetadata | TieredFSError]:
+        """Yield every segment, or in its place the error that a reader would meet.
+
+        Implementers: the default stops at the first error.
+
+        Raises:
+            NotFoundError: There is no such partition.
+        """
+        yield from self.list_segments(partition)
+
+    def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
+        """Yield a segment's whole log, in order, piece by piece.
+
+        Implementers: the default fetches ranges. A layout that keeps a checksum of the
+        log compares it at the end.
+
+        Args:
+            metadata: With its size told.
+
+        Raises:
+            NotFoundError: The segment is gone.
+            CorruptObjectError: The log is not what was stored.
+        """
+        size = metadata.size or 0
+        for start in range(0, size, STREAM_PIECE):
+            end = min(start + STREAM_PIECE, size)
+            yield self.fetch_log_segment(metadata, start, end)
+
+    def is_active(self, metadata: SegmentMetadata) -> bool:
+        """Tell whether a broker may still be writing a segment.
+
+        Implementers: the default is right where only finished segments are stored.
+
+        Args:
+            metadata: As it was listed.
+        """
+        del metadata
+        return False
+
+    def is_current(self, metadata: SegmentMetadata) -> bool:
+        """Tell whether a segment is still what was listed.
+
+        Implementers: the default is right where names are never used again.
+        """
+        del metadata
+        return True
+
     def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
         """Return ``metadata`` with every field told.
 
@@ -152,6 +225,20 @@ class RemoteStorageManager(ABC):
             CorruptDataError: The segment contradicts itself.
         """
         return metadata
+
+    def is_compacted(self, partition: TopicIdPartition) -> bool:
+        """Tell whether a cleaner may have removed batches from a partition's log.
+
+        It is asked when a segment's log ends before its last offset, which is an error
+        unless this is true. Implementers: the default, no, is right where only
+        segments that Kafka would tier are kept.
+        """
+        del partition
+        return False
+
+    def name_of(self, metadata: SegmentMetadata) -> str:
+        """Return how to call a segment in an error: the store, without secrets, too."""
+        return f"{self.store.url}: {metadata}"
 
     def copy_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
@@ -168,6 +255,25 @@ class RemoteStorageManager(ABC):
         """
         del data
         msg = f"{self!r} is read only: it cannot copy {metadata}"
+        raise UnsupportedOperationError(msg)
+
+    def append_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        """Store a segment unless another one was appended at its start offset.
+
+        Afterwards it is there whole, or, also after a crash, not at all.
+
+        Returns:
+            The plugin's custom metadata, at most 128 bytes.
+
+        Raises:
+            AlreadyExistsError: Another writer was first; nothing was stored.
+            UnsupportedOperationError: The layout has no way to see who was first. That
+                is the default.
+        """
+        del data
+        msg = f"{self!r} cannot be appended to: {metadata}"
         raise UnsupportedOperationError(msg)
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
+import numpy as np
+
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import CorruptBatchError, CorruptIndexError
 from tieredfs.format.batch import BatchHeader
@@ -15,7 +17,7 @@ from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
 from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.log_stream import read_batches
 
-__all__ = ["LOG_SUFFIX", "SUFFIXES", "describe_segment"]
+__all__ = ["LOG_SUFFIX", "SUFFIXES", "describe_segment", "is_offset"]
 
 LOG_SUFFIX: Final = "log"
 
@@ -34,6 +36,7 @@ _DESCRIBING = (
     IndexType.LEADER_EPOCH,
 )
 _LAST = (1 << 63) - 1
+_SIZE_AT = 12  # bytes that say how long a batch is
 
 
 def describe_segment(
@@ -62,26 +65,28 @@ def describe_segment(
         CorruptBatchError: A batch at the end of the log is malformed or out of place.
     """
     size = metadata.size or 0
+    name = storage.name_of(metadata)
     indexes = storage.fetch_indexes(metadata, _DESCRIBING)
-    facts = _Facts(metadata, indexes, size, compacted=compacted)
-    headers = [
-        batch.header
-        for batch in read_batches(
-            lambda start, end: storage.fetch_log_segment(metadata, start, end),
-            size,
-            name=str(metadata),
-            start=facts.position,
-            torn_tail=active,
-        )
-    ]
-    facts.check(headers)
+    facts = _Facts(metadata, indexes, size, name, compacted=compacted)
+    headers = _headers(storage, metadata, facts.position, active=active)
+    if active and facts.is_ahead_of(headers):
+        # A crash lost the end of the log: what the indexes say of it says nothing.
+        headers = _headers(storage, metadata, 0, active=active)
+        end = headers[-1].end if headers else 0
+        if any(storage.fetch_log_segment(metadata, end, min(end + _SIZE_AT, size))):
+            facts.check_torn(end)
+        facts.forget_beyond(headers)
+    facts.check(headers, dense=active or not compacted)
     last = headers[-1] if headers else None
     end_offset = last.last_offset if last else metadata.start_offset - 1
     if metadata.end_offset is not None:
         if end_offset > metadata.end_offset:
-            msg = f"{metadata}: the log goes on to offset {end_offset}"
+            msg = f"{name}: the log goes on to offset {end_offset}"
             raise CorruptBatchError(msg)
         end_offset = metadata.end_offset
+    if end_offset >= _LAST:
+        msg = f"{name}: no log goes on to offset {end_offset}"
+        raise CorruptBatchError(msg)
     return replace(
         metadata,
         end_offset=end_offset,
@@ -89,8 +94,30 @@ def describe_segment(
         leader_epochs=tuple(
             entry for entry in facts.epochs.entries if entry.start_offset <= end_offset
         ),
-        size=last.end if active and last else size,
+        size=(last.end if last else 0) if active else size,
     )
+
+
+def is_offset(number: int) -> bool:
+    """Tell whether a segment can begin at ``number``: a record must fit behind it."""
+    return 0 <= number < _LAST
+
+
+def _headers(
+    storage: RemoteStorageManager,
+    metadata: SegmentMetadata,
+    start: int,
+    *,
+    active: bool,
+) -> list[BatchHeader]:
+    batches = read_batches(
+        lambda begin, end: storage.fetch_log_segment(metadata, begin, end),
+        metadata.size or 0,
+        name=storage.name_of(metadata),
+        start=start,
+        torn_tail=active,
+    )
+    return [batch.header for batch in batches]
 
 
 class _Facts:
@@ -101,11 +128,12 @@ class _Facts:
         metadata: SegmentMetadata,
         indexes: SegmentIndexes,
         size: int,
+        name: str,
         *,
         compacted: bool,
     ) -> None:
-        base, self.name = metadata.start_offset, str(metadata)
-        self.base = base
+        self.base = base = metadata.start_offset
+        self.name = name
         self.compacted = compacted
         self.offsets = OffsetIndex.parse(
             indexes.get(IndexType.OFFSET, b""),
@@ -119,7 +147,8 @@ class _Facts:
             name=f"{self.name}.{SUFFIXES[IndexType.TIMESTAMP]}",
         )
         self.epochs = LeaderEpochs()
-        if IndexType.LEADER_EPOCH in indexes:
+        self.has_epochs = IndexType.LEADER_EPOCH in indexes
+        if self.has_epochs:
             self.epochs = parse_leader_epochs(
                 indexes[IndexType.LEADER_EPOCH],
                 name=f"{self.name}.{SUFFIXES[IndexType.LEADER_EPOCH]}",
@@ -137,11 +166,72 @@ class _Facts:
             self.offsets.lookup(self.times.lookup(_LAST).offset).position,
         )
 
-    def check(self, headers: list[BatchHeader]) -> None:
-        """Compare the end of the log with what the indexes say of it."""
+    def is_ahead_of(self, headers: list[BatchHeader]) -> bool:
+        """Tell whether the offset or the time index goes on behind the last batch."""
+        if not headers:
+            return bool(len(self.offsets) or len(self.times))
+        last = headers[-1]
+        return (
+            self.offsets.lookup(_LAST).position >= last.end
+            or self.times.lookup(_LAST).offset > last.last_offset
+        )
+
+    def forget_beyond(self, headers: list[BatchHeader]) -> None:
+        """Cut the offset and the time index at the last batch of the whole log."""
+        end, last = (headers[-1].end, headers[-1].last_offset) if headers else (0, -1)
+        kept = int(np.searchsorted(self.offsets.positions, end))
+        self.offsets = replace(
+            self.offsets,
+            offsets=self.offsets.offsets[:kept],
+            positions=self.offsets.positions[:kept],
+        )
+        kept = int(np.searchsorted(self.times.offsets, last, side="right"))
+        self.times = replace(
+            self.times,
+            timestamps=self.times.timestamps[:kept],
+            offsets=self.times.offsets[:kept],
+        )
+        self.position = 0
+
+    def check_torn(self, end: int) -> None:
+        """Check that the batch at ``end``, which is not whole, can be the last one."""
+        behind = self.offsets.upper_bound(end + 1)
+        if behind is not None:
+            msg = (
+                f"{self.name}: batch at position {end}: it goes on behind the log, the "
+                f"offset index has one at {behind.position}"
+            )
+            raise CorruptBatchError(msg)
+
+    def check(self, headers: list[BatchHeader], *, dense: bool) -> None:
+        """Compare the end of the log with what the indexes say of it.
+
+        Args:
+            headers: The batches from ``position`` on.
+            dense: Whether a broker wrote the log and no cleaner changed it.
+        """
         for detail in self._contradictions(headers):
             msg = f"{self.name}: {detail}"
             raise CorruptIndexError(msg)
+        if dense and headers and not self._confirms(headers[-1]):
+            before = headers[-2].last_offset if headers[1:] else self.base - 1
+            if headers[-1].base_offset != before + 1 and (
+                headers[1:] or not self.position
+            ):
+                # No checksum covers a batch's offset, and no batch follows the last.
+                msg = (
+                    f"{self.name}: batch at position {headers[-1].position}: offset "
+                    f"{headers[-1].base_offset} follows {before}"
+                )
+                raise CorruptBatchError(msg)
+
+    def _confirms(self, last: BatchHeader) -> bool:
+        """Tell whether an index has the offset of the last batch."""
+        return (
+            self.offsets.lookup(_LAST).offset == last.last_offset
+            or self.times.lookup(_LAST).offset == last.last_offset
+            or any(p.last_offset == last.last_offset for p in self.producers.producers)
+        )
 
     def _contradictions(self, headers: list[BatchHeader]) -> Iterator[str]:
         if headers and headers[0].base_offset < self.base:
@@ -181,15 +271,23 @@ class _Facts:
                     f"{header.leader_epoch}, its checkpoint says "
                     f"{self.epochs.epoch_at(header.base_offset)}"
                 )
+        # It may begin behind the segment, where the whole log does, but not at its end.
+        last = headers[-1] if self.has_epochs and headers else None
+        if last and last.leader_epoch > self.epochs.epoch_at(last.last_offset):
+            yield f"its checkpoint does not have leader epoch {last.leader_epoch}"
 
     def _untrue_producers(self, headers: list[BatchHeader]) -> Iterator[str]:
-        written = {
-            header.producer_id: header.last_offset
-            for header in headers
-            if not header.is_control and header.record_count
-        }
+        written: dict[int, tuple[int, int]] = {}
+        for header in headers:
+            epoch, _ = written.get(header.producer_id, (header.producer_epoch, -1))
+            if not header.is_control and header.record_count:
+                written[header.producer_id] = header.producer_epoch, header.last_offset
+            elif epoch != header.producer_epoch:
+                # The marker of a new epoch makes the broker forget what was written.
+                written[header.producer_id] = header.producer_epoch, -1
         for producer in self.producers.producers:
-            wrote = written.get(producer.producer_id, producer.last_offset)
+            said = (producer.producer_epoch, producer.last_offset)
+            _, wrote = written.get(producer.producer_id, said)
             if wrote > producer.last_offset or (
                 wrote < producer.last_offset and not self.compacted
             ):

@@ -2,16 +2,20 @@
 
 One folder a partition, ``<topic>-<partition>-<topic id>``, and in it a file for the log
 and one for each index of a segment: ``<20-digit start>-<segment id>.log`` and so on.
-Nothing is packed, so a name says no more than where a segment begins. Read only.
+Nothing is packed, so a name says no more than where a segment begins. A broker reads
+what is written here.
 """
 
 import re
 from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
 from typing import ClassVar
 
 from tieredfs.errors import InvalidArgumentError, NotFoundError
 from tieredfs.model import (
     IndexType,
+    LogSegmentData,
     SegmentId,
     SegmentMetadata,
     TopicIdPartition,
@@ -19,7 +23,15 @@ from tieredfs.model import (
 )
 from tieredfs.objects import ObjectInfo, ObjectStore
 from tieredfs.storage.contract import Capability, RemoteStorageManager
-from tieredfs.storage.kafka_files import LOG_SUFFIX, SUFFIXES, describe_segment
+from tieredfs.storage.inspection import inspect_segment
+from tieredfs.storage.kafka_files import (
+    LOG_SUFFIX,
+    SUFFIXES,
+    describe_segment,
+    is_offset,
+)
+from tieredfs.storage.log_source import open_log
+from tieredfs.storage.log_stream import read_batches
 
 __all__ = ["KafkaLocal"]
 
@@ -31,9 +43,9 @@ _ALWAYS = {LOG_SUFFIX, *SUFFIXES.values()} - {SUFFIXES[IndexType.TRANSACTION]}
 
 
 class KafkaLocal(RemoteStorageManager):
-    """Read what a broker tiered with LocalTieredStorage."""
+    """Read and write what a broker tiers with LocalTieredStorage."""
 
-    capabilities: ClassVar = frozenset({Capability.RANGE_READ})
+    capabilities: ClassVar = frozenset({Capability.WRITE, Capability.RANGE_READ})
 
     def __init__(self, store: ObjectStore) -> None:
         """Keep ``store``, whose root holds the folders of the partitions.
@@ -112,6 +124,46 @@ class KafkaLocal(RemoteStorageManager):
             return metadata
         return describe_segment(self, metadata)
 
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        """Store a segment: its indexes, and then its log.
+
+        It is listed when all files are there. A crash leaves files that are not listed;
+        copying again replaces them. An index that Kafka always has and ``data`` has not
+        is made from the log.
+
+        Returns:
+            Nothing: the names are those of the segment.
+
+        Raises:
+            InvalidArgumentError: ``metadata`` does not say where the segment ends.
+            CorruptBatchError: A batch is malformed or lies outside the segment.
+        """
+        if metadata.end_offset is None:
+            msg = f"{metadata}: to be copied, a segment needs its end offset"
+            raise InvalidArgumentError(msg)
+        with open_log(data.log, str(metadata)) as log:
+            inspection = inspect_segment(
+                read_batches(log.fetch, log.size, name=log.name),
+                replace(metadata, size=log.size),
+                data.indexes,
+            )
+        made = {k: v for k, v in inspection.rebuilt.items() if SUFFIXES[k] in _ALWAYS}
+        for kind, index in {**made, **data.indexes}.items():
+            self.store.put(self._key(metadata, SUFFIXES[kind]), index, overwrite=True)
+        key = self._key(metadata, LOG_SUFFIX)
+        if isinstance(data.log, Path):
+            self.store.put_file(key, data.log, overwrite=True)
+        else:
+            self.store.put(key, data.log, overwrite=True)
+        return b""
+
+    def delete_log_segment(self, metadata: SegmentMetadata) -> None:
+        """Delete the files of a segment, its log first: then it is listed no more."""
+        self.store.delete([self._key(metadata, LOG_SUFFIX)])
+        self.store.delete(self._key(metadata, suffix) for suffix in SUFFIXES.values())
+
     def _key(self, metadata: SegmentMetadata, suffix: str) -> str:
         stem = f"{metadata.start_offset:020d}-{metadata.id}"
         return f"{self._folder(metadata.partition)}{stem}.{suffix}"
@@ -149,7 +201,7 @@ def _file(name: str) -> tuple[int, SegmentId, str] | None:
         return None
     try:
         start = int(match[1])
-        if start >> 63:  # no offset that a broker has
+        if not is_offset(start):
             return None
         return start, SegmentId(match[2]), match[3]
     except InvalidArgumentError:  # a stranger's file

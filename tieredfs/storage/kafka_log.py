@@ -11,7 +11,10 @@ Read only.
 import hashlib
 import re
 from collections.abc import Collection
+from itertools import pairwise
 from typing import ClassVar
+
+import numpy as np
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import InvalidArgumentError, NotFoundError
@@ -31,23 +34,34 @@ from tieredfs.model import (
     Uuid,
 )
 from tieredfs.storage.contract import Capability, RemoteStorageManager
-from tieredfs.storage.kafka_files import LOG_SUFFIX, SUFFIXES, describe_segment
+from tieredfs.storage.kafka_files import (
+    LOG_SUFFIX,
+    SUFFIXES,
+    describe_segment,
+    is_offset,
+)
 
 __all__ = ["KafkaLog"]
 
 _PARTITION = re.compile(r"(.+)-(\d{1,10})", re.ASCII)
-_LOG = re.compile(r"(\d{20})\.log", re.ASCII)
+_LOG = re.compile(r"(\d{20})\.log(\.swap)?", re.ASCII)
+"""A log, or what the cleaner is about to put in place of logs it has taken away."""
+
 _FILE = re.compile(
     r"(\d{20}\.(log|index|timeindex|txnindex|snapshot)"
     r"|leader-epoch-checkpoint|partition\.metadata)",
     re.ASCII,
 )
+_ACTIVE = b"active"
+"""The custom metadata of a segment that a broker may be writing."""
+
+_CLEANED = "cleaner-offset-checkpoint"
 _OF_THE_BROKER = frozenset(
     {
         ".lock",
         ".kafka_cleanshutdown",
         "bootstrap.checkpoint",
-        "cleaner-offset-checkpoint",
+        _CLEANED,
         "log-start-offset-checkpoint",
         "meta.properties",
         "recovery-point-offset-checkpoint",
@@ -97,20 +111,24 @@ class KafkaLog(RemoteStorageManager):
     ) -> list[SegmentMetadata]:
         """Return the segments in their order; each ends where the next begins.
 
-        Only the last one's end is not told: it may be growing.
+        Only the last one's end is not told: it may be growing. One that the cleaner is
+        replacing is left out, and lengthens no other.
         """
         folder = f"{partition}/"
         logs = []
+        begins: list[int] = []
         empty = True
         for entry in self.store.list(folder, delimiter="/"):
             empty = False
             match = _LOG.fullmatch(entry.key[len(folder) :])
-            if match is not None:
-                logs.append((int(match[1]), entry))
+            if match is not None and is_offset(int(match[1])):
+                begins.append(int(match[1]))
+                if not match[2]:
+                    logs.append((int(match[1]), entry))
         if empty:
             msg = f"not found: {partition} in {self.store.url}"
             raise NotFoundError(msg)
-        ends = [start - 1 for start, _ in logs[1:]]
+        ends = {before: after - 1 for before, after in pairwise(sorted({*begins}))}
         return [
             SegmentMetadata(
                 partition,
@@ -119,8 +137,10 @@ class KafkaLog(RemoteStorageManager):
                 end_offset=end,
                 size=entry.size,
                 version=entry.version,
+                custom_metadata=_ACTIVE if end is None else b"",
             )
-            for (start, entry), end in zip(logs, [*ends, None], strict=True)
+            for start, entry in logs
+            for end in [ends.get(start)]
             if end is None or end >= min_offset
         ]
 
@@ -146,7 +166,9 @@ class KafkaLog(RemoteStorageManager):
         """Return one index as the broker would tier it.
 
         Zero padding is cut off; the producer snapshot is the one taken where the next
-        segment begins; the leader epochs are those up to the segment's end.
+        segment begins; the leader epochs are those up to the segment's end. Of the
+        active segment's indexes comes what lies inside the log as it was listed: they
+        may have grown since, and after a crash they may be ahead of the log.
         """
         if index_type is IndexType.LEADER_EPOCH:
             return self._leader_epochs(metadata)
@@ -158,7 +180,10 @@ class KafkaLog(RemoteStorageManager):
             return self.store.get(f"{metadata.partition}/{name}")
         data = self.store.get(_key(metadata, SUFFIXES[index_type]))
         if index_type in _ENTRY_SIZES:
-            return without_padding(data, _ENTRY_SIZES[index_type])
+            data = without_padding(data, _ENTRY_SIZES[index_type])
+        if self.is_active(metadata):
+            name = f"{self.name_of(metadata)}.{SUFFIXES[index_type]}"
+            return _within(data, metadata, index_type, name)
         return data
 
     def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
@@ -166,8 +191,32 @@ class KafkaLog(RemoteStorageManager):
         if metadata.max_timestamp_ms is not None:
             return metadata
         return describe_segment(
-            self, metadata, active=metadata.end_offset is None, compacted=True
+            self, metadata, active=self.is_active(metadata), compacted=True
         )
+
+    def is_active(self, metadata: SegmentMetadata) -> bool:
+        """Tell whether it was the last one of its partition when it was listed."""
+        return metadata.custom_metadata == _ACTIVE
+
+    def is_compacted(self, partition: TopicIdPartition) -> bool:
+        """Look the partition up in the cleaner's checkpoint."""
+        try:
+            data = self.store.get(_CLEANED)
+        except NotFoundError:
+            return False
+        lines = bytes(data).decode("ascii", "replace").splitlines()
+        cleaned = {tuple(line.split()[:2]) for line in lines}
+        return (partition.topic, str(partition.partition)) in cleaned
+
+    def is_current(self, metadata: SegmentMetadata) -> bool:
+        """Tell whether the log is still the one that was listed, or has only grown."""
+        try:
+            found = self.store.head(_key(metadata, LOG_SUFFIX))
+        except NotFoundError:
+            return False
+        if self.is_active(metadata):
+            return (found.size or 0) >= (metadata.size or 0)
+        return found.version == metadata.version
 
     def _topic_id(self, folder: str) -> Uuid:
         try:
@@ -182,10 +231,27 @@ class KafkaLog(RemoteStorageManager):
 
     def _leader_epochs(self, metadata: SegmentMetadata) -> memoryview:
         key = f"{metadata.partition}/leader-epoch-checkpoint"
-        epochs = parse_leader_epochs(self.store.get(key), name=key)
+        name = f"{self.store.url}/{key}"
+        epochs = parse_leader_epochs(self.store.get(key), name=name)
         end = metadata.end_offset
         kept = tuple(e for e in epochs.entries if end is None or e.start_offset <= end)
         return memoryview(format_leader_epochs(LeaderEpochs(kept)))
+
+
+def _within(
+    data: memoryview, metadata: SegmentMetadata, index_type: IndexType, name: str
+) -> memoryview:
+    """Cut an index at the end of the log, as far as that is known."""
+    base = metadata.start_offset
+    if index_type is IndexType.OFFSET and metadata.size is not None:
+        positions = OffsetIndex.parse(data, base, name=name).positions
+        kept = int(np.searchsorted(positions, metadata.size))
+        return data[: kept * OffsetIndex.ENTRY_SIZE]
+    if index_type is IndexType.TIMESTAMP and metadata.end_offset is not None:
+        offsets = TimeIndex.parse(data, base, name=name).offsets
+        kept = int(np.searchsorted(offsets, metadata.end_offset, side="right"))
+        return data[: kept * TimeIndex.ENTRY_SIZE]
+    return data
 
 
 def _is_file(key: str) -> bool:

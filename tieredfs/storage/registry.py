@@ -8,10 +8,11 @@ import difflib
 import inspect
 import re
 import warnings
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from itertools import islice
+from typing import Final
 
 from tieredfs.errors import (
     InvalidArgumentError,
@@ -25,12 +26,16 @@ from tieredfs.objects import ObjectStore
 from tieredfs.storage.contract import RemoteStorageManager
 
 __all__ = [
+    "NATIVE_LAYOUT",
     "PluginInfo",
     "installed_plugins",
     "load_plugin",
     "open_storage",
     "split_plugin_url",
 ]
+
+NATIVE_LAYOUT: Final = "single-object"
+"""The layout that is written where nothing is yet."""
 
 _GROUP = "tieredfs.plugins"
 _PAGE = 1000
@@ -64,7 +69,8 @@ def installed_plugins() -> list[PluginInfo]:
             point.dist.name if point.dist else "",
             point.dist.version if point.dist else "",
         )
-        for name, point in sorted(_points().items())
+        for name, points in sorted(_points().items())
+        for point in points
     ]
 
 
@@ -73,8 +79,8 @@ def load_plugin(name: str) -> type[RemoteStorageManager]:
 
     Raises:
         UnknownPluginError: None has this name; the message lists those that do.
-        PluginError: It cannot be imported, is no RemoteStorageManager, or two
-            distributions bring it.
+        PluginError: It cannot be imported, is no RemoteStorageManager, lacks one of its
+            methods, or two distributions bring it.
     """
     points = _points()
     if name not in points:
@@ -82,7 +88,11 @@ def load_plugin(name: str) -> type[RemoteStorageManager]:
         hint = f" (did you mean {near[0]!r}?)" if near else ""
         msg = f"no plugin is called {name!r}{hint}; installed: {', '.join(points)}"
         raise UnknownPluginError(msg)
-    point = points[name]
+    if len(points[name]) > 1:
+        both = " and ".join(point.value for point in points[name])
+        msg = f"several plugins are called {name!r}: {both}"
+        raise PluginError(msg)
+    point = points[name][0]
     try:
         plugin = point.load()
     except Exception as error:
@@ -91,6 +101,10 @@ def load_plugin(name: str) -> type[RemoteStorageManager]:
         raise PluginError(msg) from error
     if not (inspect.isclass(plugin) and issubclass(plugin, RemoteStorageManager)):
         msg = f"plugin {name!r} ({point.value}) is not a RemoteStorageManager"
+        raise PluginError(msg)
+    if inspect.isabstract(plugin):
+        missing = ", ".join(sorted(plugin.__abstractmethods__))
+        msg = f"plugin {name!r} ({point.value}) lacks the methods {missing}"
         raise PluginError(msg)
     return plugin
 
@@ -146,10 +160,9 @@ def _detect(store: ObjectStore) -> type[RemoteStorageManager]:
     for name in _points():
         try:
             kind = load_plugin(name)
+            scores[name] = _score(name, kind, keys), kind
         except PluginError as error:
             warnings.warn(f"left out: {error}", TieredFSWarning, stacklevel=2)
-            continue
-        scores[name] = kind.recognises(keys), kind
     best = max((score for score, _ in scores.values()), default=0.0)
     winners = [name for name, (score, _) in scores.items() if score == best]
     if best <= 0:
@@ -165,13 +178,24 @@ def _detect(store: ObjectStore) -> type[RemoteStorageManager]:
     return scores[winners[0]][1]
 
 
-def _points() -> dict[str, EntryPoint]:
-    """Return the entry points by name; two of one name are an error when loaded."""
-    found: dict[str, EntryPoint] = {}
+def _score(name: str, kind: type[RemoteStorageManager], keys: Collection[str]) -> float:
+    """Ask a plugin's recogniser, which is not ours and may do anything."""
+    try:
+        score = kind.recognises(keys)
+        if score >= 0:  # so it is a number, and not NaN
+            return float(score)
+    except Exception as error:
+        msg = f"plugin {name!r}: its recogniser fails: {error}"
+        raise PluginError(msg) from error
+    msg = f"plugin {name!r}: its recogniser answers {score!r}"
+    raise PluginError(msg)
+
+
+def _points() -> dict[str, list[EntryPoint]]:
+    """Return the entry points by name; one that is found twice comes once."""
+    found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=_GROUP):
-        known = found.setdefault(point.name, point)
-        if known.value != point.value:
-            both = f"{known.value} and {point.value}"
-            msg = f"two plugins are called {point.name!r}: {both}"
-            raise PluginError(msg)
+        known = found.setdefault(point.name, [])
+        if point.value not in {other.value for other in known}:
+            known.append(point)
     return found

@@ -1,11 +1,12 @@
 """One file per backend: which trap it sets, and how it is closed."""
 
 from tieredfs.objects.quirks.default import Backend
+from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 from tieredfs.objects.quirks.local import LocalBackend
 from tieredfs.objects.quirks.memory import MemoryBackend
 from tieredfs.objects.quirks.s3 import S3Backend
 
-__all__ = ["BACKENDS", "Backend"]
+__all__ = ["BACKENDS", "Backend", "Listing", "ObjectInfo", "Page"]
 
 BACKENDS: dict[str, type[Backend]] = {
     "file": LocalBackend,

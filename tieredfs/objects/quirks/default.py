@@ -8,41 +8,31 @@ and observes. Traps that are closed here for all (seen in released packages):
 - ``open("wb")`` publishes a partial object when the block fails: only whole objects
   are written;
 - listings are cached without end: filesystems are made with the cache off;
+- ``find`` and ``walk`` leave out what they may not or cannot list: folders are listed
+  one by one;
 - a call may hang for minutes: asynchronous filesystems are given a timeout and the
   coroutine is cancelled when it passes.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 
-__all__ = ["Backend", "ObjectInfo"]
+from tieredfs.errors import NotFoundError
+from tieredfs.objects.failures import failure_class
+from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
+
+__all__ = ["Backend", "OptionError"]
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
-    """One entry of a listing.
-
-    Attributes:
-        key: Relative to the store; it ends in ``/`` for a common prefix.
-        size: Bytes; None for a common prefix, which has no content.
-        version: Tells apart two contents under one key: an etag, or size and
-            modification time; empty when the backend says neither.
-    """
-
-    key: str
-    size: int | None
-    version: str = ""
-
-    @property
-    def is_prefix(self) -> bool:
-        """Whether this stands for all keys that begin with it."""
-        return self.size is None
+class OptionError(Exception):
+    """An option that the client refuses when it connects."""
 
 
 class Backend:
@@ -56,13 +46,19 @@ class Backend:
     """Options that the filesystem is made with, unless the user gives them."""
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
-        """Take a filesystem nobody else uses, and a path in it."""
+        """Take a filesystem nobody else uses, and a path in it.
+
+        Args:
+            filesystem: Its options are as ``options`` says.
+            root: Empty where paths begin with their first name, as in an archive.
+        """
         self.filesystem = filesystem
-        self.root = root.rstrip("/")
+        self.root = root.rstrip("/") or root[:1]
+        self._lead = self.root if self.root in {"", "/"} else f"{self.root}/"
 
     def path(self, key: str) -> str:
         """Return the filesystem's path of a key."""
-        return f"{self.root}/{key}" if key else self.root
+        return self._lead + key if key else self.root
 
     def get(self, key: str, timeout: float) -> bytes:
         """Return a whole object."""
@@ -96,46 +92,52 @@ class Backend:
             raise FileNotFoundError(key)
         return self.entry(key, info)
 
-    def pages(
-        self, prefix: str, start_after: str, delimiter: str, timeout: float
-    ) -> Iterator[Sequence[ObjectInfo]]:
-        """Yield the keys that begin with ``prefix``, sorted, a page a request.
+    def page(self, listing: Listing, at: object, timeout: float) -> Page:
+        """Return the entries of the next request of a listing, sorted.
 
-        May yield keys at or before ``start_after``: the store filters them.
+        Args:
+            listing: What is asked; more may be given than that: the store filters.
+            at: None for the first page, else the ``following`` of the one before. It
+                may be asked again when it failed.
+            timeout: Seconds.
         """
-        del start_after  # public fsspec cannot begin a listing anywhere
-        folder = self.path(prefix.rpartition("/")[0])
-        try:
-            if delimiter:
-                found = self._run("ls", timeout, folder, detail=True)
-            else:
-                found = self._run("find", timeout, folder, detail=True).values()
-        except FileNotFoundError:
-            return
-        yield sorted(self._entries(found), key=lambda entry: entry.key)
+        walk = at if isinstance(at, Walk) else Walk(listing)
+        return walk.page(lambda folder: self._children(folder, timeout))
 
-    def delete(self, keys: Sequence[str], timeout: float) -> None:
-        """Delete objects; a missing one is no error."""
-        for key in keys:
-            try:
-                self._run("rm_file", timeout, self.path(key))
-            except FileNotFoundError:
-                continue
+    def delete(self, key: str, timeout: float) -> None:
+        """Delete an object; a missing one is no error."""
+        with suppress(FileNotFoundError):
+            self._run("rm_file", timeout, self.path(key))
 
     def entry(self, key: str, info: Mapping[str, Any]) -> ObjectInfo:
         """Make an entry of what the filesystem says of one object."""
+        if info["size"] is None:
+            msg = f"the filesystem does not say the size of {key}"
+            raise NotImplementedError(msg)
         tag = info.get("ETag") or info.get("etag") or info.get("generation")
         version = tag or f"{info['size']}-{info.get('mtime') or info.get('created')}"
         return ObjectInfo(key, int(info["size"]), str(version).strip('"'))
 
-    def _entries(self, found: Iterable[Mapping[str, Any]]) -> Iterator[ObjectInfo]:
-        lead = len(self.root) + 1
+    def _children(self, folder: str, timeout: float) -> Iterator[Child]:
+        """Yield what lies directly in a folder; nothing if it is not there."""
+        path = self.path(folder.removesuffix("/"))
+        try:
+            found = self._run("ls", timeout, path, detail=True)
+        except OSError as error:
+            if failure_class(error) is not NotFoundError:
+                raise
+            return
         for info in found:
-            key = str(info["name"]).rstrip("/")[lead:]
+            name = str(info["name"]).rstrip("/")
+            if not self._lead:
+                name = name.lstrip("/")  # some archives name their members so
+            key = name.removeprefix(self._lead)
+            if not name.startswith(self._lead) or not key.startswith(folder):
+                continue  # the folder itself, or a link out of it
             if info["type"] == "directory":
-                yield ObjectInfo(f"{key}/", None)
-            else:
-                yield self.entry(key, info)
+                yield f"{key}/", None
+            elif info["type"] == "file":
+                yield key, partial(self.entry, key, info)
 
     def _run(
         self,

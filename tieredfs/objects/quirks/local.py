@@ -4,17 +4,21 @@ Traps closed here, seen with fsspec's LocalFileSystem 2026.9: ``pipe_file`` writ
 the final name, so readers see half an object; exclusive create is check-then-write
 (51 of 200 races had not one winner) and ``put_file(mode="create")`` overwrites; a
 listing is one walk of everything, unsorted. A symbolic link could leave the root, so
-links are not followed.
+none is followed below it.
 """
 
+import math
 import os
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+import stat
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from tieredfs.objects.quirks.default import Backend, ObjectInfo
+from tieredfs.objects.quirks.default import Backend
+from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
 
 __all__ = ["LocalBackend"]
 
@@ -23,21 +27,24 @@ _TEMPORARY = ".tieredfs-tmp"
 
 
 class LocalBackend(Backend):
-    """A directory of a local disk."""
+    """A directory of a local disk; a disk is not stopped by a timeout."""
 
     options = {"auto_mkdir": False}  # noqa: RUF012 - a Mapping in the base class
 
     def get(self, key: str, timeout: float) -> bytes:
         """Return a whole file."""
         del timeout
-        return self._inside(key).read_bytes()
+        with self._open(key) as file:
+            return file.read()
 
     def get_range(self, key: str, start: int, end: int, timeout: float) -> bytes:
-        """Return the bytes ``[start, end)``; a disk is not stopped by a timeout."""
+        """Return the bytes ``[start, end)``, or what there is of them."""
         del timeout
-        with self._inside(key).open("rb", buffering=0) as file:
+        with self._open(key) as file:
+            # What is asked for is allocated at once: no more than there is.
+            size = os.fstat(file.fileno()).st_size
             file.seek(start)
-            return file.read(end - start)
+            return file.read(max(0, min(end, size) - start))
 
     def put(self, key: str, data: bytes, timeout: float, *, overwrite: bool) -> None:
         """Write beside the final name, sync, then link or rename to it."""
@@ -56,29 +63,35 @@ class LocalBackend(Backend):
 
     def copy(self, source: str, target: str, timeout: float) -> None:
         """Copy beside the final name, sync, then rename to it."""
-        self.put_file(target, self._inside(source), timeout, overwrite=True)
+        del timeout
+        with self._open(source) as content:
+            self._publish(
+                target, lambda file: shutil.copyfileobj(content, file), overwrite=True
+            )
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
         """Return size and version of a regular file."""
         del timeout
-        path = self._inside(key)
-        if not path.is_file():
+        found = self._inside(key).lstat()
+        if not stat.S_ISREG(found.st_mode):
             raise FileNotFoundError(key)
-        return _entry(key, path.stat())
+        return _entry(key, found)
 
-    def pages(
-        self, prefix: str, start_after: str, delimiter: str, timeout: float
-    ) -> Iterator[Sequence[ObjectInfo]]:
-        """Walk the directories in the order of their keys, a page at a time."""
+    def page(self, listing: Listing, at: object, timeout: float) -> Page:
+        """Walk the directories in the order of their keys."""
         del timeout
-        page: list[ObjectInfo] = []
-        folder = prefix.rpartition("/")[0]
-        for entry in self._walk(folder, prefix, start_after, deep=not delimiter):
-            page.append(entry)
-            if len(page) == _PAGE:
-                yield page
-                page = []
-        yield page
+        walk = at if isinstance(at, Walk) else Walk(listing)
+        return walk.page(self._scan, reads=math.inf, size=_PAGE)
+
+    def delete(self, key: str, timeout: float) -> None:
+        """Remove a regular file; anything else is no object, so there is none."""
+        del timeout
+        try:
+            path = self._inside(key)
+            if stat.S_ISREG(path.lstat().st_mode):
+                path.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return
 
     def _inside(self, key: str) -> Path:
         """Return the path of a key; FileNotFoundError when it goes through a link."""
@@ -89,43 +102,45 @@ class LocalBackend(Backend):
                 raise FileNotFoundError(key)
         return path
 
-    def _walk(
-        self, folder: str, prefix: str, start_after: str, *, deep: bool
-    ) -> Iterator[ObjectInfo]:
-        lead = f"{folder}/" if folder else ""
+    def _open(self, key: str) -> BinaryIO:
+        """Open a regular file; nothing else may be read, or waited for."""
+        descriptor = os.open(self._inside(key), os.O_RDONLY | os.O_NONBLOCK)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            raise FileNotFoundError(key)
+        return os.fdopen(descriptor, "rb")
+
+    def _scan(self, folder: str) -> Iterator[Child]:
+        """Yield what lies in a directory, links and half-written files left out."""
         try:
-            self._inside(folder)
-            with os.scandir(self.path(folder)) as scan:
-                # A directory sorts as its keys do: with the slash that follows.
-                found = sorted(
-                    (f"{lead}{e.name}/" if e.is_dir() else f"{lead}{e.name}", e)
-                    for e in scan
-                    if not e.is_symlink() and not e.name.endswith(_TEMPORARY)
-                )
+            with os.scandir(self._inside(folder.removesuffix("/"))) as scan:
+                for item in scan:
+                    key = folder + item.name
+                    if item.is_dir(follow_symlinks=False):
+                        if self._has_objects(f"{key}/"):
+                            yield f"{key}/", None
+                    elif item.is_file(follow_symlinks=False) and not key.endswith(
+                        _TEMPORARY
+                    ):
+                        yield key, partial(_describe, key, item)
         except (FileNotFoundError, NotADirectoryError):
             return
-        for key, item in found:
-            if not key.startswith(prefix) and not prefix.startswith(key):
-                continue
-            if not key.endswith("/"):
-                if not item.is_file(follow_symlinks=False):
-                    continue
-                try:
-                    yield _entry(key, item.stat(follow_symlinks=False))
-                except FileNotFoundError:  # removed while it was listed
-                    continue
-            elif not deep:
-                yield ObjectInfo(key, None)
-            elif key > start_after or start_after.startswith(key):
-                yield from self._walk(key[:-1], prefix, start_after, deep=True)
+
+    def _has_objects(self, folder: str) -> bool:
+        """Tell whether a directory is one of an object's key: a disk has others too."""
+        try:
+            return next(self._scan(folder), None) is not None
+        except PermissionError:  # which may concern nobody, as that of lost+found
+            return True
 
     def _publish(
         self, key: str, write: Callable[[BinaryIO], object], *, overwrite: bool
     ) -> None:
-        final = self._inside(key)
-        final.parent.mkdir(parents=True, exist_ok=True)
+        folder, _, name = key.rpartition("/")
+        parent = self._folder(key, folder)
+        final = parent / name
         # Its own short name: the final one may fill the 255 bytes that a name has.
-        temporary = final.with_name(f".{secrets.token_hex(8)}{_TEMPORARY}")
+        temporary = parent / f".{secrets.token_hex(8)}{_TEMPORARY}"
         try:
             with temporary.open("xb") as file:
                 write(file)
@@ -135,13 +150,37 @@ class LocalBackend(Backend):
                 temporary.replace(final)
             else:
                 final.hardlink_to(temporary)
+        except IsADirectoryError as error:
+            raise FileExistsError(str(error)) from None
         finally:
             temporary.unlink(missing_ok=True)
-        _sync_directory(final.parent)
+        _sync_directory(parent)
+
+    def _folder(self, key: str, folder: str) -> Path:
+        """Make the directory that a key lies in.
+
+        Raises:
+            PermissionError: It lies behind a link.
+            FileExistsError: A part of its name is a file.
+        """
+        try:
+            path = self._inside(folder)
+        except FileNotFoundError:
+            msg = f"{key} lies behind a symbolic link"
+            raise PermissionError(msg) from None
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+        except NotADirectoryError as error:
+            raise FileExistsError(str(error)) from None
+        return path
 
 
-def _entry(key: str, stat: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(key, stat.st_size, f"{stat.st_size}-{stat.st_mtime_ns}")
+def _entry(key: str, found: os.stat_result) -> ObjectInfo:
+    return ObjectInfo(key, found.st_size, f"{found.st_size}-{found.st_mtime_ns}")
+
+
+def _describe(key: str, item: os.DirEntry[str]) -> ObjectInfo:
+    return _entry(key, item.stat(follow_symlinks=False))
 
 
 def _sync_directory(path: Path) -> None:

@@ -3,16 +3,17 @@
 Traps closed here, seen with fsspec 2026.9: a file can be made where a directory of the
 same name has keys, and the other way round, so only keys are looked at; ``info`` and
 ``ls`` walk the whole store, so a listing is one pass over it; exclusive create is
-check-then-write, so creates take turns.
+check-then-write, so creates take turns; a copy of a folder is an empty folder.
 """
 
 import threading
-from collections.abc import Iterator, Sequence
 from typing import cast
 
+from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFile
 
-from tieredfs.objects.quirks.default import Backend, ObjectInfo
+from tieredfs.objects.quirks.default import Backend
+from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 
 __all__ = ["MemoryBackend"]
 
@@ -22,37 +23,48 @@ _create = threading.Lock()  # as global as the store itself
 class MemoryBackend(Backend):
     """A folder of the process's memory filesystem."""
 
+    def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
+        """Take the root of all for an empty path: paths begin with a slash."""
+        super().__init__(filesystem, root or "/")
+
     def put(self, key: str, data: bytes, timeout: float, *, overwrite: bool) -> None:
         """Make an object appear whole; FileExistsError if there is one already."""
         with _create:
             super().put(key, data, timeout, overwrite=overwrite)
 
+    def copy(self, source: str, target: str, timeout: float) -> None:
+        """Make ``target`` what the object ``source`` is."""
+        self.put(target, self._file(source).getvalue(), timeout, overwrite=True)
+
     def head(self, key: str, timeout: float) -> ObjectInfo:
         """Return size and version of an object."""
         del timeout
-        try:
-            file = self._files()[self.path(key)]
-        except KeyError:
-            raise FileNotFoundError(key) from None
-        return _entry(key, file)
+        return _entry(key, self._file(key))
 
-    def pages(
-        self, prefix: str, start_after: str, delimiter: str, timeout: float
-    ) -> Iterator[Sequence[ObjectInfo]]:
+    def page(self, listing: Listing, at: object, timeout: float) -> Page:
         """List everything in one pass."""
-        del timeout, start_after
-        lead = self.path("") + "/"
+        del at, timeout
+        prefix, delimiter = listing.prefix, listing.delimiter
+        lead = self.path(prefix)
+        if not prefix:
+            lead = lead.rstrip("/") + "/"
         found: dict[str, ObjectInfo] = {}
         for path, file in list(self._files().items()):
-            key = path[len(lead) :]
-            if not path.startswith(lead) or not key.startswith(prefix):
+            if not path.startswith(lead):
                 continue
-            head, slash, _ = key[len(prefix) :].partition(delimiter or "\0")
+            rest = path.removeprefix(lead)
+            head, slash, _ = rest.partition("/")
             if delimiter and slash:
                 found[prefix + head + slash] = ObjectInfo(prefix + head + slash, None)
             else:
-                found[key] = _entry(key, file)
-        yield [found[key] for key in sorted(found)]
+                found[prefix + rest] = _entry(prefix + rest, file)
+        return Page([found[key] for key in sorted(found)])
+
+    def _file(self, key: str) -> MemoryFile:
+        try:
+            return self._files()[self.path(key)]
+        except KeyError:
+            raise FileNotFoundError(key) from None
 
     def _files(self) -> dict[str, MemoryFile]:
         return cast("dict[str, MemoryFile]", self.filesystem.store)

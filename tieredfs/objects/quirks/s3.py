@@ -1,18 +1,20 @@
 """S3 and what speaks its protocol, through s3fs.
 
 Traps closed here, seen with s3fs 2026.9: two retry loops of its own around botocore's,
-125 tries and 327 s against a server that hangs, so all three are turned down to one
-attempt; a whole read costs HEAD and GET; public fsspec lists everything at once and
-cannot begin after a key, so the client underneath is asked; a folder marker is listed
-as an object of no bytes.
+and one of aiohttp's below them that repeats even an exclusive create when a connection
+is reset; 125 tries and 327 s against a server that hangs: all four are turned down to
+one attempt. A whole read or a copy costs a HEAD more; public fsspec lists everything
+at once and cannot begin after a key, so the client underneath is asked; ``?versionId=``
+in a key is cut off; a folder marker is listed as an object of no bytes.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any, cast
 
 from fsspec import AbstractFileSystem
 
-from tieredfs.objects.quirks.default import Backend, ObjectInfo
+from tieredfs.objects.quirks.default import Backend, OptionError
+from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 
 __all__ = ["S3Backend"]
 
@@ -21,60 +23,93 @@ class S3Backend(Backend):
     """A bucket, or a prefix in one."""
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
-        """Leave retries to the store."""
+        """Leave retries to the store, and keys as they stand."""
         super().__init__(filesystem, root)
+        for name in ("key", "secret", "token"):  # the client looks when it signs
+            if not isinstance(getattr(filesystem, name), str | None):
+                raise TypeError(f"{name} is no text")
         # An attribute only: no constructor argument reaches it.
         filesystem.retries = 1
-        config = dict(filesystem.config_kwargs)
-        config["retries"] = {"total_max_attempts": 1}
-        filesystem.config_kwargs = config
-        self.bucket, _, prefix = self.root.partition("/")
-        self._lead = f"{prefix}/" if prefix else ""
+        filesystem.config_kwargs = {
+            "http_session_cls": _one_try_session(),
+            **filesystem.config_kwargs,
+            "retries": {"total_max_attempts": 1},
+        }
+        self.bucket: str = filesystem.split_path(self.root)[0]
+        filesystem.split_path = self._split
+        prefix = self.root.removeprefix(self.bucket).strip("/")
+        self._prefix = f"{prefix}/" if prefix else ""
 
     def get(self, key: str, timeout: float) -> bytes:
         """Return a whole object in one request."""
-        return cast("bytes", self.run_async(self._get_object, timeout, key))
+        return cast("bytes", self.run_async(self._read, timeout, key))
 
-    async def _get_object(self, key: str) -> bytes:
-        answer = await self.filesystem._call_s3(  # noqa: SLF001 - no public paging
-            "get_object", Bucket=self.bucket, Key=self._lead + key
+    async def _read(self, key: str) -> bytes:
+        answer = await self.filesystem._call_s3(  # noqa: SLF001 - no public call of one request
+            "get_object", Bucket=self.bucket, Key=self._prefix + key
         )
         async with answer["Body"] as body:
             return cast("bytes", await body.read())
 
+    def copy(self, source: str, target: str, timeout: float) -> None:
+        """Make ``target`` what ``source`` is, in one request; 5 GiB at most."""
+        whole = {"Bucket": self.bucket, "Key": self._prefix + source}
+        self._call("copy_object", timeout, CopySource=whole, Key=self._prefix + target)
+
     def head(self, key: str, timeout: float) -> ObjectInfo:
         """Return size and version of an object in one request."""
-        answer = self._call("head_object", timeout, Key=self._lead + key)
+        answer = self._call("head_object", timeout, Key=self._prefix + key)
         return ObjectInfo(
             key, int(answer["ContentLength"]), str(answer["ETag"]).strip('"')
         )
 
-    def pages(
-        self, prefix: str, start_after: str, delimiter: str, timeout: float
-    ) -> Iterator[Sequence[ObjectInfo]]:
-        """List a thousand keys a request, beginning after ``start_after``."""
-        request: dict[str, object] = {"Prefix": self._lead + prefix}
-        if delimiter:
-            request["Delimiter"] = delimiter
-        if start_after:
-            request["StartAfter"] = self._lead + start_after
-        while True:
-            answer = self._call("list_objects_v2", timeout, **request)
-            yield sorted(self._listed(answer), key=lambda entry: entry.key)
-            if not answer.get("IsTruncated"):
-                return
-            request["ContinuationToken"] = answer["NextContinuationToken"]
+    def page(self, listing: Listing, at: object, timeout: float) -> Page:
+        """List a thousand keys, from ``start_after`` or the token ``at`` on."""
+        request: dict[str, object] = {"Prefix": self._prefix + listing.prefix}
+        if listing.delimiter:
+            request["Delimiter"] = listing.delimiter
+        if listing.start_after:
+            request["StartAfter"] = self._prefix + listing.start_after
+        if at is not None:
+            request["ContinuationToken"] = at
+        answer = self._call("list_objects_v2", timeout, **request)
+        entries = sorted(self._listed(answer), key=lambda entry: entry.key)
+        more = answer.get("IsTruncated")
+        return Page(entries, answer["NextContinuationToken"] if more else None)
 
-    def delete(self, keys: Sequence[str], timeout: float) -> None:
-        """Delete objects one by one; S3 answers the same for a missing one."""
-        for key in keys:
-            self._call("delete_object", timeout, Key=self._lead + key)
+    def delete(self, key: str, timeout: float) -> None:
+        """Delete an object; S3 answers the same for a missing one."""
+        self._call("delete_object", timeout, Key=self._prefix + key)
+
+    def run_async(
+        self,
+        function: Callable[..., Any],
+        timeout: float,
+        *args: object,
+        **options: object,
+    ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
+        """Connect if that has not been done, and run a coroutine."""
+        return super().run_async(self._connected, timeout, function, *args, **options)
+
+    async def _connected(
+        self, function: Callable[..., Any], *args: object, **options: object
+    ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
+        try:
+            await self.filesystem.set_session()
+        except (TypeError, ValueError, LookupError, AttributeError) as error:
+            # The options go to botocore as they are, which has no one error for them.
+            raise OptionError(str(error)) from error
+        return await function(*args, **options)
+
+    def _split(self, path: str) -> tuple[str, str, None]:
+        """Tell the bucket from the key, which may have any text in it."""
+        return self.bucket, path.removeprefix(self.bucket).lstrip("/"), None
 
     def _listed(self, answer: dict[str, Any]) -> Iterator[ObjectInfo]:
-        cut = len(self._lead)
+        cut = len(self._prefix)
         for item in answer.get("Contents") or ():
             key = str(item["Key"])[cut:]
-            if key and not key.endswith("/"):
+            if not key.endswith("/"):
                 etag = str(item.get("ETag", "")).strip('"')
                 yield ObjectInfo(key, int(item["Size"]), etag)
         for item in answer.get("CommonPrefixes") or ():
@@ -86,10 +121,24 @@ class S3Backend(Backend):
         return cast(
             "dict[str, Any]",
             self.run_async(
-                self.filesystem._call_s3,  # noqa: SLF001 - no public paging
+                self.filesystem._call_s3,  # noqa: SLF001 - no public call of one request
                 timeout,
                 operation,
                 Bucket=self.bucket,
                 **parameters,
             ),
         )
+
+
+def _one_try_session() -> type:
+    """Make the class of aiobotocore's sessions that send a request once."""
+    # Not at the top: tieredfs is imported without any cloud's client.
+    from aiobotocore.httpsession import AIOHTTPSession  # noqa: PLC0415
+
+    class OneTrySession(AIOHTTPSession):  # type: ignore[misc] # it has no types
+        async def _get_session(self, proxy_url: str | None) -> Any:  # noqa: ANN401 - aiohttp's
+            session = await super()._get_session(proxy_url)
+            session._retry_connection = False  # noqa: SLF001 - there is no other way
+            return session
+
+    return OneTrySession

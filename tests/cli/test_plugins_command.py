@@ -1,0 +1,102 @@
+"""``tieredfs plugins``: what is installed, and whether it works."""
+
+import importlib.metadata
+import json
+from pathlib import Path
+
+import pytest
+
+from cli.commands import Run, run_process
+
+
+@pytest.fixture
+def broken(tmp_path: Path) -> dict[str, str]:
+    """An environment with a distribution whose plugin cannot be imported."""
+    return _installed(tmp_path, "broken", "no_such_module:Layout")
+
+
+def _installed(folder: Path, name: str, value: str) -> dict[str, str]:
+    info = folder / f"tieredfs_{name}-2.5.dist-info"
+    info.mkdir()
+    metadata = f"Metadata-Version: 2.1\nName: tieredfs-{name}\nVersion: 2.5\n"
+    (info / "METADATA").write_text(metadata)
+    (info / "entry_points.txt").write_text(f"[tieredfs.plugins]\n{name} = {value}\n")
+    return {"PYTHONPATH": str(folder)}
+
+
+def test_json_says_what_each_plugin_is_and_can(run: Run) -> None:
+    done = run("plugins", "--json")
+    assert (done.code, done.err) == (0, [])
+    found = {row["name"]: row for row in json.loads(done.out)["plugins"]}
+    assert set(found) >= {"kafka-local", "kafka-log"}
+    assert found["kafka-log"] == {
+        "name": "kafka-log",
+        "value": "tieredfs.storage.kafka_log:KafkaLog",
+        "distribution": "tieredfs",
+        "version": importlib.metadata.version("tieredfs"),
+        "state": "read",
+        "capabilities": ["range_read"],
+        "error": None,
+    }
+
+
+def test_the_table_says_what_the_json_says(run: Run) -> None:
+    heading, *lines = run("plugins").text.splitlines()
+    assert heading.split() == ["NAME", "STATE", "FROM", "VERSION", "CLASS"]
+    rows = json.loads(run("plugins", "--json").out)["plugins"]
+    for line, row in zip(lines, rows, strict=True):
+        names = ("name", "state", "distribution", "version", "value")
+        assert line.split() == " ".join(row[name] for name in names).split()
+
+
+def test_a_broken_plugin_is_shown_as_broken_and_hurts_no_other(
+    broken: dict[str, str],
+) -> None:
+    done = run_process("plugins", "--json", env=broken)
+    assert done.code == 0
+    states = {r["name"]: r["state"] for r in json.loads(done.out)["plugins"]}
+    assert states["broken"] == "broken"
+    assert states["kafka-log"] == "read"
+    assert states["kafka-local"] != "broken"
+
+
+def test_the_table_shows_a_broken_plugin_and_why_it_is(broken: dict[str, str]) -> None:
+    done = run_process("plugins", env=broken)
+    assert done.code == 0
+    (line,) = [line for line in done.text.splitlines() if line.startswith("broken")]
+    assert line.split() == [
+        *("broken", "broken", "tieredfs-broken", "2.5"),
+        "no_such_module:Layout",
+    ]
+    assert len(done.err) == 1
+    assert "no_such_module" in done.err[0]
+
+
+def test_a_broken_plugin_costs_one_line_when_a_layout_is_to_be_found_out(
+    broken: dict[str, str], plain: str
+) -> None:
+    done = run_process("ls", plain, env=broken)
+    assert (done.code, done.text) == (0, "plain\n")
+    assert len(done.err) == 1
+    assert done.err[0].startswith("tieredfs: warning: left out: plugin 'broken'")
+
+
+def test_a_broken_plugin_is_not_imported_when_another_is_named(
+    broken: dict[str, str], plain: str
+) -> None:
+    done = run_process("ls", plain, "--plugin", "kafka-local", env=broken)
+    assert (done.code, done.text, done.err) == (0, "plain\n", [])
+
+
+def test_a_broken_plugin_that_is_named_is_2(broken: dict[str, str], plain: str) -> None:
+    done = run_process("ls", plain, "--plugin", "broken", env=broken)
+    assert (done.code, done.out, len(done.err)) == (2, b"", 1)
+    assert "plugin 'broken' of tieredfs-broken cannot be imported" in done.err[0]
+
+
+def test_a_plugin_that_is_no_storage_is_broken(tmp_path: Path) -> None:
+    env = _installed(tmp_path, "odd", "json:JSONDecoder")
+    rows = json.loads(run_process("plugins", "--json", env=env).out)["plugins"]
+    (odd,) = [row for row in rows if row["name"] == "odd"]
+    assert odd["state"] == "broken"
+    assert "not a RemoteStorageManager" in odd["error"]

@@ -1,0 +1,70 @@
+"""``tieredfs pull``: a broker's log directory back from a tier."""
+
+import click
+
+from tieredfs.cli.options import TierOptions, json_option, tier_options
+from tieredfs.cli.output import show_json, show_table
+from tieredfs.cli.progress import bytes_done
+from tieredfs.log.partitions import listed_size, select_partitions
+from tieredfs.log.pull import PulledSegment
+from tieredfs.log.pull import pull as pull_segments
+from tieredfs.model import TopicIdPartition
+
+__all__ = ["pull"]
+
+_COLUMNS = {
+    "partition": "PARTITION",
+    "segments": "SEGMENTS",
+    "files": "FILES WRITTEN",
+    "bytes": "BYTES",
+}
+
+
+@click.command
+@click.argument("url")
+@click.argument("directory", metavar="DIR")
+@click.argument("topic", required=False)
+@click.option("--topic-id", metavar="ID", help="Which of several topics of one name.")
+@json_option
+@tier_options
+def pull(
+    options: TierOptions,
+    url: str,
+    directory: str,
+    topic: str | None,
+    topic_id: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Get the log and index files at URL back into DIR, as a broker lays them out.
+
+    Files are byte for byte what the broker wrote. One that is in DIR already with other
+    content is an error, and stays as it is.
+    """
+    with options.tier(url) as tier:
+        storage = tier.storage
+        topics = None if topic is None else [topic]
+        partitions = select_partitions(storage, topics, topic_id)
+        total = listed_size(storage, partitions)
+        with bytes_done(f"pull {url}", total) as done:
+            pulled = pull_segments(
+                storage,
+                options.reach.local(directory),
+                partitions,
+                progress=lambda one: done(one.segment.size or 0),
+            )
+    rows = [_row(partition, pulled) for partition in partitions]
+    if as_json:
+        show_json({"directory": directory, "partitions": rows})
+    else:
+        show_table(rows, _COLUMNS)
+
+
+def _row(partition: TopicIdPartition, pulled: list[PulledSegment]) -> dict[str, object]:
+    mine = [one for one in pulled if one.segment.partition == partition]
+    return {
+        "partition": str(partition),
+        "segments": len(mine),
+        "files": sum(one.written for one in mine),
+        "bytes": sum(one.segment.size or 0 for one in mine),
+    }

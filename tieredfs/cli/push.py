@@ -1,0 +1,97 @@
+"""``tieredfs push``: archive a broker's log directory."""
+
+from collections.abc import Sequence
+
+import click
+
+from tieredfs.cli.options import TierOptions, json_option, tier_options
+from tieredfs.cli.output import show_error, show_json, show_table
+from tieredfs.cli.progress import bytes_done
+from tieredfs.log.partitions import listed_size, select_partitions
+from tieredfs.log.push import PushedSegment, PushOutcome, PushReport
+from tieredfs.log.push import push as push_segments
+from tieredfs.model import TopicIdPartition
+from tieredfs.storage import open_storage
+
+__all__ = ["push"]
+
+_LAYOUT = "kafka-log"
+_COLUMNS = {
+    "partition": "PARTITION",
+    "segments": "SEGMENTS",
+    **{outcome.value: outcome.name for outcome in PushOutcome},
+    "rebuilt": "REBUILT",
+    "bytes": "BYTES",
+}
+_CORRUPT = 4
+
+
+@click.command
+@click.argument("logdir")
+@click.argument("url")
+@click.option(
+    "--topic", "topics", multiple=True, metavar="T", help="Only this; may be repeated."
+)
+@click.option(
+    "--active", is_flag=True, help="Also the segment that is being written, so far."
+)
+@json_option
+@tier_options
+def push(
+    options: TierOptions,
+    logdir: str,
+    url: str,
+    topics: tuple[str, ...],
+    *,
+    active: bool,
+    as_json: bool,
+) -> None:
+    """Archive the closed segments of the broker's log directory LOGDIR at URL.
+
+    What is at URL already is not put again, so a push that was ended is taken up by
+    doing it again. Indexes that are missing or untrue to their log are made anew
+    (REBUILT). A segment that the broker changes meanwhile is left for the next push
+    (CHANGED); a corrupt one fails alone, and the exit code is 4.
+    """
+    source = open_storage(options.reach.local(logdir), _LAYOUT)
+    target = options.target(url)
+    partitions = select_partitions(source, topics or None)
+    total = listed_size(source, partitions)
+    with bytes_done(f"push {logdir}", total) as done:
+        report = push_segments(
+            source,
+            target,
+            partitions,
+            active=active,
+            progress=lambda one: done(one.segment.size or 0),
+        )
+    rows = [_row(partition, report) for partition in partitions]
+    if as_json:
+        show_json(
+            {
+                "url": target.store.url,
+                "partitions": rows,
+                "errors": [str(error) for error in report.errors],
+            }
+        )
+    else:
+        show_table(rows, _COLUMNS)
+    for error in report.errors:
+        show_error(error)
+    if report.errors:
+        click.get_current_context().exit(_CORRUPT)
+
+
+def _row(partition: TopicIdPartition, report: PushReport) -> dict[str, object]:
+    mine = [one for one in report.segments if one.segment.partition == partition]
+    return {
+        "partition": str(partition),
+        "segments": len(mine),
+        **{outcome.value: _count(mine, outcome) for outcome in PushOutcome},
+        "rebuilt": sum(len(one.rebuilt) for one in mine),
+        "bytes": sum(one.segment.size or 0 for one in mine),
+    }
+
+
+def _count(segments: Sequence[PushedSegment], outcome: PushOutcome) -> int:
+    return sum(one.outcome is outcome for one in segments)

@@ -1,0 +1,88 @@
+"""``tieredfs verify``: whether a tier is whole."""
+
+import click
+
+from tieredfs.cli.options import TierOptions, json_option, tier_options
+from tieredfs.cli.output import show_json, show_line, show_table
+from tieredfs.cli.progress import bytes_done
+from tieredfs.log.partitions import select_partitions
+from tieredfs.log.verify import Depth, PartitionReport
+from tieredfs.log.verify import verify as verify_partitions
+
+__all__ = ["verify"]
+
+_COLUMNS = {
+    "partition": "PARTITION",
+    "segments": "SEGMENTS",
+    "bytes": "BYTES",
+    "problems": "PROBLEMS",
+}
+_CORRUPT = 4
+
+
+@click.command
+@click.argument("url")
+@click.argument("topic", required=False)
+@click.option(
+    "--shallow", "depth", flag_value=Depth.LISTING, help="Only names, sizes, offsets."
+)
+@click.option(
+    "--deep", "depth", flag_value=Depth.EVERYTHING, help="Also every byte of every log."
+)
+@json_option
+@tier_options
+def verify(
+    options: TierOptions,
+    url: str,
+    topic: str | None,
+    depth: Depth | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Look whether everything at URL is whole, and say what is not.
+
+    Objects are as long as they say, indexes and manifests are what was stored, offsets
+    have no hole; with --deep every log is, too, and its indexes are true to it. The
+    exit code is 4 when something is wrong. Nothing is changed.
+    """
+    how = Depth.INDEXES if depth is None else depth
+    with options.tier(url) as tier:
+        storage = tier.storage
+        partitions = select_partitions(storage, None if topic is None else [topic])
+        with bytes_done(f"verify {url}", None) as done:
+            reports = verify_partitions(
+                storage,
+                partitions,
+                how,
+                progress=lambda segment: done(segment.size or 0),
+            )
+    rows = [_row(report) for report in reports]
+    problems = [problem for report in reports for problem in report.problems]
+    if as_json:
+        told = [
+            {"partition": str(p.partition), "kind": p.kind, "detail": p.detail}
+            for p in problems
+        ]
+        show_json(
+            {
+                "url": storage.store.url,
+                "depth": how.name.lower(),
+                "partitions": rows,
+                "problems": told,
+            }
+        )
+    else:
+        show_table(rows, _COLUMNS)
+        for problem in problems:
+            show_line(f"{problem.kind.replace('_', ' ')}: {problem.detail}")
+    if problems:
+        click.get_current_context().exit(_CORRUPT)
+
+
+def _row(report: PartitionReport) -> dict[str, object]:
+    return {
+        "partition": str(report.partition),
+        "segments": report.segments,
+        "bytes": report.size,
+        "problems": len(report.problems),
+    }

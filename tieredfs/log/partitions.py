@@ -1,0 +1,61 @@
+"""Which partitions a job is about."""
+
+from collections.abc import Collection, Iterable
+from typing import Final
+
+from tieredfs.errors import NotFoundError
+from tieredfs.model import TopicIdPartition
+from tieredfs.storage import RemoteStorageManager
+
+__all__ = ["listed_size", "select_partitions"]
+
+_INTERNAL: Final = "__"
+
+
+def select_partitions(
+    storage: RemoteStorageManager,
+    topics: Collection[str] | None = None,
+    topic_id: str | None = None,
+) -> list[TopicIdPartition]:
+    """List the partitions of some topics.
+
+    Args:
+        storage: Where they are.
+        topics: Their names; None for all but Kafka's internal ones.
+        topic_id: Only this one of several topics of one name; it may be internal.
+
+    Raises:
+        NotFoundError: There is no topic at all, none of one of the names, or none with
+            the id.
+    """
+    found = storage.list_partitions()
+    if not found:
+        raise NotFoundError(f"not found: a topic in {storage.store.url}")
+    if topic_id is not None:
+        found = [partition for partition in found if partition.topic_id == topic_id]
+        if not found:
+            raise NotFoundError(
+                f"not found: a topic with id {topic_id} in {storage.store.url}"
+            )
+    if topics is None and topic_id is None:
+        return [p for p in found if not p.topic.startswith(_INTERNAL)]
+    if topics is None:
+        return found
+    for name in topics:
+        if all(partition.topic != name for partition in found):
+            raise NotFoundError(f"not found: topic {name!r} in {storage.store.url}")
+    return [partition for partition in found if partition.topic in topics]
+
+
+def listed_size(
+    storage: RemoteStorageManager, partitions: Iterable[TopicIdPartition]
+) -> int:
+    """Sum up the bytes of logs that listings tell of."""
+    total = 0
+    for partition in partitions:
+        try:
+            listed = storage.list_segments(partition)
+        except NotFoundError:  # removed since it was listed
+            continue
+        total += sum(segment.size or 0 for segment in listed)
+    return total

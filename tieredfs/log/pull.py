@@ -1,0 +1,228 @@
+"""Get the segments of a tier back as files, as a broker keeps them in its directory.
+
+Every file is byte for byte what was stored. A log comes last of its segment's files, so
+a directory whose logs are all there is whole.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Final
+
+from tieredfs.epochs import LeaderEpochs
+from tieredfs.errors import (
+    AlreadyExistsError,
+    CorruptIndexError,
+    NotFoundError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
+from tieredfs.format.buffers import Buffer
+from tieredfs.format.leader_epoch_checkpoint import (
+    format_leader_epochs,
+    parse_leader_epochs,
+)
+from tieredfs.log.catalog import SegmentCatalog
+from tieredfs.log.plan import lineage_of, log_end, tile
+from tieredfs.log.reader import TieredReader
+from tieredfs.model import (
+    UNKNOWN_TOPIC_ID,
+    IndexType,
+    SegmentMetadata,
+    TopicIdPartition,
+)
+from tieredfs.objects import ObjectStore
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.kafka_files import LOG_SUFFIX, SUFFIXES
+
+__all__ = ["PulledSegment", "pull"]
+
+_IN_MEMORY: Final = 32 << 20
+"""Bytes of a log that are held in memory; a larger one is held in a file."""
+
+_BESIDE: Final = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
+
+
+@dataclass(frozen=True, slots=True)
+class PulledSegment:
+    """One segment of a pull.
+
+    Attributes:
+        segment: As the tier describes it.
+        written: Files that were written; 0 when all were there already.
+    """
+
+    segment: SegmentMetadata
+    written: int
+
+
+def pull(
+    source: RemoteStorageManager,
+    target: ObjectStore,
+    partitions: Sequence[TopicIdPartition],
+    *,
+    progress: Callable[[PulledSegment], object] = lambda _: None,
+) -> list[PulledSegment]:
+    """Write the log directory that a tier was made from.
+
+    What is there already and is the same stays as it is, so a pull that was ended is
+    taken up by doing it again.
+
+    Args:
+        source: The tier.
+        target: Where the folders of the partitions go.
+        partitions: What to get.
+        progress: Called with each segment when it is done.
+
+    Returns:
+        The segments, by partition and offset.
+
+    Raises:
+        AlreadyExistsError: A file is there with other content; it is left as it is.
+        UnsupportedOperationError: Segments overlap, which they cannot on a broker's
+            disk, or a topic was made several times.
+        CorruptDataError: What is stored is not what it should be.
+    """
+    _check_names(partitions)
+    done: list[PulledSegment] = []
+    for partition in partitions:
+        for one in _pull_partition(source, target, partition):
+            progress(one)
+            done.append(one)
+    return done
+
+
+def _pull_partition(
+    source: RemoteStorageManager, target: ObjectStore, partition: TopicIdPartition
+) -> Iterator[PulledSegment]:
+    reader = TieredReader(source, SegmentCatalog(source), partition)
+    try:
+        segments = reader.segments()
+    except NotFoundError:  # removed since it was listed, or strangers' only
+        return
+    start = segments[0].start_offset if segments else 0
+    place = source.store.url
+    tiles = tile(segments, start, log_end(segments), skip_gaps=True, place=place)
+    for segment, first, end in tiles:
+        if (first, end - 1) != (segment.start_offset, segment.end_offset):
+            raise UnsupportedOperationError(
+                f"{source.name_of(segment)}: another segment holds a part of its "
+                f"offsets; alone it holds {first} to {end - 1}: a broker's log "
+                "directory has no overlapping segments"
+            )
+    if not tiles:
+        return
+    if partition.topic_id != UNKNOWN_TOPIC_ID:
+        # First of all, so that the folder of another topic is refused.
+        told = f"version: 0\ntopic_id: {partition.topic_id}"
+        _write(target, f"{partition}/partition.metadata", told.encode())
+    for segment, _, _ in tiles:
+        written = 0
+        for name, data in _files(source, segment):
+            written += _write(target, f"{partition}/{name}", data)
+        with _held(source, segment) as log:
+            key = f"{partition}/{segment.start_offset:020d}.{LOG_SUFFIX}"
+            written += _write(target, key, log)
+        yield PulledSegment(segment, written)
+    _write_epochs(target, partition, lineage_of([source.describe(tiles[-1][0])]))
+
+
+def _write_epochs(
+    target: ObjectStore, partition: TopicIdPartition, epochs: LeaderEpochs
+) -> None:
+    """Write the checkpoint, unless the one that is there says the same or more."""
+    if not epochs.entries:
+        return
+    key = f"{partition}/leader-epoch-checkpoint"
+    try:
+        _write(target, key, format_leader_epochs(epochs))
+    except AlreadyExistsError as error:
+        try:
+            there = parse_leader_epochs(target.get(key)).entries
+        except (CorruptIndexError, UnsupportedFormatError):
+            raise error from None
+        common = min(len(there), len(epochs.entries))
+        if there[:common] != epochs.entries[:common]:
+            raise
+        if common == len(there):  # the log has grown since
+            target.put(key, format_leader_epochs(epochs), overwrite=True)
+
+
+def _files(
+    source: RemoteStorageManager, segment: SegmentMetadata
+) -> Iterator[tuple[str, Buffer]]:
+    """Yield the names and bytes of the files beside a log."""
+    indexes: Mapping[IndexType, Buffer] = source.fetch_all_indexes(segment)
+    for kind in _BESIDE:
+        if kind in indexes:
+            yield f"{segment.start_offset:020d}.{SUFFIXES[kind]}", indexes[kind]
+    snapshot = indexes.get(IndexType.PRODUCER_SNAPSHOT)
+    if snapshot is not None and segment.end_offset is not None:
+        # On a broker's disk it has the name of the offset that it was taken before.
+        suffix = SUFFIXES[IndexType.PRODUCER_SNAPSHOT]
+        yield f"{segment.end_offset + 1:020d}.{suffix}", snapshot
+
+
+@contextmanager
+def _held(
+    source: RemoteStorageManager, segment: SegmentMetadata
+) -> Iterator[Path | Buffer]:
+    """Hold a log whole and checked, before a byte of it is written."""
+    if (segment.size or 0) <= _IN_MEMORY:
+        held = BytesIO()
+        for piece in source.stream_log(segment):
+            held.write(piece)
+        yield held.getbuffer()
+        return
+    with NamedTemporaryFile(prefix="tieredfs-") as file:
+        for piece in source.stream_log(segment):
+            file.write(piece)
+        file.flush()
+        yield Path(file.name)
+
+
+def _write(target: ObjectStore, key: str, data: Path | Buffer) -> int:
+    """Write a file that is not there; return whether it was written."""
+    try:
+        if isinstance(data, Path):
+            target.put_file(key, data, overwrite=False)
+        else:
+            target.put(key, data, overwrite=False)
+    except AlreadyExistsError:
+        if not _is_same(target, key, data):
+            raise
+        return 0
+    return 1
+
+
+def _is_same(target: ObjectStore, key: str, data: Path | Buffer) -> bool:
+    size = data.stat().st_size if isinstance(data, Path) else len(data)
+    try:
+        if target.head(key).size != size:
+            return False
+    except NotFoundError:
+        return False
+    if not isinstance(data, Path):
+        return target.get(key) == data
+    with data.open("rb") as file:
+        start = 0
+        while piece := file.read(_IN_MEMORY):
+            if target.get_range(key, start, start + len(piece)) != piece:
+                return False
+            start += len(piece)
+    return True
+
+
+def _check_names(partitions: Sequence[TopicIdPartition]) -> None:
+    """Refuse two partitions that would have one folder."""
+    folders: dict[str, TopicIdPartition] = {}
+    for partition in partitions:
+        other = folders.setdefault(str(partition), partition)
+        if other != partition:
+            raise UnsupportedOperationError(
+                f"{partition} was made several times (topic ids {other.topic_id} and "
+                f"{partition.topic_id}): name one by its id"
+            )

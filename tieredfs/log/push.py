@@ -1,0 +1,379 @@
+"""Copy the segments of a broker's log to a store, each one once.
+
+A segment is read whole and checked before anything is written, and its id is that of
+its content. So a second push finds what is there and puts nothing, a push from another
+replica of the partition is recognised, and one that was killed is taken up where it
+was.
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from io import BytesIO
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Final
+
+from tieredfs.errors import (
+    CorruptDataError,
+    NotFoundError,
+    TieredFSError,
+    UnsupportedFormatError,
+)
+from tieredfs.format.buffers import Buffer
+from tieredfs.format.producer_snapshot import ProducerSnapshot
+from tieredfs.model import (
+    IndexType,
+    LogSegmentData,
+    SegmentId,
+    SegmentMetadata,
+    TopicIdPartition,
+)
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.content_id import ContentId
+from tieredfs.storage.inspection import inspect_segment
+from tieredfs.storage.log_source import open_log
+from tieredfs.storage.log_stream import read_batches
+
+__all__ = ["PushOutcome", "PushReport", "PushedSegment", "push"]
+
+_AT_ONCE: Final = 4
+_IN_MEMORY: Final = 32 << 20
+"""Bytes of a log that are held in memory; a larger one is held in a file."""
+
+_ROUNDS: Final = 3
+"""How often a partition is listed anew because the broker changed it meanwhile."""
+
+
+class PushOutcome(StrEnum):
+    """What became of a segment."""
+
+    COPIED = "copied"
+    PRESENT = "present"
+    """It was there already."""
+
+    CHANGED = "changed"
+    """The broker kept rewriting it while it was read: the next push sees to it, and to
+    what follows it."""
+
+    FAILED = "failed"
+    """It is corrupt, or of a format that is not read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushedSegment:
+    """One segment of a push.
+
+    Attributes:
+        segment: As it was listed, or with the id that it has in the store.
+        outcome: What became of it.
+        rebuilt: The indexes that were missing or untrue, and were made anew.
+        error: Why it failed.
+    """
+
+    segment: SegmentMetadata
+    outcome: PushOutcome
+    rebuilt: tuple[IndexType, ...] = ()
+    error: TieredFSError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PushReport:
+    """What a push did.
+
+    Attributes:
+        segments: Each of them, by partition and offset.
+    """
+
+    segments: tuple[PushedSegment, ...]
+
+    def count(self, outcome: PushOutcome) -> int:
+        """Count the segments with one outcome."""
+        return sum(one.outcome is outcome for one in self.segments)
+
+    @property
+    def errors(self) -> list[TieredFSError]:
+        """Why segments failed."""
+        return [one.error for one in self.segments if one.error is not None]
+
+
+def push(
+    source: RemoteStorageManager,
+    target: RemoteStorageManager,
+    partitions: Sequence[TopicIdPartition],
+    *,
+    active: bool = False,
+    progress: Callable[[PushedSegment], object] = lambda _: None,
+) -> PushReport:
+    """Copy every closed segment that is not yet in ``target``.
+
+    The segments of a partition are copied in their order, so that a reader, or a crash,
+    never finds a hole; four partitions at once. Indexes that are missing or untrue to
+    the log are made anew.
+
+    Args:
+        source: Usually a broker's log directory.
+        target: Where the segments go.
+        partitions: What to copy.
+        active: Whether the segment that a broker is writing is copied as far as it
+            goes.
+        progress: Called with each segment when it is done, from several threads.
+
+    Returns:
+        What became of each segment. A corrupt one fails alone: the others are copied.
+
+    Raises:
+        UnsupportedOperationError: ``target`` cannot be written.
+        NotFoundError: The container of ``target`` is not there.
+        StorageUnavailableError: A store failed more often than its policy allows; what
+            was copied stays, and the next push goes on from there.
+    """
+    stop = threading.Event()
+
+    def work(partition: TopicIdPartition) -> list[PushedSegment]:
+        job = _PartitionPush(source, target, partition, active=active)
+        done = []
+        for one in job.run():
+            progress(one)
+            done.append(one)
+            if stop.is_set():
+                break
+        return done
+
+    pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tieredfs-push")
+    wait = True
+    try:
+        jobs = {pool.submit(work, partition): partition for partition in partitions}
+        found = {jobs[job]: job.result() for job in as_completed(jobs)}
+    except KeyboardInterrupt:
+        wait = False  # for a store that hangs
+        raise
+    finally:
+        stop.set()
+        pool.shutdown(wait=wait, cancel_futures=True)
+    return PushReport(tuple(one for p in partitions for one in found[p]))
+
+
+class _PartitionPush:
+    """Push one partition."""
+
+    def __init__(
+        self,
+        source: RemoteStorageManager,
+        target: RemoteStorageManager,
+        partition: TopicIdPartition,
+        *,
+        active: bool,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._partition = partition
+        self._active = active
+        self._there = {_identity(s): s for s in _whole(target, partition)}
+        self._after: dict[SegmentMetadata, ProducerSnapshot | None] = {}
+
+    def run(self) -> Iterator[PushedSegment]:
+        """Yield each segment when it is done, in order."""
+        done: dict[SegmentMetadata, SegmentMetadata | None] = {}
+        for again in reversed(range(_ROUNDS)):
+            before: SegmentMetadata | None = None
+            for listed in _listed(self._source, self._partition):
+                if self._source.is_active(listed) and not self._active:
+                    continue
+                if listed not in done:
+                    try:
+                        one = self._push(listed, before)
+                    except _ChangedError:
+                        if again:
+                            break  # the cleaner may have merged it with others: list
+                        # What follows waits for it, so that there is no hole.
+                        yield PushedSegment(listed, PushOutcome.CHANGED)
+                        return
+                    except (CorruptDataError, UnsupportedFormatError) as error:
+                        one = PushedSegment(listed, PushOutcome.FAILED, error=error)
+                    if one is not None:
+                        yield one
+                    failed = one is None or one.outcome is PushOutcome.FAILED
+                    done[listed] = None if failed or one is None else one.segment
+                before = done[listed]
+            else:
+                return
+
+    def _push(
+        self, listed: SegmentMetadata, before: SegmentMetadata | None
+    ) -> PushedSegment | None:
+        """Push one segment; None when it has no batch yet."""
+        source = self._source
+        with ExitStack() as stack:
+            with self._reading(listed):
+                segment = _measured(source, listed)
+                if segment is None:
+                    return None
+                indexes = _indexes(source, segment)
+                log, segment_id = stack.enter_context(_held(source, segment))
+                if not source.is_current(listed):
+                    raise _ChangedError
+            segment = replace(segment, id=segment_id)
+            present = self._present(segment)
+            if present is not None:
+                return PushedSegment(present, PushOutcome.PRESENT)
+            return self._copy(segment, log, indexes, self._producers_after(before))
+
+    @contextmanager
+    def _reading(self, listed: SegmentMetadata) -> Iterator[None]:
+        """Tell what is wrong with a segment from what the broker did to it."""
+        try:
+            yield
+        except NotFoundError as error:
+            raise _ChangedError from error
+        except CorruptDataError as error:
+            if self._source.is_current(listed):
+                raise
+            raise _ChangedError from error
+
+    def _present(self, segment: SegmentMetadata) -> SegmentMetadata | None:
+        """Return the segment as the target has it; its listing may not say its end."""
+        unsaid = replace(segment, end_offset=None)
+        there = self._there
+        found = there.get(_identity(segment)) or there.get(_identity(unsaid))
+        return found and replace(
+            found, end_offset=segment.end_offset, size=segment.size
+        )
+
+    def _copy(
+        self,
+        segment: SegmentMetadata,
+        log: Path | bytes,
+        found: Mapping[IndexType, Buffer],
+        before: ProducerSnapshot | None,
+    ) -> PushedSegment:
+        """Copy a segment with its indexes, those that are untrue made anew."""
+        name = f"{self._source.store.url}: {segment.partition} {segment.start_offset}"
+        with open_log(log, name) as opened:
+            batches = read_batches(opened.fetch, opened.size, name=name)
+            inspection = inspect_segment(batches, segment, found, before)
+        facts = inspection.facts
+        kept = {k: bytes(v) for k, v in found.items() if k not in inspection.untrue}
+        indexes = {**inspection.rebuilt, **kept}
+        segment = replace(
+            segment,
+            max_timestamp_ms=facts.max_timestamp_ms,
+            leader_epochs=facts.epochs,
+            version="",
+            custom_metadata=b"",
+        )
+        data = LogSegmentData(log, indexes)
+        custom = self._target.copy_log_segment(segment, data)
+        copied = replace(segment, custom_metadata=custom)
+        self._after = {copied: _parsed(indexes[IndexType.PRODUCER_SNAPSHOT])}
+        rebuilt = tuple(kind for kind in indexes if kind not in kept)
+        return PushedSegment(copied, PushOutcome.COPIED, rebuilt)
+
+    def _producers_after(
+        self, stored: SegmentMetadata | None
+    ) -> ProducerSnapshot | None:
+        """Return the producers where a segment of the target ends, if that is known."""
+        if stored is None:
+            return None
+        if stored in self._after:
+            return self._after[stored]
+        try:
+            kind = IndexType.PRODUCER_SNAPSHOT
+            return _parsed(self._target.fetch_index(stored, kind))
+        except (NotFoundError, CorruptDataError, UnsupportedFormatError):
+            return None
+
+
+class _ChangedError(Exception):
+    """The segment is no longer what was listed."""
+
+
+def _identity(segment: SegmentMetadata) -> tuple[int, int | None, SegmentId]:
+    """Name a copy: the cleaner can change where a log ends and none of its bytes."""
+    return segment.start_offset, segment.end_offset, segment.id
+
+
+def _listed(
+    storage: RemoteStorageManager, partition: TopicIdPartition
+) -> list[SegmentMetadata]:
+    """List the segments of a partition; none when it is not there."""
+    try:
+        return storage.list_segments(partition)
+    except NotFoundError:
+        return []
+
+
+def _whole(
+    storage: RemoteStorageManager, partition: TopicIdPartition
+) -> Iterator[SegmentMetadata]:
+    """Yield the segments that are there; one that is damaged is not, and put again."""
+    try:
+        for one in storage.survey(partition):
+            if isinstance(one, SegmentMetadata):
+                yield one
+            elif not isinstance(one, CorruptDataError):
+                raise one
+    except NotFoundError:
+        return
+
+
+def _measured(
+    source: RemoteStorageManager, listed: SegmentMetadata
+) -> SegmentMetadata | None:
+    """Tell a segment's end and size by its log alone; None when it has no batch yet."""
+    if listed.end_offset is not None and listed.size is not None:
+        return listed
+    last = None
+    for batch in read_batches(
+        lambda start, end: source.fetch_log_segment(listed, start, end),
+        listed.size or 0,
+        name=str(listed),
+        torn_tail=source.is_active(listed),
+    ):
+        last = batch.header
+    if last is None:
+        return None
+    return replace(listed, end_offset=last.last_offset, size=last.end)
+
+
+def _indexes(
+    source: RemoteStorageManager, segment: SegmentMetadata
+) -> Mapping[IndexType, Buffer]:
+    """Fetch the indexes that can be fetched: the others are made anew."""
+    found: dict[IndexType, Buffer] = {}
+    for kind in IndexType:
+        with suppress(NotFoundError, CorruptDataError, UnsupportedFormatError):
+            found[kind] = source.fetch_index(segment, kind)
+    return found
+
+
+@contextmanager
+def _held(
+    source: RemoteStorageManager, segment: SegmentMetadata
+) -> Iterator[tuple[Path | bytes, SegmentId]]:
+    """Hold a copy of a segment's log, so that nothing changes it any more."""
+    content = ContentId(segment.partition, segment.start_offset)
+    if (segment.size or 0) <= _IN_MEMORY:
+        held = BytesIO()
+        for piece in source.stream_log(segment):
+            content.add(piece)
+            held.write(piece)
+        yield held.getvalue(), content.finish()
+        return
+    with NamedTemporaryFile(prefix="tieredfs-") as file:
+        for piece in source.stream_log(segment):
+            content.add(piece)
+            file.write(piece)
+        file.flush()
+        yield Path(file.name), content.finish()
+
+
+def _parsed(data: Buffer) -> ProducerSnapshot | None:
+    """Return the producers of a snapshot, if it can be read."""
+    try:
+        return ProducerSnapshot.parse(data)
+    except (CorruptDataError, UnsupportedFormatError):
+        return None

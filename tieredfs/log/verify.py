@@ -1,0 +1,271 @@
+"""Look whether a tier is whole: its objects, its indexes, its offsets.
+
+Nothing is repaired or changed. What is wrong is reported, all of it, and never raised.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final
+
+from tieredfs.errors import (
+    CorruptBatchError,
+    CorruptDataError,
+    CorruptIndexError,
+    ErrorKind,
+    NotFoundError,
+    TieredFSError,
+    UnsupportedFormatError,
+)
+from tieredfs.format.index_truth import IndexTruth
+from tieredfs.log.plan import holes, overlaps
+from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.inspection import inspect_segment
+from tieredfs.storage.log_stream import read_batches
+
+__all__ = ["Depth", "PartitionReport", "Problem", "verify"]
+
+_AT_ONCE: Final = 4
+
+
+class Depth(IntEnum):
+    """How much of a tier is read."""
+
+    LISTING = 1
+    """Names and sizes, and whether the offsets have holes."""
+
+    INDEXES = 2
+    """Also every index and manifest."""
+
+    EVERYTHING = 3
+    """Also every byte of every log, and whether its indexes are true to it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """Something that is wrong.
+
+    Attributes:
+        partition: Where.
+        kind: The kind of error that a reader would meet.
+        detail: What, with the name of the object or the offsets.
+    """
+
+    partition: TopicIdPartition
+    kind: ErrorKind
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionReport:
+    """What was looked at of one partition, and what is wrong with it.
+
+    Attributes:
+        partition: Which one.
+        segments: Segments that were looked at.
+        size: Bytes of their logs, as far as was asked.
+        problems: What is wrong; nothing if all is well.
+    """
+
+    partition: TopicIdPartition
+    segments: int
+    size: int
+    problems: tuple[Problem, ...]
+
+
+def verify(
+    storage: RemoteStorageManager,
+    partitions: Iterable[TopicIdPartition],
+    depth: Depth = Depth.INDEXES,
+    *,
+    progress: Callable[[SegmentMetadata], object] = lambda _: None,
+) -> list[PartitionReport]:
+    """Verify partitions: objects whole, indexes true to the log, offsets without holes.
+
+    Args:
+        storage: The tier.
+        partitions: What to look at.
+        depth: How much to read.
+        progress: Called with each segment when it has been looked at, from several
+            threads.
+
+    Returns:
+        A report of each partition.
+
+    Raises:
+        StorageUnavailableError: The store failed more often than its policy allows:
+            nothing can be said.
+    """
+    return [
+        _PartitionCheck(storage, partition, depth).run(progress)
+        for partition in partitions
+    ]
+
+
+class _PartitionCheck:
+    """Look at one partition."""
+
+    def __init__(
+        self, storage: RemoteStorageManager, partition: TopicIdPartition, depth: Depth
+    ) -> None:
+        self._storage = storage
+        self._partition = partition
+        self._depth = depth
+        self._problems: list[Problem] = []
+
+    def run(self, progress: Callable[[SegmentMetadata], object]) -> PartitionReport:
+        """Look at every segment, several at a time."""
+
+        def look(segment: SegmentMetadata) -> list[Problem]:
+            wrong = list(self._problems_of(segment))
+            progress(segment)
+            return wrong
+
+        pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tieredfs-verify")
+        try:
+            segments = self._told(pool, self._survey(), self._lacks)
+            if overlaps(segments):  # then only their epochs say which one counts
+                segments = self._told(pool, segments, _lacks_epochs)
+            self._note_holes(segments)
+            for wrong in pool.map(look, segments):
+                self._problems += wrong
+        finally:
+            # Neither an error nor Ctrl-C waits for the requests that are under way.
+            pool.shutdown(wait=False, cancel_futures=True)
+        size = sum(segment.size or 0 for segment in segments)
+        found = tuple(self._problems)
+        return PartitionReport(self._partition, len(segments), size, found)
+
+    def _survey(self) -> list[SegmentMetadata]:
+        """Return the segments that are whole as far as a listing tells."""
+        found: list[SegmentMetadata] = []
+        try:
+            for one in self._storage.survey(self._partition):
+                if isinstance(one, SegmentMetadata):
+                    found.append(one)
+                else:
+                    self._note(one)
+        except (CorruptDataError, UnsupportedFormatError) as error:
+            self._note(error)
+        except NotFoundError:  # removed since it was listed, or strangers' only
+            return []
+        return sorted(found, key=lambda segment: segment.start_offset)
+
+    def _told(
+        self,
+        pool: ThreadPoolExecutor,
+        segments: Iterable[SegmentMetadata],
+        lacks: Callable[[SegmentMetadata], bool],
+    ) -> list[SegmentMetadata]:
+        """Return the segments with what their listing did not say, where it is needed.
+
+        One that cannot be described stays as it was listed if that says its end: what
+        is wrong with it is seen when it is looked at.
+        """
+
+        def tell(segment: SegmentMetadata) -> SegmentMetadata | TieredFSError:
+            try:
+                return self._storage.describe(segment) if lacks(segment) else segment
+            except (CorruptDataError, UnsupportedFormatError, NotFoundError) as error:
+                return error if segment.end_offset is None else segment
+
+        told: list[SegmentMetadata] = []
+        for one in pool.map(tell, segments):
+            if isinstance(one, SegmentMetadata):
+                told.append(one)
+            else:
+                self._note(one)
+        return told
+
+    def _lacks(self, segment: SegmentMetadata) -> bool:
+        """Tell whether a segment has to be described before it is looked at."""
+        sizes = self._depth is not Depth.LISTING
+        return segment.end_offset is None or (sizes and segment.size is None)
+
+    def _note_holes(self, segments: Sequence[SegmentMetadata]) -> None:
+        for start, end in holes(segments):
+            self._problems.append(
+                Problem(
+                    self._partition,
+                    ErrorKind.CORRUPT_DATA,
+                    f"{self._storage.store.url}: {self._partition}: no segment holds "
+                    f"the offsets {start} to {end - 1}",
+                )
+            )
+
+    def _problems_of(self, segment: SegmentMetadata) -> Iterator[Problem]:
+        """Yield what is wrong with one segment."""
+        if self._depth is Depth.LISTING:
+            return
+        try:
+            for error in self._wrong(segment):
+                yield self._problem(error)
+        except (CorruptDataError, UnsupportedFormatError, NotFoundError) as error:
+            yield self._problem(error)
+
+    def _wrong(self, segment: SegmentMetadata) -> Iterator[TieredFSError]:
+        """Yield what is untrue; the first thing that cannot be read is raised."""
+        name = self._storage.name_of(segment)
+        indexes = self._storage.fetch_all_indexes(segment)
+        end = segment.start_offset - 1
+        if segment.end_offset is not None:
+            end = segment.end_offset
+        if self._depth is Depth.INDEXES:
+            truth = IndexTruth(indexes, segment.start_offset, end, segment.size or 0)
+            untrue: Mapping[IndexType, str] = truth.malformed
+        else:
+            log = _Sequential(self._storage.stream_log(segment))
+            batches = read_batches(log.fetch, segment.size or 0, name=name)
+            inspection = inspect_segment(batches, segment, indexes)
+            log.finish()
+            untrue = inspection.untrue
+            latest = segment.max_timestamp_ms
+            if latest not in {None, inspection.facts.max_timestamp_ms}:
+                yield CorruptBatchError(
+                    f"{name}: its largest timestamp is "
+                    f"{inspection.facts.max_timestamp_ms}, not {latest}"
+                )
+        for kind, detail in untrue.items():
+            yield CorruptIndexError(f"{name}: {kind} index: {detail}")
+
+    def _problem(self, error: TieredFSError) -> Problem:
+        return Problem(self._partition, error.kind, str(error))
+
+    def _note(self, error: TieredFSError) -> None:
+        self._problems.append(self._problem(error))
+
+
+def _lacks_epochs(segment: SegmentMetadata) -> bool:
+    return segment.leader_epochs is None
+
+
+class _Sequential:
+    """A stream of pieces, read by positions that only rise."""
+
+    def __init__(self, pieces: Iterator[memoryview]) -> None:
+        self._pieces = pieces
+        self._held = memoryview(b"")
+        self._at = 0
+
+    def fetch(self, start: int, end: int) -> memoryview:
+        """Return the next bytes, ``[start, end)``; at the end see the stream end."""
+        parts = [self._held]
+        have = len(self._held)
+        while self._at + have < end:
+            piece = next(self._pieces, None)
+            if piece is None:
+                break
+            parts.append(piece)
+            have += len(piece)
+        whole = memoryview(b"".join(parts)) if len(parts) > 1 else parts[0]
+        taken = end - start
+        self._held = whole[taken:]
+        self._at = end
+        return whole[:taken]
+
+    def finish(self) -> None:
+        """See the stream end: what it sums up is compared there."""
+        for _ in self._pieces:
+            pass

@@ -1,0 +1,31 @@
+"""A segment's id by its content: the same log has it whoever copies it, and when."""
+
+import hashlib
+from typing import Self
+
+from tieredfs.format.buffers import Buffer
+from tieredfs.model import SegmentId, TopicIdPartition
+
+__all__ = ["ContentId"]
+
+
+class ContentId:
+    """Sum up the log of a segment.
+
+    The id is the first 16 bytes of SHA-256 over the topic's id, the partition, the
+    base offset and the log's bytes, so a replica of the partition gives it too.
+    """
+
+    def __init__(self, partition: TopicIdPartition, start_offset: int) -> None:
+        """Begin with no byte of the log."""
+        told = f"{partition.topic_id}/{partition.partition}/{start_offset}"
+        self._hash = hashlib.sha256(told.encode())
+
+    def add(self, data: Buffer) -> Self:
+        """Take the next bytes of the log."""
+        self._hash.update(data)
+        return self
+
+    def finish(self) -> SegmentId:
+        """Return the id of the bytes so far."""
+        return SegmentId.from_bytes(self._hash.digest()[:16])

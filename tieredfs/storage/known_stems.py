@@ -1,0 +1,64 @@
+"""Which objects a segment is known to have, and which are what their keys say."""
+
+import threading
+from typing import Final
+
+from cachetools import LRUCache
+
+from tieredfs.format.segment_key import SegmentKey
+from tieredfs.model import SegmentMetadata, TopicIdPartition
+
+__all__ = ["KnownStems"]
+
+_REMEMBERED: Final = 100_000
+_Name = tuple[TopicIdPartition, int, int, str]
+
+
+class KnownStems:
+    """The objects of each segment, as far as they were listed or copied.
+
+    Keys are never used again, so what was known stays true until it is deleted.
+    """
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._lock = threading.Lock()
+        self._stems: LRUCache[_Name, tuple[str, ...]] = LRUCache(_REMEMBERED)
+        self._true: LRUCache[tuple[TopicIdPartition, str], None] = LRUCache(_REMEMBERED)
+
+    def stems(self, metadata: SegmentMetadata) -> tuple[str, ...]:
+        """Return the names of a segment's objects; none when it is not known."""
+        with self._lock:
+            return self._stems.get(_name(metadata), ())
+
+    def add(self, partition: TopicIdPartition, key: SegmentKey) -> None:
+        """Remember one object."""
+        name = (partition, key.start_offset, key.end_offset, key.id)
+        with self._lock:
+            known = self._stems.get(name, ())
+            if key.stem not in known:
+                self._stems[name] = (*known, key.stem)
+
+    def forget(self, metadata: SegmentMetadata) -> None:
+        """Know a segment no longer."""
+        with self._lock:
+            self._stems.pop(_name(metadata), None)
+
+    def is_true(self, partition: TopicIdPartition, stem: str) -> bool:
+        """Tell whether an object was seen to be what its key says."""
+        with self._lock:
+            return (partition, stem) in self._true
+
+    def add_true(self, partition: TopicIdPartition, stem: str) -> None:
+        """Remember that an object is what its key says."""
+        with self._lock:
+            self._true[partition, stem] = None
+
+    def __reduce__(self) -> tuple[type["KnownStems"], tuple[()]]:
+        """Know nothing in another process."""
+        return KnownStems, ()
+
+
+def _name(metadata: SegmentMetadata) -> _Name:
+    end = -1 if metadata.end_offset is None else metadata.end_offset
+    return (metadata.partition, metadata.start_offset, end, metadata.id)

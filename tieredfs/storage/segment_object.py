@@ -1,0 +1,181 @@
+"""One segment as one object: how it is put together, and what its key must agree with.
+
+Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
+"""
+
+from typing import IO, Final
+
+from tieredfs.errors import CorruptObjectError, InvalidArgumentError, TieredFSError
+from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
+from tieredfs.format.segment_key import (
+    SEGMENT_SUFFIX,
+    SegmentFlag,
+    SegmentKey,
+    parse_partition,
+    partition_prefix,
+)
+from tieredfs.format.segment_tail import Manifest, SegmentFacts, build_tail
+from tieredfs.model import (
+    EpochEntry,
+    IndexType,
+    LogSegmentData,
+    SegmentMetadata,
+    TopicIdPartition,
+)
+from tieredfs.storage.log_facts import LogFacts, facts_of
+from tieredfs.storage.log_source import LogSource
+from tieredfs.storage.log_stream import read_batches
+from tieredfs.storage.stored_log import Compression, store_log
+
+__all__ = [
+    "check_facts",
+    "epochs_of",
+    "is_segment_key",
+    "listed_metadata",
+    "object_key",
+    "seek_key",
+    "write_segment",
+]
+
+_DEPTH: Final = 3  # folders above a segment: topic, topic id, partition
+
+
+def write_segment(
+    metadata: SegmentMetadata,
+    source: LogSource,
+    data: LogSegmentData,
+    out: IO[bytes],
+    compression: Compression | None,
+) -> SegmentKey:
+    """Write the whole object of a segment, and return what its key has to say.
+
+    Args:
+        metadata: Its partition, id, first and last offset.
+        source: Its log.
+        data: Its indexes.
+        out: Where the object is written to.
+        compression: How the log is stored.
+
+    Raises:
+        InvalidArgumentError: ``metadata`` does not say where the segment ends, or that
+            it holds no offset.
+        CorruptBatchError: A batch is malformed or lies outside the segment.
+        CorruptIndexError: The leader-epoch checkpoint is malformed.
+    """
+    end_offset = metadata.end_offset
+    if end_offset is None or end_offset < metadata.start_offset:
+        msg = f"{metadata}: to be stored, a segment needs an offset and its end"
+        raise InvalidArgumentError(msg)
+    log = store_log(source, out, compression)
+    facts = facts_of(
+        read_batches(source.fetch, source.size, name=source.name),
+        metadata.start_offset,
+        end_offset,
+    )
+    flags = SegmentFlag(0)
+    if len(data.indexes.get(IndexType.TRANSACTION, b"")):
+        flags |= SegmentFlag.TRANSACTIONS
+    if log.chunks is not None:
+        flags |= SegmentFlag.TRANSFORMED
+    told = SegmentFacts(
+        topic=metadata.partition.topic,
+        topic_id=metadata.partition.topic_id,
+        partition=metadata.partition.partition,
+        id=metadata.id,
+        start_offset=metadata.start_offset,
+        end_offset=end_offset,
+        record_count=facts.record_count,
+        first_timestamp_ms=facts.first_timestamp_ms,
+        max_timestamp_ms=facts.max_timestamp_ms,
+        broker_id=-1,
+        leader_epochs=_written_epochs(metadata, data, facts),
+    )
+    tail = build_tail(told, log, data.indexes, flags)
+    out.write(tail)
+    return SegmentKey(
+        end_offset,
+        metadata.start_offset,
+        facts.max_timestamp_ms,
+        facts.epoch,
+        log.length,
+        len(tail),
+        flags,
+        metadata.id,
+    )
+
+
+def _written_epochs(
+    metadata: SegmentMetadata, data: LogSegmentData, facts: LogFacts
+) -> tuple[EpochEntry, ...]:
+    checkpoint = data.indexes.get(IndexType.LEADER_EPOCH)
+    if checkpoint is None:
+        return facts.epochs
+    return parse_leader_epochs(checkpoint, name=f"{metadata}: leader epochs").entries
+
+
+def epochs_of(manifest: Manifest) -> tuple[EpochEntry, ...]:
+    """Return the epochs that begin at or before the end of a segment."""
+    facts = manifest.segment
+    return tuple(e for e in facts.leader_epochs if e.start_offset <= facts.end_offset)
+
+
+def check_facts(
+    manifest: Manifest, partition: TopicIdPartition, key: SegmentKey, name: str
+) -> None:
+    """Compare the manifest with where the object lies and with its key.
+
+    Raises:
+        CorruptObjectError: They disagree.
+    """
+    facts = manifest.segment
+    said = (facts.topic, facts.topic_id, facts.partition)
+    expected = (partition.topic, partition.topic_id, partition.partition)
+    offsets = (facts.start_offset, facts.end_offset, facts.max_timestamp_ms, facts.id)
+    keyed = (key.start_offset, key.end_offset, key.max_timestamp_ms, key.id)
+    chunked = bool(key.flags & SegmentFlag.TRANSFORMED)
+    aborts = manifest.indexes.get(IndexType.TRANSACTION)
+    if (
+        said != expected
+        or offsets != keyed
+        or chunked == (manifest.log.chunks is None)
+        or bool(key.flags & SegmentFlag.TRANSACTIONS) != bool(aborts and aborts.length)
+    ):
+        msg = f"{name}: its manifest is that of another segment"
+        raise CorruptObjectError(msg)
+
+
+def listed_metadata(partition: TopicIdPartition, key: SegmentKey) -> SegmentMetadata:
+    """Return what a listing says of a segment."""
+    chunked = key.flags & SegmentFlag.TRANSFORMED
+    return SegmentMetadata(
+        partition,
+        key.id,
+        key.start_offset,
+        key.end_offset,
+        key.max_timestamp_ms,
+        size=None if chunked else key.log_length,
+        custom_metadata=key.stem.encode(),
+    )
+
+
+def object_key(partition: TopicIdPartition, stem: str) -> str:
+    """Return the key of a segment's object."""
+    return f"{partition_prefix(partition)}{stem}{SEGMENT_SUFFIX}"
+
+
+def seek_key(prefix: str, offset: int) -> str:
+    """Return what sorts behind every segment that ends before ``offset``."""
+    return f"{prefix}{offset - 1:020d}." if offset > 0 else ""
+
+
+def is_segment_key(key: str) -> bool:
+    """Tell whether a key is that of a segment, of whichever release."""
+    *folders, name = key.split("/")
+    if len(folders) != _DEPTH or parse_partition(*folders) is None:
+        return False
+    if not name.endswith(SEGMENT_SUFFIX):
+        return False
+    try:
+        return SegmentKey.parse(name.removesuffix(SEGMENT_SUFFIX)) is not None
+    except TieredFSError:
+        return True

@@ -1,0 +1,587 @@
+"""``single-object``: the native layout, one immutable object a segment.
+
+A copy is one atomic put, so nothing can be half there; the key says all that a planner
+needs; all indexes are in the tail, which one range read gets. The log may be stored in
+chunks, compressed with zstd. Source: ``formats.md`` of the project.
+"""
+
+import tempfile
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
+from io import BytesIO
+from itertools import chain, islice
+from pathlib import Path
+from typing import ClassVar, Final
+
+import google_crc32c
+from fsspec.utils import get_protocol
+
+from tieredfs.errors import (
+    AlreadyExistsError,
+    CorruptObjectError,
+    InvalidArgumentError,
+    NotFoundError,
+    TieredFSError,
+)
+from tieredfs.format.segment_key import (
+    OWN_FOLDER,
+    SEGMENT_SUFFIX,
+    SegmentFlag,
+    SegmentKey,
+    parse_partition,
+    partition_prefix,
+    topic_folder,
+)
+from tieredfs.format.segment_tail import Manifest, Tail, parse_manifest, parse_tail
+from tieredfs.model import (
+    UNKNOWN_TOPIC_ID,
+    IndexType,
+    LogSegmentData,
+    SegmentIndexes,
+    SegmentMetadata,
+    TopicIdPartition,
+)
+from tieredfs.objects import ObjectInfo, ObjectStore
+from tieredfs.storage.contract import (
+    STREAM_PIECE,
+    Capability,
+    RemoteStorageManager,
+)
+from tieredfs.storage.known_stems import KnownStems
+from tieredfs.storage.log_source import LogSource, open_log
+from tieredfs.storage.segment_object import (
+    check_facts,
+    epochs_of,
+    is_segment_key,
+    listed_metadata,
+    object_key,
+    seek_key,
+    write_segment,
+)
+from tieredfs.storage.stored_log import Compression, check_chunks, read_chunks
+
+__all__ = ["SingleObject"]
+
+_IN_MEMORY: Final = 32 << 20
+"""Bytes up to which an object is put together in memory, and above it in a file."""
+
+_PAGE: Final = 1000
+
+
+class SingleObject(RemoteStorageManager):
+    """Keep each segment, its indexes and its manifest in one object."""
+
+    capabilities: ClassVar = frozenset(
+        {
+            Capability.WRITE,
+            Capability.RANGE_READ,
+            Capability.ATOMIC_COPY,
+            Capability.SINGLE_REQUEST_INDEXES,
+            Capability.PLAN_FROM_LISTING,
+        }
+    )
+
+    def __init__(
+        self, store: ObjectStore, *, compression: Compression | None = None
+    ) -> None:
+        """Keep ``store``.
+
+        Args:
+            store: Where the objects are.
+            compression: How the logs that are copied from now on are stored, ``zstd``
+                or as they are; what is there is read either way.
+
+        Raises:
+            InvalidArgumentError: ``compression`` is neither.
+        """
+        super().__init__(store)
+        if compression not in {None, "zstd"}:
+            msg = f"compression is 'zstd' or left out, not {compression!r}"
+            raise InvalidArgumentError(msg)
+        self.compression = compression
+        self._known = KnownStems()
+
+    @classmethod
+    def recognises(cls, keys: Collection[str]) -> float:
+        """Return the share of keys that are segments or of this layout's own folder."""
+        mine = sum(key.startswith(OWN_FOLDER) or is_segment_key(key) for key in keys)
+        return mine / len(keys) if keys else 0.0
+
+    def list_partitions(self) -> list[TopicIdPartition]:
+        """Return the partitions that have a folder.
+
+        Strangers' folders and the layout's own, ``@tieredfs``, are skipped.
+        """
+        found: list[TopicIdPartition] = []
+        for topic in self._folders(""):
+            if parse_partition(topic, UNKNOWN_TOPIC_ID, "0") is None:
+                continue  # a stranger's folder, however much is in it
+            for topic_id in self._folders(f"{topic}/"):
+                if parse_partition(topic, topic_id, "0") is None:
+                    continue
+                for number in self._folders(f"{topic}/{topic_id}/"):
+                    partition = parse_partition(topic, topic_id, number)
+                    if partition is not None:
+                        found.append(partition)
+        return sorted(found)
+
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        """Return the segments that end at ``min_offset`` or later.
+
+        Raises:
+            NotFoundError: There is no such partition.
+            CorruptObjectError: An object has another size than its key says.
+            UnsupportedFormatError: A segment was written by a newer release.
+        """
+        return sorted(_good(self.survey(partition, min_offset)), key=_by_offsets)
+
+    def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
+        """Return the first segments that end at ``offset`` or later, of one page.
+
+        Where the page is full, the second half of it is only looked at: what overlaps
+        the last ones may be on the next.
+
+        Raises:
+            NotFoundError: There is no such partition, or nothing in it ends so late.
+            CorruptObjectError: An object on the page has another size than its key
+                says.
+            UnsupportedFormatError: A segment was written by a newer release.
+        """
+        prefix = partition_prefix(partition)
+        entries = self.store.list(prefix, start_after=seek_key(prefix, offset))
+        found: list[SegmentMetadata] = []
+        while not found:
+            page = list(islice(entries, _PAGE))  # what one request of any store gives
+            if not page:
+                msg = f"not found: {partition} from {offset} on in {self.store.url}"
+                raise NotFoundError(msg)
+            found = _good(self._parsed(partition, page))
+        if len(page) == _PAGE:
+            found = found[: -(-len(found) // 2)]
+        return sorted(found, key=_by_offsets)
+
+    def survey(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> Iterator[SegmentMetadata | TieredFSError]:
+        """Yield every segment, in the order of their ends, or what is wrong with it.
+
+        Of several objects with one segment the first one stands.
+
+        Raises:
+            NotFoundError: There is no such partition.
+        """
+        prefix = partition_prefix(partition)
+        entries = self.store.list(prefix, start_after=seek_key(prefix, min_offset))
+        first = next(entries, None)
+        if first is not None:
+            yield from self._parsed(partition, chain([first], entries))
+        elif not min_offset or not self._exists(partition):
+            msg = f"not found: {partition} in {self.store.url}"
+            raise NotFoundError(msg)
+
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Return a range of the log: one request, two when it is stored in chunks.
+
+        With ``layout``, the manifest that ``fetch_indexes`` gave, it is one as well.
+        Before the first byte of a log is returned, the object is seen to be what its
+        key says: that takes the end of it, which is fetched along or apart.
+
+        Raises:
+            NotFoundError: The segment is gone.
+            CorruptObjectError: The log is shorter than ``end``, a chunk is not what was
+                stored, or the object is another segment's.
+        """
+        path, key = self._find(metadata)
+        partition = metadata.partition
+        name = f"{self.store.url}/{path}"
+        if not key.flags & SegmentFlag.TRANSFORMED:
+            stop = key.log_length if end is None else end
+            _check_range(start, stop, key.log_length, name)
+            if self._known.is_true(partition, key.stem):
+                return self.store.get_range(path, start, stop)
+            if not layout and stop == key.log_length:
+                found = self.store.get_range(path, start, key.size)
+                self._manifest(partition, key, found[stop - start :])
+                return found[: stop - start]
+            self._fetch_manifest(metadata, layout)
+            return self.store.get_range(path, start, stop)
+        log = self._fetch_manifest(metadata, layout).log
+        stop = log.original_length if end is None else end
+        _check_range(start, stop, log.original_length, name)
+        return read_chunks(
+            lambda first, last: self.store.get_range(path, first, last),
+            log,
+            start,
+            stop,
+            name=name,
+        )
+
+    def fetch_index(
+        self, metadata: SegmentMetadata, index_type: IndexType
+    ) -> memoryview:
+        """Return one index; it takes the request that gets all of them.
+
+        Raises:
+            NotFoundError: The segment is gone, or has no such index.
+            CorruptObjectError: The tail is not what was stored.
+            CorruptIndexError: An index is not what was stored.
+        """
+        indexes = self.fetch_all_indexes(metadata)
+        if index_type not in indexes:
+            msg = f"not found: {metadata} has no {index_type} index"
+            raise NotFoundError(msg)
+        return indexes[index_type]
+
+    def fetch_indexes(
+        self, metadata: SegmentMetadata, index_types: Iterable[IndexType]
+    ) -> SegmentIndexes:
+        """Return several indexes in one range read."""
+        found = self.fetch_all_indexes(metadata)
+        wanted = {kind: found[kind] for kind in index_types if kind in found}
+        return SegmentIndexes(wanted, found.layout)
+
+    def fetch_all_indexes(self, metadata: SegmentMetadata) -> SegmentIndexes:
+        """Return all indexes and the manifest in one range read, checked.
+
+        Raises:
+            NotFoundError: The segment is gone.
+            CorruptObjectError: The tail is not what was stored.
+            CorruptIndexError: An index is not what was stored.
+        """
+        tail = self._tail(metadata)
+        return SegmentIndexes(tail.indexes, bytes(tail.manifest_bytes))
+
+    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
+        """Ask the tail for the epochs, and for the size of a log stored in chunks."""
+        if metadata.leader_epochs is not None and metadata.size is not None:
+            return metadata
+        tail = self._tail(metadata)
+        facts = tail.manifest.segment
+        return SegmentMetadata(
+            metadata.partition,
+            metadata.id,
+            facts.start_offset,
+            facts.end_offset,
+            facts.max_timestamp_ms,
+            epochs_of(tail.manifest),
+            tail.manifest.log.original_length,
+            metadata.version,
+            metadata.custom_metadata,
+        )
+
+    def is_compacted(self, partition: TopicIdPartition) -> bool:
+        """Say that holes are the cleaner's: no object is shorter than its key says."""
+        del partition
+        return True
+
+    def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
+        """Yield the whole log in order, checked against its manifest at the end.
+
+        Raises:
+            NotFoundError: The segment is gone.
+            CorruptObjectError: The log is not what was stored.
+        """
+        path, _ = self._find(metadata)
+        manifest = self._tail(metadata).manifest
+        name = f"{self.store.url}/{path}"
+        stored = _Checked(self.store, path)
+        if manifest.log.chunks is None:
+            for start in range(0, manifest.log.length, STREAM_PIECE):
+                end = min(start + STREAM_PIECE, manifest.log.length)
+                yield stored.fetch(start, end)
+        else:
+            size = check_chunks(manifest.log, name=name).original_size
+            whole = manifest.log.original_length
+            for start in range(0, whole, size):
+                end = min(start + size, whole)
+                yield read_chunks(stored.fetch, manifest.log, start, end, name=name)
+        if stored.crc32c != manifest.log.crc32c:
+            msg = (
+                f"{name}: CRC-32C of the log is {stored.crc32c:#010x}, stored is "
+                f"{manifest.log.crc32c:#010x}"
+            )
+            raise CorruptObjectError(msg)
+
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        """Store a segment in one put; there is never a part of it.
+
+        What this storage has listed or copied under the same offsets and id, and is
+        still there, is not put again. Nothing is left behind by a crash.
+
+        Args:
+            metadata: Its partition, id, first and last offset; the rest is read from
+                the log.
+            data: The log and its indexes.
+
+        Returns:
+            The last part of the object's key without its suffix: 126 bytes.
+
+        Raises:
+            InvalidArgumentError: ``metadata`` does not say where the segment ends, or
+                that it holds no offset.
+            NotFoundError: There is no such file of the log.
+            CorruptBatchError: A batch is malformed or lies outside the segment.
+            CorruptIndexError: The leader-epoch checkpoint is malformed.
+            AlreadyExistsError: The disk takes the topic for another one, whose name
+                has other capitals.
+        """
+        partition = metadata.partition
+        for stem in self._known.stems(metadata):
+            if self._is_there(object_key(partition, stem)):
+                return stem.encode()
+        self._known.forget(metadata)  # another process has deleted it
+        self._check_case(partition)
+        with open_log(data.log, str(metadata)) as source:
+            key = self._put(metadata, source, data)
+        self._known.add(partition, key)
+        self._known.add_true(partition, key.stem)
+        return key.stem.encode()
+
+    def append_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        """Store a segment unless another one was appended at its start offset.
+
+        The object is put aside, and then its offset is claimed by a create that has one
+        winner; claims are never removed. Whoever finds an offset claimed completes the
+        claim, so a writer that died in between blocks nobody.
+
+        Raises:
+            AlreadyExistsError: Another writer was first; nothing was stored.
+            CorruptBatchError: A batch is malformed or lies outside the segment.
+        """
+        partition = metadata.partition
+        self._check_case(partition)
+        whole = BytesIO()
+        with open_log(data.log, str(metadata)) as source:
+            key = write_segment(metadata, source, data, whole, self.compression)
+        aside = f"{OWN_FOLDER}aside/{key.stem}"
+        claim = f"{OWN_FOLDER}claims/{partition_prefix(partition)}"
+        claim = f"{claim}{metadata.start_offset:020d}"
+        self.store.put(aside, whole.getbuffer(), overwrite=True)
+        try:
+            self.store.put(claim, key.stem.encode(), overwrite=False)
+        except AlreadyExistsError as error:
+            stem = bytes(self.store.get(claim)).decode("ascii", "replace")
+            if stem != key.stem:
+                self.store.delete([aside])
+            self._complete(partition, stem)
+            msg = (
+                f"{self.store.url}: {partition}: offset {metadata.start_offset} was "
+                "appended by another writer"
+            )
+            raise AlreadyExistsError(msg) from error
+        self._complete(partition, key.stem)
+        self._known.add(partition, key)
+        return key.stem.encode()
+
+    def delete_log_segment(self, metadata: SegmentMetadata) -> None:
+        """Delete a segment, every object of it that was listed; none is success."""
+        try:
+            path, key = self._find(metadata)
+        except NotFoundError:
+            return
+        listed = replace(metadata, end_offset=key.end_offset)
+        stems = self._known.stems(listed)
+        self.store.delete({path, *(object_key(metadata.partition, s) for s in stems)})
+        self._known.forget(listed)
+
+    def _put(
+        self, metadata: SegmentMetadata, source: LogSource, data: LogSegmentData
+    ) -> SegmentKey:
+        """Put the object of a segment together, and store it."""
+        partition = metadata.partition
+        if source.size <= _IN_MEMORY:
+            whole = BytesIO()
+            key = write_segment(metadata, source, data, whole, self.compression)
+            path = object_key(partition, key.stem)
+            self.store.put(path, whole.getbuffer(), overwrite=True)
+            return key
+        with tempfile.NamedTemporaryFile(prefix="tieredfs-") as file:
+            key = write_segment(metadata, source, data, file, self.compression)
+            file.flush()
+            path = object_key(partition, key.stem)
+            self.store.put_file(path, Path(file.name), overwrite=True)
+        return key
+
+    def _complete(self, partition: TopicIdPartition, stem: str) -> None:
+        """Make what was put aside a segment; it may be one already."""
+        if SegmentKey.parse(stem) is None:
+            msg = f"{self.store.url}: {partition}: a claim holds {stem!r}"
+            raise CorruptObjectError(msg)
+        aside = f"{OWN_FOLDER}aside/{stem}"
+        with suppress(NotFoundError):
+            self.store.copy(aside, object_key(partition, stem))
+            self.store.delete([aside])
+
+    def _tail(self, metadata: SegmentMetadata) -> Tail:
+        path, key = self._find(metadata)
+        name = f"{self.store.url}/{path}"
+        data = self.store.get_range(path, key.log_length, key.size)
+        tail = parse_tail(data, key.log_length, key.flags, name=name)
+        self._check(tail.manifest, metadata.partition, key)
+        return tail
+
+    def _fetch_manifest(self, metadata: SegmentMetadata, layout: bytes) -> Manifest:
+        """Return the manifest of an object that is what its key says."""
+        path, key = self._find(metadata)
+        if not layout:
+            tail = self.store.get_range(path, key.log_length, key.size)
+            return self._manifest(metadata.partition, key, tail)
+        name = f"{self.store.url}/{path}"
+        manifest = Manifest.parse(layout, name=f"{name}: manifest")
+        return self._check(manifest, metadata.partition, key)
+
+    def _manifest(
+        self, partition: TopicIdPartition, key: SegmentKey, tail: memoryview
+    ) -> Manifest:
+        name = f"{self.store.url}/{object_key(partition, key.stem)}"
+        manifest = parse_manifest(tail, key.log_length, key.flags, name=name)
+        return self._check(manifest, partition, key)
+
+    def _check(
+        self, manifest: Manifest, partition: TopicIdPartition, key: SegmentKey
+    ) -> Manifest:
+        """Return the manifest if it is that of the object, and remember that it is."""
+        name = f"{self.store.url}/{object_key(partition, key.stem)}"
+        check_facts(manifest, partition, key, name)
+        self._known.add_true(partition, key.stem)
+        return manifest
+
+    def _find(self, metadata: SegmentMetadata) -> tuple[str, SegmentKey]:
+        """Return the key of a segment; listed or copied ones need no request."""
+        stem = metadata.custom_metadata.decode("ascii", "replace")
+        if not stem:
+            known = self._known.stems(metadata) or self._look_up(metadata)
+            if not known:
+                msg = f"not found: {metadata} in {self.store.url}"
+                raise NotFoundError(msg)
+            stem = known[0]
+        key = SegmentKey.parse(stem)
+        if key is None or key.id != metadata.id:
+            msg = f"{metadata}: its custom metadata are none of this layout's"
+            raise InvalidArgumentError(msg)
+        return object_key(metadata.partition, stem), key
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self.store.head(path)
+        except NotFoundError:
+            return False
+        return True
+
+    def _look_up(self, metadata: SegmentMetadata) -> tuple[str, ...]:
+        try:
+            listed = self.list_segments(metadata.partition, metadata.start_offset)
+        except NotFoundError:
+            return ()
+        return tuple(
+            s.custom_metadata.decode()
+            for s in listed
+            if (s.id, s.start_offset) == (metadata.id, metadata.start_offset)
+        )
+
+    def _parsed(
+        self, partition: TopicIdPartition, entries: Iterable[ObjectInfo]
+    ) -> Iterator[SegmentMetadata | TieredFSError]:
+        """Make segments of a listing; strangers' objects are skipped."""
+        prefix = partition_prefix(partition)
+        seen: set[tuple[int, int, str]] = set()
+        for entry in entries:
+            name = entry.key[len(prefix) :]
+            if not name.endswith(SEGMENT_SUFFIX):
+                continue
+            try:
+                key = SegmentKey.parse(name.removesuffix(SEGMENT_SUFFIX))
+            except TieredFSError as error:
+                yield type(error)(f"{self.store.url}/{prefix}{error}")
+                continue
+            if key is None:
+                continue
+            if entry.size != key.size:
+                yield CorruptObjectError(
+                    f"{self.store.url}/{entry.key}: it has {entry.size} bytes, its key "
+                    f"says {key.size}"
+                )
+                continue
+            self._known.add(partition, key)
+            identity = (key.start_offset, key.end_offset, key.id)
+            if identity not in seen:
+                seen.add(identity)
+                yield listed_metadata(partition, key)
+
+    def _folders(self, prefix: str) -> Iterator[str]:
+        for entry in self.store.list(prefix, delimiter="/"):
+            name = entry.key[len(prefix) :].rstrip("/")
+            if entry.is_prefix and f"{name}/" != OWN_FOLDER:
+                yield name
+
+    def _exists(self, partition: TopicIdPartition) -> bool:
+        return next(self.store.list(partition_prefix(partition)), None) is not None
+
+    def _check_case(self, partition: TopicIdPartition) -> None:
+        """Refuse a topic that a case-insensitive disk takes for another one."""
+        if get_protocol(self.store.url) not in {"file", "local"}:
+            return
+        folder = topic_folder(partition.topic)
+        folders = set(self._folders(""))
+        if folder in folders:
+            return
+        twins = [name for name in folders if name.casefold() == folder.casefold()]
+        if twins and next(self._folders(f"{folder}/"), None) is not None:
+            msg = (
+                f"{self.store.url}: the disk cannot tell topic {partition.topic!r} "
+                f"from {twins[0]!r}"
+            )
+            raise AlreadyExistsError(msg)
+
+
+def _good(
+    segments: Iterable[SegmentMetadata | TieredFSError],
+) -> list[SegmentMetadata]:
+    """Return segments, or raise the first error among them."""
+    found: list[SegmentMetadata] = []
+    for segment in segments:
+        if isinstance(segment, TieredFSError):
+            raise segment
+        found.append(segment)
+    return found
+
+
+def _by_offsets(segment: SegmentMetadata) -> tuple[int, int]:
+    return segment.start_offset, segment.end_offset or 0
+
+
+class _Checked:
+    """Fetches ranges one after the other, and sums up what was fetched."""
+
+    def __init__(self, store: ObjectStore, path: str) -> None:
+        self._store = store
+        self._path = path
+        self.crc32c = 0
+
+    def fetch(self, start: int, end: int) -> memoryview:
+        data = self._store.get_range(self._path, start, end)
+        self.crc32c = google_crc32c.extend(self.crc32c, bytes(data))
+        return data
+
+
+def _check_range(start: int, end: int, size: int, name: str) -> None:
+    if not 0 <= start <= end:
+        msg = f"{name}: not a range of its log: [{start}, {end})"
+        raise InvalidArgumentError(msg)
+    if end > size:
+        msg = f"{name}: its log has {size} bytes, asked for are [{start}, {end})"
+        raise CorruptObjectError(msg)

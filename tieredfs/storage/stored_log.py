@@ -1,0 +1,116 @@
+"""The log part of a segment object: as it was, or in chunks compressed with zstd.
+
+Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
+Every chunk covers as many bytes of the log, so a range of the log is a range of chunks.
+"""
+
+from collections.abc import Callable
+from itertools import accumulate
+from typing import IO, Final, Literal
+
+import google_crc32c
+
+from tieredfs.errors import (
+    CorruptBatchError,
+    CorruptObjectError,
+    UnsupportedFormatError,
+)
+from tieredfs.format.batch import Codec
+from tieredfs.format.codecs import MAX_DECOMPRESSED, compress, decompress
+from tieredfs.format.segment_tail import Chunks, LogPart
+from tieredfs.storage.log_source import LogSource
+
+__all__ = ["CHUNK_SIZE", "Compression", "check_chunks", "read_chunks", "store_log"]
+
+Compression = Literal["zstd"]
+
+CHUNK_SIZE: Final = 4 << 20
+"""Bytes of log in a chunk: what a small read has to fetch at least."""
+
+
+def store_log(
+    source: LogSource, out: IO[bytes], compression: Compression | None
+) -> LogPart:
+    """Write a log as it is to be stored, and say what was written."""
+    crc, written = 0, 0
+    lengths: list[int] = []
+    for piece in source.pieces(CHUNK_SIZE):
+        stored = bytes(piece) if compression is None else compress(Codec.ZSTD, piece)
+        out.write(stored)
+        crc = google_crc32c.extend(crc, stored)
+        written += len(stored)
+        lengths.append(len(stored))
+    chunks = None
+    if compression is not None:
+        chunks = Chunks(CHUNK_SIZE, compression, tuple(lengths))
+    return LogPart(written, source.size, crc, chunks)
+
+
+def read_chunks(
+    fetch: Callable[[int, int], memoryview],
+    log: LogPart,
+    start: int,
+    end: int,
+    *,
+    name: str,
+) -> memoryview:
+    """Return the bytes ``[start, end)`` of a log that is stored in chunks.
+
+    Args:
+        fetch: Returns a range of the stored bytes; it is called once.
+        log: What the manifest says of the log.
+        start: First byte of the log.
+        end: Byte after the last.
+        name: How to call the object in an error.
+
+    Raises:
+        CorruptObjectError: The chunks do not add up, or one is not what it should be.
+        UnsupportedFormatError: They are compressed with another codec.
+    """
+    chunks = check_chunks(log, name=name)
+    if start >= end:
+        return memoryview(b"")
+    size = chunks.original_size
+    first, last = start // size, (end - 1) // size
+    bounds = [0, *accumulate(chunks.lengths)]
+    stored = fetch(bounds[first], bounds[last + 1])
+    parts: list[memoryview] = []
+    for number in range(first, last + 1):
+        begin = bounds[number] - bounds[first]
+        held = stored[begin : begin + chunks.lengths[number]]
+        expected = min(size, log.original_length - number * size)
+        where = f"{name}: chunk {number}"
+        try:
+            found = decompress(Codec.ZSTD, held, limit=expected, name=where)
+        except CorruptBatchError as error:
+            raise CorruptObjectError(str(error)) from error
+        if len(found) != expected:
+            msg = f"{where} has {len(found)} bytes of log, not {expected}"
+            raise CorruptObjectError(msg)
+        parts.append(found)
+    whole = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+    return whole[start - first * size : end - first * size]
+
+
+def check_chunks(log: LogPart, *, name: str) -> Chunks:
+    """Return the chunks of a log that add up.
+
+    Raises:
+        CorruptObjectError: There are none, or they do not add up.
+        UnsupportedFormatError: They are compressed with another codec.
+    """
+    chunks = log.chunks
+    if chunks is None or not 0 < chunks.original_size <= MAX_DECOMPRESSED:
+        msg = f"{name}: the manifest has no chunks that can be"
+        raise CorruptObjectError(msg)
+    if chunks.codec != "zstd":
+        msg = f"{name}: chunks of codec {chunks.codec!r} are not read"
+        raise UnsupportedFormatError(msg)
+    needed = -(-log.original_length // chunks.original_size)
+    if len(chunks.lengths) != needed or sum(chunks.lengths) != log.length:
+        msg = (
+            f"{name}: {len(chunks.lengths)} chunks of {sum(chunks.lengths)} bytes are "
+            f"not a log of {log.original_length} bytes stored in {log.length}"
+        )
+        raise CorruptObjectError(msg)
+    return chunks
