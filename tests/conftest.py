@@ -41,12 +41,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
-    # What is known not to hold yet is named in a file, and shown as such.
-    gaps = Path(__file__).with_name("known_gaps.txt").read_text().splitlines()
-    known = pytest.mark.xfail(reason="in known_gaps.txt", strict=False)
-    for item in items:
-        if any(gap in item.nodeid for gap in gaps if gap):
-            item.add_marker(known)
 
 
 def _miss(reason: str) -> NoReturn:

@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+from importlib.resources import as_file, files
 from importlib.util import find_spec
 
 import click
@@ -22,14 +21,14 @@ import pyarrow.compute as pc
 from tieredfs.cli.options import StoreOptions, json_option, store_options
 from tieredfs.cli.output import show_json, show_table, show_time
 from tieredfs.cli.progress import waiting
+from tieredfs.log.push import push
 from tieredfs.objects import ObjectStore, RequestCounter
-from tieredfs.storage import open_storage
+from tieredfs.storage import NATIVE_LAYOUT, RemoteStorageManager, open_storage
 from tieredfs.tier import Tier, Topic
 
 __all__ = ["demo"]
 
-_DATA = "demo_data/kafka-tiered-storage"
-_LAYOUT = "kafka-local"
+_SOURCE_LAYOUT = "kafka-local"
 _SPARK_SECONDS = 300
 _COLUMNS = {
     "asked": "WHAT WAS ASKED",
@@ -53,18 +52,17 @@ _NO_SHARING = "Spark: left out, for its processes cannot see memory://"
 @json_option
 @store_options
 def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
-    """Put segments that a real Kafka broker wrote into a store, and read them back.
+    """Push segments that a real Kafka broker wrote to a store, and read them back.
 
-    They are read whole, by offset, by time, and counted in Spark. The requests and
-    bytes in the table are those that the object store counted.
+    They are pushed twice, read whole, by offset, by time, and counted in Spark. The
+    requests and bytes in the table are those that the object store counted.
     """
     place = url or tempfile.mkdtemp(prefix="tieredfs-demo-")
     counter = RequestCounter()
     store = options.store(place, counter)
     meter = _Meter(counter)
-    with waiting(store.url), Tier(open_storage(store, _LAYOUT)) as tier:
-        with meter.measure("put the broker's files into the store"):
-            _put_all(store)
+    with waiting(store.url), Tier(open_storage(store, NATIVE_LAYOUT)) as tier:
+        _push(tier.storage, meter)
         with meter.measure("list the topics"):
             name = tier.topics()[0]
         with meter.measure("open it, and ask where its partitions end"):
@@ -72,7 +70,7 @@ def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
             ends = topic.end_offsets()
         _read(topic, ends, meter)
     if not as_json:
-        click.echo(f"{name}, as a Kafka broker tiered it, in {store.url}\n")
+        click.echo(f"{name}, as a Kafka broker wrote it, in {store.url}\n")
         show_table([step.row() for step in meter.steps], _COLUMNS)
     with waiting("Spark"):
         spark_counts, spark_note = _count_in_spark(options, place, name)
@@ -158,17 +156,14 @@ class _Meter:
         )
 
 
-def _put_all(store: ObjectStore) -> None:
-    for key, file in _files(files("tieredfs") / _DATA, ""):
-        store.put(key, file.read_bytes(), overwrite=True)
-
-
-def _files(folder: Traversable, lead: str) -> Iterator[tuple[str, Traversable]]:
-    for item in sorted(folder.iterdir(), key=lambda found: found.name):
-        if item.is_dir():
-            yield from _files(item, f"{lead}{item.name}/")
-        else:
-            yield lead + item.name, item
+def _push(target: RemoteStorageManager, meter: _Meter) -> None:
+    """Push twice: the second time there is nothing left to put."""
+    with as_file(files("tieredfs") / "demo_data") as folder:
+        source = open_storage(ObjectStore(str(folder)), _SOURCE_LAYOUT)
+        partitions = source.list_partitions()
+        for asked in ("push the broker's segments", "push them again"):
+            with meter.measure(asked):
+                push(source, target, partitions)
 
 
 def _read(topic: Topic, ends: Mapping[int, int], meter: _Meter) -> None:
@@ -202,7 +197,7 @@ def _count_in_spark(
     asked = {
         "path": url,
         "subscribe": topic,
-        "plugin": _LAYOUT,
+        "plugin": NATIVE_LAYOUT,
         "storage_options": json.dumps(options.storage_options or {}),
     }
     try:
@@ -242,3 +237,4 @@ def _next_commands(place: str, shown: str, topic: Topic) -> Iterator[str]:
     yield f"tieredfs cat {url} {name} --partition {number} --from 10 --limit 5"
     yield f"tieredfs cat {url} {name} --format jsonl --encoding base64 --limit 1"
     yield f"tieredfs cat {url} {name} --format parquet > {name}.parquet"
+    yield f"tieredfs verify {url} --deep"

@@ -104,14 +104,13 @@ class IndexTruth:
         self._finish_aborts(compacted=compacted)
         for producer in self._producers.producers:
             said = (producer.producer_epoch, producer.last_offset)
-            _, wrote = self._written.get(producer.producer_id, said)
-            if wrote > producer.last_offset or (
-                wrote < producer.last_offset and not compacted
-            ):
+            epoch, wrote = found = self._written.get(producer.producer_id, said)
+            if wrote > producer.last_offset or (found != said and not compacted):
                 self._say(
                     IndexType.PRODUCER_SNAPSHOT,
-                    f"producer {producer.producer_id} wrote offset {wrote} last, it "
-                    f"says {producer.last_offset}",
+                    f"producer {producer.producer_id} wrote offset {wrote} last, under "
+                    f"epoch {epoch}; it says {producer.last_offset}, "
+                    f"{producer.producer_epoch}",
                 )
         return dict(self._untrue)
 

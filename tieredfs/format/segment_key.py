@@ -54,7 +54,8 @@ class SegmentFlag(IntFlag):
     """The log is stored as chunks."""
 
 
-_KNOWN: Final = SegmentFlag.TRANSACTIONS | SegmentFlag.TRANSFORMED
+# A plain number: the complement of a flag has known bits only, so it hides the others.
+_KNOWN: Final = int(SegmentFlag.TRANSACTIONS | SegmentFlag.TRANSFORMED)
 
 
 @dataclass(frozen=True, slots=True)

@@ -74,7 +74,11 @@ def inspect_segment(
             yield batch
 
     facts = facts_of(watched(), base, end)
-    untrue = truth.finish()
+    untrue = dict(truth.finish())
+    made = TransactionIndex(tuple(aborts)).encode()
+    known = before is not None and not truth.is_compacted
+    if known and bytes(indexes.get(IndexType.TRANSACTION, made)) != made:
+        untrue.setdefault(IndexType.TRANSACTION, "its aborts are not those of the log")
     rebuilt = {
         IndexType.OFFSET: builder.offset_index(),
         IndexType.TIMESTAMP: builder.time_index(),
@@ -83,7 +87,7 @@ def inspect_segment(
     }
     # The cleaner leaves markers behind whose transactions it has removed.
     if aborts and (IndexType.TRANSACTION in untrue or not truth.is_compacted):
-        rebuilt[IndexType.TRANSACTION] = TransactionIndex(tuple(aborts)).encode()
+        rebuilt[IndexType.TRANSACTION] = made
     return Inspection(facts, untrue, rebuilt)
 
 

@@ -6,6 +6,7 @@ chunks, compressed with zstd. Source: ``formats.md`` of the project.
 """
 
 import tempfile
+import threading
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
@@ -68,6 +69,8 @@ _IN_MEMORY: Final = 32 << 20
 
 _PAGE: Final = 1000
 
+_CASE_CHECK: Final = threading.Lock()  # held for a listing, once a topic
+
 
 class SingleObject(RemoteStorageManager):
     """Keep each segment, its indexes and its manifest in one object."""
@@ -96,11 +99,12 @@ class SingleObject(RemoteStorageManager):
             InvalidArgumentError: ``compression`` is neither.
         """
         super().__init__(store)
-        if compression not in {None, "zstd"}:
+        if compression not in (None, "zstd"):
             msg = f"compression is 'zstd' or left out, not {compression!r}"
             raise InvalidArgumentError(msg)
         self.compression = compression
         self._known = KnownStems()
+        self._told_apart: set[str] = set()
 
     @classmethod
     def recognises(cls, keys: Collection[str]) -> float:
@@ -536,14 +540,20 @@ class SingleObject(RemoteStorageManager):
         if get_protocol(self.store.url) not in {"file", "local"}:
             return
         folder = topic_folder(partition.topic)
+        with _CASE_CHECK:
+            if folder not in self._told_apart:
+                self._tell_apart(folder)
+                self._told_apart.add(folder)
+
+    def _tell_apart(self, folder: str) -> None:
         folders = set(self._folders(""))
-        if folder in folders:
-            return
         twins = [name for name in folders if name.casefold() == folder.casefold()]
-        if twins and next(self._folders(f"{folder}/"), None) is not None:
+        if folder in folders or not twins:
+            return
+        if next(self._folders(f"{folder}/"), None) is not None:
             msg = (
-                f"{self.store.url}: the disk cannot tell topic {partition.topic!r} "
-                f"from {twins[0]!r}"
+                f"{self.store.url}: the disk cannot tell topic folder {folder!r} from "
+                f"{twins[0]!r}"
             )
             raise AlreadyExistsError(msg)
 
