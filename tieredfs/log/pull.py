@@ -186,15 +186,12 @@ def _held(
 
 def _write(target: ObjectStore, key: str, data: Path | Buffer) -> int:
     """Write a file that is not there; return whether it was written."""
-    try:
-        if isinstance(data, Path):
-            target.put_file(key, data, overwrite=False)
-        else:
-            target.put(key, data, overwrite=False)
-    except AlreadyExistsError:
-        if not _is_same(target, key, data):
-            raise
+    if _is_same(target, key, data):
         return 0
+    if isinstance(data, Path):
+        target.put_file(key, data, overwrite=False)
+    else:
+        target.put(key, data, overwrite=False)
     return 1
 
 

@@ -8,7 +8,6 @@ chunks, compressed with zstd. Source: ``formats.md`` of the project.
 import tempfile
 import threading
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
 from itertools import chain, islice
@@ -51,6 +50,7 @@ from tieredfs.storage.contract import (
 )
 from tieredfs.storage.known_stems import KnownStems
 from tieredfs.storage.log_source import LogSource, open_log
+from tieredfs.storage.offset_claim import claim_offset
 from tieredfs.storage.segment_object import (
     check_facts,
     epochs_of,
@@ -338,6 +338,7 @@ class SingleObject(RemoteStorageManager):
             NotFoundError: There is no such file of the log.
             CorruptBatchError: A batch is malformed or lies outside the segment.
             CorruptIndexError: The leader-epoch checkpoint is malformed.
+            UnsupportedFormatError: It, or a batch, is of a version that is not read.
             AlreadyExistsError: The disk takes the topic for another one, whose name
                 has other capitals.
         """
@@ -358,9 +359,8 @@ class SingleObject(RemoteStorageManager):
     ) -> bytes:
         """Store a segment unless another one was appended at its start offset.
 
-        The object is put aside, and then its offset is claimed by a create that has one
-        winner; claims are never removed. Whoever finds an offset claimed completes the
-        claim, so a writer that died in between blocks nobody.
+        Afterwards it is there whole, or not at all; a writer that dies in between
+        leaves what the next one to append completes.
 
         Raises:
             AlreadyExistsError: Another writer was first; nothing was stored.
@@ -371,23 +371,7 @@ class SingleObject(RemoteStorageManager):
         whole = BytesIO()
         with open_log(data.log, str(metadata)) as source:
             key = write_segment(metadata, source, data, whole, self.compression)
-        aside = f"{OWN_FOLDER}aside/{key.stem}"
-        claim = f"{OWN_FOLDER}claims/{partition_prefix(partition)}"
-        claim = f"{claim}{metadata.start_offset:020d}"
-        self.store.put(aside, whole.getbuffer(), overwrite=True)
-        try:
-            self.store.put(claim, key.stem.encode(), overwrite=False)
-        except AlreadyExistsError as error:
-            stem = bytes(self.store.get(claim)).decode("ascii", "replace")
-            if stem != key.stem:
-                self.store.delete([aside])
-            self._complete(partition, stem)
-            msg = (
-                f"{self.store.url}: {partition}: offset {metadata.start_offset} was "
-                "appended by another writer"
-            )
-            raise AlreadyExistsError(msg) from error
-        self._complete(partition, key.stem)
+        claim_offset(self.store, partition, key, whole.getbuffer())
         self._known.add(partition, key)
         return key.stem.encode()
 
@@ -419,16 +403,6 @@ class SingleObject(RemoteStorageManager):
             path = object_key(partition, key.stem)
             self.store.put_file(path, Path(file.name), overwrite=True)
         return key
-
-    def _complete(self, partition: TopicIdPartition, stem: str) -> None:
-        """Make what was put aside a segment; it may be one already."""
-        if SegmentKey.parse(stem) is None:
-            msg = f"{self.store.url}: {partition}: a claim holds {stem!r}"
-            raise CorruptObjectError(msg)
-        aside = f"{OWN_FOLDER}aside/{stem}"
-        with suppress(NotFoundError):
-            self.store.copy(aside, object_key(partition, stem))
-            self.store.delete([aside])
 
     def _tail(self, metadata: SegmentMetadata) -> Tail:
         path, key = self._find(metadata)

@@ -1,0 +1,100 @@
+"""The segments of a tier, written anew: log and indexes, under the same ids."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pyarrow as pa
+
+from tieredfs.epochs import NO_EPOCH, LeaderEpochs
+from tieredfs.format.batch import BatchHeader, Codec
+from tieredfs.format.batch_writer import BatchOptions, encode_batch
+from tieredfs.format.leader_epoch_checkpoint import format_leader_epochs
+from tieredfs.format.producer_snapshot import ProducerSnapshot
+from tieredfs.format.records import LogBatch, RecordDecoder
+from tieredfs.model import (
+    IndexType,
+    LogSegmentData,
+    SegmentMetadata,
+    TopicIdPartition,
+)
+from tieredfs.storage.inspection import inspect_segment
+from tieredfs.storage.kafka_local import KafkaLocal
+from tieredfs.storage.log_stream import read_batches
+
+__all__ = ["rewrite", "timestamps_of"]
+
+
+def timestamps_of(storage: KafkaLocal, partition: TopicIdPartition) -> list[int]:
+    """Return the timestamp of every record of a partition, ms, markers among them."""
+    decoder = RecordDecoder(partition.topic, partition.partition, ("timestamp",))
+    return [
+        timestamp
+        for segment in storage.list_segments(partition)
+        for records in decoder.decode(_batches(storage, segment))
+        for timestamp in records["timestamp"].cast(pa.int64()).to_pylist()
+    ]
+
+
+def rewrite(storage: KafkaLocal, partition: TopicIdPartition, codec: Codec) -> None:
+    """Write every segment of a partition anew, and each of its indexes.
+
+    The batches keep their offsets, producers and flags; nothing of what the broker
+    wrote beside the logs is used.
+
+    Args:
+        storage: The tier.
+        partition: Which one; its segments follow each other without a gap.
+        codec: How the records are compressed afterwards; markers never are.
+    """
+    producers = ProducerSnapshot()
+    epochs = LeaderEpochs()
+    for listed in storage.list_segments(partition):
+        batches = _batches(storage, listed)
+        log = b"".join(_written(batch, codec) for batch in batches)
+        last = batches[-1].header.last_offset
+        segment = replace(listed, end_offset=last, size=len(log))
+        inspection = inspect_segment(_scan(log), segment, {}, producers)
+        known = epochs.entries[-1].epoch if epochs.entries else NO_EPOCH
+        new = (entry for entry in inspection.facts.epochs if entry.epoch > known)
+        epochs = LeaderEpochs((*epochs.entries, *new))
+        indexes = {
+            **inspection.rebuilt,
+            IndexType.LEADER_EPOCH: format_leader_epochs(epochs),
+        }
+        storage.copy_log_segment(segment, LogSegmentData(log, indexes))
+        producers = ProducerSnapshot.parse(indexes[IndexType.PRODUCER_SNAPSHOT])
+
+
+def _batches(storage: KafkaLocal, segment: SegmentMetadata) -> list[LogBatch]:
+    return list(_scan(storage.fetch_log_segment(segment)))
+
+
+def _scan(log: bytes | memoryview) -> Iterator[LogBatch]:
+    view = memoryview(log)
+    return read_batches(lambda start, end: view[start:end], len(view), name="log")
+
+
+def _written(batch: LogBatch, codec: Codec) -> bytes:
+    header = batch.header
+    columns = ("offset", "timestamp", "key", "value", "headers")
+    (records,) = RecordDecoder("", 0, columns).decode([batch])
+    return encode_batch(
+        records,
+        _options(header, Codec.NONE if header.is_control else codec),
+        base_offset=header.base_offset,
+        last_offset=header.last_offset,
+    )
+
+
+def _options(header: BatchHeader, codec: Codec) -> BatchOptions:
+    return BatchOptions(
+        codec=codec,
+        leader_epoch=header.leader_epoch,
+        timestamp_type=header.timestamp_type,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=header.base_sequence,
+        is_transactional=header.is_transactional,
+        is_control=header.is_control,
+        delete_horizon_ms=header.delete_horizon_ms,
+    )
