@@ -1,0 +1,328 @@
+"""``tieredfs push``, as people and programs use it."""
+
+import json
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from brokers import (
+    ID,
+    OTHER_ID,
+    check_records,
+    log_of,
+    native,
+    recorded,
+    small,
+    source_of,
+    topic_of,
+    write_log,
+)
+from cli.commands import Run, run_process, run_with_terminal, start_process
+from damage import flipped
+from logs import KAFKA, REMOTE
+from servers import Bucket, ProxiedBucket
+
+STDERR = frozenset({"stderr"})
+HEAD = "PARTITION  SEGMENTS  COPIED  PRESENT  CHANGED  FAILED  REBUILT"
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> str:
+    """A log directory with one partition: three closed segments and the active one."""
+    small(tmp_path / "broker")
+    return str(tmp_path / "broker")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A folder that is not there."""
+    return str(tmp_path / "tier")
+
+
+def rows(out: bytes) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(out)["partitions"]
+    return found
+
+
+def given(place: Bucket | ProxiedBucket) -> tuple[str, ...]:
+    return place.url, "--storage-options", json.dumps(place.storage_options)
+
+
+def test_what_is_not_there_is_put_in_the_native_layout(
+    run: Run, logdir: str, url: str
+) -> None:
+    done = run("push", logdir, url)
+    assert (done.code, done.err) == (0, [])
+    head, row = done.text.splitlines()
+    assert head.startswith(HEAD)
+    # Beside these logs is no index but the checkpoint: three are made of each.
+    assert row.split()[:7] == ["t-0", "3", "3", "0", "0", "0", "9"]
+    assert (
+        native(Bucket(url, {})).list_partitions()
+        == source_of(Path(logdir)).list_partitions()
+    )
+    done = run("push", logdir, url)
+    assert done.text.splitlines()[1].split()[:7] == ["t-0", "3", "0", "3", *"000"]
+
+
+def test_programs_are_told_the_same(run: Run, logdir: str, url: str) -> None:
+    done = run("push", logdir, url, "--json")
+    assert (done.code, done.err) == (0, [])
+    size = sum(f.stat().st_size for f in sorted(Path(logdir).glob("*/*.log"))[:3])
+    assert json.loads(done.out) == {
+        "url": url,
+        "partitions": [
+            {
+                "partition": "t-0",
+                "segments": 3,
+                "copied": 3,
+                "present": 0,
+                "changed": 0,
+                "failed": 0,
+                "rebuilt": 9,
+                "bytes": size,
+            }
+        ],
+        "errors": [],
+    }
+
+
+@pytest.mark.parametrize("topic", ["epochs", "txn"])
+def test_cat_gives_the_records_that_kafka_reads(
+    topic: str, run: Run, s3_bucket: Bucket, tmp_path: Path
+) -> None:
+    root = recorded(topic, tmp_path / "broker")
+    assert run("push", str(root), *given(s3_bucket)).code == 0
+    check_records(native(s3_bucket), topic)
+    how = ("--format", "jsonl", "--encoding", "hex")
+    from_s3 = run("cat", *given(s3_bucket), topic, *how)
+    broker = run("cat", str(root), topic, *how)
+    assert from_s3.err == []
+    lines = from_s3.out.splitlines()
+    assert lines == broker.out.splitlines()[: len(lines)]
+
+
+def test_only_the_topics_that_are_named(run: Run, logdir: str, url: str) -> None:
+    for name in ("u-0", "u-1", "__x-0"):
+        write_log(
+            Path(logdir), {0: log_of(0), 10: b""}, partition=name, topic_id=OTHER_ID
+        )
+    done = run("push", logdir, url, "--topic", "u", "--topic", "__x", "--json")
+    assert [row["partition"] for row in rows(done.out)] == ["__x-0", "u-0", "u-1"]
+    done = run("push", logdir, url, "--json")
+    assert [row["partition"] for row in rows(done.out)] == ["t-0", "u-0", "u-1"]
+
+
+def test_the_active_segment_when_it_is_asked_for(
+    run: Run, logdir: str, url: str
+) -> None:
+    done = run("push", logdir, url, "--active", "--json")
+    assert rows(done.out)[0]["copied"] == 4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["LOGDIR", "URL", "--topic", "nosuch"], 3, "not found: topic 'nosuch'"),
+        (["LOGDIR/nosuch", "URL"], 3, "not found: a topic in LOGDIR/nosuch"),
+        (["LOGDIR", "URL", "--plugin", "nosuch"], 2, "'nosuch'"),
+        (["LOGDIR", "URL", "--plugin", "kafka-log"], 2, "read only"),
+        (["LOGDIR", "single-object+URL", "--plugin", "kafka-local"], 2, "--plugin"),
+        (["LOGDIR", "URL", "--plugin-options", '{"compression": "lz4"}'], 2, "zstd"),
+        (["LOGDIR"], 2, "Missing argument 'URL'"),
+    ],
+    ids=["topic", "logdir", "plugin", "read only", "two", "option", "missing"],
+)
+def test_what_cannot_be_is_one_line(
+    arguments: list[str], code: int, said: str, run: Run, logdir: str, url: str
+) -> None:
+    words = [a.replace("LOGDIR", logdir).replace("URL", url) for a in arguments]
+    done = run("push", *words)
+    assert (done.code, done.out) == (code, b"")
+    assert len(done.err) == 1
+    assert done.err[0].startswith("tieredfs: ")
+    assert said.replace("LOGDIR", logdir) in done.err[0]
+    assert not Path(url).exists()
+
+
+def test_a_place_with_strangers_files_is_refused(
+    run: Run, logdir: str, tmp_path: Path
+) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("x")
+    done = run("push", logdir, str(tmp_path / "mine"))
+    assert (done.code, len(done.err)) == (4, 1)
+    assert [path.name for path in (tmp_path / "mine").rglob("*")] == ["notes.txt"]
+
+
+def test_a_bucket_that_is_not_there_is_3(
+    run: Run, logdir: str, s3_bucket: Bucket
+) -> None:
+    missing = Bucket("s3://no-such-bucket-0123456789/x", s3_bucket.storage_options)
+    done = run("push", logdir, *given(missing))
+    assert (done.code, done.out) == (3, b"")
+    assert len(done.err) == 1
+    assert "not found: s3://no-such-bucket-0123456789/x" in done.err[0]
+
+
+def test_it_goes_on_in_the_layout_that_is_there(
+    run: Run, tmp_path: Path, logdir: str
+) -> None:
+    kafkas = f"kafka-local+{tmp_path / 'kafka'}"
+    assert run("push", logdir, kafkas).code == 0
+    done = run("push", logdir, str(tmp_path / "kafka"), "--active", "--json")
+    assert (rows(done.out)[0]["present"], rows(done.out)[0]["copied"]) == (3, 1)
+    names = {path.suffix for path in (tmp_path / "kafka").rglob("*.*")}
+    assert ".log" in names
+    assert ".segment" not in names
+
+
+def test_an_option_of_the_layout_is_taken(run: Run, tmp_path: Path) -> None:
+    root = recorded("epochs", tmp_path / "broker")
+    sizes = []
+    for name, options in (("plain", "{}"), ("zstd", '{"compression": "zstd"}')):
+        url = tmp_path / name
+        assert run("push", str(root), str(url), "--plugin-options", options).code == 0
+        sizes.append(sum(f.stat().st_size for f in url.rglob("*.segment")))
+        assert run("verify", str(url), "--deep").code == 0
+    assert sizes[1] < sizes[0]
+
+
+class TestCorruptSegments:
+    @pytest.fixture
+    def damaged(self, logdir: str) -> str:
+        log = Path(logdir) / "t-0" / f"{10:020d}.log"
+        log.write_bytes(flipped(log.read_bytes(), 100))
+        return logdir
+
+    def test_one_fails_alone_with_a_line_and_exit_code_4(
+        self, run: Run, damaged: str, url: str
+    ) -> None:
+        done = run("push", damaged, url)
+        assert done.code == 4
+        assert done.text.splitlines()[1].split()[1:6] == ["3", "2", "0", "0", "1"]
+        (line,) = done.err
+        assert line.startswith("tieredfs: corrupt batch: ")
+        assert f"{damaged}: t-0 10" in line
+
+    def test_programs_are_told_why(self, run: Run, damaged: str, url: str) -> None:
+        done = run("push", damaged, url, "--json")
+        told = json.loads(done.out)
+        assert (done.code, len(done.err)) == (4, 1)
+        assert told["partitions"][0]["failed"] == 1
+        (error,) = told["errors"]
+        assert "t-0 10" in error
+
+    def test_verify_names_the_hole_that_it_left(
+        self, run: Run, damaged: str, url: str
+    ) -> None:
+        run("push", damaged, url)
+        done = run("verify", url)
+        assert done.code == 4
+        assert "the offsets 10 to 19" in done.text
+
+
+class TestTerminals:
+    def test_a_bar_is_shown_on_one_and_the_table_in_the_pipe(
+        self, tmp_path: Path
+    ) -> None:
+        root = recorded("epochs", tmp_path / "broker")
+        done, seen = run_with_terminal(
+            "push", str(root), str(tmp_path / "x"), on=STDERR
+        )
+        assert done.code == 0
+        assert f"push {root}"[:20] in seen
+        assert "━" in seen
+        assert done.text.startswith("PARTITION  ")
+        assert "\x1b" not in done.text
+
+    def test_no_bar_is_shown_in_a_pipe(self, logdir: str, url: str) -> None:
+        done = run_process("push", logdir, url)
+        assert (done.code, done.err) == (0, [])
+
+
+def wait_until(
+    condition: Callable[[], object], process: subprocess.Popen[bytes]
+) -> None:
+    """Wait until something is so while a process runs."""
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        try:
+            process.wait(0.02)
+        except subprocess.TimeoutExpired:
+            continue
+        pytest.fail("the process has ended")
+
+
+class TestInterruptions:
+    @pytest.mark.parametrize("done_before", [0, 1, 2])
+    def test_a_push_that_is_killed_in_a_put_leaves_whole_segments_and_is_taken_up(
+        self, done_before: int, run: Run, logdir: str, s3_proxied: ProxiedBucket
+    ) -> None:
+        rule = s3_proxied.proxy.add("PUT", r"\.segment", hang=120, skip=done_before)
+        with start_process("push", logdir, *given(s3_proxied)) as process:
+            try:
+                wait_until(lambda: rule.hits, process)
+            finally:
+                process.kill()
+        s3_proxied.proxy.clear()
+        place = Bucket(s3_proxied.url, s3_proxied.storage_options)
+        stored = native(place)
+        if done_before:
+            assert run("verify", *given(place), "--deep").code == 0
+            found = topic_of(stored).scan().to_table()["offset"].to_pylist()
+            assert found == list(range(10 * done_before))
+        else:
+            assert list(stored.store.list()) == []
+        done = run("push", logdir, *given(place), "--json")
+        (row,) = rows(done.out)
+        assert (row["present"], row["copied"]) == (done_before, 3 - done_before)
+        assert run("verify", *given(place), "--deep").code == 0
+        assert topic_of(stored).end_offsets() == {0: 30}
+
+    def test_ctrl_c_ends_one_that_hangs_with_130_and_one_line(
+        self, logdir: str, s3_proxied: ProxiedBucket
+    ) -> None:
+        rule = s3_proxied.proxy.add("PUT", r"\.segment", hang=120)
+        with start_process("push", logdir, *given(s3_proxied)) as process:
+            try:
+                wait_until(lambda: rule.hits, process)
+                process.send_signal(signal.SIGINT)
+                out, err = process.communicate(timeout=10)
+            finally:
+                process.kill()
+        assert process.returncode == 130
+        assert (out, err.lstrip(b"\n")) == (b"", b"tieredfs: interrupted\n")
+
+    def test_a_store_that_always_fails_is_5(
+        self, run: Run, logdir: str, s3_proxied: ProxiedBucket
+    ) -> None:
+        s3_proxied.proxy.add("PUT", r"\.segment", status=503, skip=1)
+        done = run("push", logdir, *given(s3_proxied), "--deadline", "1")
+        assert (done.code, done.out, len(done.err)) == (5, b"", 1)
+        s3_proxied.proxy.clear()
+        done = run("push", logdir, *given(s3_proxied), "--json")
+        assert (rows(done.out)[0]["present"], rows(done.out)[0]["copied"]) == (1, 2)
+
+
+def test_a_second_push_puts_nothing(
+    run: Run, tmp_path: Path, s3_proxied: ProxiedBucket
+) -> None:
+    root = recorded("txn", tmp_path / "broker")
+    assert run("push", str(root), *given(s3_proxied)).code == 0
+    s3_proxied.proxy.clear()
+    assert run("push", str(root), *given(s3_proxied)).code == 0
+    assert {request.method for request in s3_proxied.proxy.requests()} == {"GET"}
+
+
+def test_what_a_broker_tiered_is_no_log_directory(run: Run, url: str) -> None:
+    done = run("push", str(KAFKA / "txn" / REMOTE), url)
+    assert (done.code, len(done.err)) == (3, 1)
+    assert not Path(url).exists()
+    assert ID not in done.err[0]

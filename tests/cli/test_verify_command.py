@@ -1,0 +1,130 @@
+"""``tieredfs verify``, as people and programs use it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from brokers import native, push_all, small, source_of
+from cli.commands import Run, run_process, run_with_terminal
+from damage import flipped
+from logs import KAFKA, LOCAL, REMOTE
+from servers import Bucket
+
+STDERR = frozenset({"stderr"})
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    """A tier with a topic of three segments."""
+    small(tmp_path / "broker")
+    push_all(source_of(tmp_path / "broker"), native(Bucket(str(tmp_path / "tier"), {})))
+    return str(tmp_path / "tier")
+
+
+def objects(url: str) -> list[Path]:
+    return sorted(Path(url).rglob("*.segment"))
+
+
+@pytest.mark.parametrize("how", [[], ["--shallow"], ["--deep"]], ids=str)
+def test_what_is_whole_is_a_table_and_exit_code_0(
+    how: list[str], run: Run, url: str
+) -> None:
+    done = run("verify", url, *how)
+    assert (done.code, done.err) == (0, [])
+    assert [line.split() for line in done.text.splitlines()] == [
+        ["PARTITION", "SEGMENTS", "BYTES", "PROBLEMS"],
+        ["t-0", "3", "656", "0"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("how", "depth"),
+    [([], "indexes"), (["--shallow"], "listing"), (["--deep"], "everything")],
+)
+def test_programs_are_told_what_was_read_and_what_is_wrong(
+    how: list[str], depth: str, run: Run, url: str
+) -> None:
+    objects(url)[1].unlink()
+    done = run("verify", url, "t", "--json", *how)
+    assert (done.code, done.err) == (4, [])
+    told = json.loads(done.out)
+    assert (told["url"], told["depth"]) == (url, depth)
+    assert told["partitions"] == [
+        {"partition": "t-0", "segments": 2, "bytes": 434, "problems": 1}
+    ]
+    assert told["problems"] == [
+        {
+            "partition": "t-0",
+            "kind": "corrupt_data",
+            "detail": f"{url}: t-0: no segment holds the offsets 10 to 19",
+        }
+    ]
+
+
+def test_people_are_told_each_problem_in_a_line(run: Run, url: str) -> None:
+    first, second, _ = objects(url)
+    first.write_bytes(first.read_bytes()[:-1])
+    second.write_bytes(flipped(second.read_bytes(), 70))
+    done = run("verify", url, "--deep")
+    assert (done.code, done.err) == (4, [])
+    _, row, *problems = done.text.splitlines()
+    assert row.split() == ["t-0", "2", "444", "2"]
+    assert problems[0].startswith("corrupt object: ")
+    assert first.name in problems[0]
+    assert problems[1].startswith("corrupt batch: ")
+    assert "t-0/00000000000000000010" in problems[1]
+
+
+def test_each_depth_sees_what_it_reads(run: Run, url: str) -> None:
+    victim = objects(url)[1]
+    whole = victim.read_bytes()
+    log, end = flipped(whole, 70), flipped(whole, len(whole) - 1)
+    for data, codes in ((whole, "000"), (log, "004"), (end, "044"), (whole[1:], "444")):
+        victim.write_bytes(data)
+        found = [
+            run("verify", url, *how).code for how in (["--shallow"], [], ["--deep"])
+        ]
+        assert "".join(map(str, found)) == codes
+
+
+@pytest.mark.parametrize(
+    "path", [Path("txn") / REMOTE, Path("epochs") / LOCAL], ids=str
+)
+def test_kafkas_own_layouts_are_verified(path: Path, run: Run) -> None:
+    done = run("verify", str(KAFKA / path), "--deep", "--json")
+    assert (done.code, done.err) == (0, [])
+    assert json.loads(done.out)["problems"] == []
+
+
+def test_what_is_in_s3(run: Run, tmp_path: Path, s3_bucket: Bucket) -> None:
+    small(tmp_path / "broker")
+    push_all(source_of(tmp_path / "broker"), native(s3_bucket))
+    options = ("--storage-options", json.dumps(s3_bucket.storage_options))
+    done = run("verify", s3_bucket.url, *options, "--deep")
+    assert (done.code, done.err) == (0, [])
+
+
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [(["nosuch"], 3), ([""], 3), (["--plugin", "nosuch"], 2), (["--wide"], 2)],
+    ids=str,
+)
+def test_what_cannot_be_is_one_line(
+    words: list[str], code: int, run: Run, url: str
+) -> None:
+    done = run("verify", url, *words)
+    assert (done.code, done.out, len(done.err)) == (code, b"", 1)
+
+
+def test_where_nothing_is_there_is_nothing_to_verify(run: Run, tmp_path: Path) -> None:
+    done = run("verify", str(tmp_path / "no"))
+    assert (done.code, len(done.err)) == (3, 1)
+
+
+def test_a_bar_is_shown_on_a_terminal_and_none_in_a_pipe(url: str) -> None:
+    done, seen = run_with_terminal("verify", url, "--deep", on=STDERR)
+    assert done.code == 0
+    assert "verify" in seen
+    done = run_process("verify", url, "--deep")
+    assert (done.code, done.err) == (0, [])

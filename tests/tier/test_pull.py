@@ -1,0 +1,265 @@
+"""What was pushed comes back as files, byte for byte, and replaces no other file."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from brokers import (
+    ID,
+    OTHER_ID,
+    closed_files,
+    log_of,
+    native,
+    push_all,
+    recorded,
+    small,
+    source_of,
+    topic_of,
+    write_log,
+)
+from damage import flipped
+from logs import files_of, records, segment
+from servers import Bucket
+from tieredfs import (
+    AlreadyExistsError,
+    CorruptObjectError,
+    ObjectStore,
+    UnsupportedOperationError,
+)
+from tieredfs.log.partitions import select_partitions
+from tieredfs.log.pull import PulledSegment, pull
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.kafka_local import KafkaLocal
+from tieredfs.storage.kafka_log import KafkaLog
+from tieredfs.storage.single_object import SingleObject
+from wire import encode_batch
+
+CHECKPOINT = "t-0/leader-epoch-checkpoint"
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> Path:
+    """A log directory with one partition: three closed segments and the active one."""
+    root = tmp_path / "broker"
+    small(root)
+    return root
+
+
+@pytest.fixture
+def stored(logdir: Path, memory: ObjectStore) -> SingleObject:
+    """The closed segments in the native layout."""
+    push_all(source_of(logdir), SingleObject(memory))
+    return SingleObject(memory)
+
+
+@pytest.fixture
+def back(tmp_path: Path) -> Path:
+    """Where files are pulled to; not there yet."""
+    return tmp_path / "back"
+
+
+def pull_all(
+    storage: RemoteStorageManager, folder: Path, **which: str
+) -> list[PulledSegment]:
+    return pull(storage, ObjectStore(str(folder)), select_partitions(storage, **which))
+
+
+def test_a_broker_can_be_given_what_was_pulled(
+    stored: SingleObject, logdir: Path, back: Path
+) -> None:
+    pulled = pull_all(stored, back)
+    assert [(one.segment.start_offset, one.written) for one in pulled] == [
+        (start, 4) for start in (0, 10, 20)
+    ]
+    files = files_of(back)
+    assert closed_files(logdir).items() <= files.items()
+    for name in ("partition.metadata", "leader-epoch-checkpoint"):
+        assert files[f"t-0/{name}"] == (logdir / "t-0" / name).read_bytes()
+    read = topic_of(KafkaLog(ObjectStore(str(back))))
+    assert read.topic_id == ID
+    assert read.scan().to_table() == topic_of(stored).scan().to_table()
+
+
+def test_what_was_pulled_and_pushed_is_the_same_tier(
+    stored: SingleObject, back: Path, tmp_path: Path
+) -> None:
+    pull_all(stored, back)
+    again = native(Bucket(str(tmp_path / "again"), {}))
+    push_all(source_of(back), again, active=True)
+    names = [sorted(e.key for e in one.store.list()) for one in (stored, again)]
+    assert names[0] == names[1]
+
+
+def test_a_second_pull_writes_nothing(stored: SingleObject, back: Path) -> None:
+    pull_all(stored, back)
+    before = {path: path.stat().st_mtime_ns for path in back.rglob("*")}
+    assert {one.written for one in pull_all(stored, back)} == {0}
+    assert {path: path.stat().st_mtime_ns for path in back.rglob("*")} == before
+
+
+def test_a_pull_that_was_ended_is_taken_up(stored: SingleObject, back: Path) -> None:
+    pull_all(stored, back)
+    whole = files_of(back)
+    for name in (f"{10:020d}.log", f"{20:020d}.index", "leader-epoch-checkpoint"):
+        (back / "t-0" / name).unlink()
+    pulled = pull_all(stored, back)
+    assert [one.written for one in pulled] == [0, 1, 1]
+    assert files_of(back) == whole
+
+
+def test_it_tells_of_each_segment_when_it_is_done(
+    stored: SingleObject, back: Path
+) -> None:
+    seen: list[PulledSegment] = []
+    target = ObjectStore(str(back))
+    pulled = pull(stored, target, stored.list_partitions(), progress=seen.append)
+    assert seen == pulled
+
+
+@pytest.mark.parametrize("suffix", ["log", "index", "timeindex"])
+@pytest.mark.parametrize(
+    "change", [lambda d: d + b"x", lambda d: b"\1" + d[1:]], ids=["grown", "other"]
+)
+def test_a_file_with_other_content_is_left_as_it_is(
+    suffix: str, change: Callable[[bytes], bytes], stored: SingleObject, back: Path
+) -> None:
+    pull_all(stored, back)
+    file = back / "t-0" / f"{10:020d}.{suffix}"
+    file.write_bytes(change(file.read_bytes()))
+    before = files_of(back)
+    with pytest.raises(AlreadyExistsError, match=file.name):
+        pull_all(stored, back)
+    assert files_of(back) == before
+
+
+def test_a_log_too_large_for_memory_is_compared_likewise(
+    stored: SingleObject, back: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pull_all(stored, back)
+    whole = files_of(back)
+    monkeypatch.setattr("tieredfs.log.pull._IN_MEMORY", 100)
+    assert {one.written for one in pull_all(stored, back)} == {0}
+    log = back / "t-0" / f"{10:020d}.log"
+    log.unlink()
+    assert [one.written for one in pull_all(stored, back)] == [0, 1, 0]
+    assert files_of(back) == whole
+    log.write_bytes(flipped(log.read_bytes(), 150))
+    with pytest.raises(AlreadyExistsError, match=log.name):
+        pull_all(stored, back)
+
+
+def test_the_folder_of_another_topic_of_this_name_is_refused(
+    stored: SingleObject, back: Path
+) -> None:
+    write_log(back, {100: log_of(100)}, topic_id=OTHER_ID)
+    before = files_of(back)
+    with pytest.raises(AlreadyExistsError, match=r"partition\.metadata"):
+        pull_all(stored, back)
+    assert files_of(back) == before
+
+
+class TestLeaderEpochs:
+    def test_the_checkpoint_grows_with_the_log(
+        self, tmp_path: Path, memory: ObjectStore, back: Path
+    ) -> None:
+        logs = {0: log_of(0), 10: log_of(10, epoch=3), 20: b""}
+        epochs = ((0, 0), (3, 10))
+        write_log(tmp_path / "a", {0: logs[0], 10: b""})
+        write_log(tmp_path / "b", logs, epochs=epochs)
+        target = SingleObject(memory)
+        push_all(source_of(tmp_path / "a"), target)
+        pull_all(target, back)
+        assert (back / CHECKPOINT).read_bytes() == b"0\n1\n0 0\n"
+        push_all(source_of(tmp_path / "b"), target)
+        pull_all(target, back)
+        assert (back / CHECKPOINT).read_bytes() == b"0\n2\n0 0\n3 10\n"
+
+    def test_one_that_knows_more_is_left_as_it_is(
+        self, stored: SingleObject, back: Path
+    ) -> None:
+        pull_all(stored, back)
+        (back / CHECKPOINT).write_text("0\n2\n0 0\n7 30\n")
+        pull_all(stored, back)
+        assert (back / CHECKPOINT).read_text() == "0\n2\n0 0\n7 30\n"
+
+    @pytest.mark.parametrize("text", ["0\n1\n1 0\n", "nonsense", "9\n"])
+    def test_one_of_another_history_is_refused(
+        self, text: str, stored: SingleObject, back: Path
+    ) -> None:
+        pull_all(stored, back)
+        (back / CHECKPOINT).write_text(text)
+        with pytest.raises(AlreadyExistsError, match="leader-epoch-checkpoint"):
+            pull_all(stored, back)
+        assert (back / CHECKPOINT).read_text() == text
+
+
+class TestWhatNoBrokerHas:
+    def test_two_topics_of_one_name_are_refused_and_an_id_chooses(
+        self, stored: SingleObject, tmp_path: Path, back: Path
+    ) -> None:
+        folder = small(tmp_path / "other", topic_id=OTHER_ID)
+        (folder / f"{30:020d}.log").unlink()
+        push_all(source_of(tmp_path / "other"), stored)
+        with pytest.raises(UnsupportedOperationError, match=ID) as refused:
+            pull_all(stored, back)
+        assert OTHER_ID in str(refused.value)
+        assert not back.exists()
+        pull_all(stored, back, topic_id=OTHER_ID)
+        assert OTHER_ID in (back / "t-0" / "partition.metadata").read_text()
+        assert len(list(back.glob("*/*.log"))) == 2
+
+    def test_segments_that_overlap_are_refused_by_name(
+        self, memory: ObjectStore, back: Path
+    ) -> None:
+        files: dict[str, bytes] = {}
+        for start, count in ((0, 10), (5, 10)):
+            made = segment(f"t-0-{ID}", start, encode_batch(records(start, count)))
+            files |= made
+        for key, content in files.items():
+            memory.put(key, content, overwrite=True)
+        with pytest.raises(UnsupportedOperationError, match=f"t-0/{5:020d}"):
+            pull_all(KafkaLocal(memory), back)
+        assert not back.exists()
+
+    def test_a_segment_that_a_longer_one_holds_is_left_out(
+        self, logdir: Path, stored: SingleObject, back: Path
+    ) -> None:
+        """The active segment, as far as it went, and then the whole of it."""
+        push_all(source_of(logdir), stored, active=True)
+        folder = logdir / "t-0"
+        (folder / f"{30:020d}.log").write_bytes(log_of(30, 20))
+        (folder / f"{50:020d}.log").touch()
+        push_all(source_of(logdir), stored)
+        pull_all(stored, back)
+        assert closed_files(logdir).items() <= files_of(back).items()
+
+
+class TestDamage:
+    def test_of_a_log_that_is_not_what_was_stored_nothing_is_written(
+        self, logdir: Path, tmp_path: Path, back: Path
+    ) -> None:
+        target = native(Bucket(str(tmp_path / "stored"), {}))
+        push_all(source_of(logdir), target)
+        victim = sorted((tmp_path / "stored").rglob("*.segment"))[1]
+        victim.write_bytes(flipped(victim.read_bytes(), 30))
+        with pytest.raises(CorruptObjectError, match=victim.name):
+            pull_all(native(Bucket(str(tmp_path / "stored"), {})), back)
+        assert sorted(path.name for path in back.glob("*/*.log")) == [f"{0:020d}.log"]
+
+    def test_a_partition_with_strangers_objects_alone_is_nothing(
+        self, memory: ObjectStore, stored: SingleObject, back: Path
+    ) -> None:
+        memory.put(f"u/{ID}/0/notes.txt", b"x", overwrite=True)
+        pulled = pull_all(stored, back)
+        assert {str(one.segment.partition) for one in pulled} == {"t-0"}
+        assert not (back / "u-0").exists()
+
+
+def test_any_layout_can_be_pulled(
+    tmp_path: Path, memory: ObjectStore, back: Path
+) -> None:
+    root = recorded("txn", tmp_path / "broker")
+    push_all(source_of(root), KafkaLocal(memory))
+    pull_all(KafkaLocal(memory), back)
+    assert closed_files(root).items() <= files_of(back).items()
