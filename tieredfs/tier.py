@@ -334,8 +334,10 @@ class Topic:
     ) -> range:
         """Write records as a new segment at the end of a partition.
 
-        Afterwards the segment is there whole, or, also after a crash, none of it. It is
-        meant for tests and small writers: each call makes one segment.
+        Afterwards the segment is there whole, or, also after a crash, none of it. After
+        StorageUnavailableError or DeadlineExceededError it may be there: appending
+        again may then write the records twice. It is meant for tests and small writers:
+        each call makes one segment.
 
         Args:
             records: Any of the columns key, value, headers and timestamp, as ``scan``

@@ -23,6 +23,7 @@ from tieredfs import (
     StorageUnavailableError,
     TieredFSError,
     TopicIdPartition,
+    UnsupportedOperationError,
     Uuid,
     open_storage,
     open_tier,
@@ -297,3 +298,21 @@ def test_it_is_written_beside_what_is_in_the_folder_s_parent(
 
 def test_it_says_that_it_can_be_written(memory: ObjectStore) -> None:
     assert over(memory).capabilities == {Capability.WRITE, Capability.RANGE_READ}
+
+
+@pytest.mark.parametrize(
+    "log",
+    [
+        log_of(0, 4),
+        encode_batch(records(1, 4)),
+        encode_batch(records(0, 2)) + log_of(3, 2),
+    ],
+    ids=["end", "beginning", "middle"],
+)
+def test_a_compacted_log_is_refused_and_leaves_nothing(
+    log: bytes, place: Bucket
+) -> None:
+    store = open_store(place)
+    with pytest.raises(UnsupportedOperationError, match="compacted"):
+        over(store).copy_log_segment(described(0), LogSegmentData(log, {}))
+    assert keys(store) == []

@@ -29,11 +29,13 @@ class Inspection:
         untrue: Which of the indexes are untrue to the log, and how.
         rebuilt: Every index, made anew from the log; TRANSACTION only where there are
             aborts.
+        is_compacted: Whether offsets are missing: the cleaner has been here.
     """
 
     facts: LogFacts
     untrue: Mapping[IndexType, str]
     rebuilt: Mapping[IndexType, bytes]
+    is_compacted: bool
 
 
 def inspect_segment(
@@ -88,7 +90,7 @@ def inspect_segment(
     # The cleaner leaves markers behind whose transactions it has removed.
     if aborts and (IndexType.TRANSACTION in untrue or not truth.is_compacted):
         rebuilt[IndexType.TRANSACTION] = made
-    return Inspection(facts, untrue, rebuilt)
+    return Inspection(facts, untrue, rebuilt, truth.is_compacted)
 
 
 def _marker(batch: LogBatch) -> ControlRecord | None:

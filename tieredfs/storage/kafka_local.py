@@ -12,7 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from tieredfs.errors import InvalidArgumentError, NotFoundError
+from tieredfs.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedOperationError,
+)
 from tieredfs.model import (
     IndexType,
     LogSegmentData,
@@ -139,6 +143,7 @@ class KafkaLocal(RemoteStorageManager):
         Raises:
             InvalidArgumentError: ``metadata`` does not say where the segment ends.
             CorruptBatchError: A batch is malformed or lies outside the segment.
+            UnsupportedOperationError: The log is compacted.
         """
         if metadata.end_offset is None:
             msg = f"{metadata}: to be copied, a segment needs its end offset"
@@ -148,6 +153,11 @@ class KafkaLocal(RemoteStorageManager):
                 read_batches(log.fetch, log.size, name=log.name),
                 replace(metadata, size=log.size),
                 data.indexes,
+            )
+        if inspection.is_compacted:
+            raise UnsupportedOperationError(
+                f"{self.name_of(metadata)}: its log is compacted, and kafka-local keeps "
+                "what a broker tiers, which are logs without holes"
             )
         made = {k: v for k, v in inspection.rebuilt.items() if SUFFIXES[k] in _ALWAYS}
         for kind, index in {**made, **data.indexes}.items():
