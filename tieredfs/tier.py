@@ -1,5 +1,6 @@
 """The face users meet: a tier of topics, a topic of partitions, a scan of records."""
 
+import os
 import warnings
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -38,7 +39,7 @@ _INTERNAL = "__"
 
 
 def open_tier(
-    url: str,
+    url: str | os.PathLike[str],
     *,
     plugin: str | None = None,
     plugin_options: Mapping[str, object] | None = None,
@@ -59,7 +60,7 @@ def open_tier(
         PluginNotInstalledError: The filesystem's package is missing.
         InvalidArgumentError: The URL or an option can never be right.
     """
-    named, plain = split_plugin_url(url)
+    named, plain = split_plugin_url(os.fspath(url))
     if named and plugin and named != plugin:
         msg = f"the URL names plugin {named!r}, plugin= names {plugin!r}"
         raise InvalidArgumentError(msg)
@@ -295,7 +296,11 @@ class Topic:
             raise InvalidArgumentError(msg)
         wanted = None if columns is None else tuple(columns)
         project(wanted)
-        numbers = self.partitions if partitions is None else tuple(partitions)
+        try:
+            numbers = self.partitions if partitions is None else tuple(partitions)
+        except TypeError as error:
+            msg = f"partitions are a list of numbers, not {partitions!r}"
+            raise InvalidArgumentError(msg) from error
         _check_positions(numbers, start, end)
         slices: list[SegmentSlice] = []
         for number in dict.fromkeys(numbers):
@@ -418,7 +423,14 @@ def to_milliseconds(time: int | datetime | str) -> int:
 
 def _check_positions(numbers: Iterable[int], *positions: Position) -> None:
     for position in positions:
+        if isinstance(position, bool):
+            msg = f"not a position: {position!r}"
+            raise InvalidArgumentError(msg)
         if isinstance(position, Mapping):
+            for offset in position.values():
+                if isinstance(offset, bool) or not isinstance(offset, int):
+                    msg = f"not an offset of a partition: {offset!r}"
+                    raise InvalidArgumentError(msg)
             strangers = sorted(set(position) - set(numbers))
             if strangers:
                 msg = f"partition {strangers[0]} has an offset but is not scanned"

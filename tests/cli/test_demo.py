@@ -14,7 +14,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from cli.commands import Outcome, Run, run_process
-from logs import files_of
+from logs import KAFKA, REMOTE, files_of
 from servers import Bucket, ProxiedBucket
 
 PARTITIONS = {"0": 255, "1": 225, "2": 250}
@@ -99,7 +99,8 @@ def test_the_requests_in_the_table_are_those_that_a_server_sees(
     assert said == len(s3_proxied.proxy.requests())
     puts = s3_proxied.proxy.requests("PUT")
     listings = 3  # what is there already of each partition
-    assert answer["steps"][0]["requests"] == len(puts) + listings
+    found_out = 1  # that nothing is, and so no layout
+    assert answer["steps"][0]["requests"] == len(puts) + listings + found_out
     assert answer["steps"][1]["requests"] == listings
 
 
@@ -211,3 +212,14 @@ def test_spark_counts_the_records_by_partition_in_a_store_of_the_users(
         s3_proxied.proxy.requests("PUT")
     )
     assert len(s3_proxied.proxy.requests()) > said  # Spark has read from it too
+
+
+def test_a_demo_in_a_place_of_the_users_measures_its_own_topic_in_their_layout(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("tieredfs.cli.demo.find_spec", lambda _: None)
+    shutil.copytree(KAFKA / "plain" / REMOTE, tmp_path, dirs_exist_ok=True)
+    answer = answer_of(run("demo", "--json", "--url", str(tmp_path)))
+    check_steps(answer["steps"])
+    assert answer["topic"] == TOPIC
+    assert run("ls", str(tmp_path)).text == f"plain\n{TOPIC}\n"

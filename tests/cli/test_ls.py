@@ -151,3 +151,32 @@ def _shown(key: str, value: int) -> str:
         return str(value)
     time = datetime.fromtimestamp(value / 1000, UTC)
     return f"{time:%Y-%m-%dT%H:%M:%S}.{value % 1000:03d}Z"
+
+
+@pytest.mark.parametrize("layout", ["kafka-local", "kafka-log", "single-object"])
+def test_a_layout_that_is_named_is_not_found_where_nothing_is(
+    layout: str, run: Run, tmp_path: Path
+) -> None:
+    done = run("ls", f"{layout}+{tmp_path}/nothing")
+    assert (done.code, done.out, len(done.err)) == (3, b"", 1)
+    assert "there is nothing" in done.err[0]
+
+
+def test_a_wrong_layout_that_is_named_is_4_and_not_an_empty_answer(run: Run) -> None:
+    done = run("ls", f"kafka-log+{KAFKA / 'plain' / REMOTE}")
+    assert (done.code, done.out, len(done.err)) == (4, b"", 1)
+    assert "nothing of this layout" in done.err[0]
+
+
+def test_a_partition_without_records_has_no_times(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "t-0").mkdir()
+    (tmp_path / "t-0" / f"{5:020d}.log").write_bytes(b"")
+    done = run("ls", f"kafka-log+{tmp_path}", "t", "--json")
+    (row,) = json.loads(done.out)["partitions"]
+    assert (row["first_timestamp"], row["max_timestamp"]) == (None, None)
+
+
+def test_an_empty_url_is_refused_rather_than_taken_for_this_folder(run: Run) -> None:
+    done = run("ls", "")
+    assert (done.code, len(done.err)) == (2, 1)
+    assert "empty" in done.err[0]

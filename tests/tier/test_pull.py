@@ -218,7 +218,7 @@ class TestWhatNoBrokerHas:
             files |= made
         for key, content in files.items():
             memory.put(key, content, overwrite=True)
-        with pytest.raises(UnsupportedOperationError, match=f"t-0/{5:020d}"):
+        with pytest.raises(UnsupportedOperationError, match=f"t-0-{ID}/{5:020d}"):
             pull_all(KafkaLocal(memory), back)
         assert not back.exists()
 

@@ -463,7 +463,8 @@ class TestErrors:
     ) -> None:
         with pytest.raises(CorruptBatchError) as caught:
             broken.scan().to_table()
-        start = f"{memory.url}: txn-0/{76:020d}-g116qleWTeS4XlSULtdhcg: batch at "
+        folder = next(memory.list(delimiter="/")).key
+        start = f"{memory.url}/{folder}{76:020d}-g116qleWTeS4XlSULtdhcg: batch at "
         assert str(caught.value).startswith(start)
 
     def test_what_lies_before_and_behind_is_read(self, broken: Topic) -> None:

@@ -1,4 +1,5 @@
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -247,3 +248,30 @@ def test_a_plugin_that_does_not_describe_is_an_error_and_loses_no_record(
     ):
         with pytest.raises(PluginError, match=rf"{layout.__name__}.*t-0/0"):
             ask()
+
+
+class TestPositions:
+    @pytest.mark.parametrize(
+        "position", [True, {0: "2023-11-20"}, {0: True}, {0: None}, {0: 1.5}], ids=str
+    )
+    def test_what_is_no_position_is_refused(
+        self,
+        position: Any,
+        memory: ObjectStore,  # noqa: ANN401 - none is one
+    ) -> None:
+        add(memory, "t", OLD, 0)
+        topic = tier_of(memory).topic("t")
+        with pytest.raises(InvalidArgumentError, match="not a"):
+            topic.scan(start=position)
+        with pytest.raises(InvalidArgumentError, match="not a"):
+            topic.scan(end=position)
+
+    def test_partitions_are_a_list(self, memory: ObjectStore) -> None:
+        add(memory, "t", OLD, 0)
+        number: Any = 0
+        with pytest.raises(InvalidArgumentError, match="list of numbers"):
+            tier_of(memory).topic("t").scan(number)
+
+
+def test_a_tier_is_opened_at_a_path() -> None:
+    assert open_tier(TXN).topics() == ["txn"]

@@ -21,7 +21,9 @@ import pyarrow.compute as pc
 from tieredfs.cli.options import StoreOptions, json_option, store_options
 from tieredfs.cli.output import show_json, show_table, show_time
 from tieredfs.cli.progress import waiting
+from tieredfs.errors import NotFoundError
 from tieredfs.log.push import push
+from tieredfs.model import TopicIdPartition
 from tieredfs.objects import ObjectStore, RequestCounter
 from tieredfs.storage import NATIVE_LAYOUT, RemoteStorageManager, open_storage
 from tieredfs.tier import Tier, Topic
@@ -61,14 +63,15 @@ def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
     counter = RequestCounter()
     store = options.store(place, counter)
     meter = _Meter(counter)
-    with waiting(store.url), Tier(open_storage(store, NATIVE_LAYOUT)) as tier:
-        _push(tier.storage, meter)
+    with waiting(store.url):
+        tier, pushed = _push(store, meter)
         with meter.measure("list the topics"):
-            name = tier.topics()[0]
+            tier.topics()
         with meter.measure("open it, and ask where its partitions end"):
-            topic = tier.topic(name)
+            topic = tier.topic(pushed.topic, topic_id=pushed.topic_id)
             ends = topic.end_offsets()
         _read(topic, ends, meter)
+    name = topic.name
     if not as_json:
         click.echo(f"{name}, as a Kafka broker wrote it, in {store.url}\n")
         show_table([step.row() for step in meter.steps], _COLUMNS)
@@ -156,14 +159,25 @@ class _Meter:
         )
 
 
-def _push(target: RemoteStorageManager, meter: _Meter) -> None:
+def _push(store: ObjectStore, meter: _Meter) -> tuple[Tier, TopicIdPartition]:
     """Push twice: the second time there is nothing left to put."""
     with as_file(files("tieredfs") / "demo_data") as folder:
         source = open_storage(ObjectStore(str(folder)), _SOURCE_LAYOUT)
         partitions = source.list_partitions()
-        for asked in ("push the broker's segments", "push them again"):
-            with meter.measure(asked):
-                push(source, target, partitions)
+        with meter.measure("push the broker's segments"):
+            target = _target(store)
+            push(source, target, partitions)
+        with meter.measure("push them again"):
+            push(source, target, partitions)
+    return Tier(target), partitions[0]
+
+
+def _target(store: ObjectStore) -> RemoteStorageManager:
+    """Open the layout that is there; the native one where nothing is."""
+    try:
+        return open_storage(store)
+    except NotFoundError:
+        return open_storage(store, NATIVE_LAYOUT)
 
 
 def _read(topic: Topic, ends: Mapping[int, int], meter: _Meter) -> None:
@@ -197,7 +211,6 @@ def _count_in_spark(
     asked = {
         "path": url,
         "subscribe": topic,
-        "plugin": NATIVE_LAYOUT,
         "storage_options": json.dumps(options.storage_options or {}),
     }
     try:

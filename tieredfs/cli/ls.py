@@ -7,10 +7,12 @@ from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_json, show_table, show_time
 from tieredfs.cli.progress import counted
 from tieredfs.log.reader import TieredReader, bounds_of
+from tieredfs.storage import check_layout
 from tieredfs.tier import Topic
 
 __all__ = ["ls"]
 
+_NO_TIMESTAMP = -1
 _COLUMNS = {
     "partition": "PARTITION",
     "start_offset": "START",
@@ -44,6 +46,8 @@ def ls(
     with options.tier(url) as tier:
         if topic is None:
             names = tier.topics()
+            if not names:
+                check_layout(tier.storage)
             if as_json:
                 show_json({"url": tier.storage.store.url, "topics": names})
             else:
@@ -72,7 +76,8 @@ def _row(topic: Topic, number: int) -> dict[str, int | None]:
     reader = topic.reader(number)
     segments = reader.timed_segments()
     held = bounds_of(segments)
-    latest = max((s.max_timestamp_ms or 0 for s in segments), default=None)
+    stamps = (s.max_timestamp_ms for s in segments if s.max_timestamp_ms is not None)
+    latest = max((stamp for stamp in stamps if stamp != _NO_TIMESTAMP), default=None)
     return {
         "partition": number,
         "start_offset": held.beginning,

@@ -61,7 +61,14 @@ _BY_BUILTIN: tuple[tuple[type[Exception], type[TieredFSError]], ...] = (
     (NotImplementedError, UnsupportedOperationError),
 )
 
-_OURS_TO_FIX = (TypeError, AttributeError, LookupError, AssertionError, NameError)
+_OURS_TO_FIX = (
+    TypeError,
+    AttributeError,
+    LookupError,
+    AssertionError,
+    NameError,
+    Warning,  # somebody has made errors of them
+)
 
 
 def failure_class(error: Exception) -> type[TieredFSError] | None:

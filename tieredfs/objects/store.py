@@ -59,8 +59,14 @@ class ObjectStore:
             storage_options: fsspec's own, for the filesystem of the URL.
             policy: How long and how often calls may try.
             observer: Sees every request.
+
+        Raises:
+            InvalidArgumentError: The URL is empty.
         """
-        self._connection = Connection(os.fspath(url), storage_options or {})
+        place = os.fspath(url)
+        if not place:
+            raise InvalidArgumentError("the URL of a store is empty")
+        self._connection = Connection(place, storage_options or {})
         self.policy = RequestPolicy() if policy is None else policy
         self._observer = observer
 

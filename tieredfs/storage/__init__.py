@@ -4,6 +4,7 @@ from tieredfs.storage.contract import Capability, RemoteStorageManager
 from tieredfs.storage.registry import (
     NATIVE_LAYOUT,
     PluginInfo,
+    check_layout,
     installed_plugins,
     load_plugin,
     open_storage,
@@ -15,6 +16,7 @@ __all__ = [
     "Capability",
     "PluginInfo",
     "RemoteStorageManager",
+    "check_layout",
     "installed_plugins",
     "load_plugin",
     "open_storage",

@@ -128,6 +128,11 @@ class KafkaLocal(RemoteStorageManager):
             return metadata
         return describe_segment(self, metadata)
 
+    def name_of(self, metadata: SegmentMetadata) -> str:
+        """Return the place of a segment's files, without their suffixes."""
+        stem = f"{metadata.start_offset:020d}-{metadata.id}"
+        return f"{self.store.url}/{self._folder(metadata.partition)}{stem}"
+
     def copy_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
     ) -> bytes:
@@ -156,8 +161,8 @@ class KafkaLocal(RemoteStorageManager):
             )
         if inspection.is_compacted:
             raise UnsupportedOperationError(
-                f"{self.name_of(metadata)}: its log is compacted, and kafka-local keeps "
-                "what a broker tiers, which are logs without holes"
+                f"{self.name_of(metadata)}: its log is compacted, and kafka-local is "
+                "what a broker tiers: logs without holes"
             )
         made = {k: v for k, v in inspection.rebuilt.items() if SUFFIXES[k] in _ALWAYS}
         for kind, index in {**made, **data.indexes}.items():

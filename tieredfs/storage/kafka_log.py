@@ -194,6 +194,11 @@ class KafkaLog(RemoteStorageManager):
             self, metadata, active=self.is_active(metadata), compacted=True
         )
 
+    def name_of(self, metadata: SegmentMetadata) -> str:
+        """Return the place of a segment's files, without their suffixes."""
+        place = f"{metadata.partition}/{metadata.start_offset:020d}"
+        return f"{self.store.url}/{place}"
+
     def is_active(self, metadata: SegmentMetadata) -> bool:
         """Tell whether it was the last one of its partition when it was listed."""
         return metadata.custom_metadata == _ACTIVE

@@ -28,6 +28,7 @@ from tieredfs.storage.contract import RemoteStorageManager
 __all__ = [
     "NATIVE_LAYOUT",
     "PluginInfo",
+    "check_layout",
     "installed_plugins",
     "load_plugin",
     "open_storage",
@@ -149,6 +150,23 @@ def open_storage(
         msg = f"{kind.__name__} has no option {unknown[0]!r}; its options: {listed}"
         raise InvalidArgumentError(msg)
     return kind(store, **given)
+
+
+def check_layout(storage: RemoteStorageManager) -> None:
+    """Check that a storage in which no topic was found is not a mistake.
+
+    Raises:
+        NotFoundError: Nothing is there.
+        UnsupportedFormatError: What is there is not of the layout.
+    """
+    keys = [entry.key for entry in islice(storage.store.list(), _PAGE)]
+    if not keys:
+        msg = f"not found: {storage.store.url}: there is nothing"
+        raise NotFoundError(msg)
+    if storage.recognises(keys) <= 0:
+        seen = ", ".join(keys[:_SHOWN])
+        msg = f"{storage!r}: nothing of this layout is there (it begins with {seen})"
+        raise UnsupportedFormatError(msg)
 
 
 def _detect(store: ObjectStore) -> type[RemoteStorageManager]:

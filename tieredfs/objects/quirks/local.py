@@ -12,11 +12,13 @@ import os
 import secrets
 import shutil
 import stat
+import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
+from tieredfs.errors import TieredFSWarning
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
 
@@ -112,10 +114,15 @@ class LocalBackend(Backend):
 
     def _scan(self, folder: str) -> Iterator[Child]:
         """Yield what lies in a directory, links and half-written files left out."""
+        told = False
         try:
             with os.scandir(self._inside(folder.removesuffix("/"))) as scan:
                 for item in scan:
                     key = folder + item.name
+                    if item.is_symlink() and not told:
+                        told = True
+                        msg = f"{self.path(key)}: symbolic links are left out"
+                        warnings.warn(msg, TieredFSWarning, stacklevel=2)
                     if item.is_dir(follow_symlinks=False):
                         if self._has_objects(f"{key}/"):
                             yield f"{key}/", None
