@@ -256,8 +256,8 @@ class TestPositions:
     )
     def test_what_is_no_position_is_refused(
         self,
-        position: Any,
-        memory: ObjectStore,  # noqa: ANN401 - none is one
+        position: Any,  # noqa: ANN401 - none is one
+        memory: ObjectStore,
     ) -> None:
         add(memory, "t", OLD, 0)
         topic = tier_of(memory).topic("t")
