@@ -100,8 +100,9 @@ def test_a_server_that_is_not_there_is_unavailable(s3_server: SeaweedS3) -> None
 def test_a_file_that_may_not_be_read_is_permission_denied(tmp_path: Path) -> None:
     program = (
         "import os, sys, tieredfs\n"
-        "os.getuid() or os.setuid(65534)\n"  # root may read everything
         "store = tieredfs.ObjectStore(sys.argv[1])\n"
+        "store.head('open')\n"  # imports what nobody may not read
+        "os.getuid() or os.setuid(65534)\n"  # root may read everything
         "for call in (lambda: store.get('a'), lambda: store.get_range('a', 0, 1),\n"
         "             lambda: store.put('b', b'', overwrite=True),\n"
         "             lambda: list(store.list('closed/'))):\n"
@@ -112,6 +113,7 @@ def test_a_file_that_may_not_be_read_is_permission_denied(tmp_path: Path) -> Non
     )
     root = tmp_path / "root"
     (root / "closed").mkdir(parents=True)
+    (root / "open").write_bytes(b"1")
     (root / "a").write_bytes(b"1")
     (root / "a").chmod(0)
     (root / "closed").chmod(0)
