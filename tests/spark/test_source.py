@@ -93,7 +93,7 @@ def test_a_damaged_segment_fails_the_query_and_is_named(
     with pytest.raises((PythonException, AnalysisException)) as raised:
         load({"subscribe": "big"}, place.url).collect()
     assert "CorruptBatchError" in str(raised.value)
-    assert f"/{0:020d}-" in str(raised.value)
+    assert f"big-0-AAAAAAAAAAAAAAAAAAAAAA/{0:020d}-" in str(raised.value)
 
 
 def test_no_message_shows_a_secret(load: Load, s3_bucket: Bucket) -> None:
