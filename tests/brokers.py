@@ -18,7 +18,7 @@ from tieredfs import (
     TopicIdPartition,
     Uuid,
 )
-from tieredfs.log.partitions import select_partitions
+from tieredfs.log.partitions import select_partitions, without_internal
 from tieredfs.log.push import PushOutcome, PushReport, push
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.kafka_log import KafkaLog
@@ -182,7 +182,8 @@ def push_all(
     source: RemoteStorageManager, target: RemoteStorageManager, *, active: bool = False
 ) -> PushReport:
     """Push every partition but those of internal topics."""
-    return push(source, target, select_partitions(source), active=active)
+    partitions = without_internal(select_partitions(source))
+    return push(source, target, partitions, active=active)
 
 
 def outcomes(report: PushReport) -> list[tuple[int, PushOutcome]]:

@@ -59,6 +59,15 @@ class LeaderEpochs:
             previous = entry
         return cls(made)
 
+    def extended(self, entries: Iterable[EpochEntry]) -> "LeaderEpochs":
+        """Return the history that goes on with ``entries``, as far as they are new."""
+        made = list(self.entries)
+        for entry in entries:
+            last = made[-1] if made else EpochEntry(NO_EPOCH, -1)
+            if entry.epoch > last.epoch and entry.start_offset > last.start_offset:
+                made.append(entry)
+        return LeaderEpochs(tuple(made))
+
     def epoch_at(self, offset: int) -> int:
         """Return the epoch that holds at ``offset``; NO_EPOCH before the first."""
         found = bisect_right(self.entries, offset, key=_start)

@@ -208,7 +208,7 @@ class TestCorruptSegments:
         assert done.text.splitlines()[1].split()[1:6] == ["3", "2", "0", "0", "1"]
         (line,) = done.err
         assert line.startswith("tieredfs: corrupt batch: ")
-        assert f"{damaged}: t-0 10" in line
+        assert f"{damaged}/t-0/{10:020d}" in line
 
     def test_programs_are_told_why(self, run: Run, damaged: str, url: str) -> None:
         done = run("push", damaged, url, "--json")
@@ -216,7 +216,7 @@ class TestCorruptSegments:
         assert (done.code, len(done.err)) == (4, 1)
         assert told["partitions"][0]["failed"] == 1
         (error,) = told["errors"]
-        assert "t-0 10" in error
+        assert f"t-0/{10:020d}" in error
 
     def test_verify_names_the_hole_that_it_left(
         self, run: Run, damaged: str, url: str

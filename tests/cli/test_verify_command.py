@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from brokers import native, push_all, small, source_of
+from brokers import ID, native, push_all, small, source_of
 from cli.commands import Run, run_process, run_with_terminal
 from damage import flipped
 from logs import KAFKA, LOCAL, REMOTE
@@ -33,8 +33,8 @@ def test_what_is_whole_is_a_table_and_exit_code_0(
     done = run("verify", url, *how)
     assert (done.code, done.err) == (0, [])
     assert [line.split() for line in done.text.splitlines()] == [
-        ["PARTITION", "SEGMENTS", "BYTES", "PROBLEMS"],
-        ["t-0", "3", "656", "0"],
+        ["PARTITION", "TOPIC", "ID", "SEGMENTS", "BYTES", "PROBLEMS"],
+        ["t-0", ID, "3", "656", "0"],
     ]
 
 
@@ -51,11 +51,18 @@ def test_programs_are_told_what_was_read_and_what_is_wrong(
     told = json.loads(done.out)
     assert (told["url"], told["depth"]) == (url, depth)
     assert told["partitions"] == [
-        {"partition": "t-0", "segments": 2, "bytes": 434, "problems": 1}
+        {
+            "partition": "t-0",
+            "topic_id": ID,
+            "segments": 2,
+            "bytes": 434,
+            "problems": 1,
+        }
     ]
     assert told["problems"] == [
         {
             "partition": "t-0",
+            "topic_id": ID,
             "kind": "corrupt_data",
             "detail": f"{url}: t-0: no segment holds the offsets 10 to 19",
         }
@@ -69,11 +76,11 @@ def test_people_are_told_each_problem_in_a_line(run: Run, url: str) -> None:
     done = run("verify", url, "--deep")
     assert (done.code, done.err) == (4, [])
     _, row, *problems = done.text.splitlines()
-    assert row.split() == ["t-0", "2", "444", "2"]
+    assert row.split() == ["t-0", ID, "2", "444", "2"]
     assert problems[0].startswith("corrupt object: ")
     assert first.name in problems[0]
     assert problems[1].startswith("corrupt batch: ")
-    assert "t-0/00000000000000000010" in problems[1]
+    assert second.name in problems[1]
 
 
 def test_each_depth_sees_what_it_reads(run: Run, url: str) -> None:

@@ -5,10 +5,9 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tieredfs.epochs import NO_EPOCH, LeaderEpochs
 from tieredfs.format.batch import BatchHeader, Codec
 from tieredfs.format.batch_writer import BatchOptions, encode_batch
-from tieredfs.format.leader_epoch_checkpoint import format_leader_epochs
+from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
 from tieredfs.format.producer_snapshot import ProducerSnapshot
 from tieredfs.format.records import LogBatch, RecordDecoder
 from tieredfs.model import (
@@ -17,7 +16,7 @@ from tieredfs.model import (
     SegmentMetadata,
     TopicIdPartition,
 )
-from tieredfs.storage.inspection import inspect_segment
+from tieredfs.storage.inspection import Lead, inspect_segment
 from tieredfs.storage.kafka_local import KafkaLocal
 from tieredfs.storage.log_stream import read_batches
 
@@ -46,23 +45,18 @@ def rewrite(storage: KafkaLocal, partition: TopicIdPartition, codec: Codec) -> N
         partition: Which one; its segments follow each other without a gap.
         codec: How the records are compressed afterwards; markers never are.
     """
-    producers = ProducerSnapshot()
-    epochs = LeaderEpochs()
+    lead = Lead(ProducerSnapshot())
     for listed in storage.list_segments(partition):
         batches = _batches(storage, listed)
         log = b"".join(_written(batch, codec) for batch in batches)
         last = batches[-1].header.last_offset
         segment = replace(listed, end_offset=last, size=len(log))
-        inspection = inspect_segment(_scan(log), segment, {}, producers)
-        known = epochs.entries[-1].epoch if epochs.entries else NO_EPOCH
-        new = (entry for entry in inspection.facts.epochs if entry.epoch > known)
-        epochs = LeaderEpochs((*epochs.entries, *new))
-        indexes = {
-            **inspection.rebuilt,
-            IndexType.LEADER_EPOCH: format_leader_epochs(epochs),
-        }
+        indexes = inspect_segment(_scan(log), segment, {}, lead).rebuilt
         storage.copy_log_segment(segment, LogSegmentData(log, indexes))
-        producers = ProducerSnapshot.parse(indexes[IndexType.PRODUCER_SNAPSHOT])
+        lead = Lead(
+            ProducerSnapshot.parse(indexes[IndexType.PRODUCER_SNAPSHOT]),
+            parse_leader_epochs(indexes[IndexType.LEADER_EPOCH]),
+        )
 
 
 def _batches(storage: KafkaLocal, segment: SegmentMetadata) -> list[LogBatch]:

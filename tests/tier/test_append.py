@@ -25,7 +25,7 @@ from brokers import (
     write_log,
 )
 from golden import rows_of
-from logs import make_place, open_store
+from logs import make_place, open_store, records
 from servers import Bucket
 from tieredfs import (
     AlreadyExistsError,
@@ -34,6 +34,7 @@ from tieredfs import (
     LogSegmentData,
     NotFoundError,
     ObjectStore,
+    SegmentId,
     SegmentMetadata,
     Tier,
     Topic,
@@ -47,6 +48,7 @@ from tieredfs.log.append import append_records
 from tieredfs.log.verify import Depth, verify
 from tieredfs.storage.kafka_local import KafkaLocal
 from tieredfs.storage.single_object import SingleObject
+from wire import encode_batch
 
 _Begin = Callable[[], Topic]
 _NONE = Codec.NONE
@@ -460,3 +462,28 @@ def test_what_was_appended_is_found_without_naming_the_layout(place: Bucket) -> 
     tier = open_tier(place.url, storage_options=place.storage_options)
     assert tier.topics() == ["t"]
     assert stored_values(tier.topic("t")) == [b"a"]
+
+
+def test_an_offset_whose_segment_was_deleted_can_be_appended_again(
+    place: Bucket,
+) -> None:
+    storage = native(place)
+    topic = Tier(storage).create_topic("t", topic_id=ID)
+    for text in ("zero", "one"):
+        topic.append(values(text))
+    for _ in "ab":  # as often as it happens
+        storage.delete_log_segment(storage.list_segments(topic.reader(0).partition)[-1])
+        assert topic.append(values("again")) == range(1, 2)
+    assert stored_values(topic) == [b"zero", b"again"]
+    with pytest.raises(AlreadyExistsError):
+        storage.append_log_segment(*_segment(topic, 1))
+    check_sound(storage)
+
+
+def _segment(topic: Topic, offset: int) -> tuple[SegmentMetadata, LogSegmentData]:
+    """Make a segment for somebody who knows of an older end of the log."""
+    partition = topic.reader(0).partition
+    made = SegmentId.from_bytes(b"late" * 4)
+    log = encode_batch(records(offset, 3))
+    metadata = SegmentMetadata(partition, made, offset, offset + 2, size=len(log))
+    return metadata, LogSegmentData(log, {})

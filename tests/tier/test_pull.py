@@ -23,6 +23,7 @@ from logs import files_of, records, segment
 from servers import Bucket
 from tieredfs import (
     AlreadyExistsError,
+    CorruptDataError,
     CorruptObjectError,
     ObjectStore,
     UnsupportedOperationError,
@@ -138,7 +139,7 @@ def test_a_log_too_large_for_memory_is_compared_likewise(
 ) -> None:
     pull_all(stored, back)
     whole = files_of(back)
-    monkeypatch.setattr("tieredfs.log.pull._IN_MEMORY", 100)
+    monkeypatch.setattr("tieredfs.storage.held_log._IN_MEMORY", 100)
     assert {one.written for one in pull_all(stored, back)} == {0}
     log = back / "t-0" / f"{10:020d}.log"
     log.unlink()
@@ -263,3 +264,13 @@ def test_any_layout_can_be_pulled(
     push_all(source_of(root), KafkaLocal(memory))
     pull_all(KafkaLocal(memory), back)
     assert closed_files(root).items() <= files_of(back).items()
+
+
+def test_a_tier_with_a_hole_is_refused_and_not_closed_over(
+    stored: SingleObject, back: Path
+) -> None:
+    partition = stored.list_partitions()[0]
+    stored.delete_log_segment(stored.list_segments(partition)[1])
+    with pytest.raises(CorruptDataError, match="no segment holds the offsets 10 to 19"):
+        pull_all(stored, back)
+    assert not back.exists()

@@ -41,8 +41,9 @@ from tieredfs import (
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
-from tieredfs.format.producer_snapshot import ProducerSnapshot
-from tieredfs.log.partitions import select_partitions
+from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
+from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
+from tieredfs.log.partitions import select_partitions, without_internal
 from tieredfs.log.pull import pull
 from tieredfs.log.push import PushOutcome, push
 from tieredfs.log.verify import Depth, verify
@@ -169,7 +170,9 @@ class TestWhatIsPushed:
     ) -> None:
         write_log(logdir, {0: log_of(0), 10: b""}, partition="__x-0", topic_id=OTHER_ID)
         source = source_of(logdir)
-        assert [p.topic for p in select_partitions(source)] == ["t"]
+        every = select_partitions(source)
+        assert [p.topic for p in every] == ["__x", "t"]
+        assert [p.topic for p in without_internal(every)] == ["t"]
         assert [p.topic for p in select_partitions(source, ["__x"])] == ["__x"]
         by_id = select_partitions(source, topic_id=OTHER_ID)
         assert [p.topic for p in by_id] == ["__x"]
@@ -215,7 +218,7 @@ class TestWhatIsPushed:
     ) -> None:
         stores = [SingleObject(ObjectStore(str(tmp_path / n))) for n in ("a", "b")]
         push_all(source_of(logdir), stores[0])
-        monkeypatch.setattr("tieredfs.log.push._IN_MEMORY", 100)
+        monkeypatch.setattr("tieredfs.storage.held_log._IN_MEMORY", 100)
         monkeypatch.setattr("tieredfs.storage.single_object._IN_MEMORY", 100)
         counter = RequestCounter()
         store = ObjectStore(str(tmp_path / "b"), observer=counter)
@@ -513,12 +516,14 @@ class TestTheBrokerChangesTheLogMeanwhile:
         assert report.segments == ()
         assert target.list_partitions() == []
 
-    def test_a_log_that_was_cut_is_not_taken_for_a_corrupt_one(
+    def test_a_log_that_was_cut_between_batches_is_not_taken_for_a_whole_one(
         self, logdir: Path, target: SingleObject, meddled: Callable[..., KafkaLog]
     ) -> None:
         log = self.folder(logdir) / f"{0:020d}.log"
         report = push_all(meddled(lambda: log.write_bytes(log_of(0, 5))), target)
-        assert report.errors == []
+        (error,) = report.errors
+        assert "ends before offset 5" in str(error)
+        assert outcomes(report) == [(0, FAILED), (10, COPIED), (20, COPIED)]
         check_sound(target)
 
 
@@ -559,6 +564,7 @@ class TestTheCleanerIsAtWork:
         self, logdir: Path, target: SingleObject
     ) -> None:
         """Nothing of the second segment was worth keeping; only an end has moved."""
+        (logdir / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 30\n")
         folder = logdir / "t-0"
         (folder / f"{20:020d}.log").rename(folder / "kept")
         (folder / f"{30:020d}.log").unlink()
@@ -596,7 +602,7 @@ class TestCorruptSegments:
         (error,) = report.errors
         assert isinstance(error, CorruptBatchError)
         assert str(logdir) in str(error)
-        assert "t-0 10" in str(error)
+        assert f"t-0/{10:020d}" in str(error)
         assert report.count(FAILED) == 1
         starts = [s.start_offset for s in target.list_segments(partition_of())]
         assert starts == [0, 20]
@@ -721,3 +727,58 @@ def test_wherever_a_push_is_killed_what_is_there_is_whole_and_the_next_completes
         push_all(source_of(logdir), native(Bucket(str(place), {})))
         assert objects(native(Bucket(str(place), {}))) == objects(whole)
     assert seen == {0, 1, 2, 3}
+
+
+class TestWhatWasLost:
+    def test_a_segment_that_is_missing_is_not_taken_for_compaction(
+        self, logdir: Path, target: SingleObject
+    ) -> None:
+        (logdir / "t-0" / f"{10:020d}.log").unlink()
+        report = push_all(source_of(logdir), target)
+        assert outcomes(report) == [(0, FAILED), (20, COPIED)]
+        (error,) = report.errors
+        assert "ends before offset 10, the segment at 19" in str(error)
+
+    def test_a_cut_object_is_made_good_though_an_index_has_changed(
+        self, logdir: Path, target: SingleObject
+    ) -> None:
+        """The tail is another one then, and so is the key of the object."""
+        push_all(source_of(logdir), target)
+        key = next(target.store.list("t/")).key
+        target.store.put(key, bytes(target.store.get(key))[:-1], overwrite=True)
+        snapshot = logdir / "t-0" / f"{10:020d}.snapshot"
+        producer = ProducerState(7, 0, -1, -1, 0, -1, -1, -1)
+        snapshot.write_bytes(ProducerSnapshot((producer,)).encode())
+        report = push_all(source_of(logdir), SingleObject(target.store))
+        assert outcomes(report)[0] == (0, COPIED)
+        assert offsets(target) == list(range(30))
+
+
+class TestWhatIsRebuilt:
+    def test_a_checkpoint_that_is_missing_keeps_the_whole_history(
+        self, target: SingleObject, tmp_path: Path
+    ) -> None:
+        logs = {start: log_of(start, epoch=start // 10) for start in (0, 10, 20)}
+        folder = write_log(tmp_path, {**logs, 30: b""})
+        (folder / "leader-epoch-checkpoint").unlink()
+        push_all(source_of(tmp_path), target)
+        last = target.list_segments(partition_of())[-1]
+        kind = IndexType.LEADER_EPOCH
+        epochs = parse_leader_epochs(target.fetch_index(last, kind))
+        assert epochs.entries == ((0, 0), (1, 10), (2, 20))
+
+    def test_producers_are_followed_from_the_snapshot_where_the_log_begins(
+        self, target: SingleObject, tmp_path: Path
+    ) -> None:
+        logdir = recorded("txn", tmp_path)
+        folder = logdir / "txn-0"
+        starts = sorted(int(log.stem) for log in folder.glob("*.log"))
+        (folder / f"{starts[0]:020d}.log").unlink()  # retention has moved on
+        after = folder / f"{starts[2]:020d}.snapshot"
+        expected = ProducerSnapshot.parse(after.read_bytes())
+        after.unlink()
+        push_all(source_of(logdir), target)
+        first = target.list_segments(target.list_partitions()[0])[0]
+        kind = IndexType.PRODUCER_SNAPSHOT
+        rebuilt = ProducerSnapshot.parse(target.fetch_index(first, kind))
+        assert set(rebuilt.producers) == set(expected.producers)

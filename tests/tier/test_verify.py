@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from brokers import (
     ID,
+    OTHER_ID,
     RECORDED,
     log_of,
     partition_of,
@@ -24,10 +25,12 @@ from tieredfs import (
     ObjectStore,
     RequestCounter,
     RequestPolicy,
+    SegmentIndexes,
     SegmentMetadata,
     StorageUnavailableError,
     open_storage,
 )
+from tieredfs.log.push import push
 from tieredfs.log.verify import Depth, PartitionReport, Problem, verify
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.kafka_local import KafkaLocal
@@ -336,3 +339,55 @@ class TestKafkasOwnLayouts:
         (found,) = check(storage, Depth.EVERYTHING)
         assert found.kind is ErrorKind.CORRUPT_INDEX
         assert "OFFSET index" in found.detail
+
+
+class TestWhatOnlyTheSegmentBeforeShows:
+    def test_an_abort_that_was_dropped_is_seen_where_only_its_marker_lies(
+        self, memory: ObjectStore
+    ) -> None:
+        """Its records lie in earlier segments: the producers before it tell of them."""
+        fill(memory, files_of(KAFKA / "txn" / REMOTE))
+        storage = KafkaLocal(memory)
+        assert check(storage, Depth.EVERYTHING) == []
+        seen = 0
+        for key, index in files_of(KAFKA / "txn" / REMOTE).items():
+            if key.endswith(".txnindex"):
+                memory.put(key, index[34:], overwrite=True)
+                (problem,) = check(storage, Depth.EVERYTHING)
+                assert problem.kind is ErrorKind.CORRUPT_INDEX
+                memory.put(key, index, overwrite=True)
+                seen += 1
+        assert seen
+
+    def test_a_log_that_ends_early_is_seen_in_a_log_directory(
+        self, logdir: Path
+    ) -> None:
+        log = logdir / "t-0" / f"{10:020d}.log"
+        log.write_bytes(log_of(10, 5))
+        (problem,) = check(source_of(logdir), Depth.EVERYTHING)
+        assert "ends before offset 15, the segment at 19" in problem.detail
+
+    def test_a_segment_that_is_removed_meanwhile_is_no_problem(
+        self, stored: SingleObject
+    ) -> None:
+        partition = stored.list_partitions()[0]
+        first = stored.list_segments(partition)[0]
+
+        class Retained(SingleObject):
+            def fetch_all_indexes(self, metadata: SegmentMetadata) -> SegmentIndexes:
+                if metadata.id == first.id:
+                    self.delete_log_segment(metadata)
+                return super().fetch_all_indexes(metadata)
+
+        assert check(Retained(stored.store), Depth.INDEXES) == []
+
+
+def test_internal_topics_are_looked_at_too(logdir: Path, memory: ObjectStore) -> None:
+    write_log(logdir, {0: log_of(0), 10: b""}, partition="__x-0", topic_id=OTHER_ID)
+    target = SingleObject(memory)
+    source = source_of(logdir)
+    push(source, target, source.list_partitions())
+    (broken,) = [e.key for e in memory.list("__x/")]
+    memory.put(broken, bytes(memory.get(broken))[:-1], overwrite=True)
+    (problem,) = check(target, Depth.LISTING)
+    assert problem.partition.topic == "__x"

@@ -7,7 +7,11 @@ import click
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_error, show_json, show_table
 from tieredfs.cli.progress import bytes_done
-from tieredfs.log.partitions import listed_size, select_partitions
+from tieredfs.log.partitions import (
+    listed_size,
+    select_partitions,
+    without_internal,
+)
 from tieredfs.log.push import PushedSegment, PushOutcome, PushReport
 from tieredfs.log.push import push as push_segments
 from tieredfs.model import TopicIdPartition
@@ -56,6 +60,8 @@ def push(
     source = open_storage(options.reach.local(logdir), _LAYOUT)
     target = options.target(url)
     partitions = select_partitions(source, topics or None)
+    if not topics:
+        partitions = without_internal(partitions)
     total = listed_size(source, partitions)
     with bytes_done(f"push {logdir}", total) as done:
         report = push_segments(

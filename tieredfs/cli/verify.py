@@ -13,6 +13,7 @@ __all__ = ["verify"]
 
 _COLUMNS = {
     "partition": "PARTITION",
+    "topic_id": "TOPIC ID",
     "segments": "SEGMENTS",
     "bytes": "BYTES",
     "problems": "PROBLEMS",
@@ -60,8 +61,13 @@ def verify(
     problems = [problem for report in reports for problem in report.problems]
     if as_json:
         told = [
-            {"partition": str(p.partition), "kind": p.kind, "detail": p.detail}
-            for p in problems
+            {
+                "partition": str(problem.partition),
+                "topic_id": problem.partition.topic_id,
+                "kind": problem.kind,
+                "detail": problem.detail,
+            }
+            for problem in problems
         ]
         show_json(
             {
@@ -82,6 +88,7 @@ def verify(
 def _row(report: PartitionReport) -> dict[str, object]:
     return {
         "partition": str(report.partition),
+        "topic_id": report.partition.topic_id,
         "segments": report.segments,
         "bytes": report.size,
         "problems": len(report.problems),

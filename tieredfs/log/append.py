@@ -11,7 +11,6 @@ from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import InvalidArgumentError, NotFoundError
 from tieredfs.format.batch import Codec
 from tieredfs.format.batch_writer import BatchOptions, encode_batch
-from tieredfs.format.leader_epoch_checkpoint import format_leader_epochs
 from tieredfs.format.producer_snapshot import ProducerSnapshot
 from tieredfs.format.schema import SCHEMA
 from tieredfs.log.catalog import SegmentCatalog
@@ -26,7 +25,7 @@ from tieredfs.model import (
 )
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.content_id import ContentId
-from tieredfs.storage.inspection import inspect_segment
+from tieredfs.storage.inspection import Lead, inspect_segment
 from tieredfs.storage.log_stream import read_batches
 
 __all__ = ["append_records"]
@@ -92,10 +91,8 @@ def append_records(
     )
     view = memoryview(log)
     batches = read_batches(lambda start, stop: view[start:stop], len(log), name="log")
-    indexes = {
-        **inspect_segment(batches, segment, {}, end.producers).rebuilt,
-        IndexType.LEADER_EPOCH: format_leader_epochs(end.epochs),
-    }
+    lead = Lead(end.producers, end.epochs)
+    indexes = inspect_segment(batches, segment, {}, lead).rebuilt
     storage.append_log_segment(segment, LogSegmentData(log, indexes))
     return range(end.offset, end.offset + rows.num_rows)
 

@@ -7,7 +7,7 @@ from tieredfs.errors import NotFoundError
 from tieredfs.model import TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["listed_size", "select_partitions"]
+__all__ = ["listed_size", "select_partitions", "without_internal"]
 
 _INTERNAL: Final = "__"
 
@@ -21,8 +21,8 @@ def select_partitions(
 
     Args:
         storage: Where they are.
-        topics: Their names; None for all but Kafka's internal ones.
-        topic_id: Only this one of several topics of one name; it may be internal.
+        topics: Their names; None for all, Kafka's internal ones too.
+        topic_id: Only this one of several topics of one name.
 
     Raises:
         NotFoundError: There is no topic at all, none of one of the names, or none with
@@ -37,14 +37,19 @@ def select_partitions(
             raise NotFoundError(
                 f"not found: a topic with id {topic_id} in {storage.store.url}"
             )
-    if topics is None and topic_id is None:
-        return [p for p in found if not p.topic.startswith(_INTERNAL)]
     if topics is None:
         return found
     for name in topics:
         if all(partition.topic != name for partition in found):
             raise NotFoundError(f"not found: topic {name!r} in {storage.store.url}")
     return [partition for partition in found if partition.topic in topics]
+
+
+def without_internal(
+    partitions: Iterable[TopicIdPartition],
+) -> list[TopicIdPartition]:
+    """Leave out the partitions of Kafka's internal topics."""
+    return [p for p in partitions if not p.topic.startswith(_INTERNAL)]
 
 
 def listed_size(

@@ -5,11 +5,8 @@ a directory whose logs are all there is whole.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Final
 
 from tieredfs.epochs import LeaderEpochs
@@ -36,6 +33,7 @@ from tieredfs.model import (
 )
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.held_log import hold_log
 from tieredfs.storage.kafka_files import LOG_SUFFIX, SUFFIXES
 
 __all__ = ["PulledSegment", "pull"]
@@ -84,7 +82,8 @@ def pull(
         AlreadyExistsError: A file is there with other content; it is left as it is.
         UnsupportedOperationError: Segments overlap, which they cannot on a broker's
             disk, or a topic was made several times.
-        CorruptDataError: What is stored is not what it should be.
+        CorruptDataError: What is stored is not what it should be, or offsets are
+            missing between segments.
     """
     _check_names(partitions)
     done: list[PulledSegment] = []
@@ -105,7 +104,7 @@ def _pull_partition(
         return
     start = segments[0].start_offset if segments else 0
     place = source.store.url
-    tiles = tile(segments, start, log_end(segments), skip_gaps=True, place=place)
+    tiles = tile(segments, start, log_end(segments), skip_gaps=False, place=place)
     for segment, first, end in tiles:
         if (first, end - 1) != (segment.start_offset, segment.end_offset):
             raise UnsupportedOperationError(
@@ -123,7 +122,7 @@ def _pull_partition(
         written = 0
         for name, data in _files(source, segment):
             written += _write(target, f"{partition}/{name}", data)
-        with _held(source, segment) as log:
+        with hold_log(source, segment) as log:
             key = f"{partition}/{segment.start_offset:020d}.{LOG_SUFFIX}"
             written += _write(target, key, log)
         yield PulledSegment(segment, written)
@@ -164,24 +163,6 @@ def _files(
         # On a broker's disk it has the name of the offset that it was taken before.
         suffix = SUFFIXES[IndexType.PRODUCER_SNAPSHOT]
         yield f"{segment.end_offset + 1:020d}.{suffix}", snapshot
-
-
-@contextmanager
-def _held(
-    source: RemoteStorageManager, segment: SegmentMetadata
-) -> Iterator[Path | Buffer]:
-    """Hold a log whole and checked, before a byte of it is written."""
-    if (segment.size or 0) <= _IN_MEMORY:
-        held = BytesIO()
-        for piece in source.stream_log(segment):
-            held.write(piece)
-        yield held.getbuffer()
-        return
-    with NamedTemporaryFile(prefix="tieredfs-") as file:
-        for piece in source.stream_log(segment):
-            file.write(piece)
-        file.flush()
-        yield Path(file.name)
 
 
 def _write(target: ObjectStore, key: str, data: Path | Buffer) -> int:

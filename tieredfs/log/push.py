@@ -12,18 +12,19 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from io import BytesIO
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Final
 
+from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
+    CorruptBatchError,
     CorruptDataError,
     NotFoundError,
     TieredFSError,
     UnsupportedFormatError,
 )
 from tieredfs.format.buffers import Buffer
+from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
 from tieredfs.format.producer_snapshot import ProducerSnapshot
 from tieredfs.model import (
     IndexType,
@@ -34,16 +35,14 @@ from tieredfs.model import (
 )
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.content_id import ContentId
-from tieredfs.storage.inspection import inspect_segment
+from tieredfs.storage.held_log import hold_log
+from tieredfs.storage.inspection import Lead, inspect_segment
 from tieredfs.storage.log_source import open_log
 from tieredfs.storage.log_stream import read_batches
 
 __all__ = ["PushOutcome", "PushReport", "PushedSegment", "push"]
 
 _AT_ONCE: Final = 4
-_IN_MEMORY: Final = 32 << 20
-"""Bytes of a log that are held in memory; a larger one is held in a file."""
-
 _ROUNDS: Final = 3
 """How often a partition is listed anew because the broker changed it meanwhile."""
 
@@ -111,8 +110,8 @@ def push(
     """Copy every closed segment that is not yet in ``target``.
 
     The segments of a partition are copied in their order, so that a reader, or a crash,
-    never finds a hole; four partitions at once. Indexes that are missing or untrue to
-    the log are made anew.
+    finds no hole that the source has not; four partitions at once. Indexes that are
+    missing or untrue to the log are made anew.
 
     Args:
         source: Usually a broker's log directory.
@@ -173,7 +172,7 @@ class _PartitionPush:
         self._partition = partition
         self._active = active
         self._there = {_identity(s): s for s in _whole(target, partition)}
-        self._after: dict[SegmentMetadata, ProducerSnapshot | None] = {}
+        self._after: dict[SegmentMetadata, Lead] = {}
 
     def run(self) -> Iterator[PushedSegment]:
         """Yield each segment when it is done, in order."""
@@ -213,14 +212,14 @@ class _PartitionPush:
                 if segment is None:
                     return None
                 indexes = _indexes(source, segment)
-                log, segment_id = stack.enter_context(_held(source, segment))
+                log = stack.enter_context(hold_log(source, segment))
                 if not source.is_current(listed):
                     raise _ChangedError
-            segment = replace(segment, id=segment_id)
+            segment = replace(segment, id=_content_id(segment, log))
             present = self._present(segment)
             if present is not None:
                 return PushedSegment(present, PushOutcome.PRESENT)
-            return self._copy(segment, log, indexes, self._producers_after(before))
+            return self._copy(segment, log, indexes, self._lead(segment, before))
 
     @contextmanager
     def _reading(self, listed: SegmentMetadata) -> Iterator[None]:
@@ -248,13 +247,19 @@ class _PartitionPush:
         segment: SegmentMetadata,
         log: Path | bytes,
         found: Mapping[IndexType, Buffer],
-        before: ProducerSnapshot | None,
+        lead: Lead,
     ) -> PushedSegment:
         """Copy a segment with its indexes, those that are untrue made anew."""
-        name = f"{self._source.store.url}: {segment.partition} {segment.start_offset}"
+        name = self._source.name_of(segment)
         with open_log(log, name) as opened:
             batches = read_batches(opened.fetch, opened.size, name=name)
-            inspection = inspect_segment(batches, segment, found, before)
+            inspection = inspect_segment(batches, segment, found, lead)
+        lost = inspection.lost_from
+        if lost is not None and not self._source.is_compacted(segment.partition):
+            raise CorruptBatchError(
+                f"{name}: the log ends before offset {lost}, the segment at "
+                f"{segment.end_offset}"
+            )
         facts = inspection.facts
         kept = {k: bytes(v) for k, v in found.items() if k not in inspection.untrue}
         indexes = {**inspection.rebuilt, **kept}
@@ -268,23 +273,28 @@ class _PartitionPush:
         data = LogSegmentData(log, indexes)
         custom = self._target.copy_log_segment(segment, data)
         copied = replace(segment, custom_metadata=custom)
-        self._after = {copied: _parsed(indexes[IndexType.PRODUCER_SNAPSHOT])}
+        self._after = {copied: _lead_of(indexes)}
         rebuilt = tuple(kind for kind in indexes if kind not in kept)
         return PushedSegment(copied, PushOutcome.COPIED, rebuilt)
 
-    def _producers_after(
-        self, stored: SegmentMetadata | None
-    ) -> ProducerSnapshot | None:
-        """Return the producers where a segment of the target ends, if that is known."""
-        if stored is None:
-            return None
-        if stored in self._after:
-            return self._after[stored]
-        try:
-            kind = IndexType.PRODUCER_SNAPSHOT
-            return _parsed(self._target.fetch_index(stored, kind))
-        except (NotFoundError, CorruptDataError, UnsupportedFormatError):
-            return None
+    def _lead(self, segment: SegmentMetadata, before: SegmentMetadata | None) -> Lead:
+        """Return what is known where a segment begins.
+
+        Args:
+            segment: The segment.
+            before: The one before it as the target has it, if it does.
+        """
+        if before is None:
+            try:
+                return Lead(_producers(self._source.fetch_producers_before(segment)))
+            except (NotFoundError, CorruptDataError):
+                return Lead()
+        if before not in self._after:
+            try:
+                self._after = {before: _lead_of(self._target.fetch_all_indexes(before))}
+            except (NotFoundError, CorruptDataError, UnsupportedFormatError):
+                return Lead()
+        return self._after[before]
 
 
 class _ChangedError(Exception):
@@ -350,30 +360,26 @@ def _indexes(
     return found
 
 
-@contextmanager
-def _held(
-    source: RemoteStorageManager, segment: SegmentMetadata
-) -> Iterator[tuple[Path | bytes, SegmentId]]:
-    """Hold a copy of a segment's log, so that nothing changes it any more."""
+def _content_id(segment: SegmentMetadata, log: Path | bytes) -> SegmentId:
     content = ContentId(segment.partition, segment.start_offset)
-    if (segment.size or 0) <= _IN_MEMORY:
-        held = BytesIO()
-        for piece in source.stream_log(segment):
+    with open_log(log, str(segment)) as opened:
+        for piece in opened.pieces():
             content.add(piece)
-            held.write(piece)
-        yield held.getvalue(), content.finish()
-        return
-    with NamedTemporaryFile(prefix="tieredfs-") as file:
-        for piece in source.stream_log(segment):
-            content.add(piece)
-            file.write(piece)
-        file.flush()
-        yield Path(file.name), content.finish()
+    return content.finish()
 
 
-def _parsed(data: Buffer) -> ProducerSnapshot | None:
-    """Return the producers of a snapshot, if it can be read."""
+def _lead_of(indexes: Mapping[IndexType, Buffer]) -> Lead:
+    """Return what the indexes of a segment say of its end."""
     try:
-        return ProducerSnapshot.parse(data)
+        epochs = parse_leader_epochs(indexes.get(IndexType.LEADER_EPOCH, b""))
+    except (CorruptDataError, UnsupportedFormatError):
+        epochs = LeaderEpochs()
+    return Lead(_producers(indexes.get(IndexType.PRODUCER_SNAPSHOT)), epochs)
+
+
+def _producers(data: Buffer | None) -> ProducerSnapshot | None:
+    """Return the producers of a snapshot, if there is one that can be read."""
+    try:
+        return None if data is None else ProducerSnapshot.parse(data)
     except (CorruptDataError, UnsupportedFormatError):
         return None

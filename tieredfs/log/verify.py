@@ -19,10 +19,11 @@ from tieredfs.errors import (
     UnsupportedFormatError,
 )
 from tieredfs.format.index_truth import IndexTruth
+from tieredfs.format.producer_snapshot import ProducerSnapshot
 from tieredfs.log.plan import holes, overlaps
 from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.inspection import inspect_segment
+from tieredfs.storage.inspection import Lead, inspect_segment
 from tieredfs.storage.log_stream import read_batches
 
 __all__ = ["Depth", "PartitionReport", "Problem", "verify"]
@@ -118,8 +119,10 @@ class _PartitionCheck:
     def run(self, progress: Callable[[SegmentMetadata], object]) -> PartitionReport:
         """Look at every segment, several at a time."""
 
-        def look(segment: SegmentMetadata) -> list[Problem]:
-            wrong = list(self._problems_of(segment))
+        def look(
+            before: SegmentMetadata | None, segment: SegmentMetadata
+        ) -> list[Problem]:
+            wrong = list(self._problems_of(segment, before))
             progress(segment)
             return wrong
 
@@ -129,7 +132,7 @@ class _PartitionCheck:
             if overlaps(segments):  # then only their epochs say which one counts
                 segments = self._told(pool, segments, _lacks_epochs)
             self._note_holes(segments)
-            for wrong in pool.map(look, segments):
+            for wrong in pool.map(look, (None, *segments), segments):
                 self._problems += wrong
         finally:
             # Neither an error nor Ctrl-C waits for the requests that are under way.
@@ -195,17 +198,42 @@ class _PartitionCheck:
                 )
             )
 
-    def _problems_of(self, segment: SegmentMetadata) -> Iterator[Problem]:
+    def _problems_of(
+        self, segment: SegmentMetadata, before: SegmentMetadata | None
+    ) -> Iterator[Problem]:
         """Yield what is wrong with one segment."""
         if self._depth is Depth.LISTING:
             return
         try:
-            for error in self._wrong(segment):
+            for error in self._wrong(segment, before):
                 yield self._problem(error)
-        except (CorruptDataError, UnsupportedFormatError, NotFoundError) as error:
+        except (CorruptDataError, UnsupportedFormatError) as error:
             yield self._problem(error)
+        except NotFoundError as error:
+            if self._is_listed(segment):  # and not removed meanwhile, by retention
+                yield self._problem(error)
 
-    def _wrong(self, segment: SegmentMetadata) -> Iterator[TieredFSError]:
+    def _is_listed(self, segment: SegmentMetadata) -> bool:
+        try:
+            listed = self._storage.list_segments(self._partition)
+        except NotFoundError:
+            return False
+        return any(one.id == segment.id for one in listed)
+
+    def _lead(self, segment: SegmentMetadata, before: SegmentMetadata | None) -> Lead:
+        """Return the producers where a segment begins, if they can be told."""
+        try:
+            if before is None or before.end_offset != segment.start_offset - 1:
+                data = self._storage.fetch_producers_before(segment)
+            else:
+                data = self._storage.fetch_index(before, IndexType.PRODUCER_SNAPSHOT)
+            return Lead(ProducerSnapshot.parse(data))
+        except (NotFoundError, CorruptDataError, UnsupportedFormatError):
+            return Lead()  # what is wrong with the one before is said of that one
+
+    def _wrong(
+        self, segment: SegmentMetadata, before: SegmentMetadata | None
+    ) -> Iterator[TieredFSError]:
         """Yield what is untrue; the first thing that cannot be read is raised."""
         name = self._storage.name_of(segment)
         indexes = self._storage.fetch_all_indexes(segment)
@@ -218,8 +246,14 @@ class _PartitionCheck:
         else:
             log = _Sequential(self._storage.stream_log(segment))
             batches = read_batches(log.fetch, segment.size or 0, name=name)
-            inspection = inspect_segment(batches, segment, indexes)
+            lead = self._lead(segment, before)
+            inspection = inspect_segment(batches, segment, indexes, lead)
             log.finish()
+            lost = inspection.lost_from
+            if lost is not None and not self._storage.is_compacted(self._partition):
+                yield CorruptBatchError(
+                    f"{name}: the log ends before offset {lost}, the segment at {end}"
+                )
             untrue = inspection.untrue
             latest = segment.max_timestamp_ms
             if latest not in {None, inspection.facts.max_timestamp_ms}:

@@ -179,6 +179,17 @@ class RemoteStorageManager(ABC):
         """
         yield from self.list_segments(partition)
 
+    def fetch_producers_before(self, metadata: SegmentMetadata) -> memoryview:
+        """Return the snapshot of the producers where a segment begins.
+
+        Implementers: the default is right where a segment has only the one behind it.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        msg = f"not found: the producers before {self.name_of(metadata)}"
+        raise NotFoundError(msg)
+
     def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
         """Yield a segment's whole log, in order, piece by piece.
 

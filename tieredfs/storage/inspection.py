@@ -17,7 +17,7 @@ from tieredfs.format.txn_index import AbortedTransaction, TransactionIndex
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage.log_facts import LogFacts, facts_of
 
-__all__ = ["Inspection", "inspect_segment"]
+__all__ = ["Inspection", "Lead", "inspect_segment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,19 +30,35 @@ class Inspection:
         rebuilt: Every index, made anew from the log; TRANSACTION only where there are
             aborts.
         is_compacted: Whether offsets are missing: the cleaner has been here.
+        lost_from: The first of the offsets that are missing at the end of a log which
+            the cleaner has left no trace in; None when there is no such offset.
     """
 
     facts: LogFacts
     untrue: Mapping[IndexType, str]
     rebuilt: Mapping[IndexType, bytes]
     is_compacted: bool
+    lost_from: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Lead:
+    """What is known of a partition where a segment begins.
+
+    Attributes:
+        producers: Its producers; None when they are not known.
+        epochs: Its leader epochs so far.
+    """
+
+    producers: ProducerSnapshot | None = None
+    epochs: LeaderEpochs = LeaderEpochs()  # noqa: RUF009 - immutable
 
 
 def inspect_segment(
     batches: Iterable[LogBatch],
     metadata: SegmentMetadata,
     indexes: Mapping[IndexType, Buffer],
-    before: ProducerSnapshot | None = None,
+    lead: Lead = Lead(),
 ) -> Inspection:
     """Read a log once, judge the indexes beside it, and make them anew.
 
@@ -50,8 +66,8 @@ def inspect_segment(
         batches: All batches of the log, in order.
         metadata: The segment, with its end and size told.
         indexes: The bytes of each index there is.
-        before: The producers where the segment begins; none when it is not known,
-            which is what a broker takes when it rebuilds.
+        lead: What is known of the partition where the segment begins. Producers that
+            are not known are taken for none, as a broker does that has no snapshot.
 
     Raises:
         CorruptBatchError: A batch is malformed, or lies outside the segment.
@@ -60,37 +76,45 @@ def inspect_segment(
     end = base - 1 if metadata.end_offset is None else metadata.end_offset
     truth = IndexTruth(indexes, base, end, metadata.size or 0)
     builder = IndexBuilder(base)
-    producers = ProducerTracker.after(before or ProducerSnapshot())
+    producers = ProducerTracker.after(lead.producers or ProducerSnapshot())
     aborts: list[AbortedTransaction] = []
+    following, cleaned = base, False
 
     def watched() -> Iterator[LogBatch]:
+        nonlocal following, cleaned
         for batch in batches:
+            header = batch.header
+            written = header.last_offset - header.base_offset + 1
+            cleaned |= (header.base_offset, header.record_count) != (following, written)
+            following = header.last_offset + 1
             marker = _marker(batch)
-            truth.add(batch.header, marker)
-            builder.add(batch.header)
+            truth.add(header, marker)
+            builder.add(header)
             if marker is not None:
-                aborted = producers.end_transaction(batch.header, marker)
+                aborted = producers.end_transaction(header, marker)
                 aborts.extend([] if aborted is None else [aborted])
-            elif batch.header.record_count:
-                producers.add(batch.header)
+            elif header.record_count:
+                producers.add(header)
             yield batch
 
     facts = facts_of(watched(), base, end)
+    epochs = lead.epochs.extended(facts.epochs)
     untrue = dict(truth.finish())
     made = TransactionIndex(tuple(aborts)).encode()
-    known = before is not None and not truth.is_compacted
+    known = lead.producers is not None and not truth.is_compacted
     if known and bytes(indexes.get(IndexType.TRANSACTION, made)) != made:
         untrue.setdefault(IndexType.TRANSACTION, "its aborts are not those of the log")
     rebuilt = {
         IndexType.OFFSET: builder.offset_index(),
         IndexType.TIMESTAMP: builder.time_index(),
         IndexType.PRODUCER_SNAPSHOT: producers.snapshot().encode(),
-        IndexType.LEADER_EPOCH: format_leader_epochs(LeaderEpochs(facts.epochs)),
+        IndexType.LEADER_EPOCH: format_leader_epochs(epochs),
     }
     # The cleaner leaves markers behind whose transactions it has removed.
     if aborts and (IndexType.TRANSACTION in untrue or not truth.is_compacted):
         rebuilt[IndexType.TRANSACTION] = made
-    return Inspection(facts, untrue, rebuilt, truth.is_compacted)
+    lost_from = following if following <= end and not cleaned else None
+    return Inspection(facts, untrue, rebuilt, truth.is_compacted, lost_from)
 
 
 def _marker(batch: LogBatch) -> ControlRecord | None:

@@ -194,6 +194,10 @@ class KafkaLog(RemoteStorageManager):
             self, metadata, active=self.is_active(metadata), compacted=True
         )
 
+    def fetch_producers_before(self, metadata: SegmentMetadata) -> memoryview:
+        """Return the snapshot that was taken where the segment begins."""
+        return self.store.get(_key(metadata, SUFFIXES[IndexType.PRODUCER_SNAPSHOT]))
+
     def name_of(self, metadata: SegmentMetadata) -> str:
         """Return the place of a segment's files, without their suffixes."""
         place = f"{metadata.partition}/{metadata.start_offset:020d}"

@@ -17,7 +17,7 @@ _Name = tuple[TopicIdPartition, int, int, str]
 class KnownStems:
     """The objects of each segment, as far as they were listed or copied.
 
-    Keys are never used again, so what was known stays true until it is deleted.
+    A key says its content, so what was known stays true until it is deleted.
     """
 
     def __init__(self) -> None:
@@ -42,7 +42,8 @@ class KnownStems:
     def forget(self, metadata: SegmentMetadata) -> None:
         """Know a segment no longer."""
         with self._lock:
-            self._stems.pop(_name(metadata), None)
+            for stem in self._stems.pop(_name(metadata), ()):
+                self._true.pop((metadata.partition, stem), None)
 
     def is_true(self, partition: TopicIdPartition, stem: str) -> bool:
         """Tell whether an object was seen to be what its key says."""

@@ -2,17 +2,24 @@
 
 A segment's key holds its own id, so no put can tell that somebody else was first. The
 object is put aside, the offset is claimed by a create that has one winner, and what the
-claim names becomes the segment. Claims are never removed: an offset that is free again
-could be won by somebody who knows of an older end of the log.
+claim names becomes the segment. Claims are never removed, for an offset that is free
+again could be won by somebody who knows of an older end of the log. A claim whose
+segment has been deleted is spent: the next claim of the offset has the next number.
 """
 
 from contextlib import suppress
+from itertools import count
 
 from tieredfs.errors import AlreadyExistsError, CorruptObjectError, NotFoundError
-from tieredfs.format.segment_key import OWN_FOLDER, SegmentKey, partition_prefix
+from tieredfs.format.segment_key import (
+    OWN_FOLDER,
+    SEGMENT_SUFFIX,
+    SegmentKey,
+    partition_prefix,
+)
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects import ObjectStore
-from tieredfs.storage.segment_object import object_key
+from tieredfs.storage.segment_object import object_key, seek_key
 
 __all__ = ["claim_offset"]
 
@@ -39,31 +46,59 @@ def claim_offset(
         AlreadyExistsError: Another writer was first; nothing was stored.
     """
     aside = _aside(key.stem)
-    claim = f"{OWN_FOLDER}claims/{partition_prefix(partition)}{key.start_offset:020d}"
     store.put(aside, content, overwrite=True)
-    try:
-        store.put(claim, key.stem.encode(), overwrite=False)
-    except AlreadyExistsError as error:
-        stem = bytes(store.get(claim)).decode("ascii", "replace")
+    stem = _claim(store, partition, key)
+    if stem is not None:
         if stem != key.stem:
             store.delete([aside])
-        _complete(store, partition, stem)
         msg = (
             f"{store.url}: {partition}: offset {key.start_offset} was appended by "
             "another writer"
         )
-        raise AlreadyExistsError(msg) from error
+        raise AlreadyExistsError(msg)
     _complete(store, partition, key.stem)
 
 
-def _complete(store: ObjectStore, partition: TopicIdPartition, stem: str) -> None:
-    """Make what was put aside a segment; it may be one already."""
+def _claim(
+    store: ObjectStore, partition: TopicIdPartition, key: SegmentKey
+) -> str | None:
+    """Claim an offset; return the segment that has it, and None for this one."""
+    prefix = partition_prefix(partition)
+    for number in count():
+        # Where claims are spent, this writer may not know how far the log has come.
+        if number and _goes_on(store, prefix, key.start_offset):
+            return ""
+        claim = f"{OWN_FOLDER}claims/{prefix}{key.start_offset:020d}"
+        try:
+            store.put(f"{claim}-{number}", key.stem.encode(), overwrite=False)
+        except AlreadyExistsError:
+            stem = bytes(store.get(f"{claim}-{number}")).decode("ascii", "replace")
+            if _complete(store, partition, stem):
+                return stem
+        else:
+            return None
+    raise AssertionError
+
+
+def _goes_on(store: ObjectStore, prefix: str, offset: int) -> bool:
+    entries = store.list(prefix, start_after=seek_key(prefix, offset))
+    return any(entry.key.endswith(SEGMENT_SUFFIX) for entry in entries)
+
+
+def _complete(store: ObjectStore, partition: TopicIdPartition, stem: str) -> bool:
+    """Make what was put aside a segment; return whether it is one now."""
     if SegmentKey.parse(stem) is None:
         msg = f"{store.url}: {partition}: a claim holds {stem!r}"
         raise CorruptObjectError(msg)
+    segment = object_key(partition, stem)
     with suppress(NotFoundError):
-        store.copy(_aside(stem), object_key(partition, stem))
+        store.copy(_aside(stem), segment)
         store.delete([_aside(stem)])
+        return True
+    with suppress(NotFoundError):
+        store.head(segment)
+        return True
+    return False
 
 
 def _aside(stem: str) -> str:

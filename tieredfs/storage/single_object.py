@@ -69,6 +69,8 @@ _IN_MEMORY: Final = 32 << 20
 
 _PAGE: Final = 1000
 
+_Identity = tuple[int, int, str]
+_Surveyed = tuple[_Identity | None, SegmentMetadata | TieredFSError]
 _CASE_CHECK: Final = threading.Lock()  # held for a listing, once a topic
 
 
@@ -140,7 +142,7 @@ class SingleObject(RemoteStorageManager):
             CorruptObjectError: An object has another size than its key says.
             UnsupportedFormatError: A segment was written by a newer release.
         """
-        return sorted(_good(self.survey(partition, min_offset)), key=_by_offsets)
+        return _good(self._surveyed(partition, min_offset))
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
         """Return the first segments that end at ``offset`` or later, of one page.
@@ -163,9 +165,10 @@ class SingleObject(RemoteStorageManager):
                 msg = f"not found: {partition} from {offset} on in {self.store.url}"
                 raise NotFoundError(msg)
             found = _good(self._parsed(partition, page))
-        if len(page) == _PAGE:
-            found = found[: -(-len(found) // 2)]
-        return sorted(found, key=_by_offsets)
+        if len(page) < _PAGE:
+            return found
+        sure = sorted(found, key=lambda s: s.end_offset or 0)[: -(-len(found) // 2)]
+        return sorted(sure, key=_by_offsets)
 
     def survey(
         self, partition: TopicIdPartition, min_offset: int = 0
@@ -177,6 +180,11 @@ class SingleObject(RemoteStorageManager):
         Raises:
             NotFoundError: There is no such partition.
         """
+        return (one for _, one in self._surveyed(partition, min_offset))
+
+    def _surveyed(
+        self, partition: TopicIdPartition, min_offset: int
+    ) -> Iterator[_Surveyed]:
         prefix = partition_prefix(partition)
         entries = self.store.list(prefix, start_after=seek_key(prefix, min_offset))
         first = next(entries, None)
@@ -287,6 +295,14 @@ class SingleObject(RemoteStorageManager):
         """Say that holes are the cleaner's: no object is shorter than its key says."""
         del partition
         return True
+
+    def name_of(self, metadata: SegmentMetadata) -> str:
+        """Return the object's place, if it is known without a request."""
+        stems = metadata.custom_metadata.decode("ascii", "replace")
+        known = stems or next(iter(self._known.stems(metadata)), "")
+        if not known:
+            return super().name_of(metadata)
+        return f"{self.store.url}/{object_key(metadata.partition, known)}"
 
     def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
         """Yield the whole log in order, checked against its manifest at the end.
@@ -473,10 +489,10 @@ class SingleObject(RemoteStorageManager):
 
     def _parsed(
         self, partition: TopicIdPartition, entries: Iterable[ObjectInfo]
-    ) -> Iterator[SegmentMetadata | TieredFSError]:
+    ) -> Iterator[_Surveyed]:
         """Make segments of a listing; strangers' objects are skipped."""
         prefix = partition_prefix(partition)
-        seen: set[tuple[int, int, str]] = set()
+        seen: set[_Identity] = set()
         for entry in entries:
             name = entry.key[len(prefix) :]
             if not name.endswith(SEGMENT_SUFFIX):
@@ -484,21 +500,22 @@ class SingleObject(RemoteStorageManager):
             try:
                 key = SegmentKey.parse(name.removesuffix(SEGMENT_SUFFIX))
             except TieredFSError as error:
-                yield type(error)(f"{self.store.url}/{prefix}{error}")
+                yield None, type(error)(f"{self.store.url}/{prefix}{error}")
                 continue
             if key is None:
                 continue
+            identity = (key.start_offset, key.end_offset, key.id)
             if entry.size != key.size:
-                yield CorruptObjectError(
+                msg = (
                     f"{self.store.url}/{entry.key}: it has {entry.size} bytes, its key "
                     f"says {key.size}"
                 )
+                yield identity, CorruptObjectError(msg)
                 continue
             self._known.add(partition, key)
-            identity = (key.start_offset, key.end_offset, key.id)
             if identity not in seen:
                 seen.add(identity)
-                yield listed_metadata(partition, key)
+                yield identity, listed_metadata(partition, key)
 
     def _folders(self, prefix: str) -> Iterator[str]:
         for entry in self.store.list(prefix, delimiter="/"):
@@ -532,16 +549,22 @@ class SingleObject(RemoteStorageManager):
             raise AlreadyExistsError(msg)
 
 
-def _good(
-    segments: Iterable[SegmentMetadata | TieredFSError],
-) -> list[SegmentMetadata]:
-    """Return segments, or raise the first error among them."""
-    found: list[SegmentMetadata] = []
-    for segment in segments:
-        if isinstance(segment, TieredFSError):
-            raise segment
-        found.append(segment)
-    return found
+def _good(surveyed: Iterable[_Surveyed]) -> list[SegmentMetadata]:
+    """Return segments, sorted, or raise what is wrong with one.
+
+    Of a segment that has a whole object, no other object matters.
+    """
+    whole: dict[_Identity, SegmentMetadata] = {}
+    wrong: list[tuple[_Identity | None, TieredFSError]] = []
+    for identity, one in surveyed:
+        if isinstance(one, TieredFSError):
+            wrong.append((identity, one))
+        elif identity is not None:
+            whole[identity] = one
+    for identity, error in wrong:
+        if identity not in whole:
+            raise error
+    return sorted(whole.values(), key=_by_offsets)
 
 
 def _by_offsets(segment: SegmentMetadata) -> tuple[int, int]:

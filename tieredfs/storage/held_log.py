@@ -1,0 +1,40 @@
+"""A log held whole: nothing that happens to its store changes it any more."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import Final
+
+from tieredfs.model import SegmentMetadata
+from tieredfs.storage.contract import RemoteStorageManager
+
+__all__ = ["hold_log"]
+
+_IN_MEMORY: Final = 32 << 20
+"""Bytes of a log that are held in memory; a larger one is held in a file."""
+
+
+@contextmanager
+def hold_log(
+    storage: RemoteStorageManager, metadata: SegmentMetadata
+) -> Iterator[Path | bytes]:
+    """Fetch a whole log, checked as far as its layout can, and keep it for a while.
+
+    Args:
+        storage: Where it is.
+        metadata: The segment, with its size told.
+
+    Raises:
+        NotFoundError: The segment is gone.
+        CorruptObjectError: The log is not what was stored.
+    """
+    pieces = storage.stream_log(metadata)
+    if (metadata.size or 0) <= _IN_MEMORY:
+        yield b"".join(pieces)
+        return
+    with NamedTemporaryFile(prefix="tieredfs-") as file:
+        for piece in pieces:
+            file.write(piece)
+        file.flush()
+        yield Path(file.name)
