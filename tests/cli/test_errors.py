@@ -14,7 +14,7 @@ import pytest
 
 from cli.commands import Outcome, Run, run_process, start_process
 from logs import files_of
-from tieredfs.cli.app import EXIT_CODES
+from tieredfs.cli.exit_codes import EXIT_CODES
 from tieredfs.errors import ErrorKind
 
 FIRST_LOG = "*/00000000000000000000-*.log"

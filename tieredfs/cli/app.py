@@ -4,47 +4,22 @@ import os
 import sys
 import warnings
 from contextlib import suppress
-from typing import Final, NoReturn, TextIO
+from typing import NoReturn, TextIO
 
 import click
 
 from tieredfs.cli.cat import cat
 from tieredfs.cli.demo import demo
+from tieredfs.cli.exit_codes import EXIT_CODES, INTERRUPTED, OTHER, USAGE
 from tieredfs.cli.ls import ls
 from tieredfs.cli.output import show_error, show_line
 from tieredfs.cli.plugins import plugins
 from tieredfs.cli.pull import pull
 from tieredfs.cli.push import push
 from tieredfs.cli.verify import verify
-from tieredfs.errors import ErrorKind, TieredFSError, TieredFSWarning
+from tieredfs.errors import TieredFSError, TieredFSWarning
 
-__all__ = ["EXIT_CODES", "main"]
-
-USAGE, NOT_FOUND, CORRUPT, UNAVAILABLE, PERMISSION = 2, 3, 4, 5, 6
-_OTHER, _INTERRUPTED = 1, 130
-
-EXIT_CODES: Final[dict[ErrorKind, int]] = {
-    ErrorKind.ERROR: _OTHER,
-    ErrorKind.NOT_FOUND: NOT_FOUND,
-    ErrorKind.OFFSET_OUT_OF_RANGE: NOT_FOUND,
-    ErrorKind.ALREADY_EXISTS: _OTHER,
-    ErrorKind.PERMISSION_DENIED: PERMISSION,
-    ErrorKind.INVALID_ARGUMENT: USAGE,
-    ErrorKind.CORRUPT_DATA: CORRUPT,
-    ErrorKind.CORRUPT_INDEX: CORRUPT,
-    ErrorKind.CORRUPT_BATCH: CORRUPT,
-    ErrorKind.CORRUPT_OBJECT: CORRUPT,
-    ErrorKind.UNSUPPORTED_FORMAT: CORRUPT,
-    ErrorKind.UNSUPPORTED_OPERATION: USAGE,
-    ErrorKind.STORAGE_UNAVAILABLE: UNAVAILABLE,
-    ErrorKind.DEADLINE_EXCEEDED: UNAVAILABLE,
-    ErrorKind.CLOSED: _OTHER,
-    ErrorKind.INVALID_TRANSITION: _OTHER,
-    ErrorKind.PLUGIN: USAGE,
-    ErrorKind.UNKNOWN_PLUGIN: USAGE,
-    ErrorKind.PLUGIN_NOT_INSTALLED: USAGE,
-}
-"""The exit code of each kind of error; stable."""
+__all__ = ["main"]
 
 
 @click.group(
@@ -83,7 +58,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _drop_output()  # whoever read us has had enough, which is no error
     except OSError as error:
         _drop_output()
-        _end(error.strerror or str(error), _OTHER)
+        _end(error.strerror or str(error), OTHER)
     sys.exit(code)
 
 
@@ -114,7 +89,7 @@ def _interrupted() -> NoReturn:
     click.echo("tieredfs: interrupted", err=True)
     with suppress(OSError):
         sys.stdout.flush()
-    os._exit(_INTERRUPTED)
+    os._exit(INTERRUPTED)
 
 
 def _end(message: str, code: int) -> NoReturn:

@@ -114,25 +114,26 @@ class TierOptions:
 
     def tier(self, url: str, observer: RequestObserver | None = None) -> Tier:
         """Open what is at ``url``, in the layout that is named or found."""
-        named, plain = split_plugin_url(url)
-        if named and self.plugin and named != self.plugin:
-            msg = f"the URL names plugin {named!r}, --plugin names {self.plugin!r}"
-            raise InvalidArgumentError(msg)
+        plugin, plain = self._named(url)
         store = self.reach.store(plain, observer)
-        return Tier(open_storage(store, self.plugin or named, self.plugin_options))
+        return Tier(open_storage(store, plugin, self.plugin_options))
 
     def target(self, url: str) -> RemoteStorageManager:
         """Open what is at ``url`` to write to it: the native layout if it is empty."""
-        named, plain = split_plugin_url(url)
-        if named and self.plugin and named != self.plugin:
-            msg = f"the URL names plugin {named!r}, --plugin names {self.plugin!r}"
-            raise InvalidArgumentError(msg)
+        plugin, plain = self._named(url)
         store = self.reach.store(plain)
-        plugin = self.plugin or named
         try:
             return open_storage(store, plugin, self.plugin_options)
         except NotFoundError:
             return open_storage(store, NATIVE_LAYOUT, self.plugin_options)
+
+    def _named(self, url: str) -> tuple[str | None, str]:
+        """Split a URL into the layout that it or the option names, and the rest."""
+        named, plain = split_plugin_url(url)
+        if named and self.plugin and named != self.plugin:
+            msg = f"the URL names plugin {named!r}, --plugin names {self.plugin!r}"
+            raise InvalidArgumentError(msg)
+        return self.plugin or named, plain
 
 
 def store_options(command: Callable[..., object]) -> Callable[..., object]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import click
 
+from tieredfs.cli.exit_codes import CORRUPT
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_error, show_json, show_table
 from tieredfs.cli.progress import bytes_done
@@ -27,7 +28,6 @@ _COLUMNS = {
     "rebuilt": "REBUILT",
     "bytes": "BYTES",
 }
-_CORRUPT = 4
 
 
 @click.command
@@ -85,7 +85,7 @@ def push(
     for error in report.errors:
         show_error(error)
     if report.errors:
-        click.get_current_context().exit(_CORRUPT)
+        click.get_current_context().exit(CORRUPT)
 
 
 def _row(partition: TopicIdPartition, report: PushReport) -> dict[str, object]:

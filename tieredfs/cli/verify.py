@@ -2,6 +2,7 @@
 
 import click
 
+from tieredfs.cli.exit_codes import CORRUPT
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_json, show_line, show_table
 from tieredfs.cli.progress import bytes_done
@@ -18,7 +19,6 @@ _COLUMNS = {
     "bytes": "BYTES",
     "problems": "PROBLEMS",
 }
-_CORRUPT = 4
 
 
 @click.command
@@ -82,7 +82,7 @@ def verify(
         for problem in problems:
             show_line(f"{problem.kind.replace('_', ' ')}: {problem.detail}")
     if problems:
-        click.get_current_context().exit(_CORRUPT)
+        click.get_current_context().exit(CORRUPT)
 
 
 def _row(report: PartitionReport) -> dict[str, object]:

@@ -1,0 +1,33 @@
+"""How a command ends: the exit code of each kind of error; they are stable."""
+
+from typing import Final
+
+from tieredfs.errors import ErrorKind
+
+__all__ = ["CORRUPT", "EXIT_CODES", "INTERRUPTED", "OTHER", "USAGE"]
+
+USAGE, NOT_FOUND, CORRUPT, UNAVAILABLE, PERMISSION = 2, 3, 4, 5, 6
+OTHER, INTERRUPTED = 1, 130
+
+EXIT_CODES: Final[dict[ErrorKind, int]] = {
+    ErrorKind.ERROR: OTHER,
+    ErrorKind.NOT_FOUND: NOT_FOUND,
+    ErrorKind.OFFSET_OUT_OF_RANGE: NOT_FOUND,
+    ErrorKind.ALREADY_EXISTS: OTHER,
+    ErrorKind.PERMISSION_DENIED: PERMISSION,
+    ErrorKind.INVALID_ARGUMENT: USAGE,
+    ErrorKind.CORRUPT_DATA: CORRUPT,
+    ErrorKind.CORRUPT_INDEX: CORRUPT,
+    ErrorKind.CORRUPT_BATCH: CORRUPT,
+    ErrorKind.CORRUPT_OBJECT: CORRUPT,
+    ErrorKind.UNSUPPORTED_FORMAT: CORRUPT,
+    ErrorKind.UNSUPPORTED_OPERATION: USAGE,
+    ErrorKind.STORAGE_UNAVAILABLE: UNAVAILABLE,
+    ErrorKind.DEADLINE_EXCEEDED: UNAVAILABLE,
+    ErrorKind.CLOSED: OTHER,
+    ErrorKind.INVALID_TRANSITION: OTHER,
+    ErrorKind.PLUGIN: USAGE,
+    ErrorKind.UNKNOWN_PLUGIN: USAGE,
+    ErrorKind.PLUGIN_NOT_INSTALLED: USAGE,
+}
+"""The exit code of each kind of error; stable."""
