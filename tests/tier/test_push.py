@@ -782,3 +782,22 @@ class TestWhatIsRebuilt:
         kind = IndexType.PRODUCER_SNAPSHOT
         rebuilt = ProducerSnapshot.parse(target.fetch_index(first, kind))
         assert set(rebuilt.producers) == set(expected.producers)
+
+    @pytest.mark.parametrize("topic", ["plain", "txn"])
+    def test_at_the_topics_interval_they_are_the_broker_s_byte_for_byte(
+        self, topic: str, target: SingleObject, tmp_path: Path
+    ) -> None:
+        logdir = recorded(topic, tmp_path)
+        written = closed_files(logdir)
+        kinds = {IndexType.OFFSET: "index", IndexType.TIMESTAMP: "timeindex"}
+        for suffix in kinds.values():
+            for file in logdir.glob(f"*/*.{suffix}"):
+                file.unlink()
+        source = source_of(logdir)
+        push(source, target, source.list_partitions(), interval_bytes=256)
+        (partition,) = target.list_partitions()
+        for segment in target.list_segments(partition):
+            indexes = target.fetch_all_indexes(segment)
+            for kind, suffix in kinds.items():
+                name = f"{topic}-0/{segment.start_offset:020d}.{suffix}"
+                assert indexes[kind] == written[name]

@@ -24,6 +24,7 @@ from tieredfs.errors import (
     UnsupportedFormatError,
 )
 from tieredfs.format.buffers import Buffer
+from tieredfs.format.index_builder import INTERVAL_BYTES
 from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
 from tieredfs.format.producer_snapshot import ProducerSnapshot
 from tieredfs.model import (
@@ -105,6 +106,7 @@ def push(
     partitions: Sequence[TopicIdPartition],
     *,
     active: bool = False,
+    interval_bytes: int = INTERVAL_BYTES,
     progress: Callable[[PushedSegment], object] = lambda _: None,
 ) -> PushReport:
     """Copy every closed segment that is not yet in ``target``.
@@ -119,6 +121,8 @@ def push(
         partitions: What to copy.
         active: Whether the segment that a broker is writing is copied as far as it
             goes.
+        interval_bytes: Bytes of log between two entries of an index that is made anew,
+            at least: the topics' ``index.interval.bytes``.
         progress: Called with each segment when it is done, from several threads.
 
     Returns:
@@ -133,7 +137,9 @@ def push(
     stop = threading.Event()
 
     def work(partition: TopicIdPartition) -> list[PushedSegment]:
-        job = _PartitionPush(source, target, partition, active=active)
+        job = _PartitionPush(
+            source, target, partition, active=active, interval_bytes=interval_bytes
+        )
         done = []
         for one in job.run():
             progress(one)
@@ -166,11 +172,13 @@ class _PartitionPush:
         partition: TopicIdPartition,
         *,
         active: bool,
+        interval_bytes: int,
     ) -> None:
         self._source = source
         self._target = target
         self._partition = partition
         self._active = active
+        self._interval_bytes = interval_bytes
         self._there = {_identity(s): s for s in _whole(target, partition)}
         self._after: dict[SegmentMetadata, Lead] = {}
 
@@ -253,7 +261,9 @@ class _PartitionPush:
         name = self._source.name_of(segment)
         with open_log(log, name) as opened:
             batches = read_batches(opened.fetch, opened.size, name=name)
-            inspection = inspect_segment(batches, segment, found, lead)
+            inspection = inspect_segment(
+                batches, segment, found, lead, interval_bytes=self._interval_bytes
+            )
         lost = inspection.lost_from
         if lost is not None and not self._source.is_compacted(segment.partition):
             raise CorruptBatchError(

@@ -7,7 +7,7 @@ from tieredfs.epochs import LeaderEpochs
 from tieredfs.format.batch import HEADER_SIZE
 from tieredfs.format.buffers import Buffer
 from tieredfs.format.control import ControlRecord, parse_control_record
-from tieredfs.format.index_builder import IndexBuilder
+from tieredfs.format.index_builder import INTERVAL_BYTES, IndexBuilder
 from tieredfs.format.index_truth import IndexTruth
 from tieredfs.format.leader_epoch_checkpoint import format_leader_epochs
 from tieredfs.format.producer_snapshot import ProducerSnapshot
@@ -59,6 +59,8 @@ def inspect_segment(
     metadata: SegmentMetadata,
     indexes: Mapping[IndexType, Buffer],
     lead: Lead = Lead(),
+    *,
+    interval_bytes: int = INTERVAL_BYTES,
 ) -> Inspection:
     """Read a log once, judge the indexes beside it, and make them anew.
 
@@ -68,6 +70,8 @@ def inspect_segment(
         indexes: The bytes of each index there is.
         lead: What is known of the partition where the segment begins. Producers that
             are not known are taken for none, as a broker does that has no snapshot.
+        interval_bytes: Bytes of log between two entries of an index made anew, at
+            least: the topic's ``index.interval.bytes``.
 
     Raises:
         CorruptBatchError: A batch is malformed, or lies outside the segment.
@@ -75,7 +79,7 @@ def inspect_segment(
     base = metadata.start_offset
     end = base - 1 if metadata.end_offset is None else metadata.end_offset
     truth = IndexTruth(indexes, base, end, metadata.size or 0)
-    builder = IndexBuilder(base)
+    builder = IndexBuilder(base, interval_bytes=interval_bytes)
     producers = ProducerTracker.after(lead.producers or ProducerSnapshot())
     aborts: list[AbortedTransaction] = []
     following, cleaned = base, False
