@@ -30,6 +30,7 @@ from tieredfs import (
     StorageUnavailableError,
     open_storage,
 )
+from tieredfs.format.producer_snapshot import ProducerSnapshot
 from tieredfs.log.push import push
 from tieredfs.log.verify import Depth, PartitionReport, Problem, verify
 from tieredfs.storage import RemoteStorageManager
@@ -358,6 +359,22 @@ class TestWhatOnlyTheSegmentBeforeShows:
                 memory.put(key, index, overwrite=True)
                 seen += 1
         assert seen
+
+    def test_a_transaction_that_is_untruly_open_is_seen(
+        self, memory: ObjectStore
+    ) -> None:
+        files = files_of(KAFKA / "txn" / REMOTE)
+        fill(memory, files)
+        key = sorted(key for key in files if key.endswith(".snapshot"))[3]
+        stored = ProducerSnapshot.parse(files[key])
+        first, *others = stored.producers
+        moved = first._replace(
+            transaction_first_offset=-1 if first.transaction_first_offset >= 0 else 1
+        )
+        wrong = ProducerSnapshot((moved, *others)).encode()
+        memory.put(key, wrong, overwrite=True)
+        found = check(KafkaLocal(memory), Depth.EVERYTHING)
+        assert any("has a transaction open" in problem.detail for problem in found)
 
     def test_a_log_that_ends_early_is_seen_in_a_log_directory(
         self, logdir: Path

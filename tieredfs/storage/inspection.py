@@ -10,7 +10,7 @@ from tieredfs.format.control import ControlRecord, parse_control_record
 from tieredfs.format.index_builder import INTERVAL_BYTES, IndexBuilder
 from tieredfs.format.index_truth import IndexTruth
 from tieredfs.format.leader_epoch_checkpoint import format_leader_epochs
-from tieredfs.format.producer_snapshot import ProducerSnapshot
+from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
 from tieredfs.format.producer_state import ProducerTracker
 from tieredfs.format.records import LogBatch, RecordDecoder
 from tieredfs.format.txn_index import AbortedTransaction, TransactionIndex
@@ -108,6 +108,10 @@ def inspect_segment(
     known = lead.producers is not None and not truth.is_compacted
     if known and bytes(indexes.get(IndexType.TRANSACTION, made)) != made:
         untrue.setdefault(IndexType.TRANSACTION, "its aborts are not those of the log")
+    if known and IndexType.PRODUCER_SNAPSHOT in indexes.keys() - untrue.keys():
+        stored = ProducerSnapshot.parse(indexes[IndexType.PRODUCER_SNAPSHOT])
+        for detail in _untrue_transactions(stored, producers.producers):
+            untrue[IndexType.PRODUCER_SNAPSHOT] = detail
     rebuilt = {
         IndexType.OFFSET: builder.offset_index(),
         IndexType.TIMESTAMP: builder.time_index(),
@@ -119,6 +123,20 @@ def inspect_segment(
         rebuilt[IndexType.TRANSACTION] = made
     lost_from = following if following <= end and not cleaned else None
     return Inspection(facts, untrue, rebuilt, truth.is_compacted, lost_from)
+
+
+def _untrue_transactions(
+    stored: ProducerSnapshot, followed: Mapping[int, ProducerState]
+) -> Iterator[str]:
+    """Yield what a snapshot says wrongly of the transactions that are open."""
+    for producer in stored.producers:
+        mine = followed.get(producer.producer_id, producer)
+        first = mine.transaction_first_offset
+        if first != producer.transaction_first_offset:
+            yield (
+                f"producer {producer.producer_id} has a transaction open from {first}, "
+                f"it says {producer.transaction_first_offset} (-1: none)"
+            )
 
 
 def _marker(batch: LogBatch) -> ControlRecord | None:
