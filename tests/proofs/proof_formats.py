@@ -70,7 +70,8 @@ def _is_whole(log: Path) -> bool:
         return False  # the sample data has damaged logs of its own, and old formats
 
 
-_LOGS = [log for log in _files(".log") if _is_whole(log)]
+# Of a torn log damage could restore the byte that is missing, and with it a true batch.
+_LOGS = [log for log in _files(".log") if _is_whole(log) and "torn" not in str(log)]
 assert len(_LOGS) > 60
 
 
