@@ -27,8 +27,9 @@ __all__ = [
 
 KAFKA = Path(__file__).parent / "data" / "kafka"
 
+_PRODUCERS = 2  # the version that brought producers, epochs and a count of records
 _LONGEST = 1024  # the expected files hold longer keys and values as a digest
-_TIMESTAMP_TYPES = {0: "CreateTime", 1: "LogAppendTime"}
+_TIMESTAMP_TYPES = {-1: "NoTimestampType", 0: "CreateTime", 1: "LogAppendTime"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,18 +95,23 @@ def decode(
 
 def batch_facts(header: BatchHeader) -> dict[str, Any]:
     """Say of a batch what the expected files say of it."""
-    return {
+    facts = {
         "position": header.position,
         "size": header.size,
-        "magic": 2,
+        "magic": header.magic,
         "baseOffset": header.base_offset,
         "lastOffset": header.last_offset,
-        "count": header.record_count,
+        "count": None if header.magic < _PRODUCERS else header.record_count,
         "codec": header.codec.name.lower(),
         "timestampType": _TIMESTAMP_TYPES[header.timestamp_type],
         "maxTimestamp": header.max_timestamp,
         "crc": header.crc,
         "valid": True,
+        "records": header.record_count,
+    }
+    if header.magic < _PRODUCERS:
+        return facts
+    return facts | {
         "leaderEpoch": header.leader_epoch,
         "isTransactional": header.is_transactional,
         "isControl": header.is_control,
@@ -114,7 +120,6 @@ def batch_facts(header: BatchHeader) -> dict[str, Any]:
         "baseSequence": header.base_sequence,
         "lastSequence": header.last_sequence,
         "deleteHorizonMs": header.delete_horizon_ms,
-        "records": header.record_count,
     }
 
 

@@ -1,4 +1,4 @@
-"""Write record batches for tests: a simple model of what the parsers read.
+"""Write batches and older messages for tests: a simple model of what parsers read.
 
 Written from the format's description alone, one field after the other, and shares no
 code with tieredfs, so that a mistake there cannot cancel out here. It writes whatever
@@ -7,8 +7,9 @@ it is told to, wrong things included.
 
 import gzip
 import struct
+import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import google_crc32c
@@ -20,10 +21,13 @@ __all__ = [
     "LOG_APPEND_TIME",
     "WireRecord",
     "encode_batch",
+    "encode_message",
     "encode_record",
     "encode_varint",
+    "encode_wrapper",
     "frame",
     "seal",
+    "seal_message",
     "xerial",
 ]
 
@@ -129,6 +133,58 @@ def seal(batch: bytearray) -> bytes:
     crc = google_crc32c.value(bytes(batch[_CRC_END:]))
     batch[_CRC_AT:_CRC_END] = _CRC.pack(crc)
     return bytes(batch)
+
+
+def encode_message(record: WireRecord, magic: int, attributes: int = 0) -> bytes:
+    """Write a message of version 0 or 1."""
+    body = struct.pack(">bb", magic, attributes)
+    body += struct.pack(">q", record.timestamp) if magic else b""
+    for payload in (record.key, record.value):
+        body += struct.pack(">i", -1 if payload is None else len(payload))
+        body += payload or b""
+    message = struct.pack(">qiI", record.offset, 4 + len(body), 0) + body
+    return seal_message(bytearray(message))
+
+
+def encode_wrapper(
+    records: Sequence[WireRecord],
+    magic: int,
+    codec: str = "gzip",
+    *,
+    inside: bytes | None = None,
+    attributes: int = 0,
+    offset: int | None = None,
+    timestamp: int | None = None,
+) -> bytes:
+    """Write a compressed message that wraps others of its version.
+
+    Args:
+        records: What is in it.
+        magic: The version.
+        codec: A key of ``CODECS``.
+        inside: The messages before compression, in place of those of ``records``.
+        attributes: Flags beside the codec.
+        offset: Its own, in place of that of the last record.
+        timestamp: Its own, in place of the largest of the records.
+    """
+    if inside is None:
+        first = records[0].offset if magic else 0
+        inside = b"".join(
+            encode_message(replace(r, offset=r.offset - first), magic) for r in records
+        )
+    if offset is None:
+        offset = records[-1].offset if records else 0
+    if timestamp is None:
+        timestamp = max((r.timestamp for r in records), default=-1)
+    packed = CODECS[codec].compress(inside)
+    wrapper = WireRecord(offset, timestamp, None, packed)
+    return encode_message(wrapper, magic, CODECS[codec].number | attributes)
+
+
+def seal_message(message: bytearray) -> bytes:
+    """Make the checksum of a message right again."""
+    message[12:16] = _CRC.pack(zlib.crc32(message[16:]))
+    return bytes(message)
 
 
 def xerial(data: bytes, block: int = _XERIAL_BLOCK) -> bytes:

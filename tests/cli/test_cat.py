@@ -14,12 +14,13 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
+from brokers import write_log
 from cli.commands import Run, expected_records
 from golden import record_facts, rows_of
 from logs import KINDS, REMOTE, digest, files_of, fill, make_place, open_store, segment
 from servers import Bucket
 from tieredfs import ObjectStore
-from wire import WireRecord, encode_batch
+from wire import WireRecord, encode_batch, encode_message
 
 ESCAPED = {"\\\\": "\\", "\\t": "\t", "\\n": "\n", "\\r": "\r"}
 TYPES = {"CreateTime": 0, "LogAppendTime": 1}
@@ -46,6 +47,19 @@ def test_jsonl_in_base64_is_exactly_what_kafka_reads(run: Run, plain: str) -> No
     done = run("cat", plain, "plain", "--format", "jsonl", "--encoding", "base64")
     assert (done.code, done.err) == (0, [])
     assert parse_jsonl(done.out) == expected_records("plain")
+
+
+def test_a_record_of_version_0_has_no_timestamp_and_no_type_of_one(
+    run: Run, tmp_path: Path
+) -> None:
+    log = b"".join(encode_message(WireRecord(n, 5, b"k", b"v"), 0) for n in range(3))
+    write_log(tmp_path, {0: log})
+    done = run("cat", str(tmp_path), "t", "--format", "jsonl")
+    assert (done.code, done.err) == (0, [])
+    lines = [json.loads(line) for line in done.out.splitlines()]
+    assert [line["offset"] for line in lines] == [0, 1, 2]
+    assert {line["timestamp"] for line in lines} == {-1}
+    assert {line["timestamp_type"] for line in lines} == {None}
 
 
 def test_jsonl_lines_have_the_promised_fields_in_order(run: Run, plain: str) -> None:

@@ -69,13 +69,22 @@ def test_what_is_written_is_read_back(records: list[WireRecord], codec: Codec) -
     assert rows_of(decode(written)) == rows_of(decode(model_batch(records)))
 
 
+_WRITTEN_TYPES = [TimestampType.CREATE_TIME, TimestampType.LOG_APPEND_TIME]
+
+
+def test_a_batch_without_timestamps_is_refused() -> None:
+    options = BatchOptions(timestamp_type=TimestampType.NO_TIMESTAMP)
+    with pytest.raises(InvalidArgumentError, match="NO_TIMESTAMP"):
+        encode_batch(_arrow([WireRecord(7, 0)]), options)
+
+
 @st.composite
 def batch_options(draw: st.DrawFn) -> BatchOptions:
     """Draw what a batch may say beside its records."""
     return BatchOptions(
         draw(st.sampled_from(Codec)),
         leader_epoch=draw(st.integers(-1, (1 << 31) - 1)),
-        timestamp_type=draw(st.sampled_from(TimestampType)),
+        timestamp_type=draw(st.sampled_from(_WRITTEN_TYPES)),
         producer_id=draw(st.integers(-1, (1 << 63) - 1)),
         producer_epoch=draw(st.integers(-1, (1 << 15) - 1)),
         base_sequence=draw(st.integers(-1, (1 << 31) - 1)),

@@ -24,13 +24,15 @@ from damage import damaged
 from golden import KAFKA, decode, log_batches, rows_of
 from tieredfs.errors import CorruptDataError, TieredFSError, UnsupportedFormatError
 from tieredfs.format.batch import HEADER_SIZE, BatchHeader, scan_batches
+from tieredfs.format.batch_header import MAGIC, Codec
 from tieredfs.format.codecs import compress, decompress
 from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
+from tieredfs.format.lz4_header import mend_lz4_header
 from tieredfs.format.offset_index import OffsetIndex
 from tieredfs.format.producer_snapshot import ProducerSnapshot
 from tieredfs.format.time_index import TimeIndex
 from tieredfs.format.txn_index import TransactionIndex
-from wire import seal
+from wire import seal, seal_message
 
 _CRC_END = 21  # bytes of a batch that no checksum covers
 _SLOWEST = timedelta(seconds=20)  # for one damaged log of at most 300 KB
@@ -67,12 +69,19 @@ def _is_whole(log: Path) -> bool:
     try:
         return bool(_true_rows(log))
     except TieredFSError:
-        return False  # the sample data has damaged logs of its own, and old formats
+        return False  # the sample data has damaged logs of its own
+
+
+def _headers(log: Path) -> list[BatchHeader]:
+    return list(scan_batches(log.read_bytes()))
 
 
 # Of a torn log damage could restore the byte that is missing, and with it a true batch.
 _LOGS = [log for log in _files(".log") if _is_whole(log) and "torn" not in str(log)]
-assert len(_LOGS) > 60
+_NEW = [log for log in _LOGS if all(h.magic == MAGIC for h in _headers(log))]
+_OLD = [log for log in _LOGS if all(h.magic < MAGIC for h in _headers(log))]
+assert len(_NEW) > 60
+assert len(_OLD) > 9
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -143,7 +152,7 @@ def test_every_bit_that_no_checksum_covers_is_checked_or_moves_one_batch(
 
 
 @settings(deadline=_SLOWEST)
-@given(st.sampled_from(_LOGS), st.data())
+@given(st.sampled_from(_NEW), st.data())
 def test_damaged_records_under_a_right_checksum_are_whole_or_a_typed_error(
     log: Path, data: st.DataObject
 ) -> None:
@@ -156,7 +165,7 @@ def test_damaged_records_under_a_right_checksum_are_whole_or_a_typed_error(
 
 
 @settings(deadline=_SLOWEST)
-@given(st.sampled_from(_LOGS), st.data())
+@given(st.sampled_from(_NEW), st.data())
 def test_a_damaged_batch_under_a_right_checksum_is_whole_or_a_typed_error(
     log: Path, data: st.DataObject
 ) -> None:
@@ -169,7 +178,34 @@ def test_a_damaged_batch_under_a_right_checksum_is_whole_or_a_typed_error(
 def _decode_sealed(batch: bytes) -> None:
     """Decode a batch once its length and checksum are right again."""
     length = struct.pack(">i", len(batch) - 12)
-    sealed = seal(bytearray(batch[:8] + length + batch[12:]))
+    _check_sealed(seal(bytearray(batch[:8] + length + batch[12:])))
+
+
+@settings(deadline=_SLOWEST)
+@given(st.sampled_from(_OLD), st.data())
+def test_damaged_messages_in_a_wrapper_are_whole_or_a_typed_error(
+    log: Path, data: st.DataObject
+) -> None:
+    stored = log.read_bytes()
+    header = data.draw(st.sampled_from(_headers(log)))
+    start = header.position + (34 if header.magic else 26)
+    if header.codec is Codec.NONE:
+        start = header.position + 16
+        sealed = stored[header.position : start]
+        sealed += data.draw(damaged(stored[start : header.end]))
+    else:
+        packed = mend_lz4_header(stored[start : header.end])
+        if header.codec is not Codec.LZ4:
+            packed = stored[start : header.end]
+        inside = decompress(header.codec, packed)
+        body = compress(header.codec, data.draw(damaged(bytes(inside))))
+        sealed = stored[header.position : start - 4]
+        sealed += struct.pack(">i", len(body)) + body
+    length = struct.pack(">i", len(sealed) - 12)
+    _check_sealed(seal_message(bytearray(sealed[:8] + length + sealed[12:])))
+
+
+def _check_sealed(sealed: bytes) -> None:
     with _typed_error("log: "):
         (header,) = scan_batches(sealed, name="log")
         table = decode(sealed)

@@ -51,6 +51,7 @@ from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.kafka_local import KafkaLocal
 from tieredfs.storage.kafka_log import KafkaLog
 from tieredfs.storage.single_object import SingleObject
+from wire import seal
 
 COPIED, PRESENT, CHANGED, FAILED = PushOutcome
 
@@ -611,9 +612,9 @@ class TestCorruptSegments:
         self, logdir: Path, target: SingleObject
     ) -> None:
         log = logdir / "t-0" / f"{10:020d}.log"
-        data = bytearray(log.read_bytes())
-        data[16] = 1  # the magic of a batch
-        log.write_bytes(data)
+        batch = bytearray(log_of(10, 5))
+        batch[22] = 5  # its codec; the last one that there is is 4
+        log.write_bytes(seal(batch) + log_of(15, 5))
         (error,) = push_all(source_of(logdir), target).errors
         assert isinstance(error, UnsupportedFormatError)
 

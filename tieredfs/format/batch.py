@@ -1,21 +1,33 @@
-"""Record batches, version 2: their 61-byte headers, read and checked.
+"""The batches of a log, their headers read and checked.
 
-Source: Kafka's DefaultRecordBatch; KIP-98, KIP-534 (delete horizon). All integers are
-big-endian. The checksum is CRC-32C over everything after it; the base offset, length,
-leader epoch and magic before it are covered by no checksum, so whoever reads a log
-checks them against their neighbours.
+Version 2 is read here; a message of version 0 or 1, which ``message_set`` reads, is a
+batch as well. Source: Kafka's DefaultRecordBatch; KIP-98, KIP-534 (delete horizon). All
+integers are big-endian. The checksum is CRC-32C over everything after it; the base
+offset, length, leader epoch and magic before it are covered by no checksum, so whoever
+reads a log checks them against their neighbours.
 """
 
 import struct
 from collections.abc import Iterator
-from enum import IntEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 import google_crc32c
 
 from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import CorruptBatchError, UnsupportedFormatError
+from tieredfs.format.batch_header import (
+    CODEC_MASK,
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    MAGIC,
+    TRANSACTIONAL,
+    BatchHeader,
+    Codec,
+    TimestampType,
+)
 from tieredfs.format.buffers import Buffer, byte_view
+from tieredfs.format.message_set import read_message_header
 
 __all__ = [
     "CONTROL",
@@ -33,112 +45,13 @@ __all__ = [
 ]
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
+HEADER_SIZE: Final = _HEADER.size
 _SIZE = struct.Struct(">qi")
 _LENGTH_AT = 12  # bytes before what the length field counts
 _CRC_END = 21
 _MAGIC_AT = 16
-_MAGIC = 2
-_CODEC_MASK = 0x07
-LOG_APPEND_TIME: Final = 0x08
-TRANSACTIONAL: Final = 0x10
-CONTROL: Final = 0x20
-DELETE_HORIZON: Final = 0x40
 MIN_RECORD: Final = 7  # one byte for each of a record's fixed fields
 _MAX_INT64 = (1 << 63) - 1
-_SEQUENCES = 1 << 31
-
-
-class Codec(IntEnum):
-    """How the records of a batch are compressed."""
-
-    NONE = 0
-    GZIP = 1
-    SNAPPY = 2
-    LZ4 = 3
-    ZSTD = 4
-
-
-class TimestampType(IntEnum):
-    """What the timestamps of a batch mean."""
-
-    CREATE_TIME = 0
-    LOG_APPEND_TIME = 1
-
-
-class BatchHeader(NamedTuple):
-    """The header of one batch, and where the batch lies.
-
-    Attributes:
-        position: Of the batch's first byte in the log.
-        size: Bytes of the whole batch.
-        base_offset: Offset of the first record as it was written.
-        last_offset: Offset of the last record as it was written; compaction may have
-            removed that record.
-        leader_epoch: Epoch of the leader that wrote it; -1 when unknown.
-        crc: CRC-32C as stored.
-        attributes: The flags as stored.
-        base_timestamp: What the records' timestamp deltas are relative to, ms.
-        max_timestamp: Largest timestamp of its records, ms; -1 for none.
-        producer_id: -1 when the producer was neither idempotent nor transactional.
-        producer_epoch: -1 likewise.
-        base_sequence: -1 likewise.
-        record_count: Records in the batch; 0 when compaction removed them all.
-    """
-
-    position: int
-    size: int
-    base_offset: int
-    last_offset: int
-    leader_epoch: int
-    crc: int
-    attributes: int
-    base_timestamp: int
-    max_timestamp: int
-    producer_id: int
-    producer_epoch: int
-    base_sequence: int
-    record_count: int
-
-    @property
-    def end(self) -> int:
-        """The position of the first byte after the batch."""
-        return self.position + self.size
-
-    @property
-    def codec(self) -> Codec:
-        """How the records are compressed."""
-        return Codec(self.attributes & _CODEC_MASK)
-
-    @property
-    def timestamp_type(self) -> TimestampType:
-        """Whether the producer or the broker set the timestamps."""
-        return TimestampType(bool(self.attributes & LOG_APPEND_TIME))
-
-    @property
-    def is_transactional(self) -> bool:
-        """Whether the batch is part of a transaction."""
-        return bool(self.attributes & TRANSACTIONAL)
-
-    @property
-    def is_control(self) -> bool:
-        """Whether the records are the broker's own, such as commit markers."""
-        return bool(self.attributes & CONTROL)
-
-    @property
-    def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop the batch's tombstones, ms; None when not set."""
-        return self.base_timestamp if self.attributes & DELETE_HORIZON else None
-
-    @property
-    def last_sequence(self) -> int:
-        """The sequence number of the last record; -1 when there is none."""
-        if self.base_sequence < 0:
-            return -1
-        delta = self.last_offset - self.base_offset
-        return (self.base_sequence + delta) % _SEQUENCES
-
-
-HEADER_SIZE = _HEADER.size
 
 
 def claimed_size(data: Buffer, position: int, *, name: str = "log") -> int | None:
@@ -181,7 +94,7 @@ def read_header(
     Raises:
         CorruptBatchError: The batch does not end inside the buffer, fails its
             checksum, or a field is outside its range.
-        UnsupportedFormatError: Its magic or codec is not one that is read.
+        UnsupportedFormatError: Its codec is not one that is read.
     """
     view = byte_view(data)
     at = position + offset
@@ -190,11 +103,10 @@ def read_header(
         left = len(view) - position
         raise _corrupt(name, at, f"{left} bytes are left of a batch of {size or '?'}")
     magic = view[position + _MAGIC_AT]
-    if magic != _MAGIC:
-        if magic > _MAGIC:
-            raise _corrupt(name, at, f"magic {magic}")
-        msg = f"{name}: message sets of magic {magic} are not read (position {at})"
-        raise UnsupportedFormatError(msg)
+    if magic < MAGIC:
+        return read_message_header(view[position : position + size], at, name=name)
+    if magic > MAGIC:
+        raise _corrupt(name, at, f"magic {magic}")
     if size < HEADER_SIZE:
         raise _corrupt(name, at, f"{size} bytes are fewer than a batch header")
     (
@@ -251,7 +163,7 @@ def scan_batches(
 
     Raises:
         CorruptBatchError: A batch is malformed or does not follow the one before it.
-        UnsupportedFormatError: A magic or codec is not one that is read.
+        UnsupportedFormatError: A codec is not one that is read.
     """
     view = byte_view(data)
     previous = after
@@ -272,7 +184,7 @@ def scan_batches(
 def _check_fields(header: BatchHeader, name: str) -> None:
     """Check what the checksum does not: that the fields make sense together."""
     at, last_offset = header.position, header.last_offset
-    codec = header.attributes & _CODEC_MASK
+    codec = header.attributes & CODEC_MASK
     if codec > Codec.ZSTD:
         msg = f"{name}: unknown compression codec {codec} at position {at}"
         raise UnsupportedFormatError(msg)

@@ -99,10 +99,13 @@ def encode_batch(
     Raises:
         InvalidArgumentError: A column is missing, has another type or a null that no
             batch can hold; offsets do not rise or span more than an int32; an option
-            is outside its range; a batch without records lacks its offsets; or the
-            records have more bytes than a batch may have.
+            is outside its range, or says that there are no timestamps; a batch without
+            records lacks its offsets; or the records have more bytes than a batch may
+            have.
     """
     how = BatchOptions() if options is None else options
+    if how.timestamp_type is TimestampType.NO_TIMESTAMP:
+        raise InvalidArgumentError(f"{how}: version 2 has timestamps")
     offsets: list[int] = _column(records, "offset", pa.int64())
     base = offsets[0] if base_offset is None and offsets else base_offset
     last = offsets[-1] if last_offset is None and offsets else last_offset

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch import Codec
+from tieredfs.format.batch_header import Codec
 from tieredfs.format.buffers import Buffer, byte_view
 
 __all__ = ["MAX_DECOMPRESSED", "compress", "decompress"]

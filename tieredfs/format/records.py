@@ -14,8 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch import HEADER_SIZE, MIN_RECORD, BatchHeader, Codec
+from tieredfs.format.batch import HEADER_SIZE, MIN_RECORD
+from tieredfs.format.batch_header import MAGIC, BatchHeader, Codec
 from tieredfs.format.codecs import MAX_DECOMPRESSED, decompress
+from tieredfs.format.message_set import upgraded_records
 from tieredfs.format.records_numpy import (
     OFFSET_SIZE,
     DecodedRecords,
@@ -217,6 +219,10 @@ def _groups(batches: Iterable[LogBatch]) -> Iterator[list[_Piece]]:
 def _open(batch: LogBatch) -> _Piece:
     """Find the records of a batch, decompressed if need be."""
     start, end = batch.start + HEADER_SIZE, batch.start + batch.header.size
+    if batch.header.magic < MAGIC:
+        message = batch.buffer[batch.start : end]
+        data = upgraded_records(message, batch.header, name=batch.where)
+        return _Piece(batch, data, 0, len(data))
     codec, least = batch.header.codec, MIN_RECORD * batch.header.record_count
     if codec is Codec.NONE:
         return _Piece(batch, batch.buffer, start, end)
