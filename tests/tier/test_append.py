@@ -480,6 +480,21 @@ def test_an_offset_whose_segment_was_deleted_can_be_appended_again(
     check_sound(storage)
 
 
+def test_an_offset_that_the_log_has_left_behind_is_not_appended_again(
+    place: Bucket,
+) -> None:
+    storage = native(place)
+    topic = Tier(storage).create_topic("t", topic_id=ID)
+    for text in ("zero", "one", "two"):
+        topic.append(values(text))
+    partition = topic.reader(0).partition
+    storage.delete_log_segment(storage.list_segments(partition)[1])
+    before = [entry.key for entry in storage.store.list("t/")]
+    with pytest.raises(AlreadyExistsError):  # though its claim is spent
+        storage.append_log_segment(*_segment(topic, 1))
+    assert [entry.key for entry in storage.store.list("t/")] == before
+
+
 def _segment(topic: Topic, offset: int) -> tuple[SegmentMetadata, LogSegmentData]:
     """Make a segment for somebody who knows of an older end of the log."""
     partition = topic.reader(0).partition

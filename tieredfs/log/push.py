@@ -350,7 +350,7 @@ def _measured(
     for batch in read_batches(
         lambda start, end: source.fetch_log_segment(listed, start, end),
         listed.size or 0,
-        name=str(listed),
+        name=source.name_of(listed),
         torn_tail=source.is_active(listed),
     ):
         last = batch.header
