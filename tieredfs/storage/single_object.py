@@ -6,7 +6,6 @@ chunks, compressed with zstd. Source: ``formats.md`` of the project.
 """
 
 import tempfile
-import threading
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from io import BytesIO
@@ -14,11 +13,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import ClassVar, Final
 
-import google_crc32c
-from fsspec.utils import get_protocol
-
 from tieredfs.errors import (
-    AlreadyExistsError,
     CorruptObjectError,
     InvalidArgumentError,
     NotFoundError,
@@ -31,7 +26,6 @@ from tieredfs.format.segment_key import (
     SegmentKey,
     parse_partition,
     partition_prefix,
-    topic_folder,
 )
 from tieredfs.format.segment_tail import Manifest, Tail, parse_manifest, parse_tail
 from tieredfs.model import (
@@ -43,8 +37,8 @@ from tieredfs.model import (
     TopicIdPartition,
 )
 from tieredfs.objects import ObjectInfo, ObjectStore
+from tieredfs.storage.case_check import CaseCheck
 from tieredfs.storage.contract import (
-    STREAM_PIECE,
     Capability,
     RemoteStorageManager,
 )
@@ -60,7 +54,7 @@ from tieredfs.storage.segment_object import (
     seek_key,
     write_segment,
 )
-from tieredfs.storage.stored_log import Compression, check_chunks, read_chunks
+from tieredfs.storage.stored_log import Compression, read_chunks, stream_stored
 
 __all__ = ["SingleObject"]
 
@@ -71,7 +65,6 @@ _PAGE: Final = 1000
 
 _Identity = tuple[int, int, str]
 _Surveyed = tuple[_Identity | None, SegmentMetadata | TieredFSError]
-_CASE_CHECK: Final = threading.Lock()  # held for a listing, once a topic
 
 
 class SingleObject(RemoteStorageManager):
@@ -106,7 +99,7 @@ class SingleObject(RemoteStorageManager):
             raise InvalidArgumentError(msg)
         self.compression = compression
         self._known = KnownStems()
-        self._told_apart: set[str] = set()
+        self._case = CaseCheck()
 
     @classmethod
     def recognises(cls, keys: Collection[str]) -> float:
@@ -314,23 +307,11 @@ class SingleObject(RemoteStorageManager):
         path, _ = self._find(metadata)
         manifest = self._tail(metadata).manifest
         name = f"{self.store.url}/{path}"
-        stored = _Checked(self.store, path)
-        if manifest.log.chunks is None:
-            for start in range(0, manifest.log.length, STREAM_PIECE):
-                end = min(start + STREAM_PIECE, manifest.log.length)
-                yield stored.fetch(start, end)
-        else:
-            size = check_chunks(manifest.log, name=name).original_size
-            whole = manifest.log.original_length
-            for start in range(0, whole, size):
-                end = min(start + size, whole)
-                yield read_chunks(stored.fetch, manifest.log, start, end, name=name)
-        if stored.crc32c != manifest.log.crc32c:
-            msg = (
-                f"{name}: CRC-32C of the log is {stored.crc32c:#010x}, stored is "
-                f"{manifest.log.crc32c:#010x}"
-            )
-            raise CorruptObjectError(msg)
+        yield from stream_stored(
+            lambda start, end: self.store.get_range(path, start, end),
+            manifest.log,
+            name=name,
+        )
 
     def copy_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
@@ -363,7 +344,7 @@ class SingleObject(RemoteStorageManager):
             if self._is_there(object_key(partition, stem)):
                 return stem.encode()
         self._known.forget(metadata)  # another process has deleted it
-        self._check_case(partition)
+        self._case.check(self.store, partition.topic)
         with open_log(data.log, str(metadata)) as source:
             key = self._put(metadata, source, data)
         self._known.add(partition, key)
@@ -383,7 +364,7 @@ class SingleObject(RemoteStorageManager):
             CorruptBatchError: A batch is malformed or lies outside the segment.
         """
         partition = metadata.partition
-        self._check_case(partition)
+        self._case.check(self.store, partition.topic)
         whole = BytesIO()
         with open_log(data.log, str(metadata)) as source:
             key = write_segment(metadata, source, data, whole, self.compression)
@@ -526,28 +507,6 @@ class SingleObject(RemoteStorageManager):
     def _exists(self, partition: TopicIdPartition) -> bool:
         return next(self.store.list(partition_prefix(partition)), None) is not None
 
-    def _check_case(self, partition: TopicIdPartition) -> None:
-        """Refuse a topic that a case-insensitive disk takes for another one."""
-        if get_protocol(self.store.url) not in {"file", "local"}:
-            return
-        folder = topic_folder(partition.topic)
-        with _CASE_CHECK:
-            if folder not in self._told_apart:
-                self._tell_apart(folder)
-                self._told_apart.add(folder)
-
-    def _tell_apart(self, folder: str) -> None:
-        folders = set(self._folders(""))
-        twins = [name for name in folders if name.casefold() == folder.casefold()]
-        if folder in folders or not twins:
-            return
-        if next(self._folders(f"{folder}/"), None) is not None:
-            msg = (
-                f"{self.store.url}: the disk cannot tell topic folder {folder!r} from "
-                f"{twins[0]!r}"
-            )
-            raise AlreadyExistsError(msg)
-
 
 def _good(surveyed: Iterable[_Surveyed]) -> list[SegmentMetadata]:
     """Return segments, sorted, or raise what is wrong with one.
@@ -569,20 +528,6 @@ def _good(surveyed: Iterable[_Surveyed]) -> list[SegmentMetadata]:
 
 def _by_offsets(segment: SegmentMetadata) -> tuple[int, int]:
     return segment.start_offset, segment.end_offset or 0
-
-
-class _Checked:
-    """Fetches ranges one after the other, and sums up what was fetched."""
-
-    def __init__(self, store: ObjectStore, path: str) -> None:
-        self._store = store
-        self._path = path
-        self.crc32c = 0
-
-    def fetch(self, start: int, end: int) -> memoryview:
-        data = self._store.get_range(self._path, start, end)
-        self.crc32c = google_crc32c.extend(self.crc32c, bytes(data))
-        return data
 
 
 def _check_range(start: int, end: int, size: int, name: str) -> None:

@@ -4,7 +4,7 @@ Source: ``formats.md`` of the project, "The native layout: single-object, versio
 Every chunk covers as many bytes of the log, so a range of the log is a range of chunks.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import IO, Final, Literal
 
@@ -18,9 +18,17 @@ from tieredfs.errors import (
 from tieredfs.format.batch import Codec
 from tieredfs.format.codecs import MAX_DECOMPRESSED, compress, decompress
 from tieredfs.format.segment_tail import Chunks, LogPart
+from tieredfs.storage.contract import STREAM_PIECE
 from tieredfs.storage.log_source import LogSource
 
-__all__ = ["CHUNK_SIZE", "Compression", "check_chunks", "read_chunks", "store_log"]
+__all__ = [
+    "CHUNK_SIZE",
+    "Compression",
+    "check_chunks",
+    "read_chunks",
+    "store_log",
+    "stream_stored",
+]
 
 Compression = Literal["zstd"]
 
@@ -90,6 +98,41 @@ def read_chunks(
         parts.append(found)
     whole = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
     return whole[start - first * size : end - first * size]
+
+
+def stream_stored(
+    fetch: Callable[[int, int], memoryview], log: LogPart, *, name: str
+) -> Iterator[memoryview]:
+    """Yield a whole log in order, compared with its checksum at the end.
+
+    Args:
+        fetch: Returns a range of the stored bytes.
+        log: What the manifest says of the log.
+        name: How to call the object in an error.
+
+    Raises:
+        CorruptObjectError: The bytes are not those that were stored.
+        UnsupportedFormatError: They are compressed with another codec.
+    """
+    crc = 0
+
+    def summed(start: int, end: int) -> memoryview:
+        nonlocal crc
+        data = fetch(start, end)
+        crc = google_crc32c.extend(crc, bytes(data))
+        return data
+
+    chunked = log.chunks is not None
+    size = check_chunks(log, name=name).original_size if chunked else STREAM_PIECE
+    for start in range(0, log.original_length, size):
+        end = min(start + size, log.original_length)
+        if chunked:
+            yield read_chunks(summed, log, start, end, name=name)
+        else:
+            yield summed(start, end)
+    if crc != log.crc32c:
+        msg = f"{name}: CRC-32C of the log is {crc:#010x}, stored is {log.crc32c:#010x}"
+        raise CorruptObjectError(msg)
 
 
 def check_chunks(log: LogPart, *, name: str) -> Chunks:

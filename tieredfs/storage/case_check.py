@@ -1,0 +1,50 @@
+"""Two topics that a case-insensitive disk cannot tell apart."""
+
+import threading
+from typing import Final
+
+from fsspec.utils import get_protocol
+
+from tieredfs.errors import AlreadyExistsError
+from tieredfs.format.segment_key import topic_folder
+from tieredfs.objects import ObjectStore
+
+__all__ = ["CaseCheck"]
+
+_LOCK: Final = threading.Lock()  # held for a listing, once a topic
+
+
+class CaseCheck:
+    """Ask a local disk, once a topic, whether it takes the topic for another one."""
+
+    def __init__(self) -> None:
+        """Know of no topic yet."""
+        self._told_apart: set[str] = set()
+
+    def check(self, store: ObjectStore, topic: str) -> None:
+        """Refuse a topic that the disk takes for another one.
+
+        Raises:
+            AlreadyExistsError: It does; their names differ in capitals only.
+        """
+        if get_protocol(store.url) not in {"file", "local"}:
+            return
+        folder = topic_folder(topic)
+        with _LOCK:
+            if folder not in self._told_apart:
+                _tell_apart(store, folder)
+                self._told_apart.add(folder)
+
+
+def _tell_apart(store: ObjectStore, folder: str) -> None:
+    entries = store.list(delimiter="/")
+    folders = {entry.key.rstrip("/") for entry in entries if entry.is_prefix}
+    twins = [name for name in folders if name.casefold() == folder.casefold()]
+    if folder in folders or not twins:
+        return
+    if next(store.list(f"{folder}/", delimiter="/"), None) is not None:
+        msg = (
+            f"{store.url}: the disk cannot tell topic folder {folder!r} from "
+            f"{twins[0]!r}"
+        )
+        raise AlreadyExistsError(msg)
