@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -287,7 +288,8 @@ def test_the_wait_grows_between_tries(
     proxied: ProxiedBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
-    monkeypatch.setattr("tenacity.nap.time.sleep", waits.append)
+    # tenacity's own name, so that no other thread of this process stops sleeping
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waits.append))
     store = quick(proxied, Events(), attempts=6, backoff=0.5, max_backoff=2.0)
     proxied.proxy.add(status=503)
     with pytest.raises(StorageUnavailableError):
