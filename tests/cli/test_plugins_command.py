@@ -40,6 +40,17 @@ def test_json_says_what_each_plugin_is_and_can(run: Run) -> None:
     }
 
 
+def test_json_says_which_kernel_decodes() -> None:
+    done = run_process("plugins", "--json", env={"TIEREDFS_KERNEL": "python"})
+    assert json.loads(done.out)["kernel"] == "python"
+
+
+def test_a_kernel_that_does_not_exist_is_an_error_that_names_the_setting() -> None:
+    done = run_process("plugins", "--json", env={"TIEREDFS_KERNEL": "rust"})
+    assert done.code != 0
+    assert "TIEREDFS_KERNEL=rust" in done.err[0]
+
+
 def test_the_table_says_what_the_json_says(run: Run) -> None:
     heading, *lines = run("plugins").text.splitlines()
     assert heading.split() == ["NAME", "STATE", "FROM", "VERSION", "CLASS"]

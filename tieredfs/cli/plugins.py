@@ -7,6 +7,7 @@ import click
 from tieredfs.cli.options import json_option
 from tieredfs.cli.output import show_json, show_table
 from tieredfs.errors import PluginError
+from tieredfs.format.kernel import chosen_kernel
 from tieredfs.storage import Capability, installed_plugins, load_plugin
 
 __all__ = ["plugins"]
@@ -26,7 +27,7 @@ def plugins(*, as_json: bool) -> None:
     """List the installed plugins: what they are, and whether they work."""
     rows = [{**asdict(info), **_state(info.name)} for info in installed_plugins()]
     if as_json:
-        show_json({"plugins": rows})
+        show_json({"plugins": rows, "kernel": chosen_kernel()})
         return
     show_table(rows, _COLUMNS)
     for row in rows:

@@ -11,8 +11,6 @@ import struct
 from collections.abc import Iterator
 from typing import Final
 
-import google_crc32c
-
 from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import CorruptBatchError, UnsupportedFormatError
 from tieredfs.format.batch_header import (
@@ -27,6 +25,7 @@ from tieredfs.format.batch_header import (
     TimestampType,
 )
 from tieredfs.format.buffers import Buffer, byte_view
+from tieredfs.format.checksum import crc32c
 from tieredfs.format.message_set import read_message_header
 
 __all__ = [
@@ -124,8 +123,7 @@ def read_header(
         base_sequence,
         count,
     ) = _HEADER.unpack_from(view, position)
-    # google_crc32c takes bytes only; the copy costs less than any pure-Python CRC.
-    actual = google_crc32c.value(bytes(view[position + _CRC_END : position + size]))
+    actual = crc32c(view[position + _CRC_END : position + size])
     if actual != crc:
         raise _corrupt(name, at, f"CRC-32C is {actual:#010x}, stored is {crc:#010x}")
     header = BatchHeader(

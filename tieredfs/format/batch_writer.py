@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Final
 
-import google_crc32c
 import pyarrow as pa
 
 from tieredfs.errors import InvalidArgumentError
@@ -24,6 +23,7 @@ from tieredfs.format.batch import (
     Codec,
     TimestampType,
 )
+from tieredfs.format.checksum import crc32c
 from tieredfs.format.codecs import MAX_DECOMPRESSED, compress
 from tieredfs.format.schema import HEADERS
 from tieredfs.format.varints import encode_varint
@@ -133,7 +133,7 @@ def encode_batch(
             len(offsets),
         ) + compress(how.codec, body)
         length = _PREFIX.size - _LENGTH_AT + len(checked)
-        crc = google_crc32c.value(checked)
+        crc = crc32c(checked)
         return _PREFIX.pack(base, length, how.leader_epoch, _MAGIC, crc) + checked
     except struct.error as error:
         msg = f"{how}: {error}"

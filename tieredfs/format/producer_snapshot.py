@@ -10,10 +10,9 @@ import struct
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-import google_crc32c
-
 from tieredfs.errors import CorruptIndexError, UnsupportedFormatError
 from tieredfs.format.buffers import Buffer, byte_view
+from tieredfs.format.checksum import crc32c
 
 __all__ = ["ProducerSnapshot", "ProducerState"]
 
@@ -80,7 +79,7 @@ class ProducerSnapshot:
         if version != _VERSION:
             msg = f"{name}: version {version}"
             raise UnsupportedFormatError(msg)
-        if google_crc32c.value(bytes(view[_CRC_END:])) != crc:
+        if crc32c(view[_CRC_END:]) != crc:
             msg = f"{name}: CRC-32C is not the stored {crc:#010x}"
             raise CorruptIndexError(msg)
         entries = view[_HEADER.size :]
@@ -94,7 +93,7 @@ class ProducerSnapshot:
         """Write the snapshot as Kafka writes it."""
         entries = b"".join(_ENTRY.pack(*producer) for producer in self.producers)
         checked = _COUNT.pack(len(self.producers)) + entries
-        return _LEAD.pack(_VERSION, google_crc32c.value(checked)) + checked
+        return _LEAD.pack(_VERSION, crc32c(checked)) + checked
 
     @property
     def first_unstable_offset(self) -> int | None:

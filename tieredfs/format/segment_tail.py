@@ -10,8 +10,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-import google_crc32c
-
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
     CorruptIndexError,
@@ -19,6 +17,7 @@ from tieredfs.errors import (
     UnsupportedFormatError,
 )
 from tieredfs.format.buffers import Buffer, byte_view
+from tieredfs.format.checksum import crc32c
 from tieredfs.model import EpochEntry, IndexType
 
 __all__ = [
@@ -248,14 +247,14 @@ def build_tail(
     for kind in IndexType:
         if kind in indexes:
             data = bytes(byte_view(indexes[kind]))
-            parts[kind] = TailPart(position, len(data), google_crc32c.value(data))
+            parts[kind] = TailPart(position, len(data), crc32c(data))
             pieces.append(data)
             position += len(data)
     manifest = Manifest(segment, log, parts).encode()
     size = position - log.length + len(manifest) + TRAILER_SIZE
     lead = _POSITION.pack(position, len(manifest))
     rest = _REST.pack(size, VERSION, flags, _MAGIC)
-    crc = google_crc32c.value(manifest + lead + rest)
+    crc = crc32c(manifest + lead + rest)
     return b"".join((*pieces, manifest, lead, _CRC.pack(crc), rest))
 
 
@@ -298,7 +297,7 @@ def parse_tail(data: Buffer, log_length: int, flags: int, *, name: str) -> Tail:
     for kind, part in sorted(manifest.indexes.items(), key=lambda item: item[1]):
         start = part.position - log_length
         found = view[start : start + part.length] if start >= 0 else view[:0]
-        crc = google_crc32c.value(bytes(found))
+        crc = crc32c(found)
         if start != expected or start + part.length > position or crc != part.crc32c:
             msg = f"{name}: {kind} index at {part.position} is not as it was written"
             raise CorruptIndexError(msg)
@@ -344,7 +343,7 @@ def _check_trailer(
         raise CorruptObjectError(msg)
     checked = bytes(view[start : start + length + _POSITION.size])
     checked += bytes(trailer[_POSITION.size + _CRC.size :])
-    if google_crc32c.value(checked) != crc:
+    if crc32c(checked) != crc:
         msg = f"{name}: its manifest fails its checksum"
         raise CorruptObjectError(msg)
     if version != VERSION:

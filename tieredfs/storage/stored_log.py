@@ -8,14 +8,13 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from typing import IO, Final, Literal
 
-import google_crc32c
-
 from tieredfs.errors import (
     CorruptBatchError,
     CorruptObjectError,
     UnsupportedFormatError,
 )
 from tieredfs.format.batch import Codec
+from tieredfs.format.checksum import crc32c
 from tieredfs.format.codecs import MAX_DECOMPRESSED, compress, decompress
 from tieredfs.format.segment_tail import Chunks, LogPart
 from tieredfs.storage.contract import STREAM_PIECE
@@ -45,7 +44,7 @@ def store_log(
     for piece in source.pieces(CHUNK_SIZE):
         stored = bytes(piece) if compression is None else compress(Codec.ZSTD, piece)
         out.write(stored)
-        crc = google_crc32c.extend(crc, stored)
+        crc = crc32c(stored, crc)
         written += len(stored)
         lengths.append(len(stored))
     chunks = None
@@ -119,7 +118,7 @@ def stream_stored(
     def summed(start: int, end: int) -> memoryview:
         nonlocal crc
         data = fetch(start, end)
-        crc = google_crc32c.extend(crc, bytes(data))
+        crc = crc32c(data, crc)
         return data
 
     chunked = log.chunks is not None

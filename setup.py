@@ -1,0 +1,20 @@
+"""The one thing pyproject.toml cannot say: the compiled kernel, or none at all."""
+
+import os
+
+from setuptools import Extension, setup
+
+# The wheel for every machine without one of its own is asked for by name. A build that
+# merely fails gives a wheel of this machine that decodes in Python.
+if os.environ.get("TIEREDFS_BUILD") == "python":
+    setup()
+else:
+    kernel = Extension(
+        "tieredfs.format._kernel",
+        ["tieredfs/format/_kernel.pyx"],
+        depends=["tieredfs/format/_crc32c.h"],
+        define_macros=[("Py_LIMITED_API", "0x030B0000")],
+        py_limited_api=True,
+        optional=True,
+    )
+    setup(ext_modules=[kernel], options={"bdist_wheel": {"py_limited_api": "cp311"}})

@@ -1,0 +1,150 @@
+"""The kernels: all the same but for their speed, and which one is in use."""
+
+import importlib.util
+import re
+
+import google_crc32c
+import hypothesis.strategies as st
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+
+from golden import log_batches, rows_of
+from tieredfs.errors import CorruptBatchError, InvalidArgumentError
+from tieredfs.format.batch import HEADER_SIZE
+from tieredfs.format.checksum import crc32c
+from tieredfs.format.kernel import KERNEL_SETTING, Kernel, chosen_kernel
+from tieredfs.format.records import RecordDecoder
+from wire import encode_batch
+from wire_logs import logs, wire_records
+
+_IS_COMPILED = importlib.util.find_spec("tieredfs.format._kernel") is not None
+_compiled = pytest.mark.skipif(
+    not _IS_COMPILED, reason="the kernel is not compiled: install a C compiler"
+)
+_EDITS = st.tuples(st.integers(0, 1 << 16), st.integers(0, 2), st.integers(0, 255))
+
+
+def _outcome(kernel: Kernel, log: bytes) -> tuple[list[dict[str, object]], str]:
+    """Decode by a kernel: the rows that come out, and the batch an error names."""
+    rows: list[dict[str, object]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(KERNEL_SETTING, kernel)
+        chosen_kernel.cache_clear()
+        try:
+            for batch in RecordDecoder("t", 0).decode(log_batches(log)):
+                batch.validate(full=True)
+                rows += rows_of(batch)
+        except CorruptBatchError as error:
+            return rows, re.sub(r"(position \d+): .*", r"\1", str(error))
+        finally:
+            chosen_kernel.cache_clear()
+    return rows, ""
+
+
+@st.composite
+def damaged_logs(draw: st.DrawFn) -> bytes:
+    """Draw a log whose checksums are right, and its records often wrong."""
+    log, offset = b"", 0
+    for _ in range(draw(st.integers(1, 3))):
+        records = draw(wire_records(offset))
+        payload = bytearray(encode_batch(records, base_offset=offset)[HEADER_SIZE:])
+        for place, kind, byte in draw(st.lists(_EDITS, max_size=3)):
+            at = place % (len(payload) + 1)
+            payload[at : at + min(kind, 1)] = bytes([byte]) if kind < 2 else b""
+        last = (records[-1].offset if records else offset) + draw(st.integers(0, 2))
+        log += encode_batch(
+            records, base_offset=offset, last_offset=last, payload=bytes(payload)
+        )
+        offset = last + 1
+    return log
+
+
+@_compiled
+@given(logs())
+def test_both_give_the_same_rows(log_and_rows: tuple[bytes, object]) -> None:
+    log, _ = log_and_rows
+    assert _outcome(Kernel.COMPILED, log) == _outcome(Kernel.PYTHON, log)
+
+
+@_compiled
+@given(damaged_logs())
+def test_both_stop_at_the_same_record_batch(log: bytes) -> None:
+    assert _outcome(Kernel.COMPILED, log) == _outcome(Kernel.PYTHON, log)
+
+
+@_compiled
+@given(st.binary(max_size=3000), st.integers(0, 9), st.integers(0, 40))
+def test_every_way_to_a_checksum_gives_the_same(
+    some: bytes, start: int, times: int
+) -> None:
+    from tieredfs.format import _kernel  # noqa: PLC0415 - it may not be there
+
+    data = memoryview(some * times)[start:]  # long enough for each of the streams
+    expected = google_crc32c.value(bytes(data))
+    assert _kernel.crc32c(data) == _kernel.crc32c_table(data) == expected
+    half = len(data) // 2
+    assert _kernel.crc32c(data[half:], _kernel.crc32c(data[:half])) == expected
+
+
+@_compiled
+def test_the_kernel_refuses_buffers_that_are_too_small() -> None:
+    from tieredfs.format import _kernel  # noqa: PLC0415 - it may not be there
+
+    one = np.zeros(1, np.int64)
+    run = np.array([0, 9, 2, 2, -1, 0, 1, 0, 0], np.int64)
+    with pytest.raises(ValueError, match="too small"):
+        _kernel.decode_fields(b"123456789", run, 1, np.zeros(9, np.int64))
+    with pytest.raises(ValueError, match="too small"):
+        _kernel.decode_fields(b"123456789", run, 2, np.zeros(99, np.int64))
+    with pytest.raises(ValueError, match="too small"):
+        _kernel.find_headers(b"123456789", one, one, one, 1, 1, np.zeros(3, np.int64))
+    with pytest.raises(ValueError, match="too small"):
+        _kernel.payload_size(one, 2)
+    offsets, nothing = pa.allocate_buffer(8), pa.allocate_buffer(0)
+    with pytest.raises(ValueError, match="outside"):
+        _kernel.copy_payloads(b"12", one, one + 3, 1, offsets, nothing, None)
+
+
+@pytest.mark.usefixtures("each_kernel")
+def test_a_checksum_is_that_of_the_rfc() -> None:
+    assert crc32c(b"123456789") == 0xE3069283  # RFC 3720, B.4
+    assert crc32c(memoryview(bytes(32))) == 0x8A9136AA
+
+
+def test_the_setting_forces_a_kernel(each_kernel: Kernel) -> None:
+    assert chosen_kernel() is each_kernel
+
+
+@pytest.mark.parametrize("setting", ["", "auto"])
+def test_the_compiled_kernel_is_used_where_there_is_one(
+    monkeypatch: pytest.MonkeyPatch, setting: str
+) -> None:
+    monkeypatch.setenv(KERNEL_SETTING, setting)
+    chosen = chosen_kernel.__wrapped__()
+    assert chosen is (Kernel.COMPILED if _IS_COMPILED else Kernel.PYTHON)
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("numpy", "TIEREDFS_KERNEL=numpy: must be auto, compiled or python"),
+        ("compiled", "TIEREDFS_KERNEL=compiled: .* without a compiler"),
+    ],
+)
+def test_a_kernel_that_is_not_there_is_refused(
+    monkeypatch: pytest.MonkeyPatch, setting: str, message: str
+) -> None:
+    monkeypatch.setenv(KERNEL_SETTING, setting)
+    monkeypatch.setattr("tieredfs.format.kernel.find_spec", lambda _name: None)
+    with pytest.raises(InvalidArgumentError, match=message):
+        chosen_kernel.__wrapped__()
+
+
+def test_python_decodes_where_nothing_was_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(KERNEL_SETTING, raising=False)
+    monkeypatch.setattr("tieredfs.format.kernel.find_spec", lambda _name: None)
+    assert chosen_kernel.__wrapped__() is Kernel.PYTHON

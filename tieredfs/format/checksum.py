@@ -1,0 +1,27 @@
+"""CRC-32C, the checksum of batches, producer snapshots and native segments."""
+
+import google_crc32c
+
+from tieredfs.format.buffers import Buffer
+from tieredfs.format.kernel import Kernel, chosen_kernel
+
+__all__ = ["crc32c"]
+
+
+def crc32c(data: Buffer, crc: int = 0) -> int:
+    """Return the CRC-32C of some bytes.
+
+    Args:
+        data: Bytes.
+        crc: The CRC-32C of the bytes before them, which is extended.
+
+    Raises:
+        InvalidArgumentError: A kernel is asked for that is not there.
+    """
+    if chosen_kernel() is Kernel.COMPILED:
+        from tieredfs.format import _kernel  # noqa: PLC0415 - it may not be there
+
+        return _kernel.crc32c(data, crc)
+    # It takes bytes only; the copy costs less than any pure-Python CRC.
+    extended: int = google_crc32c.extend(crc, bytes(data))
+    return extended
