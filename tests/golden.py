@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from tieredfs.format.batch import BatchHeader, scan_batches
-from tieredfs.format.records import LogBatch, RecordDecoder
+from tieredfs.format.batch import BatchHeader, scan_log
+from tieredfs.format.log_batches import LogBatches
+from tieredfs.format.records import RecordDecoder
 
 __all__ = [
     "KAFKA",
@@ -20,6 +21,7 @@ __all__ = [
     "decode",
     "expected_record_facts",
     "goldens",
+    "header_of",
     "log_batches",
     "record_facts",
     "rows_of",
@@ -77,18 +79,23 @@ def goldens(suffix: str) -> list[Golden]:
     return found
 
 
-def log_batches(data: bytes) -> Iterator[LogBatch]:
-    """Cut a log into its batches."""
-    view = memoryview(data)
-    for header in scan_batches(view, name="log"):
-        yield LogBatch(header, view, header.position, "log")
+def log_batches(data: bytes) -> Iterator[LogBatches]:
+    """Find the batches of a log, each by itself."""
+    for batches in scan_log(data, name="log"):
+        yield from (batches.take([row]) for row in range(len(batches)))
+
+
+def header_of(batches: LogBatches) -> BatchHeader:
+    """Return the header of a batch that is by itself."""
+    (batch,) = batches
+    return batch.header
 
 
 def decode(
-    batches: bytes | Iterable[LogBatch], columns: tuple[str, ...] | None = None
+    batches: bytes | Iterable[LogBatches], columns: tuple[str, ...] | None = None
 ) -> pa.Table:
     """Decode a log, or some of its batches, into one table."""
-    found = log_batches(batches) if isinstance(batches, bytes) else batches
+    found = scan_log(batches, name="log") if isinstance(batches, bytes) else batches
     decoder = RecordDecoder("t", 0, columns)
     return pa.Table.from_batches(list(decoder.decode(found)), decoder.schema)
 

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Self
 
+import numpy as np
+import numpy.typing as npt
+
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.model import EpochEntry
 
@@ -80,6 +83,18 @@ class LeaderEpochs:
         judged and are accepted.
         """
         return epoch == NO_EPOCH or self.epoch_at(offset) in {epoch, NO_EPOCH}
+
+    def accepts_each(
+        self, epochs: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.bool_]:
+        """Tell of each of some batches whether it belongs: see ``accepts``."""
+        starts = np.array([entry.start_offset for entry in self.entries], np.int64)
+        held = np.array([NO_EPOCH, *(entry.epoch for entry in self.entries)])
+        expected = held[np.searchsorted(starts, offsets, side="right")]
+        accepted: npt.NDArray[np.bool_] = (
+            (epochs == NO_EPOCH) | (expected == NO_EPOCH) | (expected == epochs)
+        )
+        return accepted
 
     def agreement_end(self, lineage: "LeaderEpochs", start: int, end: int) -> int:
         """Return the end (exclusive) of what this history shares with ``lineage``.

@@ -19,6 +19,8 @@ from tieredfs.format.batch import (
 )
 from wire import CODECS, WireRecord, encode_batch, encode_varint, frame, seal
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
+
 _RECORDS = [WireRecord(10, 1000, b"k", b"v"), WireRecord(12, 1002, b"k", b"v")]
 _INT64_MAX = (1 << 63) - 1
 _INT32_MAX = (1 << 31) - 1

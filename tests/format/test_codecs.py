@@ -18,6 +18,8 @@ from tieredfs.format.batch import Codec
 from tieredfs.format.codecs import MAX_DECOMPRESSED, compress, decompress
 from wire import CODECS, encode_batch, encode_varint, frame, xerial
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
+
 _COMPRESSED = sorted(set(CODECS) - {"none"})
 _MIB = 1 << 20
 
@@ -267,7 +269,7 @@ def test_a_record_of_millions_of_headers_ends_in_an_error_not_in_memory(
     )
     assert len(batch) < 1 << 16
     said, peak = _peak(batch, tmp_path)
-    assert said == f"log: batch at position 0: a record of {count} headers"
+    assert said.startswith("log: batch at position 0: a record has more headers than")
     assert peak < 2 * MAX_DECOMPRESSED
 
 

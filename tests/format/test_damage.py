@@ -24,6 +24,8 @@ from tieredfs.format.producer_snapshot import ProducerSnapshot
 from tieredfs.format.time_index import TimeIndex
 from tieredfs.format.txn_index import TransactionIndex
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
+
 _CRC_AT = 17  # from here on a checksum covers a batch, itself included
 
 

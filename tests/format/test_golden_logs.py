@@ -11,6 +11,7 @@ from golden import (
     decode,
     expected_record_facts,
     goldens,
+    header_of,
     log_batches,
     record_facts,
     rows_of,
@@ -18,7 +19,9 @@ from golden import (
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch import claimed_size, read_header, scan_batches
 from tieredfs.format.control import ControlType, parse_control_record
-from tieredfs.format.records import LogBatch
+from tieredfs.format.log_batches import LogBatches
+
+pytestmark = pytest.mark.usefixtures("each_kernel")
 
 _BATCHES = goldens(".log.batches.jsonl")
 _RECORDS = goldens(".log.expected.jsonl")
@@ -68,7 +71,7 @@ def test_control_records_say_what_kafka_reads_in_them(golden: Golden) -> None:
     found = [
         (control.type.name, control.coordinator_epoch)
         for batch in log_batches(golden.read())
-        if batch.header.is_control
+        if header_of(batch).is_control
         for row in rows_of(decode([batch], ("key", "value")))
         for control in [parse_control_record(row["key"], row["value"])]
     ]
@@ -88,9 +91,9 @@ def test_a_window_of_offsets_gives_just_the_records_in_it(golden: Golden) -> Non
         return
     first, end = offsets[len(offsets) // 3], offsets[-(len(offsets) // 3) - 1]
 
-    def windowed() -> Iterator[LogBatch]:
+    def windowed() -> Iterator[LogBatches]:
         for batch in log_batches(golden.read()):
-            yield batch._replace(first_offset=first, end_offset=end)
+            yield batch.within(first, end)
 
     found = rows_of(decode(windowed(), ("offset", "key")))
     assert found == [row for row in everything if first <= row["offset"] < end]

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from golden import KAFKA, Golden, decode, goldens, log_batches, rows_of
+from golden import KAFKA, Golden, decode, goldens, header_of, log_batches, rows_of
 from tieredfs.format.batch import scan_batches
 from tieredfs.format.control import parse_control_record
 from tieredfs.format.index_builder import IndexBuilder
@@ -78,9 +78,9 @@ def _found(log: Path) -> tuple[_Found, _Found]:
     """Read a log: with the indexes of the broker, and with those made anew."""
     data, base = log.read_bytes(), int(log.name[:20])
     batches = list(log_batches(data))
-    headers = [batch.header for batch in batches]
+    headers = [header_of(batch) for batch in batches]
     records = [
-        (batch.header.position, row["offset"], row["timestamp"])
+        (header_of(batch).position, row["offset"], row["timestamp"])
         for batch in batches
         for row in rows_of(decode([batch], ("offset", "timestamp")))
     ]
@@ -128,12 +128,13 @@ def _partitions() -> list[Path]:
 
 def _follow(log: Path, producers: ProducerTracker) -> Iterator[AbortedTransaction]:
     for batch in log_batches(log.read_bytes()):
-        if not batch.header.is_control:
-            producers.add(batch.header)
+        header = header_of(batch)
+        if not header.is_control:
+            producers.add(header)
             continue
         (row,) = rows_of(decode([batch]))
         marker = parse_control_record(row["key"], row["value"])
-        aborted = producers.end_transaction(batch.header, marker)
+        aborted = producers.end_transaction(header, marker)
         if aborted is not None:
             yield aborted
 

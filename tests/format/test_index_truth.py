@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import assume, given
 
-from golden import KAFKA, log_batches
+from golden import KAFKA, header_of, log_batches
 from tieredfs import IndexType, ObjectStore, open_storage
 from tieredfs.format.batch import CONTROL, TRANSACTIONAL, BatchHeader
 from tieredfs.format.control import (
@@ -19,9 +19,10 @@ from tieredfs.format.control import (
 )
 from tieredfs.format.index_builder import IndexBuilder
 from tieredfs.format.index_truth import IndexTruth
+from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.offset_index import OffsetIndex
 from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
-from tieredfs.format.records import LogBatch, RecordDecoder
+from tieredfs.format.records import RecordDecoder
 from tieredfs.format.time_index import TimeIndex
 from tieredfs.format.txn_index import AbortedTransaction, TransactionIndex
 
@@ -75,7 +76,7 @@ def _logs(place: Path) -> Iterable[Log]:
             found = storage.fetch_all_indexes(segment)
             yield Log(
                 f"{place.parent.name}: {segment}",
-                tuple(Batch(b.header, marker(b)) for b in log_batches(data)),
+                tuple(Batch(header_of(b), marker(b)) for b in log_batches(data)),
                 segment.start_offset,
                 segment.end_offset,
                 size,
@@ -83,9 +84,10 @@ def _logs(place: Path) -> Iterable[Log]:
             )
 
 
-def marker(batch: LogBatch) -> ControlRecord | None:
+def marker(batch: LogBatches) -> ControlRecord | None:
     """Read the record of a control batch."""
-    if not batch.header.is_control or not batch.header.record_count:
+    header = header_of(batch)
+    if not header.is_control or not header.record_count:
         return None
     row = next(RecordDecoder("t", 0, ("key", "value")).decode([batch]))
     return parse_control_record(row["key"][0].as_py(), row["value"][0].as_py())

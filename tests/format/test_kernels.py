@@ -6,7 +6,6 @@ import re
 import google_crc32c
 import hypothesis.strategies as st
 import numpy as np
-import pyarrow as pa
 import pytest
 from hypothesis import given
 
@@ -15,6 +14,7 @@ from tieredfs.errors import CorruptBatchError, InvalidArgumentError
 from tieredfs.format.batch import HEADER_SIZE
 from tieredfs.format.checksum import crc32c
 from tieredfs.format.kernel import KERNEL_SETTING, Kernel, chosen_kernel
+from tieredfs.format.log_batches import BATCH_ROW
 from tieredfs.format.records import RecordDecoder
 from wire import encode_batch
 from wire_logs import logs, wire_records
@@ -92,19 +92,15 @@ def test_every_way_to_a_checksum_gives_the_same(
 def test_the_kernel_refuses_buffers_that_are_too_small() -> None:
     from tieredfs.format import _kernel  # noqa: PLC0415 - it may not be there
 
-    one = np.zeros(1, np.int64)
-    run = np.array([0, 9, 2, 2, -1, 0, 1, 0, 0], np.int64)
+    table = np.zeros(1, BATCH_ROW)
+    limits, state = np.ones(6, np.int64), np.zeros(_kernel.STATE_SIZE, np.int64)
+    odd = np.frombuffer(bytes(57), np.int64, offset=1)
     with pytest.raises(ValueError, match="too small"):
-        _kernel.decode_fields(b"123456789", run, 1, np.zeros(9, np.int64))
+        _kernel.fill(b"", table, limits[:5], state, [], is_checked=True)
     with pytest.raises(ValueError, match="too small"):
-        _kernel.decode_fields(b"123456789", run, 2, np.zeros(99, np.int64))
-    with pytest.raises(ValueError, match="too small"):
-        _kernel.find_headers(b"123456789", one, one, one, 1, 1, np.zeros(3, np.int64))
-    with pytest.raises(ValueError, match="too small"):
-        _kernel.payload_size(one, 2)
-    offsets, nothing = pa.allocate_buffer(8), pa.allocate_buffer(0)
-    with pytest.raises(ValueError, match="outside"):
-        _kernel.copy_payloads(b"12", one, one + 3, 1, offsets, nothing, None)
+        _kernel.fill(b"", table, limits, state[1:], [], is_checked=True)
+    with pytest.raises(ValueError, match="not aligned"):
+        _kernel.fill(b"", table, odd, state, [], is_checked=True)
 
 
 @pytest.mark.usefixtures("each_kernel")

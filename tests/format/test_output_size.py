@@ -8,9 +8,12 @@ import pytest
 from hypothesis import given, settings
 
 from golden import decode, log_batches
-from tieredfs.format.records import LogBatch, RecordDecoder
+from tieredfs.format.log_batches import LogBatches
+from tieredfs.format.records import RecordDecoder
 from tieredfs.format.schema import COLUMNS
 from wire import WireRecord, encode_batch
+
+pytestmark = pytest.mark.usefixtures("each_kernel")
 
 _MIB = 1 << 20
 _MOST = 8 * _MIB
@@ -78,7 +81,7 @@ def test_batches_are_decoded_only_as_they_are_needed() -> None:
     opened = 0
     log = _log(batches=60, records=1, size=_MIB)
 
-    def counted() -> Iterator[LogBatch]:
+    def counted() -> Iterator[LogBatches]:
         nonlocal opened
         for batch in log_batches(log):
             opened += 1
@@ -105,7 +108,7 @@ def test_pieces_of_tiny_records_are_bounded_too(
     assert sum(piece.num_rows for piece in pieces) == len(records)
     assert max(piece.nbytes for piece in pieces) <= _MOST
     if columns is None:
-        assert min(piece.nbytes for piece in pieces) >= _MIB
+        assert min(piece.nbytes for piece in pieces[:-1]) >= _MIB
 
 
 @pytest.mark.parametrize(
@@ -123,7 +126,7 @@ def test_pieces_of_records_with_headers_are_bounded_too(
     pieces = _pieces(encode_batch(records))
     assert sum(piece.num_rows for piece in pieces) == len(records)
     assert max(piece.nbytes for piece in pieces) <= _MOST
-    assert min(piece.nbytes for piece in pieces) >= _MIB
+    assert min(piece.nbytes for piece in pieces[:-1]) >= _MIB
 
 
 @given(
@@ -169,7 +172,7 @@ def test_a_piece_does_not_keep_the_log_alive() -> None:
 
 def test_a_cut_in_the_middle_of_a_group_keeps_the_order() -> None:
     log = _log(batches=10, records=10, size=10)
-    cut = (b._replace(first_offset=35, end_offset=67) for b in log_batches(log))
+    cut = (b.within(35, 67) for b in log_batches(log))
     assert decode(cut, ("offset",))["offset"].to_pylist() == list(range(35, 67))
 
 
@@ -188,6 +191,6 @@ def test_the_window_of_one_batch_does_not_touch_its_neighbours(
     first: int, end: int, kept: list[int]
 ) -> None:
     batches = list(log_batches(_log(batches=3, records=10, size=10)))
-    batches[1] = batches[1]._replace(first_offset=first, end_offset=end)
+    batches[1] = batches[1].within(first, end)
     found = decode(batches, ("offset",))["offset"].to_pylist()
     assert found == [*range(10), *kept, *range(20, 30)]

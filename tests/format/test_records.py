@@ -14,6 +14,8 @@ from tieredfs.format.records import RecordDecoder
 from tieredfs.format.schema import COLUMNS, SCHEMA
 from wire import CODECS, CONTROL, LOG_APPEND_TIME, WireRecord, encode_batch, xerial
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
+
 _INT64S = st.integers(-(1 << 63), (1 << 63) - 1)
 _PAYLOADS = st.none() | st.binary(max_size=8) | st.binary(min_size=60, max_size=300)
 _HEADERS = st.lists(
@@ -106,7 +108,7 @@ def test_batches_cut_by_a_window_give_the_records_inside(
     if rows:  # aim at the log rather than far beside it
         first = rows[0]["offset"] + first % 30000
     end = first + width
-    cut = (b._replace(first_offset=first, end_offset=end) for b in log_batches(log))
+    cut = (b.within(first, end) for b in log_batches(log))
     assert rows_of(decode(cut)) == [row for row in rows if first <= row["offset"] < end]
 
 

@@ -8,8 +8,9 @@ import pyarrow as pa
 from tieredfs.format.batch import BatchHeader, Codec
 from tieredfs.format.batch_writer import BatchOptions, encode_batch
 from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
+from tieredfs.format.log_batches import LogBatch, LogBatches
 from tieredfs.format.producer_snapshot import ProducerSnapshot
-from tieredfs.format.records import LogBatch, RecordDecoder
+from tieredfs.format.records import RecordDecoder
 from tieredfs.model import (
     IndexType,
     LogSegmentData,
@@ -29,7 +30,7 @@ def timestamps_of(storage: KafkaLocal, partition: TopicIdPartition) -> list[int]
     return [
         timestamp
         for segment in storage.list_segments(partition)
-        for records in decoder.decode(_batches(storage, segment))
+        for records in decoder.decode(map(LogBatches.of, _batches(storage, segment)))
         for timestamp in records["timestamp"].cast(pa.int64()).to_pylist()
     ]
 
@@ -71,7 +72,7 @@ def _scan(log: bytes | memoryview) -> Iterator[LogBatch]:
 def _written(batch: LogBatch, codec: Codec) -> bytes:
     header = batch.header
     columns = ("offset", "timestamp", "key", "value", "headers")
-    (records,) = RecordDecoder("", 0, columns).decode([batch])
+    (records,) = RecordDecoder("", 0, columns).decode([LogBatches.of(batch)])
     return encode_batch(
         records,
         _options(header, Codec.NONE if header.is_control else codec),

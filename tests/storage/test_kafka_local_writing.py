@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from golden import log_batches
+from golden import header_of, log_batches
 from logs import KAFKA, KINDS, REMOTE, fill, make_place, open_store, records, segment
 from servers import Bucket
 from tieredfs import (
@@ -149,7 +149,7 @@ class TestMissingIndexes:
         found = storage.fetch_all_indexes(listed)
         builder = IndexBuilder(0)
         for batch in log_batches(log):
-            builder.add(batch.header)
+            builder.add(header_of(batch))
         assert found[IndexType.OFFSET] == builder.offset_index() != b""
         assert found[IndexType.TIMESTAMP] == builder.time_index() != b""
         assert found[IndexType.LEADER_EPOCH] == b"0\n3\n0 0\n1 4\n2 8\n"

@@ -68,8 +68,9 @@ static int crc32c_has_hardware(void) { return 0; }
 #endif
 
 #define CRC32C_POLYNOMIAL 0x82f63b78u /* reflected */
-#define CRC32C_LONG 4096
-#define CRC32C_SHORT 256
+#define CRC32C_LONG 896
+#define CRC32C_SHORT 320
+#define CRC32C_AHEAD 8192
 
 static uint32_t crc32c_bytes[8][256]; /* [k][b]: byte b with k zero bytes behind it */
 static uint32_t crc32c_long[4][256];  /* [k][b]: CRC byte k moved past a long stream */
@@ -150,17 +151,17 @@ static inline uint64_t crc32c_word(const uint8_t *at)
 }
 
 /* Three streams of `part` bytes each, as long as there are so many. No processor guesses
- * that the next bytes are wanted a stream's length ahead, so it is told, a line at a
- * time; a prefetch behind the end is no access. */
+ * where the streams will go on, so it is told in time, a line of each at once: past the
+ * end of one batch the next begins. A prefetch behind the end is no access. */
 #define CRC32C_STREAMS(part, table)                                        \
     while (size >= 3 * (part)) {                                           \
         uint32_t second = 0, third = 0;                                    \
         const uint8_t *end = at + (part);                                  \
         while (at < end) {                                                 \
             const uint8_t *line = at + 64;                                 \
-            CRC32C_PREFETCH(at + 3 * (part));                              \
-            CRC32C_PREFETCH(at + 4 * (part));                              \
-            CRC32C_PREFETCH(at + 5 * (part));                              \
+            CRC32C_PREFETCH(at + CRC32C_AHEAD);                            \
+            CRC32C_PREFETCH(at + CRC32C_AHEAD + (part));                   \
+            CRC32C_PREFETCH(at + CRC32C_AHEAD + 2 * (part));               \
             for (; at < line; at += 8) {                                   \
                 crc = CRC32C_8(crc, crc32c_word(at));                      \
                 second = CRC32C_8(second, crc32c_word(at + (part)));       \

@@ -24,7 +24,7 @@ from libc.stdint cimport (
     uint32_t,
     uint64_t,
 )
-from libc.string cimport memcpy, memset
+from libc.string cimport memcpy
 
 
 cdef extern from "_crc32c.h" nogil:
@@ -34,37 +34,6 @@ cdef extern from "_crc32c.h" nogil:
 
 
 CRC_IN_HARDWARE = bool(crc32c_init())
-
-# What is wrong with some records; 0 when nothing is.
-cdef enum:
-    FINE
-    BAD_VARINT
-    NEGATIVE_LENGTH
-    BAD_LENGTH
-    BAD_COUNT
-    NOT_FILLED
-    BATCH_NOT_FILLED
-    OFFSET_OUTSIDE
-    OFFSET_FALLS
-    HEADER_VARINT
-    NO_HEADER_KEY
-
-FAULTS = (
-    "",
-    "a varint is too long or runs past the end",
-    "a record has a negative length",
-    "a length does not fit its record",
-    "a header count does not fit its record",
-    "a record does not fill its length",
-    "the records do not fill the batch",
-    "an offset lies outside its batch",
-    "offsets do not rise",
-    "a header is too long or runs past the end",
-    "a header has no key",
-)
-
-# Rows of what is found of each record.
-FIELD_ROWS = 9
 
 
 cdef class _View:
@@ -84,10 +53,12 @@ cdef class _View:
         if self.is_held:
             PyBuffer_Release(&self.held)
 
-    cdef int hold(self, int64_t count, int64_t size) except -1:
-        """Refuse a buffer of fewer than ``count`` items of ``size`` bytes."""
-        if count < 0 or self.held.len // size < count:
+    cdef int hold(self, int64_t count) except -1:
+        """Refuse a buffer that is not one of at least ``count`` int64."""
+        if self.held.len // <int64_t>sizeof(int64_t) < count:
             raise ValueError(f"a buffer of {self.held.len} bytes is too small")
+        if <size_t>self.held.buf % sizeof(int64_t):
+            raise ValueError("a buffer is not aligned")
         return 0
 
 
@@ -119,7 +90,28 @@ cdef enum:
     MAGIC_AT = 16
     CRC_END = 21
     LEAST_RECORD = 7
-    MOST_HEADERS_AT_ONCE = 256
+    CODEC_MASK = 0x07
+    LOG_APPEND_TIME = 0x08
+
+# The columns of a table of batches: see BATCH_ROW in log_batches.py.
+cdef enum:
+    POSITION
+    SIZE
+    BASE_OFFSET
+    LAST_OFFSET
+    LEADER_EPOCH
+    CRC
+    ATTRIBUTES
+    BASE_TIMESTAMP
+    MAX_TIMESTAMP
+    PRODUCER_ID
+    PRODUCER_EPOCH
+    BASE_SEQUENCE
+    RECORD_COUNT
+    MAGIC
+    START
+    END
+    COLUMNS
 
 
 cdef inline uint32_t read_32(const uint8_t *at) noexcept nogil:
@@ -134,459 +126,751 @@ cdef inline int16_t read_16(const uint8_t *at) noexcept nogil:
     return <int16_t>(at[0] << 8 | at[1])
 
 
-cdef bint is_right(const uint8_t *at, int64_t size, int64_t previous) noexcept nogil:
-    """Whether a whole batch of ``size`` bytes is one that read_header accepts."""
-    cdef int64_t base = read_64(at)
-    cdef int64_t delta = <int32_t>read_32(at + 23)
-    cdef int64_t count = <int32_t>read_32(at + 57)
-    cdef int codec = read_16(at + 21) & 7
-    if at[MAGIC_AT] != 2 or codec > 4 or <int32_t>read_32(at + 12) < -1:
+cdef bint is_right(const int64_t *row, int64_t delta, int64_t previous) noexcept nogil:
+    """Whether a header is one that read_header accepts, and follows another."""
+    cdef int64_t base = row[BASE_OFFSET]
+    cdef int codec = row[ATTRIBUTES] & CODEC_MASK
+    if codec > 4 or row[LEADER_EPOCH] < -1:
         return False
     if base < 0 or base <= previous or delta < 0 or delta > INT64_MAX - base:
         return False
-    if count < 0 or count > delta + 1:
+    if row[RECORD_COUNT] < 0 or row[RECORD_COUNT] > delta + 1:
         return False
-    if codec == 0 and count > (size - HEADER_SIZE) // LEAST_RECORD:
-        return False
-    return crc32c_extend(0, at + CRC_END, <size_t>(size - CRC_END)) == read_32(at + 17)
+    return (
+        codec != 0
+        or row[RECORD_COUNT] <= (row[SIZE] - HEADER_SIZE) // LEAST_RECORD
+    )
 
 
-cdef int find_batches(
+cdef int64_t find_batches(
     const uint8_t *data,
     int64_t size,
     int64_t start,
+    int64_t offset,
     int64_t previous,
-    int64_t ahead,
-    int64_t *places,
+    int64_t *row,
+    int64_t room,
 ) noexcept nogil:
-    """Find whole batches that are right; return how many."""
+    """Find whole batches whose headers are right; return how many."""
     cdef int64_t position = start
-    cdef int64_t length
-    cdef int found = 0
-    while found < MOST_HEADERS_AT_ONCE and position - start < ahead:
+    cdef int64_t length, delta
+    cdef int64_t found = 0
+    cdef const uint8_t *at
+    while found < room:
         if size - position < HEADER_SIZE:
             break
-        length = <int64_t><int32_t>read_32(data + position + 8) + LENGTH_AT
-        if length < HEADER_SIZE or length > size - position:
+        at = data + position
+        length = <int64_t><int32_t>read_32(at + 8) + LENGTH_AT
+        if length < HEADER_SIZE or length > size - position or at[MAGIC_AT] != 2:
             break
-        if not is_right(data + position, length, previous):
+        row[POSITION] = position + offset
+        row[SIZE] = length
+        row[BASE_OFFSET] = read_64(at)
+        row[LEADER_EPOCH] = <int32_t>read_32(at + 12)
+        row[CRC] = read_32(at + 17)
+        row[ATTRIBUTES] = read_16(at + 21)
+        row[BASE_TIMESTAMP] = read_64(at + 27)
+        row[MAX_TIMESTAMP] = read_64(at + 35)
+        row[PRODUCER_ID] = read_64(at + 43)
+        row[PRODUCER_EPOCH] = read_16(at + 51)
+        row[BASE_SEQUENCE] = <int32_t>read_32(at + 53)
+        row[RECORD_COUNT] = <int32_t>read_32(at + 57)
+        row[MAGIC] = 2
+        row[START] = position + HEADER_SIZE
+        row[END] = position + length
+        delta = <int32_t>read_32(at + 23)
+        if not is_right(row, delta, previous):
             break
-        previous = read_64(data + position) + <int32_t>read_32(data + position + 23)
-        places[found] = position
+        previous = row[BASE_OFFSET] + delta
+        row[LAST_OFFSET] = previous
         position += length
+        row += COLUMNS
         found += 1
     return found
 
 
 def scan_headers(
-    object data, int64_t start, int64_t offset, int64_t previous, int64_t ahead
+    object data, int64_t start, int64_t offset, int64_t previous, object table
 ):
-    """Read the headers of batches that follow one another, checksums and all.
+    """Read the headers of batches that follow one another; checksums are left for later.
 
-    It stops before a batch that is cut off or in any way wrong, and does not say why:
-    ``read_header`` does.
+    It stops before a batch that is cut off, not of version 2 or has a wrong header, and
+    does not say why: ``read_header`` does.
 
     Args:
         data: Log bytes.
         start: Where the first batch begins in them.
         offset: Position of the first of the bytes in the log.
         previous: Offset that the first batch must lie above.
-        ahead: Batches that begin so many bytes after the first are left for later.
+        table: Rows of BATCH_ROW: filled, as far as they reach.
 
     Returns:
-        The fields of each BatchHeader, in their order.
+        How many batches were found.
     """
     cdef _View source = _View(data)
-    cdef int64_t places[MOST_HEADERS_AT_ONCE]
-    cdef const uint8_t *at
-    cdef int found, index
-    if start < 0:
-        raise ValueError("a negative position")
+    cdef _View rows = _View(table, True)
+    cdef int64_t found
+    rows.hold(0)
+    if not 0 <= start <= source.held.len:
+        raise ValueError(f"position {start} is not in the bytes")
     with nogil:
         found = find_batches(
             <const uint8_t *>source.held.buf,
             source.held.len,
             start,
+            offset,
             previous,
-            ahead,
-            places,
+            <int64_t *>rows.held.buf,
+            rows.held.len // <int64_t>(COLUMNS * sizeof(int64_t)),
         )
-    headers = []
-    for index in range(found):
-        at = <const uint8_t *>source.held.buf + places[index]
-        headers.append(
-            (
-                places[index] + offset,
-                <int64_t><int32_t>read_32(at + 8) + LENGTH_AT,
-                read_64(at),
-                read_64(at) + <int32_t>read_32(at + 23),
-                <int32_t>read_32(at + 12),
-                read_32(at + 17),
-                read_16(at + 21),
-                read_64(at + 27),
-                read_64(at + 35),
-                read_64(at + 43),
-                read_16(at + 51),
-                <int32_t>read_32(at + 53),
-                <int32_t>read_32(at + 57),
-            )
-        )
-    return headers
+    return found
 
 
-cdef inline bint read_varint(
-    const uint8_t *data, int64_t *at, int64_t end, int longest, int64_t *value
+# What is wrong with some records; 0 when nothing is.
+cdef enum:
+    FINE
+    BAD_VARINT
+    NEGATIVE_LENGTH
+    BAD_LENGTH
+    BAD_COUNT
+    NOT_FILLED
+    BATCH_NOT_FILLED
+    OFFSET_OUTSIDE
+    OFFSET_FALLS
+    HEADER_VARINT
+    NO_HEADER_KEY
+    TOO_MANY_HEADERS
+    BAD_CRC
+
+FAULTS = (
+    "",
+    "a varint is too long or runs past the end",
+    "a record has a negative length",
+    "a length does not fit its record",
+    "a header count does not fit its record",
+    "a record does not fill its length",
+    "the records do not fill the batch",
+    "an offset lies outside its batch",
+    "offsets do not rise",
+    "a header is too long or runs past the end",
+    "a header has no key",
+    "a record has more headers than any producer writes",
+    "its CRC-32C is another",
+)
+
+# What a piece of the output holds so far; a buffer has room for some of one of them.
+cdef enum:
+    ROWS
+    KEY_BYTES
+    VALUE_BYTES
+    HEADERS
+    HEADER_KEY_BYTES
+    HEADER_VALUE_BYTES
+    KEY_NULLS
+    VALUE_NULLS
+    BARE  # rows without a header
+    HEADER_VALUE_NULLS
+    ROW_BYTES  # that Arrow takes, at most
+    COUNTERS
+
+# Where a reading stopped: behind the counters, and the counters as they were when the
+# batch began, so that one that turns out wrong leaves no row.
+cdef enum:
+    BATCH = 2 * COUNTERS
+    AT
+    LEFT
+    ABOVE
+    NEEDED  # the counter that a buffer has no room for
+    NEED
+    STATE
+
+# The buffers of a piece, in the order they are passed in.
+cdef enum:
+    KEY_VALID
+    KEY_OFFSETS
+    KEY_DATA
+    VALUE_VALID
+    VALUE_OFFSETS
+    VALUE_DATA
+    OFFSETS
+    TIMESTAMPS
+    TYPES
+    LIST_VALID
+    LIST_OFFSETS
+    HEADER_KEY_OFFSETS
+    HEADER_KEY_DATA
+    HEADER_VALUE_VALID
+    HEADER_VALUE_OFFSETS
+    HEADER_VALUE_DATA
+    BUFFERS
+
+# How a reading ended, unless in a fault.
+cdef enum:
+    DONE = 0
+    FULL = -1
+    NO_ROOM = -2
+
+# For whoever passes the buffers and the state.
+STATE_SIZE = <int>STATE
+COUNTER_COUNT = <int>COUNTERS
+BUFFER_COUNT = <int>BUFFERS
+IS_FULL = <int>FULL
+HAS_NO_ROOM = <int>NO_ROOM
+STATE_BATCH = <int>BATCH
+STATE_AT = <int>AT
+STATE_NEEDED = <int>NEEDED
+STATE_NEED = <int>NEED
+
+cdef enum:
+    MOST_HEADERS = 1 << 22  # of one record: more would be gigabytes from a small bomb
+    HEADER_BYTES = 9  # what Arrow takes for a header beside its bytes
+    MORE_BYTES = 2  # what it takes at most besides for a byte of a key: U+FFFD has 3
+    PASS = 16  # bytes that are copied without a call
+    SHORT = 128
+
+
+cdef struct Limits:
+    int64_t first  # offsets that are wanted
+    int64_t last
+    int64_t fixed  # bytes of a row beside its payloads
+    int64_t soft  # bytes of a piece that is full
+    int64_t hard  # bytes that a piece of several rows never has
+    int64_t rows  # rows of a piece that is full
+
+
+cdef struct Bytes:
+    # A column of bytes under construction.
+    uint8_t *valid
+    int32_t *offsets
+    uint8_t *data
+    int64_t room
+    int64_t filled
+    int64_t nulls
+
+
+cdef inline const uint8_t *read_varint(
+    const uint8_t *at, const uint8_t *end, int longest, int64_t *value
 ) noexcept nogil:
-    """Decode the varint at ``at`` and move behind it; false when there is none."""
-    cdef int64_t position = at[0]
+    """Decode a varint; return what is behind it, NULL when there is none."""
     cdef uint64_t bits = 0
     cdef uint64_t byte
     cdef int shift = 0
-    while position < end and shift < 7 * longest:
-        byte = data[position]
-        position += 1
+    # The usual ones have a byte or two.
+    if at < end and at[0] < 0x80:
+        value[0] = (at[0] >> 1) ^ -<int64_t>(at[0] & 1)
+        return at + 1
+    if end - at > 1 and at[1] < 0x80:
+        bits = (at[0] & 0x7F) | <uint64_t>at[1] << 7
+        value[0] = <int64_t>((bits >> 1) ^ (0 - (bits & 1)))
+        return at + 2
+    while at < end and shift < 7 * longest:
+        byte = at[0]
         bits |= (byte & 0x7F) << shift
+        at += 1
         if byte < 0x80:
-            at[0] = position
             value[0] = <int64_t>((bits >> 1) ^ (0 - (bits & 1)))
-            return True
+            return at
         shift += 7
-    return False
+    return NULL
 
 
-cdef inline int read_payload(
-    const uint8_t *data, int64_t *at, int64_t end, int64_t *start, int64_t *length
+cdef inline const uint8_t *read_length(
+    const uint8_t *at, const uint8_t *end, int64_t *length, int *fault
 ) noexcept nogil:
-    """Find a field that its length precedes; -1 is null and has no bytes."""
-    cdef int64_t size
-    if not read_varint(data, at, end, 5, &size):
-        return BAD_VARINT
-    if size < -1 or size > end - at[0]:
-        return BAD_LENGTH
-    start[0] = at[0]
-    length[0] = size
-    if size > 0:
-        at[0] += size
-    return FINE
+    """Decode the length of a payload that fits; -1 is null and has no bytes."""
+    at = read_varint(at, end, 5, length)
+    if at == NULL:
+        fault[0] = BAD_VARINT
+    elif length[0] < -1 or length[0] > end - at:
+        fault[0] = BAD_LENGTH
+        return NULL
+    return at
 
 
-cdef int walk(
-    const uint8_t *data,
-    int64_t size,
-    const int64_t *run,
-    int64_t total,
-    int64_t row,
-    int64_t *out,
+cdef inline void put(
+    Bytes *column, int64_t row, const uint8_t *at, int64_t length, int64_t brief
 ) noexcept nogil:
-    """Decode the records of one run into row ``row`` and those that follow."""
-    cdef int64_t position = run[0]
-    cdef int64_t bound = run[1]
-    cdef int64_t rows = run[2]
-    cdef int64_t left = run[3]
-    cdef int64_t above = run[4]
-    cdef int64_t base = run[5]
-    cdef int64_t most = run[6] - run[5]
-    cdef uint64_t stamp = <uint64_t>run[7]
-    cdef uint64_t moves = 0 if run[8] else 1
-    cdef int64_t index, length, end, stamp_delta, delta, count
-    cdef int fault
-    if position < 0 or bound > size:
-        return BATCH_NOT_FILLED
-    for index in range(row, row + rows):
-        if not read_varint(data, &position, bound, 5, &length):
-            return BAD_VARINT
-        if length < 0:
-            return NEGATIVE_LENGTH
-        if length > bound - position:
-            return BAD_LENGTH
-        end = position + length
-        position += 1  # attributes, unused so far
-        if not read_varint(data, &position, end, 10, &stamp_delta):
-            return BAD_VARINT
-        if not read_varint(data, &position, end, 5, &delta):
-            return BAD_VARINT
-        if delta < 0 or delta > most:
-            return OFFSET_OUTSIDE
-        delta += base
-        if delta <= above:
-            return OFFSET_FALLS
-        above = delta
-        out[index] = delta
-        # Wraps like Java's long: the producer subtracted with the same wrap.
-        out[total + index] = <int64_t>(stamp + moves * <uint64_t>stamp_delta)
-        out[2 * total + index] = end
-        fault = read_payload(
-            data, &position, end, &out[3 * total + index], &out[4 * total + index]
-        )
-        if fault:
-            return fault
-        fault = read_payload(
-            data, &position, end, &out[5 * total + index], &out[6 * total + index]
-        )
-        if fault:
-            return fault
-        if not read_varint(data, &position, end, 5, &count):
-            return BAD_VARINT
-        if count < 0 or count > (end - position) // 2:
-            return BAD_COUNT
-        if not count and position != end:
-            return NOT_FILLED
-        out[7 * total + index] = count
-        out[8 * total + index] = position
-        position = end
-    if (position != bound) if left == rows else (position >= bound):
-        return BATCH_NOT_FILLED
-    return FINE
-
-
-def decode_fields(object data, object runs, int64_t count, object out):
-    """Decode all fields of the records of some runs, but their headers.
+    """Append a payload, for which there is room, as this row.
 
     Args:
-        data: Bytes.
-        runs: A row of int64 for each run: start, end, rows, rows left in the batch,
-            offset that the first is above, base offset, last offset, timestamp to add
-            to, whether that is already the timestamp of all.
-        count: Rows of ``runs``.
-        out: 9 rows of int64 for as many records as the runs have together: offset,
-            timestamp, end, key start and length, value start and length, count of
-            headers and where they start.
-
-    Returns:
-        What is wrong, as an index of FAULTS; 0 for nothing.
+        column: What it belongs to.
+        row: The row.
+        at: Where it is.
+        length: Its bytes; -1 for null.
+        brief: Up to so many bytes it may be copied with PASS bytes behind it, which
+            takes no call: they are there on both sides.
     """
-    cdef _View source = _View(data)
-    cdef _View table = _View(runs)
-    cdef _View target = _View(out, True)
-    cdef const int64_t *run
-    cdef int64_t index
-    cdef int64_t total = 0
-    cdef int64_t row = 0
-    cdef int fault = FINE
-    table.hold(count, 9 * sizeof(int64_t))
-    run = <const int64_t *>table.held.buf
-    for index in range(count):
-        if run[9 * index + 2] < 0 or run[9 * index + 2] > source.held.len:
-            raise ValueError("more records than bytes")
-        total += run[9 * index + 2]
-    target.hold(total, 9 * sizeof(int64_t))
-    with nogil:
-        for index in range(count):
-            fault = walk(
-                <const uint8_t *>source.held.buf,
-                source.held.len,
-                run + 9 * index,
-                total,
-                row,
-                <int64_t *>target.held.buf,
-            )
-            if fault:
-                break
-            row += run[9 * index + 2]
-    return fault
-
-
-cdef int walk_headers(
-    const uint8_t *data,
-    int64_t size,
-    int64_t count,
-    const int64_t *starts,
-    const int64_t *counts,
-    const int64_t *ends,
-    int64_t total,
-    int64_t *out,
-) noexcept nogil:
-    cdef int64_t row, header, position, end
-    cdef int64_t found = 0
-    cdef int fault
-    for row in range(count):
-        position, end = starts[row], ends[row]
-        if not counts[row]:
-            continue
-        if counts[row] < 0 or counts[row] > total - found or position < 0 or end > size:
-            return BAD_COUNT
-        for header in range(counts[row]):
-            fault = read_payload(
-                data, &position, end, &out[found], &out[total + found]
-            )
-            if fault:
-                return HEADER_VARINT if fault == BAD_VARINT else fault
-            if out[total + found] < 0:
-                return NO_HEADER_KEY
-            fault = read_payload(
-                data, &position, end, &out[2 * total + found], &out[3 * total + found]
-            )
-            if fault:
-                return HEADER_VARINT if fault == BAD_VARINT else fault
-            found += 1
-        if position != end:
-            return NOT_FILLED
-    return FINE
-
-
-def find_headers(
-    object data,
-    object starts,
-    object counts,
-    object ends,
-    int64_t count,
-    int64_t total,
-    object out,
-):
-    """Find the keys and the values of the headers of some records.
-
-    Args:
-        data: Bytes.
-        starts: Where the headers of each record begin, int64.
-        counts: How many each has, int64.
-        ends: Where each record ends, int64.
-        count: Records.
-        total: Headers.
-        out: 4 rows of int64, one for each header: key start and length, value start
-            and length.
-
-    Returns:
-        What is wrong, as an index of FAULTS; 0 for nothing.
-    """
-    cdef _View source = _View(data)
-    cdef _View first = _View(starts)
-    cdef _View many = _View(counts)
-    cdef _View last = _View(ends)
-    cdef _View target = _View(out, True)
-    cdef int fault
-    first.hold(count, sizeof(int64_t))
-    many.hold(count, sizeof(int64_t))
-    last.hold(count, sizeof(int64_t))
-    target.hold(total, 4 * sizeof(int64_t))
-    with nogil:
-        fault = walk_headers(
-            <const uint8_t *>source.held.buf,
-            source.held.len,
-            count,
-            <const int64_t *>first.held.buf,
-            <const int64_t *>many.held.buf,
-            <const int64_t *>last.held.buf,
-            total,
-            <int64_t *>target.held.buf,
-        )
-    return fault
-
-
-def payload_size(object lengths, int64_t count):
-    """Return the bytes of some payloads, and how many of them are null.
-
-    Raises:
-        OverflowError: They are more than an Arrow array of bytes can have.
-    """
-    cdef _View sizes = _View(lengths)
-    cdef const int64_t *size
-    cdef int64_t index
-    cdef int64_t total = 0
-    cdef int64_t nulls = 0
-    cdef bint fits = True
-    sizes.hold(count, sizeof(int64_t))
-    size = <const int64_t *>sizes.held.buf
-    with nogil:
-        for index in range(count):
-            if size[index] < 0:
-                nulls += 1
-                continue
-            if size[index] > INT32_MAX - total:
-                fits = False
-                break
-            total += size[index]
-    if not fits:
-        raise OverflowError("payloads of 2 GiB or more")
-    return total, nulls
-
-
-cdef bint copy(
-    const uint8_t *data,
-    int64_t size,
-    const int64_t *starts,
-    const int64_t *lengths,
-    int64_t count,
-    int32_t *offsets,
-    uint8_t *target,
-    int64_t room,
-    uint8_t *valid,
-) noexcept nogil:
-    cdef int64_t row, start, length
+    cdef uint8_t *to = column.data + column.filled
     cdef int64_t done = 0
-    if valid:
-        memset(valid, 0, <size_t>((count + 7) // 8))
-    offsets[0] = 0
-    for row in range(count):
-        start, length = starts[row], lengths[row]
-        if length >= 0:
-            if start < 0 or start > size or length > size - start:
-                return False
-            if length > room - done:
-                return False
-            # A short one is copied as 16 bytes, if there are so many on both sides:
-            # that takes no call.
-            if length <= 16 and size - start >= 16 and room - done >= 16:
-                memcpy(target + done, data + start, 16)
-            else:
-                memcpy(target + done, data + start, <size_t>length)
-            done += length
-            if valid:
-                valid[row >> 3] |= <uint8_t>(1 << (row & 7))
-        offsets[row + 1] = <int32_t>done
+    if length >= 0:
+        if length <= brief:
+            while done < length:
+                memcpy(to + done, at + done, PASS)
+                done += PASS
+        elif length:
+            memcpy(to, at, <size_t>length)
+        column.filled += length
+    else:
+        column.valid[row >> 3] &= <uint8_t>~(1 << (row & 7))
+        column.nulls += 1
+    column.offsets[row + 1] = <int32_t>column.filled
+
+
+cdef inline void begin_byte(uint8_t *valid, int64_t row) noexcept nogil:
+    """Take the next eight rows for valid, where they begin."""
+    if not row & 7:
+        valid[row >> 3] = 0xFF
+
+
+cdef int put_headers(
+    const uint8_t *at,
+    const uint8_t *end,
+    int64_t brief,
+    int64_t header,
+    int64_t last,
+    Bytes *keys,
+    Bytes *values,
+) noexcept nogil:
+    """Append the headers of a record, for which there is room."""
+    cdef int64_t length = 0
+    cdef int fault = FINE
+    while header < last:
+        at = read_length(at, end, &length, &fault)
+        if at == NULL:
+            return HEADER_VARINT if fault == BAD_VARINT else fault
+        if length < 0:
+            return NO_HEADER_KEY
+        put(keys, header, at, length, brief)
+        at += length
+        at = read_length(at, end, &length, &fault)
+        if at == NULL:
+            return HEADER_VARINT if fault == BAD_VARINT else fault
+        begin_byte(values.valid, header)
+        put(values, header, at, length, brief)
+        if length > 0:
+            at += length
+        header += 1
+    return FINE if at == end else NOT_FILLED
+
+
+cdef inline bint lacks(
+    int64_t *state, int counter, int64_t filled, int64_t room, int64_t more
+) noexcept nogil:
+    """Whether a buffer has no room for so much more and PASS; say so in the state."""
+    if more <= room - filled - PASS:
+        return False
+    state[NEEDED] = counter
+    state[NEED] = filled + more + PASS
     return True
 
 
-def copy_payloads(
+cdef void open_bytes(
+    Bytes *column, uint8_t **buffers, int slot, int64_t room, int64_t filled
+) noexcept nogil:
+    column.valid = buffers[slot]
+    column.offsets = <int32_t *>buffers[slot + 1]
+    column.data = buffers[slot + 2]
+    column.room = room
+    column.filled = filled
+    column.nulls = 0
+
+
+cdef int fill_batch(
+    const uint8_t *data,
+    int64_t size,
+    const int64_t *batch,
+    const Limits *limits,
+    uint8_t **buffers,
+    const int64_t *room,
+    int64_t *state,
+) noexcept nogil:
+    """Go on with a batch: walk its records, and append those that are wanted."""
+    cdef const uint8_t *stop = data + size
+    cdef const uint8_t *bound = data + batch[END]
+    cdef const uint8_t *at = data + state[AT]
+    cdef const uint8_t *begin = at
+    cdef const uint8_t *end
+    cdef const uint8_t *key
+    cdef const uint8_t *value
+    cdef int64_t left = state[LEFT]
+    cdef int64_t above = state[ABOVE]
+    cdef int64_t base = batch[BASE_OFFSET]
+    cdef int64_t most = batch[LAST_OFFSET] - base
+    cdef bint by_broker = batch[MAGIC] > 0 and batch[ATTRIBUTES] & LOG_APPEND_TIME
+    cdef uint64_t stamp = <uint64_t>(
+        batch[MAX_TIMESTAMP] if by_broker else batch[BASE_TIMESTAMP]
+    )
+    cdef uint64_t moves = 0 if by_broker else 1
+    cdef int32_t kind = -1 if batch[MAGIC] == 0 else by_broker
+    cdef int64_t first = limits.first
+    cdef int64_t last = limits.last
+    cdef int64_t fixed = limits.fixed
+    cdef int64_t soft = limits.soft
+    cdef int64_t hard = limits.hard
+    cdef int64_t most_rows = min(limits.rows, room[ROWS])
+    cdef int64_t *offsets = <int64_t *>buffers[OFFSETS]
+    cdef int64_t *stamps = <int64_t *>buffers[TIMESTAMPS]
+    cdef int32_t *kinds = <int32_t *>buffers[TYPES]
+    cdef uint8_t *is_list = buffers[LIST_VALID]
+    cdef int32_t *lists = <int32_t *>buffers[LIST_OFFSETS]
+    cdef Bytes keys, values, header_keys, header_values
+    cdef int64_t row = state[ROWS]
+    cdef int64_t headers = state[HEADERS]
+    cdef int64_t bare = 0
+    cdef int64_t row_bytes = state[ROW_BYTES]
+    cdef int64_t length = 0
+    cdef int64_t stamp_delta = 0
+    cdef int64_t delta = 0
+    cdef int64_t count = 0
+    cdef int64_t key_length = 0
+    cdef int64_t value_length = 0
+    cdef int64_t taken, stored, brief
+    cdef int fault = FINE
+    open_bytes(&keys, buffers, KEY_VALID, room[KEY_BYTES], state[KEY_BYTES])
+    open_bytes(&values, buffers, VALUE_VALID, room[VALUE_BYTES], state[VALUE_BYTES])
+    # The keys of headers are never null: there is no bitmap before their offsets.
+    open_bytes(
+        &header_keys,
+        buffers,
+        HEADER_KEY_OFFSETS - 1,
+        room[HEADER_KEY_BYTES],
+        state[HEADER_KEY_BYTES],
+    )
+    header_keys.valid = NULL
+    open_bytes(
+        &header_values,
+        buffers,
+        HEADER_VALUE_VALID,
+        room[HEADER_VALUE_BYTES],
+        state[HEADER_VALUE_BYTES],
+    )
+    while left:
+        begin = at  # where to go on, should this record find no place
+        at = read_varint(at, bound, 5, &length)
+        if at == NULL:
+            fault = BAD_VARINT
+            break
+        if length < 0:
+            fault = NEGATIVE_LENGTH
+            break
+        if length > bound - at:
+            fault = BAD_LENGTH
+            break
+        end = at + length
+        brief = SHORT if stop - end >= PASS else -1
+        if not length:
+            fault = BAD_VARINT
+            break
+        at += 1  # attributes, unused so far
+        at = read_varint(at, end, 10, &stamp_delta)
+        if at == NULL:
+            fault = BAD_VARINT
+            break
+        at = read_varint(at, end, 5, &delta)
+        if at == NULL:
+            fault = BAD_VARINT
+            break
+        if delta < 0 or delta > most:
+            fault = OFFSET_OUTSIDE
+            break
+        delta += base
+        if delta <= above:
+            fault = OFFSET_FALLS
+            break
+        key = read_length(at, end, &key_length, &fault)
+        if key == NULL:
+            break
+        at = key + key_length if key_length > 0 else key
+        value = read_length(at, end, &value_length, &fault)
+        if value == NULL:
+            break
+        at = value + value_length if value_length > 0 else value
+        at = read_varint(at, end, 5, &count)
+        if at == NULL:
+            fault = BAD_VARINT
+            break
+        stored = end - at
+        if count < 0 or count > stored // 2:
+            fault = BAD_COUNT
+            break
+        if not count and stored:
+            fault = NOT_FILLED
+            break
+        if first <= delta <= last:
+            taken = fixed
+            if keys.data and key_length > 0:
+                taken += key_length
+            if values.data and value_length > 0:
+                taken += value_length
+            if lists and count:
+                if count > MOST_HEADERS:
+                    fault = TOO_MANY_HEADERS
+                    break
+                taken += HEADER_BYTES * count + stored
+            if row and (
+                row_bytes >= soft
+                or taken + row_bytes + MORE_BYTES * (stored + header_keys.filled)
+                > hard
+            ):
+                fault = FULL
+                break
+            if row >= most_rows:
+                if row >= limits.rows:
+                    fault = FULL
+                else:
+                    fault = NO_ROOM
+                    lacks(state, ROWS, row, row, 1)
+                break
+            if (
+                keys.data
+                and lacks(state, KEY_BYTES, keys.filled, keys.room, key_length)
+                or values.data
+                and lacks(state, VALUE_BYTES, values.filled, values.room, value_length)
+            ):
+                fault = NO_ROOM
+                break
+            if lists:
+                begin_byte(is_list, row)
+                if count:
+                    if (
+                        lacks(state, HEADERS, headers, room[HEADERS], count)
+                        or lacks(
+                            state,
+                            HEADER_KEY_BYTES,
+                            header_keys.filled,
+                            header_keys.room,
+                            stored,
+                        )
+                        or lacks(
+                            state,
+                            HEADER_VALUE_BYTES,
+                            header_values.filled,
+                            header_values.room,
+                            stored,
+                        )
+                    ):
+                        fault = NO_ROOM
+                        break
+                    fault = put_headers(
+                        at, end, brief, headers, headers + count, &header_keys,
+                        &header_values,
+                    )
+                    if fault:
+                        break
+                    headers += count
+                else:
+                    is_list[row >> 3] &= <uint8_t>~(1 << (row & 7))
+                    bare += 1
+                lists[row + 1] = <int32_t>headers
+            if keys.data:
+                begin_byte(keys.valid, row)
+                put(&keys, row, key, key_length, brief)
+            if values.data:
+                begin_byte(values.valid, row)
+                put(&values, row, value, value_length, brief)
+            if offsets:
+                offsets[row] = delta
+            if stamps:
+                # Wraps like Java's long: the producer subtracted with the same wrap.
+                stamps[row] = <int64_t>(stamp + moves * <uint64_t>stamp_delta)
+            if kinds:
+                kinds[row] = kind
+            row += 1
+            row_bytes += taken
+        at = end
+        above = delta
+        left -= 1
+    state[AT] = begin - data
+    state[LEFT] = left
+    state[ABOVE] = above
+    state[ROWS] = row
+    state[ROW_BYTES] = row_bytes
+    state[KEY_BYTES] = keys.filled
+    state[KEY_NULLS] += keys.nulls
+    state[VALUE_BYTES] = values.filled
+    state[VALUE_NULLS] += values.nulls
+    state[HEADERS] = headers
+    state[BARE] += bare
+    state[HEADER_KEY_BYTES] = header_keys.filled
+    state[HEADER_VALUE_BYTES] = header_values.filled
+    state[HEADER_VALUE_NULLS] += header_values.nulls
+    if fault or left:
+        return fault
+    return FINE if at == bound else BATCH_NOT_FILLED
+
+
+cdef int fill_batches(
+    const uint8_t *data,
+    int64_t size,
+    const int64_t *table,
+    int64_t rows,
+    bint is_checked,
+    const Limits *limits,
+    uint8_t **buffers,
+    const int64_t *room,
+    int64_t *state,
+) noexcept nogil:
+    cdef const int64_t *batch
+    cdef int64_t begin
+    cdef int ended
+    while state[BATCH] < rows:
+        batch = table + COLUMNS * state[BATCH]
+        if not 0 <= batch[START] <= batch[END] <= size:
+            return BATCH_NOT_FILLED
+        if state[AT] < 0:
+            state[AT] = batch[START]
+            state[LEFT] = batch[RECORD_COUNT]
+            state[ABOVE] = batch[BASE_OFFSET] - 1
+            memcpy(state + COUNTERS, state, COUNTERS * sizeof(int64_t))
+            if not is_checked:
+                begin = batch[END] - batch[SIZE]
+                if begin < 0 or batch[SIZE] < CRC_END:
+                    return BATCH_NOT_FILLED
+                if batch[CRC] != crc32c_extend(
+                    0, data + begin + CRC_END, <size_t>(batch[SIZE] - CRC_END)
+                ):
+                    return BAD_CRC
+        if batch[RECORD_COUNT]:
+            if not 0 <= batch[BASE_OFFSET] <= batch[LAST_OFFSET]:
+                return OFFSET_OUTSIDE
+            if state[LEFT] < 0 or not batch[START] <= state[AT] <= batch[END]:
+                return BATCH_NOT_FILLED
+            ended = fill_batch(data, size, batch, limits, buffers, room, state)
+            if ended > 0:
+                memcpy(state, state + COUNTERS, COUNTERS * sizeof(int64_t))
+            if ended:
+                return ended
+        state[AT] = -1
+        state[BATCH] += 1
+    return DONE
+
+
+def fill(
     object data,
-    object starts,
-    object lengths,
-    int64_t count,
-    object offsets,
-    object target,
-    object valid,
+    object table,
+    object limits,
+    object state,
+    object buffers,
+    *,
+    bint is_checked,
 ):
-    """Copy payloads one behind the other, as an Arrow array of bytes has them.
+    """Decode records into the buffers of Arrow columns, batch by batch in one pass.
 
     Args:
-        data: Bytes that they lie in.
-        starts: Where each lies, int64.
-        lengths: Of each, int64; negative for null.
-        count: How many they are.
-        offsets: int32, one more than there are payloads: filled.
-        target: As many bytes as ``payload_size`` says: filled.
-        valid: A bit for each: filled; None when none is null.
+        data: Bytes that hold the records, uncompressed.
+        table: Rows of BATCH_ROW: the batches, and where their records lie.
+        limits: int64: the first and the last offset wanted; bytes of a row beside its
+            payloads; bytes of a piece that is full, and that a piece of several rows
+            never has; rows of a piece that is full.
+        state: int64: what the piece holds, and where to go on; changed.
+        buffers: A buffer or None for each of those of a piece: None where a column is
+            not wanted. They are filled.
+        is_checked: Whether the checksums are known to be right; otherwise the whole
+            batches lie in the bytes, their records at their ends.
+
+    Returns:
+        0 when all batches are decoded; IS_FULL when the piece is full, and
+        HAS_NO_ROOM when a buffer has to be larger: call again with others then;
+        otherwise the index in FAULTS of what is wrong with the batch STATE_BATCH, of
+        which the piece then holds nothing.
 
     Raises:
-        ValueError: A payload does not lie inside ``data``, or a buffer is too small.
+        ValueError: The state or a buffer contradicts another.
     """
     cdef _View source = _View(data)
-    cdef _View first = _View(starts)
-    cdef _View sizes = _View(lengths)
-    cdef _View ends = _View(offsets, True)
-    cdef _View room = _View(target, True)
-    cdef _View bits = None
-    cdef uint8_t *mask = NULL
-    cdef bint fits
-    first.hold(count, sizeof(int64_t))
-    sizes.hold(count, sizeof(int64_t))
-    ends.hold(count + 1, sizeof(int32_t))
-    if valid is not None:
-        bits = _View(valid, True)
-        bits.hold((count + 7) // 8, 1)
-        mask = <uint8_t *>bits.held.buf
-    if room.held.len > INT32_MAX:
-        raise ValueError("payloads of 2 GiB or more")
+    cdef _View batches = _View(table)
+    cdef _View bounds = _View(limits)
+    cdef _View place = _View(state, True)
+    cdef int64_t room[COUNTERS]
+    cdef uint8_t *starts[BUFFERS]
+    cdef _View view
+    cdef int index, ended
+    held = []
+    batches.hold(0)
+    bounds.hold(6)
+    place.hold(STATE)
+    for index in range(COUNTERS):
+        room[index] = INT64_MAX
+    for index in range(BUFFERS):
+        starts[index] = NULL
+    for index, buffer in enumerate(buffers):
+        if index >= BUFFERS:
+            raise ValueError("too many buffers")
+        if buffer is None:
+            continue
+        view = _View(buffer, True)
+        held.append(view)
+        starts[index] = <uint8_t *>view.held.buf
+        view.hold(0)
+        measure(index, view.held.len, room)
+    check_columns(starts)
+    check_state(<const int64_t *>place.held.buf, room)
+    for index in (
+        KEY_OFFSETS, VALUE_OFFSETS, LIST_OFFSETS, HEADER_KEY_OFFSETS,
+        HEADER_VALUE_OFFSETS,
+    ):
+        if starts[index]:
+            (<int32_t *>starts[index])[0] = 0
     with nogil:
-        fits = copy(
+        ended = fill_batches(
             <const uint8_t *>source.held.buf,
             source.held.len,
-            <const int64_t *>first.held.buf,
-            <const int64_t *>sizes.held.buf,
-            count,
-            <int32_t *>ends.held.buf,
-            <uint8_t *>room.held.buf,
-            room.held.len,
-            mask,
+            <const int64_t *>batches.held.buf,
+            batches.held.len // <int64_t>(COLUMNS * sizeof(int64_t)),
+            is_checked,
+            <const Limits *>bounds.held.buf,
+            starts,
+            room,
+            <int64_t *>place.held.buf,
         )
-    if not fits:
-        raise ValueError("a payload lies outside the bytes")
+    return ended
+
+
+cdef void measure(int index, int64_t size, int64_t *room) noexcept:
+    """Say how much of what it holds there is room for in a buffer."""
+    cdef int counter = ROWS
+    cdef int64_t holds = size
+    if index in (KEY_VALID, VALUE_VALID, LIST_VALID):
+        holds = 8 * size
+    elif index in (KEY_OFFSETS, VALUE_OFFSETS, LIST_OFFSETS):
+        holds = size // 4 - 1
+    elif index in (OFFSETS, TIMESTAMPS):
+        holds = size // 8
+    elif index == TYPES:
+        holds = size // 4
+    elif index == HEADER_VALUE_VALID:
+        counter, holds = HEADERS, 8 * size
+    elif index in (HEADER_KEY_OFFSETS, HEADER_VALUE_OFFSETS):
+        counter, holds = HEADERS, size // 4 - 1
+    elif index == KEY_DATA:
+        counter = KEY_BYTES
+    elif index == VALUE_DATA:
+        counter = VALUE_BYTES
+    elif index == HEADER_KEY_DATA:
+        counter = HEADER_KEY_BYTES
+    else:
+        counter = HEADER_VALUE_BYTES
+    room[counter] = min(room[counter], holds, <int64_t>INT32_MAX)
+
+
+cdef int check_columns(uint8_t **starts) except -1:
+    """Refuse columns of which some buffers are there and others are not."""
+    cdef int index, first, count
+    for first, count in ((KEY_VALID, 3), (VALUE_VALID, 3), (LIST_VALID, 7)):
+        for index in range(first, first + count):
+            if (starts[index] == NULL) != (starts[first] == NULL):
+                raise ValueError(f"buffer {index} is one of several")
+    return 0
+
+
+cdef int check_state(const int64_t *state, const int64_t *room) except -1:
+    """Refuse a piece that holds more than its buffers have room for."""
+    cdef int index
+    for index in range(COUNTERS):
+        if not 0 <= state[index] <= room[index]:
+            raise ValueError(f"counter {index} is {state[index]} of {room[index]}")
+        if not 0 <= state[COUNTERS + index] <= state[index]:
+            raise ValueError(f"counter {index} falls")
+    if state[BATCH] < 0:
+        raise ValueError(f"batch {state[BATCH]}")
+    return 0

@@ -9,23 +9,27 @@ reads a log checks them against their neighbours.
 
 import struct
 from collections.abc import Iterator
-from typing import Final
 
 from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import CorruptBatchError, UnsupportedFormatError
 from tieredfs.format.batch_header import (
     CODEC_MASK,
     CONTROL,
+    CRC_END,
     DELETE_HORIZON,
+    HEADER_SIZE,
     LOG_APPEND_TIME,
     MAGIC,
+    MIN_RECORD,
     TRANSACTIONAL,
     BatchHeader,
     Codec,
     TimestampType,
 )
 from tieredfs.format.buffers import Buffer, byte_view
-from tieredfs.format.checksum import crc32c
+from tieredfs.format.checksum import check_crc32c
+from tieredfs.format.header_scan import header_scanner
+from tieredfs.format.log_batches import LogBatch, LogBatches
 from tieredfs.format.message_set import read_message_header
 
 __all__ = [
@@ -41,15 +45,13 @@ __all__ = [
     "claimed_size",
     "read_header",
     "scan_batches",
+    "scan_log",
 ]
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
-HEADER_SIZE: Final = _HEADER.size
 _SIZE = struct.Struct(">qi")
 _LENGTH_AT = 12  # bytes before what the length field counts
-_CRC_END = 21
 _MAGIC_AT = 16
-MIN_RECORD: Final = 7  # one byte for each of a record's fixed fields
 _MAX_INT64 = (1 << 63) - 1
 
 
@@ -123,9 +125,11 @@ def read_header(
         base_sequence,
         count,
     ) = _HEADER.unpack_from(view, position)
-    actual = crc32c(view[position + _CRC_END : position + size])
-    if actual != crc:
-        raise _corrupt(name, at, f"CRC-32C is {actual:#010x}, stored is {crc:#010x}")
+    check_crc32c(
+        view[position + CRC_END : position + size],
+        crc,
+        where=f"{name}: batch at position {at}",
+    )
     header = BatchHeader(
         at,
         size,
@@ -145,13 +149,15 @@ def read_header(
     return header
 
 
-def scan_batches(
+def scan_log(
     data: Buffer, *, offset: int = 0, after: int = -1, name: str = "log"
-) -> Iterator[BatchHeader]:
-    """Yield the header of each batch that lies whole in a buffer, checked.
+) -> Iterator[LogBatches]:
+    """Yield the batches that lie whole in a buffer, many at a time.
 
-    Stops before a batch that the buffer cuts off: the last header's ``end`` says how
-    far the buffer is read, and ``claimed_size`` how much the next batch needs.
+    Stops before a batch that the buffer cuts off: the end of the last row says how far
+    the buffer is read, and ``claimed_size`` how much the next batch needs. Their
+    headers are checked, and their checksums when they are decoded or iterated over: one
+    pass over the bytes is enough.
 
     Args:
         data: A buffer of log bytes that begins with a batch.
@@ -161,22 +167,37 @@ def scan_batches(
 
     Raises:
         CorruptBatchError: A batch is malformed or does not follow the one before it.
+            The batches before it have come out.
         UnsupportedFormatError: A codec is not one that is read.
     """
     view = byte_view(data)
-    previous = after
-    start = 0
+    scan_headers = header_scanner()
+    previous, start = after, 0
     while True:
-        size = claimed_size(view, start, name=name)
-        if size is None or size > len(view) - start:
-            return
-        header = read_header(view, start, offset=offset, name=name)
-        if header.base_offset <= previous:
-            detail = f"base offset {header.base_offset} follows offset {previous}"
-            raise _corrupt(name, header.position, detail)
-        previous = header.last_offset
-        start += size
-        yield header
+        # Only what is right and of version 2 is found there; what is not is named here.
+        table = scan_headers(view, start, offset, previous)
+        if len(table):
+            found = LogBatches(table, view, name)
+        else:
+            size = claimed_size(view, start, name=name)
+            if size is None or size > len(view) - start:
+                return
+            header = read_header(view, start, offset=offset, name=name)
+            if header.base_offset <= previous:
+                detail = f"base offset {header.base_offset} follows offset {previous}"
+                raise _corrupt(name, header.position, detail)
+            found = LogBatches.of(LogBatch(header, view, start, name))
+        previous, start = int(found["last_offset"][-1]), int(found["end"][-1])
+        yield found
+
+
+def scan_batches(
+    data: Buffer, *, offset: int = 0, after: int = -1, name: str = "log"
+) -> Iterator[BatchHeader]:
+    """Yield the header of each batch that lies whole in a buffer: see ``scan_log``."""
+    for batches in scan_log(data, offset=offset, after=after, name=name):
+        for batch in batches:
+            yield batch.header
 
 
 def _check_fields(header: BatchHeader, name: str) -> None:

@@ -6,9 +6,12 @@ from typing import Final, NamedTuple
 __all__ = [
     "CODEC_MASK",
     "CONTROL",
+    "CRC_END",
     "DELETE_HORIZON",
+    "HEADER_SIZE",
     "LOG_APPEND_TIME",
     "MAGIC",
+    "MIN_RECORD",
     "TRANSACTIONAL",
     "BatchHeader",
     "Codec",
@@ -17,6 +20,15 @@ __all__ = [
 
 MAGIC: Final = 2
 """The version that is written, and that all records are decoded from."""
+
+HEADER_SIZE: Final = 61
+"""Bytes of the header of a batch of version 2."""
+
+CRC_END: Final = 21
+"""Where in a batch the bytes begin that its CRC-32C covers."""
+
+MIN_RECORD: Final = 7
+"""Bytes of a record, at least: one for each of its fixed fields."""
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08

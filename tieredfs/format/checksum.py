@@ -2,10 +2,11 @@
 
 import google_crc32c
 
+from tieredfs.errors import CorruptBatchError
 from tieredfs.format.buffers import Buffer
 from tieredfs.format.kernel import Kernel, chosen_kernel
 
-__all__ = ["crc32c"]
+__all__ = ["check_crc32c", "crc32c"]
 
 
 def crc32c(data: Buffer, crc: int = 0) -> int:
@@ -25,3 +26,20 @@ def crc32c(data: Buffer, crc: int = 0) -> int:
     # It takes bytes only; the copy costs less than any pure-Python CRC.
     extended: int = google_crc32c.extend(crc, bytes(data))
     return extended
+
+
+def check_crc32c(data: Buffer, stored: int, *, where: str) -> None:
+    """Check what a batch stores as its checksum.
+
+    Args:
+        data: The bytes that it covers.
+        stored: What it should be.
+        where: How to call the batch in an error.
+
+    Raises:
+        CorruptBatchError: It is another.
+    """
+    actual = crc32c(data)
+    if actual != stored:
+        msg = f"{where}: CRC-32C is {actual:#010x}, stored is {stored:#010x}"
+        raise CorruptBatchError(msg)

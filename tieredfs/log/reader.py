@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tieredfs.epochs import NO_EPOCH
@@ -12,15 +14,16 @@ from tieredfs.errors import (
     NotFoundError,
     OffsetOutOfRangeError,
 )
+from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.offset_index import OffsetIndex
-from tieredfs.format.records import LogBatch, RecordDecoder
+from tieredfs.format.records import RecordDecoder
 from tieredfs.log.catalog import SegmentCatalog
 from tieredfs.log.plan import SegmentSlice, lineage_of, log_end, overlaps, tile
 from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.log_stream import read_batches
+from tieredfs.storage.log_stream import read_log
 
-__all__ = ["Bounds", "TieredReader", "slice_batches"]
+__all__ = ["Bounds", "TieredReader", "read_slice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,19 +166,19 @@ class TieredReader:
 
     def _within(
         self, slices: Iterable[SegmentSlice], max_bytes: int
-    ) -> Iterator[LogBatch]:
+    ) -> Iterator[LogBatches]:
         taken = 0
         for part in slices:
             near = min(part.start_position + max_bytes - taken, part.end_position)
-            for batch in slice_batches(self.storage, replace(part, end_position=near)):
-                header = batch.header
-                if header.is_control:
-                    continue
-                if taken and taken + header.size > max_bytes:
-                    return
-                taken += header.size if header.record_count else 0
-                yield batch
-                if taken >= max_bytes:
+            for batches in read_slice(self.storage, replace(part, end_position=near)):
+                found = batches.without_control()
+                sizes = found["size"] * (found["record_count"] > 0)
+                ends = taken + np.cumsum(sizes)
+                # One batch with records comes, however large it is.
+                fits = (ends <= max_bytes) | (ends == sizes)
+                yield found.take(fits)
+                taken = int(ends[fits][-1]) if fits.any() else taken
+                if taken >= max_bytes or not fits.all():
                     return
 
     def _positions(
@@ -204,12 +207,12 @@ def bounds_of(segments: list[SegmentMetadata]) -> Bounds:
     return Bounds(beginning, max(beginning, log_end(segments)))
 
 
-def slice_batches(
+def read_slice(
     storage: RemoteStorageManager, part: SegmentSlice
-) -> Iterator[LogBatch]:
+) -> Iterator[LogBatches]:
     """Yield the batches of a slice, control batches among them, checked.
 
-    The first and the last may reach beyond the slice's offsets; they are marked so.
+    The first and the last may reach beyond the slice's offsets; they say so.
 
     Raises:
         CorruptBatchError: A batch is malformed, or not where its segment and lineage
@@ -218,20 +221,33 @@ def slice_batches(
         CorruptObjectError: The log is shorter than it was listed.
     """
     reached = part.start_offset
-    for batch in _segment_batches(
+    for batches in _read_segment(
         storage, part.segment, part.start_position, part.end_position
     ):
-        header = batch.header
-        if header.position == part.start_position > 0:
-            _check_index(storage, part, header.base_offset)
-        _check_place(batch, part.segment)
-        if header.base_offset >= part.end_offset:
+        if batches["position"][0] == part.start_position > 0:
+            _check_index(storage, part, int(batches["base_offset"][0]))
+        # The one behind the slice is in its place as well.
+        last = part.end_offset - 1  # an end may be no int64
+        inside = int(np.searchsorted(batches["base_offset"], last, side="right"))
+        strays = np.flatnonzero(_strays(batches.take(slice(inside + 1)), part.segment))
+        held = batches.take(slice(inside))
+        skipped = int(np.searchsorted(held["last_offset"], part.start_offset))
+        held.take(slice(skipped)).check()
+        wanted = held.take(slice(skipped, int(strays[0]) if strays.size else inside))
+        wanted = wanted.within(part.start_offset, part.end_offset)
+        others = np.flatnonzero(~_of_lineage(wanted, part))
+        if others.size:
+            yield wanted.take(slice(int(others[0])))
+            wanted.take([others[0]]).check()
+            raise _wrong_epoch(wanted, int(others[0]), part)
+        if len(wanted):
+            yield wanted
+        if strays.size:
+            batches.take([strays[0]]).check()
+            raise _stray(batches, int(strays[0]))
+        if inside < len(batches):
             return
-        reached = max(reached, header.last_offset + 1)
-        if header.last_offset < part.start_offset:
-            continue
-        _check_epoch(batch, part)
-        yield batch._replace(first_offset=part.start_offset, end_offset=part.end_offset)
+        reached = max(reached, int(batches["last_offset"][-1]) + 1)
     if reached < part.end_offset and not _is_cleaned(storage, part.segment):
         msg = (
             f"{storage.name_of(part.segment)}: the log ends before offset {reached}, "
@@ -240,13 +256,13 @@ def slice_batches(
         raise CorruptBatchError(msg)
 
 
-def _segment_batches(
+def _read_segment(
     storage: RemoteStorageManager,
     segment: SegmentMetadata,
     start: int = 0,
     until: int | None = None,
-) -> Iterator[LogBatch]:
-    return read_batches(
+) -> Iterator[LogBatches]:
+    return read_log(
         lambda begin, end: storage.fetch_log_segment(segment, begin, end),
         segment.size or 0,
         name=storage.name_of(segment),
@@ -263,12 +279,14 @@ def _is_cleaned(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool
     if storage.is_compacted(segment.partition):
         return True
     following = segment.start_offset
-    for batch in _segment_batches(storage, segment):
-        header = batch.header
-        written = header.last_offset - header.base_offset + 1
-        if header.base_offset != following or header.record_count != written:
+    for batches in _read_segment(storage, segment):
+        batches.check()
+        base, last = batches["base_offset"], batches["last_offset"]
+        whole = batches["record_count"] == last - base + 1
+        tiled = base == np.concatenate([[following], last[:-1] + 1])
+        if not (whole & tiled).all():
             return True
-        following = header.last_offset + 1
+        following = int(last[-1]) + 1
     return False
 
 
@@ -284,27 +302,36 @@ def _check_index(
         raise CorruptIndexError(msg)
 
 
-def _check_place(batch: LogBatch, segment: SegmentMetadata) -> None:
-    header = batch.header
-    if (
-        header.base_offset < segment.start_offset
-        or segment.end_offset is None
-        or header.last_offset > segment.end_offset
-    ):
-        msg = (
-            f"{batch.where}: the offsets {header.base_offset} to {header.last_offset} "
-            "are not those of the segment"
-        )
-        raise CorruptBatchError(msg)
+def _strays(batches: LogBatches, segment: SegmentMetadata) -> npt.NDArray[np.bool_]:
+    """Tell which batches have offsets that their segment has not."""
+    end = -1 if segment.end_offset is None else segment.end_offset
+    strays: npt.NDArray[np.bool_] = (batches["base_offset"] < segment.start_offset) | (
+        batches["last_offset"] > end
+    )
+    return strays
 
 
-def _check_epoch(batch: LogBatch, part: SegmentSlice) -> None:
-    header = batch.header
-    offset = max(header.base_offset, part.start_offset)
-    if not part.lineage.accepts(header.leader_epoch, offset):
-        expected = part.lineage.epoch_at(offset)
-        msg = (
-            f"{batch.where}: leader epoch {header.leader_epoch} at offset {offset}, "
-            f"where the lineage has {'none' if expected == NO_EPOCH else expected}"
-        )
-        raise CorruptBatchError(msg)
+def _stray(batches: LogBatches, row: int) -> CorruptBatchError:
+    first, last = batches["base_offset"][row], batches["last_offset"][row]
+    return CorruptBatchError(
+        f"{batches.where(row)}: the offsets {first} to {last} are not those of the "
+        "segment"
+    )
+
+
+def _of_lineage(batches: LogBatches, part: SegmentSlice) -> npt.NDArray[np.bool_]:
+    """Tell which batches were written under the epoch that holds at their offset."""
+    offsets = np.maximum(batches["base_offset"], part.start_offset)
+    return part.lineage.accepts_each(batches["leader_epoch"], offsets)
+
+
+def _wrong_epoch(
+    batches: LogBatches, row: int, part: SegmentSlice
+) -> CorruptBatchError:
+    offset = max(int(batches["base_offset"][row]), part.start_offset)
+    expected = part.lineage.epoch_at(offset)
+    return CorruptBatchError(
+        f"{batches.where(row)}: leader epoch {batches['leader_epoch'][row]} at offset "
+        f"{offset}, where the lineage has "
+        f"{'none' if expected == NO_EPOCH else expected}"
+    )

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import pyarrow as pa
 
-from tieredfs.format.records import LogBatch, RecordDecoder
+from tieredfs.format.records import RecordDecoder
 from tieredfs.format.schema import project
 from tieredfs.log.plan import ScanPlan, SegmentSlice
-from tieredfs.log.reader import slice_batches
+from tieredfs.log.reader import read_slice
 from tieredfs.storage import RemoteStorageManager
 
 if TYPE_CHECKING:
@@ -128,13 +128,11 @@ class Scan:
         self, partition: int, slices: Sequence[SegmentSlice]
     ) -> Iterator[pa.RecordBatch]:
         decoder = RecordDecoder(self.topic, partition, self.columns)
-        return decoder.decode(self._batches(slices))
-
-    def _batches(self, slices: Sequence[SegmentSlice]) -> Iterator[LogBatch]:
-        for part in slices:
-            for batch in slice_batches(self.storage, part):
-                if not batch.header.is_control:
-                    yield batch
+        return decoder.decode(
+            batches.without_control()
+            for part in slices
+            for batches in read_slice(self.storage, part)
+        )
 
 
 def _in_turn(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

@@ -1,15 +1,18 @@
 """From a time to an offset, as Kafka's ``offsetsForTimes`` does it."""
 
+from itertools import chain
+
 import numpy as np
 import pyarrow as pa
 
 from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import CorruptIndexError
+from tieredfs.format.log_batches import LogBatch, LogBatches
 from tieredfs.format.offset_index import OffsetIndex
-from tieredfs.format.records import LogBatch, RecordDecoder
+from tieredfs.format.records import RecordDecoder
 from tieredfs.format.time_index import TimeIndex, TimestampOffset
 from tieredfs.log.plan import SegmentSlice, check_served, lineage_of, tile
-from tieredfs.log.reader import TieredReader, bounds_of, slice_batches
+from tieredfs.log.reader import TieredReader, bounds_of, read_slice
 from tieredfs.model import IndexType, OffsetAndTimestamp, SegmentMetadata
 
 __all__ = ["find_offset"]
@@ -55,7 +58,7 @@ def find_offset(reader: TieredReader, timestamp: int) -> OffsetAndTimestamp | No
             segment.size or 0,
             lineage,
         )
-        for batch in slice_batches(reader.storage, part):
+        for batch in chain.from_iterable(read_slice(reader.storage, part)):
             _check_entry(batch, entry)
             # Records before ``begin`` that share its batch are as late as it is.
             found = _first_at(batch, start, end, timestamp)
@@ -116,9 +119,9 @@ def _first_at(
     if header.max_timestamp < timestamp:
         return None
     decoder = RecordDecoder("", 0, ("offset", "timestamp"))
-    batch = batch._replace(first_offset=start, end_offset=end)
+    wanted = LogBatches.of(batch).within(start, end)
     epoch = None if header.leader_epoch == NO_EPOCH else header.leader_epoch
-    for records in decoder.decode([batch]):
+    for records in decoder.decode([wanted]):
         stamps = records["timestamp"].cast(pa.int64()).to_numpy()
         late = np.flatnonzero(stamps >= timestamp)
         if late.size:

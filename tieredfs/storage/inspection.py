@@ -10,9 +10,10 @@ from tieredfs.format.control import ControlRecord, parse_control_record
 from tieredfs.format.index_builder import INTERVAL_BYTES, IndexBuilder
 from tieredfs.format.index_truth import IndexTruth
 from tieredfs.format.leader_epoch_checkpoint import format_leader_epochs
+from tieredfs.format.log_batches import LogBatch, LogBatches
 from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
 from tieredfs.format.producer_state import ProducerTracker
-from tieredfs.format.records import LogBatch, RecordDecoder
+from tieredfs.format.records import RecordDecoder
 from tieredfs.format.txn_index import AbortedTransaction, TransactionIndex
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage.log_facts import LogFacts, facts_of
@@ -145,7 +146,7 @@ def _marker(batch: LogBatch) -> ControlRecord | None:
     if not header.is_control or not header.record_count or header.size <= HEADER_SIZE:
         return None
     decoder = RecordDecoder("", 0, ("key", "value"))
-    row = next(decoder.decode([batch]))
+    row = next(decoder.decode([LogBatches.of(batch)]))
     return parse_control_record(
         row["key"][0].as_py() or b"", row["value"][0].as_py(), name=batch.where
     )

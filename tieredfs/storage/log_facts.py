@@ -7,7 +7,8 @@ import pyarrow as pa
 
 from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.records import LogBatch, RecordDecoder
+from tieredfs.format.log_batches import LogBatch, LogBatches
+from tieredfs.format.records import RecordDecoder
 from tieredfs.model import EpochEntry
 
 __all__ = ["LogFacts", "facts_of"]
@@ -76,6 +77,6 @@ def facts_of(
 
 def _first_timestamp(batch: LogBatch) -> int:
     decoder = RecordDecoder("", 0, ("timestamp",))
-    stamps = next(decoder.decode([batch]))["timestamp"].cast(pa.int64())
+    stamps = next(decoder.decode([LogBatches.of(batch)]))["timestamp"].cast(pa.int64())
     found: int = stamps[0].as_py()
     return found

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Iterator
 
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch import BatchHeader, claimed_size, scan_batches
-from tieredfs.format.records import LogBatch
+from tieredfs.format.batch import claimed_size, scan_log
+from tieredfs.format.log_batches import LogBatch, LogBatches
 
-__all__ = ["FETCH_SIZE", "read_batches"]
+__all__ = ["FETCH_SIZE", "read_batches", "read_log"]
 
 FETCH_SIZE = 16 << 20
 """Bytes asked for at once: large enough that a request's latency does not matter."""
@@ -15,7 +15,7 @@ _BEYOND = 64 << 10
 """Bytes asked for at once behind what was said to be enough."""
 
 
-def read_batches(
+def read_log(
     fetch: Callable[[int, int], memoryview],
     size: int,
     *,
@@ -23,7 +23,7 @@ def read_batches(
     start: int = 0,
     until: int | None = None,
     torn_tail: bool = False,
-) -> Iterator[LogBatch]:
+) -> Iterator[LogBatches]:
     """Yield the batches of a log in order, checked, fetching as they are needed.
 
     Memory is bounded by FETCH_SIZE plus one batch, whatever a length says: no batch
@@ -56,11 +56,10 @@ def read_batches(
         fetched = end
         data = memoryview(b"".join((rest, piece))) if rest else piece
         done = 0
-        headers = scan_batches(data, offset=position, after=previous, name=name)
-        while (header := _next(headers, data, done, torn_tail=torn_tail)) is not None:
-            yield LogBatch(header, data, done, name)
-            previous = header.last_offset
-            done += header.size
+        found = scan_log(data, offset=position, after=previous, name=name)
+        while (batches := _next(found, data, done, torn_tail=torn_tail)) is not None:
+            yield batches
+            previous, done = int(batches["last_offset"][-1]), int(batches["end"][-1])
         rest = data[done:]
         position += done
         if torn_tail and not any(rest[:FETCH_SIZE]):
@@ -80,12 +79,25 @@ def read_batches(
         raise CorruptBatchError(msg)
 
 
+def read_batches(
+    fetch: Callable[[int, int], memoryview],
+    size: int,
+    *,
+    name: str,
+    start: int = 0,
+    torn_tail: bool = False,
+) -> Iterator[LogBatch]:
+    """Yield the batches of a log one by one: see ``read_log``."""
+    for batches in read_log(fetch, size, name=name, start=start, torn_tail=torn_tail):
+        yield from batches
+
+
 def _next(
-    headers: Iterator[BatchHeader], data: memoryview, done: int, *, torn_tail: bool
-) -> BatchHeader | None:
-    """Return the next header; None at the end, which zeros may be."""
+    found: Iterator[LogBatches], data: memoryview, done: int, *, torn_tail: bool
+) -> LogBatches | None:
+    """Return the next batches; None at the end, which zeros may be."""
     try:
-        return next(headers, None)
+        return next(found, None)
     except CorruptBatchError:
         if torn_tail and not any(data[done:]):
             return None

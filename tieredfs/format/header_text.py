@@ -1,0 +1,29 @@
+"""The keys of headers: text, as Java reads it."""
+
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+__all__ = ["decode_text"]
+
+_ASCII: Final = 0x80
+
+
+def decode_text(array: pa.Array) -> pa.Array:
+    """Decode UTF-8 as Java does: what is malformed becomes U+FFFD.
+
+    Args:
+        array: Bytes; none are null, and all of its memory is used.
+    """
+    _, ends, data = array.buffers()
+    used = int(np.frombuffer(ends, np.int32, 1, 4 * len(array))[0])
+    if np.frombuffer(data, np.uint8, used).max(initial=0) < _ASCII:
+        return pa.Array.from_buffers(pa.string(), len(array), [None, ends, data])
+    try:
+        return array.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array(
+            [item.decode("utf-8", "replace") for item in array.to_pylist()],
+            pa.string(),
+        )
