@@ -1,5 +1,8 @@
 from collections.abc import Sequence
+from typing import TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tieredfs.format.buffers import Buffer
@@ -32,3 +35,21 @@ def fill(
     *,
     is_checked: bool,
 ) -> int: ...
+
+_Ends: TypeAlias = npt.NDArray[np.int32]
+_Payloads: TypeAlias = tuple[Buffer | pa.Buffer | None, int, _Ends, Buffer | pa.Buffer]
+
+class RecordBody:
+    def __init__(
+        self,
+        stamps: Int64Array,
+        offsets: Int64Array,
+        rows: int,
+        key: _Payloads | None,
+        value: _Payloads | None,
+        headers: tuple[pa.Buffer | None, int, _Ends, int, _Payloads, _Payloads] | None,
+    ) -> None: ...
+    @property
+    def size(self) -> int: ...
+    def alone(self) -> bytes: ...
+    def behind(self, header: bytes) -> bytes: ...

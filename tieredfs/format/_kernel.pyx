@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: embedsignature=False, binding=False
-"""The machine's part of reading records: walk them, find what they hold, copy it once.
+"""The machine's part of reading and writing records: walk them, and copy each byte once.
 
 It knows no Arrow and no numpy: whoever calls passes buffers and their meaning. Each
 size is checked here against the buffer it is used on, so that no argument makes it read
@@ -14,6 +14,7 @@ from cpython.buffer cimport (
     PyBuffer_Release,
     PyObject_GetBuffer,
 )
+from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport (
     INT32_MAX,
     INT64_MAX,
@@ -53,13 +54,17 @@ cdef class _View:
         if self.is_held:
             PyBuffer_Release(&self.held)
 
-    cdef int hold(self, int64_t count) except -1:
-        """Refuse a buffer that is not one of at least ``count`` int64."""
-        if self.held.len // <int64_t>sizeof(int64_t) < count:
+    cdef int hold(self, int64_t count, int64_t size) except -1:
+        """Refuse a buffer of fewer than ``count`` items of ``size`` bytes."""
+        if count < 0 or self.held.len // size < count:
             raise ValueError(f"a buffer of {self.held.len} bytes is too small")
+        return 0
+
+    cdef int hold_int64(self, int64_t count) except -1:
+        """Refuse a buffer that is not one of at least ``count`` int64."""
         if <size_t>self.held.buf % sizeof(int64_t):
             raise ValueError("a buffer is not aligned")
-        return 0
+        return self.hold(count, sizeof(int64_t))
 
 
 def crc32c(object data, uint32_t crc=0):
@@ -210,7 +215,7 @@ def scan_headers(
     cdef _View source = _View(data)
     cdef _View rows = _View(table, True)
     cdef int64_t found
-    rows.hold(0)
+    rows.hold_int64(0)
     if not 0 <= start <= source.held.len:
         raise ValueError(f"position {start} is not in the bytes")
     with nogil:
@@ -786,9 +791,9 @@ def fill(
     cdef _View view
     cdef int index, ended
     held = []
-    batches.hold(0)
-    bounds.hold(6)
-    place.hold(STATE)
+    batches.hold_int64(0)
+    bounds.hold_int64(6)
+    place.hold_int64(STATE)
     for index in range(COUNTERS):
         room[index] = INT64_MAX
     for index in range(BUFFERS):
@@ -801,7 +806,7 @@ def fill(
         view = _View(buffer, True)
         held.append(view)
         starts[index] = <uint8_t *>view.held.buf
-        view.hold(0)
+        view.hold_int64(0)
         measure(index, view.held.len, room)
     check_columns(starts)
     check_state(<const int64_t *>place.held.buf, room)
@@ -874,3 +879,387 @@ cdef int check_state(const int64_t *state, const int64_t *room) except -1:
     if state[BATCH] < 0:
         raise ValueError(f"batch {state[BATCH]}")
     return 0
+
+
+# Records → the bytes of a batch.
+
+# Where the checksum of a batch's header lies.
+cdef enum:
+    CRC_AT = 17
+
+# The column whose offsets are not those of an Arrow array; 0 for none of them.
+cdef enum:
+    RIGHT
+    WRONG_KEY
+    WRONG_VALUE
+    WRONG_HEADERS
+    CHANGED
+
+cdef tuple WRONG = ("", "key", "value", "headers")
+
+# More rows than any array has: sums of a few stay far inside an int64.
+cdef int64_t MOST_ROWS = <int64_t>1 << 40
+
+
+cdef struct PayloadColumn:
+    int64_t rows
+    const uint8_t *valid  # a bit for each; NULL when none is null
+    int64_t at  # the bit of the first
+    const uint8_t *ends  # int32, one more than rows; NULL when all are null
+    const uint8_t *data
+    int64_t size
+
+
+cdef struct RecordColumns:
+    int64_t rows
+    const uint8_t *stamps  # int64
+    const uint8_t *offsets  # int64
+    PayloadColumn key
+    PayloadColumn value
+    const uint8_t *listed  # a bit for each; NULL when all have a list of headers
+    int64_t at
+    const uint8_t *ends  # int32, one more than rows; NULL when none has headers
+    PayloadColumn name
+    PayloadColumn content
+
+
+# A slice of an Arrow array may begin anywhere: nothing is taken to be aligned.
+cdef inline int32_t int32_at(const uint8_t *array, int64_t index) noexcept nogil:
+    cdef int32_t value
+    memcpy(&value, array + 4 * index, 4)
+    return value
+
+
+cdef inline int64_t int64_at(const uint8_t *array, int64_t index) noexcept nogil:
+    cdef int64_t value
+    memcpy(&value, array + 8 * index, 8)
+    return value
+
+
+cdef inline bint is_set(const uint8_t *bits, int64_t index) noexcept nogil:
+    return bits == NULL or bits[index >> 3] >> (index & 7) & 1
+
+
+cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
+    return <uint64_t>value << 1 ^ <uint64_t>(value >> 63)
+
+
+cdef inline int64_t varint_size(int64_t value) noexcept nogil:
+    cdef uint64_t bits = zigzag(value)
+    cdef int64_t size = 1
+    while bits >= 0x80:
+        bits >>= 7
+        size += 1
+    return size
+
+
+cdef inline bint find_payload(
+    const PayloadColumn *column, int64_t row, int64_t *start, int64_t *length
+) noexcept nogil:
+    """Find a payload, -1 long when it is null; false when it lies outside its bytes."""
+    cdef int64_t end
+    start[0] = 0
+    length[0] = -1
+    if column.ends == NULL:
+        return True
+    start[0] = int32_at(column.ends, row)
+    end = int32_at(column.ends, row + 1)
+    if is_set(column.valid, column.at + row):
+        length[0] = end - start[0]
+    return 0 <= start[0] and start[0] <= end and end <= column.size
+
+
+cdef inline int64_t payload_room(int64_t length) noexcept nogil:
+    return varint_size(length) + (length if length > 0 else 0)
+
+
+cdef inline bint find_list(
+    const RecordColumns *of, int64_t row, int64_t *first, int64_t *last
+) noexcept nogil:
+    """Find the headers of a record; false when they lie outside those there are."""
+    cdef int64_t end
+    first[0] = 0
+    last[0] = 0
+    if of.ends == NULL:
+        return True
+    first[0] = int32_at(of.ends, row)
+    end = int32_at(of.ends, row + 1)
+    last[0] = end if is_set(of.listed, of.at + row) else first[0]
+    return 0 <= first[0] and first[0] <= end and end <= of.name.rows
+
+
+cdef int measure_headers(
+    const RecordColumns *of, int64_t first, int64_t last, int64_t *size
+) noexcept nogil:
+    cdef int64_t header, start, length
+    for header in range(first, last):
+        if not find_payload(&of.name, header, &start, &length):
+            return WRONG_HEADERS
+        size[0] += payload_room(length)
+        if not find_payload(&of.content, header, &start, &length):
+            return WRONG_HEADERS
+        size[0] += payload_room(length)
+    return RIGHT
+
+
+cdef struct RecordPlace:
+    int64_t size  # behind its length
+    int64_t stamp
+    int64_t offset
+    int64_t key_start
+    int64_t key_length
+    int64_t value_start
+    int64_t value_length
+    int64_t first_header
+    int64_t last_header
+
+
+cdef inline int find_record(
+    const RecordColumns *of, int64_t row, RecordPlace *found
+) noexcept nogil:
+    """Find what a record consists of, and how many bytes it takes."""
+    found.stamp = int64_at(of.stamps, row)
+    found.offset = int64_at(of.offsets, row)
+    if not find_payload(&of.key, row, &found.key_start, &found.key_length):
+        return WRONG_KEY
+    if not find_payload(&of.value, row, &found.value_start, &found.value_length):
+        return WRONG_VALUE
+    if not find_list(of, row, &found.first_header, &found.last_header):
+        return WRONG_HEADERS
+    found.size = (
+        1  # attributes, unused so far
+        + varint_size(found.stamp)
+        + varint_size(found.offset)
+        + payload_room(found.key_length)
+        + payload_room(found.value_length)
+        + varint_size(found.last_header - found.first_header)
+    )
+    if found.first_header == found.last_header:
+        return RIGHT
+    return measure_headers(of, found.first_header, found.last_header, &found.size)
+
+
+cdef int measure_records(const RecordColumns *of, int64_t *total) noexcept nogil:
+    cdef RecordPlace record
+    cdef int64_t row
+    cdef int wrong
+    for row in range(of.rows):
+        wrong = find_record(of, row, &record)
+        if wrong:
+            return wrong
+        total[0] += varint_size(record.size) + record.size
+    return RIGHT
+
+
+cdef inline uint8_t *write_varint(uint8_t *out, int64_t value) noexcept nogil:
+    """Write a varint where there is room for it; return the place behind it."""
+    cdef uint64_t bits = zigzag(value)
+    while bits >= 0x80:
+        out[0] = <uint8_t>(bits | 0x80)
+        out += 1
+        bits >>= 7
+    out[0] = <uint8_t>bits
+    return out + 1
+
+
+cdef inline uint8_t *write_payload(
+    const PayloadColumn *column,
+    int64_t start,
+    int64_t length,
+    uint8_t *out,
+    const uint8_t *end,
+) noexcept nogil:
+    """Write a payload that was found where there is room for it, up to ``end``."""
+    out = write_varint(out, length)
+    if length <= 0:
+        return out
+    # A short one is copied as 16 bytes, if there are so many on both sides: that takes
+    # no call, and what is too much is written over.
+    if length <= 16 and column.size - start >= 16 and end - out >= 16:
+        memcpy(out, column.data + start, 16)
+    else:
+        memcpy(out, column.data + start, <size_t>length)
+    return out + length
+
+
+cdef uint8_t *write_headers(
+    const RecordColumns *of,
+    int64_t first,
+    int64_t last,
+    uint8_t *out,
+    const uint8_t *end,
+) noexcept nogil:
+    """Write the headers of a record, up to ``end``; NULL when they need more."""
+    cdef int64_t header, start, length
+    for header in range(first, last):
+        if not find_payload(&of.name, header, &start, &length):
+            return NULL
+        if payload_room(length) > end - out:
+            return NULL
+        out = write_payload(&of.name, start, length, out, end)
+        if not find_payload(&of.content, header, &start, &length):
+            return NULL
+        if payload_room(length) > end - out:
+            return NULL
+        out = write_payload(&of.content, start, length, out, end)
+    return out
+
+
+cdef int write_records(
+    const RecordColumns *of, uint8_t *out, const uint8_t *end
+) noexcept nogil:
+    """Write records that were measured, and must fill the place up to ``end``.
+
+    Each is measured again: another thread may have written to the columns since.
+    """
+    cdef RecordPlace record
+    cdef const uint8_t *record_end
+    cdef int64_t row
+    for row in range(of.rows):
+        if find_record(of, row, &record):
+            return CHANGED
+        if varint_size(record.size) + record.size > end - out:
+            return CHANGED
+        out = write_varint(out, record.size)
+        record_end = out + record.size
+        out[0] = 0
+        out = write_varint(out + 1, record.stamp)
+        out = write_varint(out, record.offset)
+        out = write_payload(&of.key, record.key_start, record.key_length, out, end)
+        out = write_payload(&of.value, record.value_start, record.value_length, out, end)
+        out = write_varint(out, record.last_header - record.first_header)
+        if record.first_header < record.last_header:
+            out = write_headers(of, record.first_header, record.last_header, out, end)
+        if out != record_end:
+            return CHANGED
+    return RIGHT if out == end else CHANGED
+
+
+cdef class RecordBody:
+    """The records of a batch: measured when this is made, and then written.
+
+    Args:
+        stamps: Timestamps as they are stored, less the batch's own, int64.
+        offsets: Offsets likewise.
+        rows: How many records there are.
+        key: Their keys: a bit for each that is not null (None: none is null), which bit
+            is the first, their ends (int32, the start of the first before them), and
+            their bytes. None when all are null.
+        value: Their values, likewise.
+        headers: A bit for each record that has a list of headers (None: all have one),
+            which bit is the first, the ends of their lists (int32, the start of the
+            first before them), how many headers there are, and their keys and values as
+            above. None when there is no header.
+
+    Raises:
+        ValueError: A buffer is too small, or ends fall or lie outside what they end in.
+    """
+
+    cdef readonly int64_t size
+    cdef RecordColumns of
+    cdef list views
+
+    def __cinit__(
+        self,
+        object stamps,
+        object offsets,
+        int64_t rows,
+        tuple key,
+        tuple value,
+        tuple headers,
+    ):
+        cdef int wrong
+        self.views = []
+        self.of.rows = rows
+        self.of.stamps = self.hold(stamps, rows, sizeof(int64_t))
+        self.of.offsets = self.hold(offsets, rows, sizeof(int64_t))
+        self.hold_payloads(&self.of.key, key, rows)
+        self.hold_payloads(&self.of.value, value, rows)
+        self.of.listed = NULL
+        self.of.ends = NULL
+        if headers is not None:
+            listed, first, ends, count, names, contents = headers
+            self.of.at = first
+            self.of.listed = self.hold_bits(listed, self.of.at, rows)
+            self.of.ends = self.hold(ends, rows + 1, sizeof(int32_t))
+            self.hold_payloads(&self.of.name, names, count)
+            self.hold_payloads(&self.of.content, contents, count)
+        with nogil:
+            wrong = measure_records(&self.of, &self.size)
+        if wrong:
+            name = WRONG[wrong]
+            raise ValueError(f"column {name}: its ends fall, or lie outside its bytes")
+
+    cdef const uint8_t *hold(
+        self, object data, int64_t count, int64_t size
+    ) except? NULL:
+        """Hold a buffer of at least ``count`` items as long as this object lives."""
+        cdef _View view = _View(data)
+        view.hold(count, size)
+        self.views.append(view)
+        return <const uint8_t *>view.held.buf
+
+    cdef const uint8_t *hold_bits(
+        self, object bits, int64_t first, int64_t count
+    ) except? NULL:
+        if bits is None:
+            return NULL
+        if first < 0 or first > MOST_ROWS or count < 0 or count > MOST_ROWS:
+            raise ValueError(f"{count} bits from bit {first} on")
+        return self.hold(bits, (first + count + 7) // 8, 1)
+
+    cdef int hold_payloads(
+        self, PayloadColumn *column, tuple given, int64_t rows
+    ) except -1:
+        cdef _View view
+        if rows < 0 or rows > MOST_ROWS:
+            raise ValueError(f"{rows} rows")
+        column.rows = rows
+        column.ends = NULL
+        if given is None:
+            return 0
+        valid, first, ends, data = given
+        view = _View(data)
+        self.views.append(view)
+        column.data = <const uint8_t *>view.held.buf
+        column.size = view.held.len
+        column.at = first
+        column.valid = self.hold_bits(valid, column.at, rows)
+        column.ends = self.hold(ends, rows + 1, sizeof(int32_t))
+        return 0
+
+    def alone(self):
+        """Return the records."""
+        return self.write(b"")
+
+    def behind(self, bytes header):
+        """Return a batch: its header, whose checksum is computed, and the records.
+
+        Raises:
+            ValueError: The header has another size than the header of a batch.
+        """
+        if len(header) != HEADER_SIZE:
+            raise ValueError(f"a header of {len(header)} bytes")
+        return self.write(header)
+
+    cdef bytes write(self, bytes header):
+        cdef Py_ssize_t before = len(header)
+        cdef const char *head = PyBytes_AsString(header)
+        cdef bytes written = PyBytes_FromStringAndSize(NULL, before + self.size)
+        # Nobody has seen it yet: these bytes may still change.
+        cdef uint8_t *out = <uint8_t *>PyBytes_AsString(written)
+        cdef int64_t total = before + self.size
+        cdef int wrong
+        cdef uint32_t crc
+        with nogil:
+            memcpy(out, head, <size_t>before)
+            wrong = write_records(&self.of, out + before, out + total)
+            if not wrong and before:
+                crc = crc32c_extend(0, out + CRC_END, <size_t>(total - CRC_END))
+                out[CRC_AT] = <uint8_t>(crc >> 24)
+                out[CRC_AT + 1] = <uint8_t>(crc >> 16)
+                out[CRC_AT + 2] = <uint8_t>(crc >> 8)
+                out[CRC_AT + 3] = <uint8_t>crc
+        if wrong:
+            raise ValueError("the columns changed while their records were written")
+        return written

@@ -5,13 +5,11 @@ Java's and librdkafka's clients can read: snappy in xerial blocks, lz4 in frames
 independent blocks.
 """
 
-import io
 import struct
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from tieredfs.errors import InvalidArgumentError
@@ -23,21 +21,25 @@ from tieredfs.format.batch import (
     Codec,
     TimestampType,
 )
-from tieredfs.format.checksum import crc32c
 from tieredfs.format.codecs import MAX_DECOMPRESSED, compress
-from tieredfs.format.schema import HEADERS
-from tieredfs.format.varints import encode_varint
+from tieredfs.format.record_body import measure_records
+from tieredfs.format.record_fields import (
+    RecordFields,
+    offset_column,
+    payload_columns,
+    timestamp_column,
+)
+from tieredfs.format.seal import seal_batch
+from tieredfs.format.varints import Int64Array
 
 __all__ = ["BatchOptions", "encode_batch"]
 
 _MAGIC: Final = 2
-_PREFIX: Final = struct.Struct(">qiibI")
-_CHECKED: Final = struct.Struct(">hiqqqhii")
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_AT: Final = 12
 _MAX_INT32: Final = (1 << 31) - 1
 _MAX_OFFSET: Final = (1 << 63) - 1
 _WRAP: Final = 1 << 64
-_NULL: Final = encode_varint(-1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,23 +108,36 @@ def encode_batch(
     how = BatchOptions() if options is None else options
     if how.timestamp_type is TimestampType.NO_TIMESTAMP:
         raise InvalidArgumentError(f"{how}: version 2 has timestamps")
-    offsets: list[int] = _column(records, "offset", pa.int64())
-    base = offsets[0] if base_offset is None and offsets else base_offset
-    last = offsets[-1] if last_offset is None and offsets else last_offset
+    offsets = offset_column(records)
+    base = int(offsets[0]) if base_offset is None and len(offsets) else base_offset
+    last = int(offsets[-1]) if last_offset is None and len(offsets) else last_offset
     if base is None or last is None:
         raise InvalidArgumentError("a batch without records needs its offsets")
     _check_offsets(base, offsets, last)
-    stamps = _timestamps(records)
-    largest = max(stamps, default=-1)
-    first = stamps[0] if stamps else -1
+    stamps = timestamp_column(records)
+    largest = int(stamps.max()) if len(stamps) else -1
+    first = int(stamps[0]) if len(stamps) else -1
     if how.delete_horizon_ms is not None:
         first = how.delete_horizon_ms
-    body = b"".join(_records(records, base, first, offsets, stamps))
-    if len(body) > MAX_DECOMPRESSED:
-        msg = f"{len(body)} bytes of records are more than a batch may have"
+    body = measure_records(
+        RecordFields(
+            stamps - np.int64(_wrapped(first)),
+            offsets - np.int64(base),
+            *payload_columns(records, offsets),
+        )
+    )
+    if body.size > MAX_DECOMPRESSED:
+        msg = f"{body.size} bytes of records are more than a batch may have"
         raise InvalidArgumentError(msg)
+    stored = None if how.codec is Codec.NONE else compress(how.codec, body.alone())
+    size = body.size if stored is None else len(stored)
     try:
-        checked = _CHECKED.pack(
+        header = _HEADER.pack(
+            base,
+            _HEADER.size - _LENGTH_AT + size,
+            how.leader_epoch,
+            _MAGIC,
+            0,  # the checksum, of what follows
             how.attributes,
             last - base,
             first,
@@ -131,94 +146,21 @@ def encode_batch(
             how.producer_epoch,
             how.base_sequence,
             len(offsets),
-        ) + compress(how.codec, body)
-        length = _PREFIX.size - _LENGTH_AT + len(checked)
-        crc = crc32c(checked)
-        return _PREFIX.pack(base, length, how.leader_epoch, _MAGIC, crc) + checked
+        )
     except struct.error as error:
         msg = f"{how}: {error}"
         raise InvalidArgumentError(msg) from error
+    return body.behind(header) if stored is None else seal_batch(header, stored)
 
 
-def _check_offsets(base: int, offsets: Sequence[int], last: int) -> None:
-    rising = all(a < b for a, b in pairwise([base - 1, *offsets]))
-    fits = 0 <= base <= max(offsets[-1:], default=base) <= last <= _MAX_OFFSET
+def _check_offsets(base: int, offsets: Int64Array, last: int) -> None:
+    rising = bool(np.all(offsets[:-1] < offsets[1:]))
+    lowest, highest = (int(offsets[at]) if len(offsets) else base for at in (0, -1))
+    fits = 0 <= base <= lowest and highest <= last <= _MAX_OFFSET
     if not rising or not fits or last - base > _MAX_INT32:
         raise InvalidArgumentError("the offsets of a batch must rise within an int32")
 
 
-def _records(
-    records: pa.RecordBatch,
-    base: int,
-    first: int,
-    offsets: Sequence[int],
-    stamps: Sequence[int],
-) -> Iterator[bytes]:
-    keys = _optional(records, "key", pa.binary())
-    values = _optional(records, "value", pa.binary())
-    headers = _optional(records, "headers", HEADERS)
-    for offset, stamp, key, value, named in zip(
-        offsets, stamps, keys, values, headers, strict=True
-    ):
-        # Java's long wraps, and so does the reader's sum.
-        delta = (stamp - first + _WRAP // 2) % _WRAP - _WRAP // 2
-        record = io.BytesIO()
-        record.write(b"\0")
-        record.write(encode_varint(delta))
-        record.write(encode_varint(offset - base))
-        _write_bytes(record, key)
-        _write_bytes(record, value)
-        record.write(encode_varint(len(named or ())))
-        for header in named or ():
-            if header is None or header["key"] is None:
-                raise InvalidArgumentError(f"offset {offset}: a header has no key")
-            _write_bytes(record, header["key"].encode())
-            _write_bytes(record, header["value"])
-        yield encode_varint(record.tell())
-        yield record.getvalue()
-
-
-def _timestamps(records: pa.RecordBatch) -> list[int]:
-    kind: pa.DataType = pa.int64()
-    if "timestamp" in records.schema.names:
-        held = records.schema.field("timestamp").type
-        kind = pa.timestamp("ms", held.tz) if pa.types.is_timestamp(held) else kind
-    return _column(records, "timestamp", kind, then=pa.int64())
-
-
-def _column(
-    records: pa.RecordBatch,
-    name: str,
-    kind: pa.DataType,
-    *,
-    then: pa.DataType | None = None,
-) -> list[Any]:
-    """Return a column that must be there, without a null."""
-    if name not in records.schema.names or records[name].null_count:
-        msg = f"column {name}: every record needs one"
-        raise InvalidArgumentError(msg)
-    values: list[Any] = _cast(records, name, kind).cast(then or kind).to_pylist()
-    return values
-
-
-def _optional(records: pa.RecordBatch, name: str, kind: pa.DataType) -> list[Any]:
-    if name not in records.schema.names:
-        return [None] * records.num_rows
-    values: list[Any] = _cast(records, name, kind).to_pylist()
-    return values
-
-
-def _cast(records: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
-    try:
-        return records[name].cast(kind)
-    except pa.ArrowException as error:
-        msg = f"column {name}: {error}"
-        raise InvalidArgumentError(msg) from error
-
-
-def _write_bytes(out: io.BytesIO, data: bytes | None) -> None:
-    if data is None:
-        out.write(_NULL)
-    else:
-        out.write(encode_varint(len(data)))
-        out.write(data)
+def _wrapped(value: int) -> int:
+    """Wrap like Java's long, as the reader's sum does."""
+    return (value + _WRAP // 2) % _WRAP - _WRAP // 2

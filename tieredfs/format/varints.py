@@ -14,7 +14,9 @@ __all__ = [
     "Int64Array",
     "VarintError",
     "encode_varint",
+    "encode_varints",
     "read_varint",
+    "varint_sizes",
     "varints",
 ]
 
@@ -77,6 +79,34 @@ def encode_varint(value: int) -> bytes:
         zigzag >>= 7
     out.append(zigzag)
     return bytes(out)
+
+
+def varint_sizes(values: Int64Array) -> Int64Array:
+    """Return how many bytes each value takes as a varint."""
+    sizes = np.ones(values.shape, np.int64)
+    left = _zigzag(values) >> np.uint64(7)
+    while left.any():
+        sizes += left != 0
+        left >>= np.uint64(7)
+    return sizes
+
+
+def encode_varints(values: Int64Array) -> tuple[npt.NDArray[np.uint8], Int64Array]:
+    """Encode varints of up to 64 bits.
+
+    Returns:
+        Their bytes, one behind the other, and how many each has.
+    """
+    sizes = varint_sizes(values)
+    columns = np.arange(sizes.max(initial=1))
+    shifted = _zigzag(values)[:, np.newaxis] >> (7 * columns).astype(np.uint64)
+    octets = (shifted & np.uint64(_BITS)).astype(np.uint8)
+    octets |= np.where(shifted > _BITS, np.uint8(_MORE), np.uint8(0))
+    return octets[columns < sizes[:, np.newaxis]], sizes
+
+
+def _zigzag(values: Int64Array) -> npt.NDArray[np.uint64]:
+    return (values << 1 ^ values >> 63).view(np.uint64)
 
 
 def read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:

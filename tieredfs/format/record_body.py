@@ -1,0 +1,46 @@
+"""The records of a batch as they are stored, before compression.
+
+This is the seam between what a batch says and the bytes it has: ``record_body_numpy``
+writes them with numpy and pyarrow, ``record_body_compiled`` hands them to the compiled
+kernel. Source: Kafka's DefaultRecord; KIP-82 (headers).
+"""
+
+from typing import Protocol
+
+from tieredfs.format.buffers import Buffer
+from tieredfs.format.kernel import Kernel, chosen_kernel
+from tieredfs.format.record_body_numpy import measure_with_numpy
+from tieredfs.format.record_fields import RecordFields
+
+__all__ = ["RecordBody", "measure_records"]
+
+
+class RecordBody(Protocol):
+    """The records of a batch, measured and not yet written."""
+
+    @property
+    def size(self) -> int:
+        """How many bytes they have."""
+
+    def alone(self) -> Buffer:
+        """Return the records."""
+
+    def behind(self, header: bytes) -> bytes:
+        """Return a batch: its header, whose checksum is computed, and the records."""
+
+
+def measure_records(fields: RecordFields) -> RecordBody:
+    """Measure the records of a batch, and make ready to write them.
+
+    Raises:
+        InvalidArgumentError: The ends of an Arrow array's rows fall or lie outside its
+            bytes; or a kernel is asked for that is not there.
+    """
+    if chosen_kernel() is Kernel.COMPILED:
+        # It may not be there.
+        from tieredfs.format.record_body_compiled import (  # noqa: PLC0415
+            measure_with_kernel,
+        )
+
+        return measure_with_kernel(fields)
+    return measure_with_numpy(fields)
