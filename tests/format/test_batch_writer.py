@@ -17,6 +17,8 @@ from tieredfs.format.schema import HEADERS
 from wire import WireRecord, xerial
 from wire import encode_batch as model_batch
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
+
 _INT64S = st.integers(-(1 << 63), (1 << 63) - 1)
 _PAYLOADS = st.none() | st.binary(max_size=90)
 _HEADERS = st.lists(
@@ -266,6 +268,14 @@ def test_a_column_that_no_batch_can_hold_is_refused_by_name(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=rf"column {name}|header has no key"):
         encode_batch(_with(name, column))
+
+
+@pytest.mark.parametrize("name", ["offset", "timestamp", "key", "value", "headers"])
+def test_a_column_that_is_there_twice_is_named(name: str) -> None:
+    records = _arrow([WireRecord(0, 0)])
+    twice = records.append_column(name, records[name])
+    with pytest.raises(InvalidArgumentError, match=f"^column {name}: 2 have this name"):
+        encode_batch(twice)
 
 
 @pytest.mark.parametrize("missing", ["offset", "timestamp"])

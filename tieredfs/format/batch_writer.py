@@ -81,6 +81,9 @@ class BatchOptions:
         )
 
 
+_PLAIN: Final = BatchOptions()
+
+
 def encode_batch(
     records: pa.RecordBatch,
     options: BatchOptions | None = None,
@@ -105,7 +108,7 @@ def encode_batch(
             records lacks its offsets; or the records have more bytes than a batch may
             have.
     """
-    how = BatchOptions() if options is None else options
+    how = _PLAIN if options is None else options
     if how.timestamp_type is TimestampType.NO_TIMESTAMP:
         raise InvalidArgumentError(f"{how}: version 2 has timestamps")
     offsets = offset_column(records)
@@ -154,7 +157,7 @@ def encode_batch(
 
 
 def _check_offsets(base: int, offsets: Int64Array, last: int) -> None:
-    rising = bool(np.all(offsets[:-1] < offsets[1:]))
+    rising = (offsets[:-1] < offsets[1:]).all()
     lowest, highest = (int(offsets[at]) if len(offsets) else base for at in (0, -1))
     fits = 0 <= base <= lowest and highest <= last <= _MAX_OFFSET
     if not rising or not fits or last - base > _MAX_INT32:

@@ -6,11 +6,9 @@ import pyarrow as pa
 
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format._kernel import RecordBody
-from tieredfs.format.record_fields import RecordFields
+from tieredfs.format.record_fields import RecordFields, row_ends
 
 __all__ = ["measure_with_kernel"]
-
-_INT32 = 4
 
 _Payloads = tuple[pa.Buffer | None, int, npt.NDArray[np.int32], pa.Buffer | bytes]
 _Headers = tuple[
@@ -39,26 +37,19 @@ def measure_with_kernel(fields: RecordFields) -> RecordBody:
 
 
 def _payloads(array: pa.Array) -> _Payloads:
-    valid, ends, data = array.buffers()
-    return valid, array.offset, _ends(ends, array), b"" if data is None else data
+    valid, _, data = array.buffers()
+    return valid, array.offset, row_ends(array), b"" if data is None else data
 
 
 def _headers(array: pa.Array) -> _Headers:
-    valid, ends = array.buffers()[:2]
+    valid = array.buffers()[0]
     headers = array.values
     names, contents = headers.field(0), headers.field(1)
     return (
         valid,
         array.offset,
-        _ends(ends, array),
+        row_ends(array),
         len(headers),
         _payloads(names),
         _payloads(contents),
     )
-
-
-def _ends(ends: pa.Buffer | None, array: pa.Array) -> npt.NDArray[np.int32]:
-    """Return where each of an array's rows ends, the start of the first before them."""
-    if not len(array):  # Arrow may leave out what says it
-        return np.zeros(1, np.int32)
-    return np.frombuffer(ends, np.int32, len(array) + 1, _INT32 * array.offset)

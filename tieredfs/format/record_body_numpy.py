@@ -4,8 +4,7 @@ Each field of all records is an Arrow array of its bytes, and Arrow joins the fi
 each record; the bytes that lie behind the array of records are then those of the batch.
 """
 
-from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,18 +12,94 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tieredfs.errors import InvalidArgumentError
-from tieredfs.format.record_fields import RecordFields
+from tieredfs.format.record_fields import RecordFields, row_ends
 from tieredfs.format.seal import seal_batch
 from tieredfs.format.varints import Int64Array, encode_varints, varint_sizes
 
-__all__ = ["measure_with_numpy"]
+__all__ = ["NumpyRecordBody", "measure_with_numpy"]
 
 _NOTHING: Final = pa.scalar(b"", pa.binary())
 _ATTRIBUTES: Final = pa.scalar(b"\0", pa.binary())  # unused so far
-_INT32: Final = 4
 
 
-def measure_with_numpy(fields: RecordFields) -> "_NumpyBody":
+class _Headers(NamedTuple):
+    """All headers, and how many of them each record has."""
+
+    counts: Int64Array
+    keys: pa.Array
+    values: pa.Array
+    key_lengths: Int64Array
+    value_lengths: Int64Array
+
+    @property
+    def sizes(self) -> Int64Array:
+        """The bytes that those of each record have."""
+        sizes = self.key_lengths + self.value_lengths.clip(0)
+        sizes += varint_sizes(self.key_lengths) + varint_sizes(self.value_lengths)
+        bytes_before: Int64Array = _before(sizes)[_before(self.counts)]
+        return np.diff(bytes_before)
+
+    def of_each_record(self) -> pa.Array:
+        """Return the bytes of those of each record."""
+        key_lengths, value_lengths = _varints(self.key_lengths, self.value_lengths)
+        each = _join(key_lengths, self.keys, value_lengths, self.values)
+        ends = row_ends(each)[_before(self.counts)]
+        buffers = [None, pa.py_buffer(ends), each.buffers()[2]]
+        return pa.Array.from_buffers(pa.binary(), len(self.counts), buffers)
+
+
+class NumpyRecordBody(NamedTuple):
+    """The records of a batch, measured and not yet written.
+
+    Attributes:
+        size: How many bytes they have.
+        sizes: How many each has, behind its length.
+        fields: What they consist of.
+        key_lengths: Of each record; -1 for null.
+        value_lengths: Likewise.
+        headers: Of all of them; None when there are none.
+    """
+
+    size: int
+    sizes: Int64Array
+    fields: RecordFields
+    key_lengths: Int64Array
+    value_lengths: Int64Array
+    headers: _Headers | None
+
+    def alone(self) -> memoryview:
+        """Return the records."""
+        if not self.size:
+            return memoryview(b"")
+        headers = self.headers
+        size, stamp, offset, key_length, value_length, count = _varints(
+            self.sizes,
+            self.fields.stamps,
+            self.fields.offsets,
+            self.key_lengths,
+            self.value_lengths,
+            np.zeros_like(self.sizes) if headers is None else headers.counts,
+        )
+        records = _join(
+            size,
+            _ATTRIBUTES,
+            stamp,
+            offset,
+            key_length,
+            _NOTHING if self.fields.keys is None else self.fields.keys,
+            value_length,
+            _NOTHING if self.fields.values is None else self.fields.values,
+            count,
+            _NOTHING if headers is None else headers.of_each_record(),
+        )
+        return memoryview(records.buffers()[2])[: self.size]
+
+    def behind(self, header: bytes) -> bytes:
+        """Return a batch: its header, whose checksum is computed, and the records."""
+        return seal_batch(header, self.alone())
+
+
+def measure_with_numpy(fields: RecordFields) -> NumpyRecordBody:
     """Measure the records of a batch, and make ready to write them.
 
     Raises:
@@ -32,110 +107,51 @@ def measure_with_numpy(fields: RecordFields) -> "_NumpyBody":
             bytes.
     """
     rows = len(fields.offsets)
-    keys = _Payloads.of("key", fields.keys, rows)
-    values = _Payloads.of("value", fields.values, rows)
-    headers = None if fields.headers is None else _Headers.of(fields.headers)
-    sizes = 1 + varint_sizes(fields.stamps) + varint_sizes(fields.offsets)
-    sizes += keys.sizes + values.sizes + (1 if headers is None else headers.sizes)
-    total = int(sizes.sum() + varint_sizes(sizes).sum())
-    return _NumpyBody(total, sizes, fields, keys, values, headers)
+    nulls = np.full(rows, -1, np.int64)
+    keys = nulls if fields.keys is None else _lengths("key", fields.keys)
+    values = nulls if fields.values is None else _lengths("value", fields.values)
+    headers = None if fields.headers is None else _headers(fields.headers)
+    numbers = np.stack((fields.stamps, fields.offsets, keys, values))
+    sizes = 1 + varint_sizes(numbers).sum(axis=0) + keys.clip(0) + values.clip(0)
+    sizes += 1 if headers is None else varint_sizes(headers.counts) + headers.sizes
+    size = int(sizes.sum() + varint_sizes(sizes).sum())
+    return NumpyRecordBody(size, sizes, fields, keys, values, headers)
 
 
-@dataclass(frozen=True, slots=True)
-class _Payloads:
-    """A field of each record that its length precedes."""
-
-    lengths: Int64Array  # -1 for null
-    held: pa.Array | pa.Scalar
-
-    @classmethod
-    def of(cls, name: str, array: pa.Array | None, rows: int) -> "_Payloads":
-        if array is None:
-            return cls(np.full(rows, -1, np.int64), _NOTHING)
-        data = array.buffers()[2]
-        lengths = np.diff(_ends(name, array, 0 if data is None else data.size))
-        if array.null_count:
-            lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
-        return cls(lengths, array)
-
-    @property
-    def sizes(self) -> Int64Array:
-        """The bytes that each takes, its length included."""
-        sizes: Int64Array = varint_sizes(self.lengths) + np.maximum(self.lengths, 0)
-        return sizes
-
-    @property
-    def parts(self) -> tuple[pa.Array, pa.Array | pa.Scalar]:
-        """What is to be joined."""
-        return _varint_array(self.lengths), self.held
+def _headers(array: pa.Array) -> _Headers:
+    bounds = _bounds("headers", array, len(array.values))
+    counts = np.where(_nulls(array), 0, np.diff(bounds))
+    held = array.flatten()
+    keys, values = held.field(0).cast(pa.binary()), held.field(1)
+    return _Headers(
+        counts, keys, values, _lengths("headers", keys), _lengths("headers", values)
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class _Headers:
-    """The headers of each record, and how many they are."""
-
-    counts: Int64Array
-    keys: _Payloads
-    values: _Payloads
-
-    @classmethod
-    def of(cls, array: pa.Array) -> "_Headers":
-        counts = np.diff(_ends("headers", array, len(array.values)))
-        if array.null_count:
-            counts[array.is_null().to_numpy(zero_copy_only=False)] = 0
-        held = array.flatten()
-        keys = _Payloads.of("headers", held.field(0).cast(pa.binary()), len(held))
-        return cls(counts, keys, _Payloads.of("headers", held.field(1), len(held)))
-
-    @property
-    def sizes(self) -> Int64Array:
-        """The bytes that those of each record take, their count included."""
-        ends = np.cumsum(np.append(0, self.keys.sizes + self.values.sizes))
-        lasts = np.cumsum(self.counts)
-        sizes: Int64Array = ends[lasts] - ends[lasts - self.counts]
-        return sizes + varint_sizes(self.counts)
-
-    @property
-    def parts(self) -> tuple[pa.Array, pa.Array]:
-        """What is to be joined."""
-        each = _join(*self.keys.parts, *self.values.parts)
-        ends = np.frombuffer(each.buffers()[1], np.int32, len(each) + 1)
-        bounds = pa.py_buffer(ends[np.append(0, np.cumsum(self.counts))])
-        buffers = [None, bounds, each.buffers()[2]]
-        together = pa.Array.from_buffers(pa.binary(), len(self.counts), buffers)
-        return _varint_array(self.counts), together
+def _lengths(name: str, array: pa.Array) -> Int64Array:
+    data = array.buffers()[2]
+    lengths = np.diff(_bounds(name, array, 0 if data is None else data.size))
+    if array.null_count:
+        lengths[_nulls(array)] = -1
+    return lengths
 
 
-@dataclass(frozen=True, slots=True)
-class _NumpyBody:
-    """The records of a batch, measured and not yet written."""
+def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
+    nulls: npt.NDArray[np.bool_] = array.is_null().to_numpy(zero_copy_only=False)
+    return nulls
 
-    size: int
-    sizes: Int64Array
-    fields: RecordFields
-    keys: _Payloads
-    values: _Payloads
-    headers: _Headers | None
 
-    def alone(self) -> memoryview:
-        """Return the records."""
-        if not self.size:
-            return memoryview(b"")
-        none = (_varint_array(np.zeros_like(self.sizes)),)
-        records = _join(
-            _varint_array(self.sizes),
-            _ATTRIBUTES,
-            _varint_array(self.fields.stamps),
-            _varint_array(self.fields.offsets),
-            *self.keys.parts,
-            *self.values.parts,
-            *(none if self.headers is None else self.headers.parts),
-        )
-        return memoryview(records.buffers()[2])[: self.size]
+def _bounds(name: str, array: pa.Array, most: int) -> Int64Array:
+    ends = row_ends(array)
+    if ends[0] < 0 or ends[-1] > most or (ends[1:] < ends[:-1]).any():
+        msg = f"column {name}: its ends fall, or lie outside its bytes"
+        raise InvalidArgumentError(msg)
+    return ends.astype(np.int64)
 
-    def behind(self, header: bytes) -> bytes:
-        """Return a batch: its header, whose checksum is computed, and the records."""
-        return seal_batch(header, self.alone())
+
+def _before(counts: Int64Array) -> Int64Array:
+    """Sum up what lies before each, and all of it."""
+    return np.append(0, np.cumsum(counts))
 
 
 def _join(*parts: pa.Array | pa.Scalar) -> pa.Array:
@@ -145,21 +161,11 @@ def _join(*parts: pa.Array | pa.Scalar) -> pa.Array:
     )
 
 
-def _varint_array(values: Int64Array) -> pa.Array:
-    octets, sizes = encode_varints(values)
-    ends = np.zeros(len(values) + 1, np.int32)
-    np.cumsum(sizes, out=ends[1:])
+def _varints(*columns: Int64Array) -> list[pa.Array]:
+    """Encode columns of one length, all at once: most of the time of a small batch."""
+    octets, sizes = encode_varints(np.concatenate(columns))
+    ends = np.append(np.int32(0), np.cumsum(sizes, dtype=np.int32))
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(octets)]
-    return pa.Array.from_buffers(pa.binary(), len(values), buffers)
-
-
-def _ends(name: str, array: pa.Array, bound: int) -> npt.NDArray[np.int64]:
-    """Return where each row ends, the start of the first before them."""
-    if not len(array):  # Arrow may leave out what says it
-        return np.zeros(1, np.int64)
-    held = array.buffers()[1]
-    ends = np.frombuffer(held, np.int32, len(array) + 1, _INT32 * array.offset)
-    if ends[0] < 0 or ends[-1] > bound or np.any(ends[1:] < ends[:-1]):
-        msg = f"column {name}: its ends fall, or lie outside its bytes"
-        raise InvalidArgumentError(msg)
-    return ends.astype(np.int64)
+    varints = pa.Array.from_buffers(pa.binary(), len(sizes), buffers)
+    rows = len(columns[0])
+    return [varints.slice(rows * column, rows) for column in range(len(columns))]

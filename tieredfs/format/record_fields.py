@@ -1,17 +1,25 @@
 """The columns of records to write, taken out of Arrow and checked."""
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.schema import HEADERS
 from tieredfs.format.varints import Int64Array
 
-__all__ = ["RecordFields", "offset_column", "payload_columns", "timestamp_column"]
+__all__ = [
+    "RecordFields",
+    "offset_column",
+    "payload_columns",
+    "row_ends",
+    "timestamp_column",
+]
 
-_MS = "ms"
+_INT32: Final = 4
+_INT64: Final = 8
 
 
 class RecordFields(NamedTuple):
@@ -44,7 +52,7 @@ def offset_column(records: pa.RecordBatch) -> Int64Array:
         records.validate()
     except pa.ArrowException as error:
         raise InvalidArgumentError(str(error)) from error
-    return _numbers(_column(records, "offset", pa.int64()))
+    return _numbers(_cast(_required(records, "offset"), "offset", pa.int64()))
 
 
 def timestamp_column(records: pa.RecordBatch) -> Int64Array:
@@ -54,11 +62,11 @@ def timestamp_column(records: pa.RecordBatch) -> Int64Array:
         InvalidArgumentError: The column is missing, has another type or a null, or a
             part of a millisecond.
     """
-    kind: pa.DataType = pa.int64()
-    if "timestamp" in records.schema.names:
-        held = records.schema.field("timestamp").type
-        kind = pa.timestamp(_MS, held.tz) if pa.types.is_timestamp(held) else kind
-    return _numbers(_column(records, "timestamp", kind).view(pa.int64()))
+    array = _required(records, "timestamp")
+    kind = pa.int64()
+    if isinstance(array.type, pa.TimestampType):
+        kind = pa.timestamp("ms", array.type.tz)
+    return _numbers(_cast(array, "timestamp", kind))
 
 
 def payload_columns(
@@ -91,19 +99,27 @@ def _check_header_keys(headers: pa.Array, offsets: Int64Array) -> None:
             raise InvalidArgumentError(f"offset {offset}: a header has no key")
 
 
-def _column(records: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array:
+def _required(records: pa.RecordBatch, name: str) -> pa.Array:
     """Return a column that must be there, without a null."""
-    if name not in records.schema.names or records[name].null_count:
-        msg = f"column {name}: every record needs one"
-        raise InvalidArgumentError(msg)
-    return _cast(records[name], name, kind)
+    array = _column(records, name)
+    if array is None or array.null_count:
+        raise InvalidArgumentError(f"column {name}: every record needs one")
+    return array
 
 
 def _optional(records: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array | None:
-    if name not in records.schema.names:
+    array = _column(records, name)
+    if array is None:
         return None
-    array = _cast(records[name], name, kind)
+    array = _cast(array, name, kind)
     return None if array.null_count == len(array) else array
+
+
+def _column(records: pa.RecordBatch, name: str) -> pa.Array | None:
+    indices = records.schema.get_all_field_indices(name)
+    if len(indices) > 1:
+        raise InvalidArgumentError(f"column {name}: {len(indices)} have this name")
+    return records.column(indices[0]) if indices else None
 
 
 def _cast(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
@@ -116,6 +132,22 @@ def _cast(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
         raise InvalidArgumentError(msg) from error
 
 
+def row_ends(array: pa.Array) -> npt.NDArray[np.int32]:
+    """Return where each row of an array ends, the start of the first before them.
+
+    Args:
+        array: Of bytes or lists whose offsets have 32 bits. They may still fall or lie
+            outside.
+    """
+    held = array.buffers()[1]
+    if held is None or not len(array):  # Arrow may leave out what says nothing
+        return np.zeros(1, np.int32)
+    return np.frombuffer(held, np.int32, len(array) + 1, _INT32 * array.offset)
+
+
 def _numbers(array: pa.Array) -> Int64Array:
-    numbers: Int64Array = array.to_numpy()
-    return numbers.astype(np.int64, copy=False)
+    """Return numbers of 64 bits as numpy has them, as they lie in memory."""
+    held = array.buffers()[1]
+    if held is None or not len(array):
+        return np.zeros(0, np.int64)
+    return np.frombuffer(held, np.int64, len(array), _INT64 * array.offset)

@@ -98,15 +98,20 @@ def encode_varints(values: Int64Array) -> tuple[npt.NDArray[np.uint8], Int64Arra
         Their bytes, one behind the other, and how many each has.
     """
     sizes = varint_sizes(values)
-    columns = np.arange(sizes.max(initial=1))
-    shifted = _zigzag(values)[:, np.newaxis] >> (7 * columns).astype(np.uint64)
-    octets = (shifted & np.uint64(_BITS)).astype(np.uint8)
-    octets |= np.where(shifted > _BITS, np.uint8(_MORE), np.uint8(0))
-    return octets[columns < sizes[:, np.newaxis]], sizes
+    ends = np.cumsum(sizes)
+    octets = np.empty(sizes.sum(), np.uint8)
+    at, left = ends - sizes, _zigzag(values)
+    while left.size:
+        more = left > _BITS
+        octets[at] = (left | more * np.uint64(_MORE)).astype(np.uint8)
+        at, left = at[more] + 1, left[more] >> np.uint64(7)
+    return octets, sizes
 
 
 def _zigzag(values: Int64Array) -> npt.NDArray[np.uint64]:
-    return (values << 1 ^ values >> 63).view(np.uint64)
+    bits = values << 1
+    bits ^= values >> 63
+    return bits.view(np.uint64)
 
 
 def read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
