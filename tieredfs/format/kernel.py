@@ -1,4 +1,4 @@
-"""Which implementation decodes records here: the compiled one, or that in Python."""
+"""Which implementation reads and writes records: the compiled one, or Python's."""
 
 import os
 from enum import StrEnum

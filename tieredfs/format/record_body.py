@@ -9,7 +9,6 @@ from typing import Protocol
 
 from tieredfs.format.buffers import Buffer
 from tieredfs.format.kernel import Kernel, chosen_kernel
-from tieredfs.format.record_body_numpy import measure_with_numpy
 from tieredfs.format.record_fields import RecordFields
 
 __all__ = ["RecordBody", "measure_records"]
@@ -36,11 +35,15 @@ def measure_records(fields: RecordFields) -> RecordBody:
         InvalidArgumentError: The ends of an Arrow array's rows fall or lie outside its
             bytes; or a kernel is asked for that is not there.
     """
+    # The compiled one may not be there, and the other loads much of Arrow.
     if chosen_kernel() is Kernel.COMPILED:
-        # It may not be there.
-        from tieredfs.format.record_body_compiled import (  # noqa: PLC0415
+        from tieredfs.format.record_body_compiled import (  # noqa: PLC0415 - see above
             measure_with_kernel,
         )
 
         return measure_with_kernel(fields)
+    from tieredfs.format.record_body_numpy import (  # noqa: PLC0415 - see above
+        measure_with_numpy,
+    )
+
     return measure_with_numpy(fields)

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from tieredfs.epochs import LeaderEpochs
@@ -163,6 +164,6 @@ def _batches(rows: pa.Table, offset: int) -> Iterator[pa.RecordBatch]:
     """Cut records into batches of about 1 MiB, with their offsets."""
     most = max(1, min(_BATCH_ROWS, rows.num_rows * _BATCH_BYTES // (rows.nbytes or 1)))
     for batch in rows.combine_chunks().to_batches(max_chunksize=most):
-        offsets = pa.array(range(offset, offset + batch.num_rows), pa.int64())
+        offsets = pa.array(np.arange(offset, offset + batch.num_rows, dtype=np.int64))
         offset += batch.num_rows
         yield batch.append_column("offset", offsets)
