@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.commands import Run, run_process
+from tieredfs.format.decompressors import PACKAGES_IN_USE
 
 
 @pytest.fixture
@@ -49,6 +50,13 @@ def test_a_kernel_that_does_not_exist_is_an_error_that_names_the_setting() -> No
     done = run_process("plugins", "--json", env={"TIEREDFS_KERNEL": "rust"})
     assert done.code != 0
     assert "TIEREDFS_KERNEL=rust" in done.err[0]
+
+
+def test_json_says_which_package_decompresses_each_codec(run: Run) -> None:
+    codecs = json.loads(run("plugins", "--json").out)["codecs"]
+    assert codecs == {
+        codec.name.lower(): package for codec, package in PACKAGES_IN_USE.items()
+    }
 
 
 def test_the_table_says_what_the_json_says(run: Run) -> None:

@@ -4,9 +4,9 @@ import struct
 import subprocess
 import sys
 import textwrap
-import tracemalloc
 from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 
 import hypothesis.strategies as st
 import pyarrow as pa
@@ -16,6 +16,7 @@ from hypothesis import given
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch import Codec
 from tieredfs.format.codecs import MAX_DECOMPRESSED, compress, decompress
+from tieredfs.format.decompressors import PACKAGES
 from wire import CODECS, encode_batch, encode_varint, frame, xerial
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
@@ -24,28 +25,65 @@ _COMPRESSED = sorted(set(CODECS) - {"none"})
 _MIB = 1 << 20
 
 
-def _number(codec: str) -> Codec:
-    return Codec(CODECS[codec].number)
+class Way(NamedTuple):
+    """A framing, and a package that reads it."""
+
+    written: str
+    package: str
+
+    @property
+    def codec(self) -> Codec:
+        """The codec of the framing."""
+        return Codec(CODECS[self.written].number)
+
+    def compress(self, data: bytes) -> bytes:
+        """Write it with code that is not ours."""
+        stored: bytes = CODECS[self.written].compress(data)
+        return stored
+
+    def decompress(
+        self, stored: bytes, *, limit: int = MAX_DECOMPRESSED, name: str = "batch"
+    ) -> memoryview:
+        """Read it with the package, installed or not."""
+        return decompress(
+            self.codec, stored, limit=limit, name=name, package=self.package
+        )
+
+    def __str__(self) -> str:
+        """Name it in the list of tests."""
+        return f"{self.written} by {self.package}"
 
 
-@given(st.sampled_from(sorted(CODECS)), st.binary(max_size=300))
-def test_what_was_compressed_comes_out_again(codec: str, data: bytes) -> None:
-    assert decompress(_number(codec), CODECS[codec].compress(data)) == data
+_WAYS = [
+    Way(codec, package)
+    for codec in _COMPRESSED
+    for package in PACKAGES[Codec(CODECS[codec].number)]
+]
+_ALL_WAYS = pytest.mark.parametrize("way", _WAYS, ids=str)
 
 
-@given(st.sampled_from(Codec), st.binary(max_size=300))
-def test_what_is_written_compressed_is_read_back(codec: Codec, data: bytes) -> None:
-    assert decompress(codec, compress(codec, data)) == data
+@given(st.sampled_from(_WAYS), st.binary(max_size=300))
+def test_what_was_compressed_comes_out_again(way: Way, data: bytes) -> None:
+    assert way.decompress(way.compress(data)) == data
 
 
-@pytest.mark.parametrize("codec", Codec)
+@given(st.sampled_from(_WAYS), st.binary(max_size=300))
+def test_what_is_written_compressed_is_read_back(way: Way, data: bytes) -> None:
+    assert way.decompress(compress(way.codec, data)) == data
+
+
+@_ALL_WAYS
 @pytest.mark.parametrize("size", [0, 32 << 10, 64 << 10, (64 << 10) + 1, 3 * _MIB + 1])
 def test_any_size_is_read_back_in_blocks_that_compress_and_that_do_not(
-    codec: Codec, size: int
+    way: Way, size: int
 ) -> None:
     noise = b"".join(sha256(b"%d" % at).digest() for at in range(size // 32 + 1))
     for data in (bytes(size), noise[:size]):
-        assert decompress(codec, compress(codec, data)) == data
+        assert way.decompress(compress(way.codec, data)) == data
+
+
+def test_what_is_not_compressed_is_written_and_read_as_it_is() -> None:
+    assert decompress(Codec.NONE, compress(Codec.NONE, b"records")) == b"records"
 
 
 @given(st.sampled_from(range(4)), st.binary(max_size=200))
@@ -55,95 +93,178 @@ def test_another_reader_of_lz4_reads_what_is_written(times: int, data: bytes) ->
         assert stream.read() == data * 10**times
 
 
-@pytest.mark.parametrize("codec", sorted(CODECS))
+@_ALL_WAYS
 @pytest.mark.parametrize("size", [0, 1, 32 << 10, (32 << 10) + 1, 3 * _MIB + 1])
-def test_any_size_comes_out_again(codec: str, size: int) -> None:
+def test_any_size_comes_out_again(way: Way, size: int) -> None:
     data = bytes(range(256)) * (size // 256 + 1)
     data = data[:size]
-    assert decompress(_number(codec), CODECS[codec].compress(data)) == data
+    assert way.decompress(way.compress(data)) == data
 
 
-@pytest.mark.parametrize("codec", _COMPRESSED)
-def test_output_up_to_the_limit_is_no_bomb(codec: str) -> None:
-    stored = CODECS[codec].compress(bytes(5000))
-    assert decompress(_number(codec), stored, limit=5000) == bytes(5000)
+@_ALL_WAYS
+def test_output_up_to_the_limit_is_no_bomb(way: Way) -> None:
+    assert way.decompress(way.compress(bytes(5000)), limit=5000) == bytes(5000)
 
 
-@pytest.mark.parametrize("codec", _COMPRESSED)
-def test_output_above_the_limit_is_a_bomb(codec: str) -> None:
-    stored = CODECS[codec].compress(bytes(5000))
-    with pytest.raises(CorruptBatchError, match=r"^b: decompresses to more than 4999 "):
-        decompress(_number(codec), stored, limit=4999, name="b")
+@_ALL_WAYS
+@pytest.mark.parametrize("size", [1, 5000, 3 * _MIB])
+def test_output_above_the_limit_is_a_bomb(way: Way, size: int) -> None:
+    limit = size - 1
+    error = rf"^b: decompresses to more than {limit} bytes$"
+    with pytest.raises(CorruptBatchError, match=error):
+        way.decompress(way.compress(bytes(size)), limit=limit, name="b")
 
 
-@pytest.mark.parametrize("codec", _COMPRESSED)
-def test_a_bomb_takes_no_more_memory_than_the_limit_allows(codec: str) -> None:
-    stored = CODECS[codec].compress(bytes(64 * _MIB))
-    limit = 4 * _MIB
-    tracemalloc.start()
-    try:
-        with pytest.raises(CorruptBatchError, match="decompresses to more than"):
-            decompress(_number(codec), stored, limit=limit)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert peak < 3 * limit
+@_ALL_WAYS
+def test_a_bomb_takes_no_more_memory_than_the_limit_allows(
+    way: Way, tmp_path: Path
+) -> None:
+    stored, limit = way.compress(bytes(96 * _MIB)), 16 * _MIB
+    call = f"decompress(Codec({way.codec:d}), stored, limit={limit}, package={{}})"
+    said, peak = _measured(stored, tmp_path, call.format(repr(way.package)))
+    assert said == f"batch: decompresses to more than {limit} bytes"
+    assert peak < limit + 8 * _MIB
 
 
-@pytest.mark.parametrize("codec", _COMPRESSED)
+@_ALL_WAYS
 @given(data=st.data())
 def test_damaged_bytes_end_in_a_corrupt_batch_or_in_bytes(
-    codec: str, data: st.DataObject
+    way: Way, data: st.DataObject
 ) -> None:
-    stored = bytearray(CODECS[codec].compress(b"some records, some records" * 9))
+    stored = bytearray(way.compress(b"some records, some records" * 9))
     at = data.draw(st.integers(0, len(stored) - 1))
     stored[at] ^= data.draw(st.integers(1, 255))
     cut = data.draw(st.integers(0, len(stored)))
     try:
-        found = decompress(_number(codec), bytes(stored[:cut]), limit=1 << 16)
+        found = way.decompress(bytes(stored[:cut]), limit=1 << 16)
     except CorruptBatchError:
         return
     assert len(found) <= 1 << 16
 
 
-@given(st.sampled_from(_COMPRESSED), st.binary(max_size=64))
+@given(st.sampled_from(_WAYS), st.binary(max_size=64))
 def test_arbitrary_bytes_end_in_a_corrupt_batch_or_in_bytes(
-    codec: str, stored: bytes
+    way: Way, stored: bytes
 ) -> None:
     try:
-        found = decompress(_number(codec), stored, limit=1 << 16)
+        found = way.decompress(stored, limit=1 << 16)
     except CorruptBatchError:
         return
     assert len(found) <= 1 << 16
 
 
-@pytest.mark.parametrize("codec", sorted(set(_COMPRESSED) - {"snappy"}))
-def test_a_stream_that_is_cut_off_is_corrupt(codec: str) -> None:
-    stored = CODECS[codec].compress(bytes(range(256)) * 40)
+_STREAMS = [way for way in _WAYS if way.codec is not Codec.SNAPPY]
+_ALL_STREAMS = pytest.mark.parametrize("way", _STREAMS, ids=str)
+
+
+@_ALL_STREAMS
+@pytest.mark.parametrize("left", [1, 3, 4, 10, -1])
+def test_a_stream_that_is_cut_off_is_corrupt(way: Way, left: int) -> None:
+    stored = way.compress(bytes(range(256)) * 40)
     with pytest.raises(CorruptBatchError, match=r"^b: "):
-        decompress(_number(codec), stored[: len(stored) // 2], name="b")
+        way.decompress(stored[:left], name="b")
+
+
+@_ALL_STREAMS
+def test_frames_behind_one_another_come_out_as_one(way: Way) -> None:
+    first, second = bytes(100_000), b"records" * 20_000
+    stored = way.compress(first) + way.compress(b"") + way.compress(second)
+    assert way.decompress(stored, limit=240_000) == first + second
+    with pytest.raises(CorruptBatchError, match="to more than 239999 bytes"):
+        way.decompress(stored, limit=239_999)
+
+
+@_ALL_STREAMS
+@pytest.mark.parametrize("rest", [b"\0", bytes(8), b"x", b"rest of the block"])
+def test_what_is_no_frame_behind_a_frame_is_corrupt(way: Way, rest: bytes) -> None:
+    with pytest.raises(CorruptBatchError, match=f"^b: not {way.written}: "):
+        way.decompress(way.compress(b"records") + rest, name="b")
+
+
+@_ALL_STREAMS
+def test_nothing_at_all_is_no_records(way: Way) -> None:
+    assert way.decompress(b"") == b""
+
+
+@pytest.mark.parametrize(
+    "way", [way for way in _WAYS if way.written in {"lz4", "zstd"}], ids=str
+)
+def test_a_frame_to_be_skipped_is_skipped(way: Way) -> None:
+    skipped = bytes.fromhex("502a4d1803000000") + b"any"
+    stored = skipped + way.compress(b"records") + skipped
+    assert way.decompress(stored) == b"records"
+    assert way.decompress(skipped) == b""
+    with pytest.raises(CorruptBatchError, match=r"^batch: not "):
+        way.decompress(skipped[:-1])
+
+
+_BY_ALL = pytest.mark.parametrize("package", PACKAGES[Codec.SNAPPY])
 
 
 @pytest.mark.parametrize(
     ("tail", "error"),
     [
-        (b"\0\0", "snappy block is cut off"),
-        (b"\0\0\0\x09\1", "snappy block of 9 bytes is cut off"),
-        (b"\xff\xff\xff\xff", "snappy block of -1 bytes is cut off"),
-        (b"\x7f\xff\xff\xff", "snappy block of 2147483647 bytes is cut off"),
-        (b"\0\0\0\0", "snappy preamble is cut off"),
+        (b"\0\0", "block is cut off"),
+        (b"\0\0\0\x09\1", "block of 9 bytes is cut off"),
+        (b"\xff\xff\xff\xff", "block of -1 bytes is cut off"),
+        (b"\x7f\xff\xff\xff", "block of 2147483647 bytes is cut off"),
+        (b"\0\0\0\0", "preamble is cut off"),
     ],
 )
-def test_a_xerial_block_that_does_not_fit_is_corrupt(tail: bytes, error: str) -> None:
-    with pytest.raises(CorruptBatchError, match=error):
-        decompress(Codec.SNAPPY, xerial(b"records") + tail)
+@_BY_ALL
+def test_a_xerial_block_that_does_not_fit_is_corrupt(
+    package: str, tail: bytes, error: str
+) -> None:
+    with pytest.raises(CorruptBatchError, match=f"^batch: not snappy: {error}"):
+        decompress(Codec.SNAPPY, xerial(b"records") + tail, package=package)
 
 
-def test_the_limit_holds_over_all_xerial_blocks() -> None:
+@_BY_ALL
+def test_a_xerial_header_that_is_cut_off_is_corrupt(package: str) -> None:
+    whole = xerial(b"")
+    assert decompress(Codec.SNAPPY, whole, package=package) == b""
+    with pytest.raises(CorruptBatchError, match="not snappy: header is cut off"):
+        decompress(Codec.SNAPPY, whole[:-1], package=package)
+
+
+@pytest.mark.parametrize("package", PACKAGES[Codec.ZSTD])
+@pytest.mark.parametrize(
+    ("header", "error"),
+    [
+        ("00 58", None),  # a window of 2 MiB, no content size
+        ("00 88", None),  # 128 MiB
+        ("00 89", "window of 150994944 bytes"),
+        ("a0 00000004", "1 bytes at most cannot be 67108864"),
+        ("a0 01000000", None),  # the content is the window
+        ("a0 02000000", "1 bytes at most cannot be 2"),
+        ("08 58", ""),  # a bit that is reserved
+        ("03 58 01000000", ""),  # a dictionary
+    ],
+)
+def test_what_the_header_of_a_zstd_frame_claims_must_be_possible(
+    package: str, header: str, error: str | None
+) -> None:
+    stored = bytes.fromhex("28b52ffd" + header + "090000" + "61")  # one raw byte
+    if error is None:
+        assert decompress(Codec.ZSTD, stored, package=package) == b"a"
+        return
+    with pytest.raises(CorruptBatchError, match=f"^b: not zstd: {error}"):
+        decompress(Codec.ZSTD, stored, name="b", package=package)
+
+
+@_BY_ALL
+def test_a_short_literal_with_a_long_length_is_read(package: str) -> None:
+    stored = b"\1\xf0\0a"
+    assert decompress(Codec.SNAPPY, stored, package=package) == b"a"
+
+
+@_BY_ALL
+def test_the_limit_holds_over_all_xerial_blocks(package: str) -> None:
     stored = xerial(bytes(4000), block=1000)
-    assert decompress(Codec.SNAPPY, stored, limit=4000) == bytes(4000)
+    found = decompress(Codec.SNAPPY, stored, limit=4000, package=package)
+    assert found == bytes(4000)
     with pytest.raises(CorruptBatchError, match="decompresses to more than"):
-        decompress(Codec.SNAPPY, stored, limit=3999)
+        decompress(Codec.SNAPPY, stored, limit=3999, package=package)
 
 
 @pytest.mark.parametrize(
@@ -155,8 +276,9 @@ def test_the_limit_holds_over_all_xerial_blocks() -> None:
         ((1 << 35) - 1, "decompresses to more than"),
     ],
 )
+@_BY_ALL
 def test_a_snappy_block_that_claims_too_much_is_not_believed(
-    size: int, error: str
+    package: str, size: int, error: str
 ) -> None:
     claim = bytearray()
     while size > 0x7F:
@@ -164,7 +286,7 @@ def test_a_snappy_block_that_claims_too_much_is_not_believed(
         size >>= 7
     claim.append(size)
     with pytest.raises(CorruptBatchError, match=error):
-        decompress(Codec.SNAPPY, bytes(claim) + b"\x00a")
+        decompress(Codec.SNAPPY, bytes(claim) + b"\x00a", package=package)
 
 
 def test_what_is_not_compressed_is_not_copied() -> None:
@@ -173,35 +295,48 @@ def test_what_is_not_compressed_is_not_copied() -> None:
 
 
 _MEASURED = """
-    import resource, sys
+    import sys
     sys.path[:0] = {path!r}
     from golden import log_batches
     from tieredfs.errors import CorruptBatchError
+    from tieredfs.format.batch_header import Codec
+    from tieredfs.format.codecs import decompress
     from tieredfs.format.records import RecordDecoder
 
-    log = open({log!r}, "rb").read()
-    rows, unit = 0, 1 if sys.platform == "darwin" else 1024
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    def peak():
+        status = open("/proc/self/status").read().splitlines()
+        (line,) = [line for line in status if line.startswith("VmHWM:")]
+        return int(line.split()[1]) << 10
+
+    def decode(log):
+        batches = RecordDecoder("t", 0).decode(log_batches(log))
+        return sum(piece.num_rows for piece in batches)
+
+    stored = open({file!r}, "rb").read()
+    before = peak()
     try:
-        for piece in RecordDecoder("t", 0).decode(log_batches(log)):
-            rows += piece.num_rows
-        print(rows, "records")
+        print({call}, "records")
     except CorruptBatchError as error:
         print(error)
-    print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * unit)
+    print(peak() - before)
 """
 
 
-def _peak(log: bytes, folder: Path) -> tuple[str, int]:
-    """Decode a log in a process of its own: what it says, and its peak memory."""
-    path = folder / "log"
-    path.write_bytes(log)
-    code = textwrap.dedent(_MEASURED.format(path=sys.path, log=str(path)))
+def _measured(stored: bytes, folder: Path, call: str) -> tuple[str, int]:
+    """Make a call in a process of its own: what it says, and its peak memory."""
+    path = folder / "stored"
+    path.write_bytes(stored)
+    code = textwrap.dedent(_MEASURED).format(path=sys.path, file=str(path), call=call)
     done = subprocess.run(  # noqa: S603 - our own interpreter
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     said, peak = done.stdout.splitlines()
     return said, int(peak)
+
+
+def _peak(log: bytes, folder: Path) -> tuple[str, int]:
+    """Decode a log in a process of its own."""
+    return _measured(log, folder, "decode(stored)")
 
 
 def test_a_zstd_bomb_past_the_real_limit_ends_in_an_error_not_in_memory(
@@ -240,7 +375,7 @@ def test_records_of_the_least_size_take_memory_of_a_few_pieces(tmp_path: Path) -
     )
     said, peak = _peak(batch, tmp_path)
     assert said == f"{count} records"
-    assert peak < 2 * len(body) + 8 * (8 * _MIB)
+    assert peak < 2 * len(body) + 12 * (8 * _MIB)
 
 
 def test_records_that_go_wrong_late_end_in_an_error_not_in_memory(

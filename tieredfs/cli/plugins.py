@@ -1,4 +1,4 @@
-"""``tieredfs plugins``: the layouts that are installed."""
+"""``tieredfs plugins``: the layouts that are installed, and what else is in use."""
 
 from dataclasses import asdict
 
@@ -7,6 +7,7 @@ import click
 from tieredfs.cli.options import json_option
 from tieredfs.cli.output import show_json, show_table
 from tieredfs.errors import PluginError
+from tieredfs.format.decompressors import PACKAGES_IN_USE
 from tieredfs.format.kernel import chosen_kernel
 from tieredfs.storage import Capability, installed_plugins, load_plugin
 
@@ -24,10 +25,14 @@ _COLUMNS = {
 @click.command
 @json_option
 def plugins(*, as_json: bool) -> None:
-    """List the installed plugins: what they are, and whether they work."""
+    """List the installed plugins: what they are, and whether they work.
+
+    With --json also what decodes records, and what decompresses each codec.
+    """
     rows = [{**asdict(info), **_state(info.name)} for info in installed_plugins()]
     if as_json:
-        show_json({"plugins": rows, "kernel": chosen_kernel()})
+        codecs = {c.name.lower(): name for c, name in PACKAGES_IN_USE.items()}
+        show_json({"plugins": rows, "kernel": chosen_kernel(), "codecs": codecs})
         return
     show_table(rows, _COLUMNS)
     for row in rows:

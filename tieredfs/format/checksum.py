@@ -1,5 +1,8 @@
 """CRC-32C, the checksum of batches, producer snapshots and native segments."""
 
+from collections.abc import Callable
+from functools import cache
+
 import google_crc32c
 
 from tieredfs.errors import CorruptBatchError
@@ -19,10 +22,19 @@ def crc32c(data: Buffer, crc: int = 0) -> int:
     Raises:
         InvalidArgumentError: A kernel is asked for that is not there.
     """
-    if chosen_kernel() is Kernel.COMPILED:
+    return _implementation(chosen_kernel())(data, crc)
+
+
+@cache
+def _implementation(kernel: Kernel) -> Callable[[Buffer, int], int]:
+    if kernel is Kernel.COMPILED:
         from tieredfs.format import _kernel  # noqa: PLC0415 - it may not be there
 
-        return _kernel.crc32c(data, crc)
+        return _kernel.crc32c
+    return _extend
+
+
+def _extend(data: Buffer, crc: int) -> int:
     # It takes bytes only; the copy costs less than any pure-Python CRC.
     extended: int = google_crc32c.extend(crc, bytes(data))
     return extended

@@ -6,7 +6,6 @@ format; zstd and lz4 often come without a content size. What is written here Jav
 client can read: it takes no lz4 blocks that depend on one another.
 """
 
-import io
 import struct
 from collections.abc import Iterator
 
@@ -14,21 +13,17 @@ import pyarrow as pa
 
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch_header import Codec
+from tieredfs.format.bounded_output import MalformedDataError, TooMuchOutputError
 from tieredfs.format.buffers import Buffer, byte_view
+from tieredfs.format.decompressors import decompressor
+from tieredfs.format.snappy_blocks import XERIAL_BLOCK_SIZE, XERIAL_MAGIC
 
 __all__ = ["MAX_DECOMPRESSED", "compress", "decompress"]
 
 MAX_DECOMPRESSED = 256 << 20
 """Bytes that the records of one batch may have; above it is a decompression bomb."""
 
-_STREAMS = {Codec.GZIP: "gzip", Codec.LZ4: "lz4", Codec.ZSTD: "zstd"}
-_READ = 1 << 20
-_XERIAL = b"\x82SNAPPY\x00"
-_XERIAL_HEADER = 16
-_BLOCK = struct.Struct(">i")
-_PREAMBLE_BYTES = 5
-_MORE = 0x80  # set in every byte of a varint but its last
-_SNAPPY_RATIO = 64  # a copy of 64 bytes takes at least two
+_PACKED = {Codec.GZIP: "gzip", Codec.ZSTD: "zstd"}
 _SNAPPY = pa.Codec("snappy")
 _XERIAL_VERSIONS = struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK = 32 << 10
@@ -41,16 +36,24 @@ _LZ4_STORED = 1 << 31
 
 
 def decompress(
-    codec: Codec, data: Buffer, *, limit: int = MAX_DECOMPRESSED, name: str = "batch"
+    codec: Codec,
+    data: Buffer,
+    *,
+    limit: int = MAX_DECOMPRESSED,
+    name: str = "batch",
+    package: str | None = None,
 ) -> memoryview:
     """Return the records of a batch as they were before compression.
 
     Args:
         codec: How they are compressed.
         data: Their stored bytes.
-        limit: Most bytes that may come out; never more than this and one read of
-            1 MiB is allocated.
+        limit: Most bytes that may come out. No more than this and 1 MiB is allocated,
+            beside what a decompressor needs to work: for zstd a window of at most
+            128 MiB, of which it touches no more than it has written.
         name: How to call the batch in an error.
+        package: Which of the ``PACKAGES`` of the codec to use, in place of the fastest
+            that is installed.
 
     Raises:
         CorruptBatchError: The bytes are not what the codec writes, or more than
@@ -60,11 +63,12 @@ def decompress(
     if codec is Codec.NONE:
         return view
     try:
-        if codec is Codec.SNAPPY:
-            return _snappy(view, limit, name)
-        return _stream(_STREAMS[codec], view, limit, name)
-    except (OSError, pa.ArrowException) as error:
+        return decompressor(codec, package)(view, limit)
+    except MalformedDataError as error:
         msg = f"{name}: not {codec.name.lower()}: {error}"
+        raise CorruptBatchError(msg) from error
+    except TooMuchOutputError as error:
+        msg = f"{name}: decompresses to more than {limit} bytes"
         raise CorruptBatchError(msg) from error
 
 
@@ -74,14 +78,14 @@ def compress(codec: Codec, data: Buffer) -> bytes:
     if codec is Codec.NONE:
         return bytes(view)
     if codec is Codec.SNAPPY:
-        parts = [_XERIAL + _XERIAL_VERSIONS]
+        parts = [XERIAL_MAGIC + _XERIAL_VERSIONS]
         for block in _cut(view, _XERIAL_BLOCK):
             packed = _SNAPPY.compress(pa.py_buffer(block), asbytes=True)
-            parts += [_BLOCK.pack(len(packed)), packed]
+            parts += [XERIAL_BLOCK_SIZE.pack(len(packed)), packed]
         return b"".join(parts)
     if codec is Codec.LZ4:
         return _lz4_frame(view)
-    packed = pa.compress(pa.py_buffer(view), codec=_STREAMS[codec], asbytes=True)
+    packed = pa.compress(pa.py_buffer(view), codec=_PACKED[codec], asbytes=True)
     return bytes(packed)
 
 
@@ -99,57 +103,3 @@ def _lz4_frame(view: memoryview) -> bytes:
 
 def _cut(view: memoryview, size: int) -> Iterator[memoryview]:
     return (view[start : start + size] for start in range(0, len(view), size))
-
-
-def _stream(codec: str, view: memoryview, limit: int, name: str) -> memoryview:
-    out = io.BytesIO()
-    source = pa.BufferReader(pa.py_buffer(view))
-    with pa.CompressedInputStream(source, codec) as stream:
-        while piece := stream.read(_READ):
-            out.write(piece)
-            if out.tell() > limit:
-                raise _bomb(name, limit)
-    return out.getbuffer().toreadonly()
-
-
-def _snappy(view: memoryview, limit: int, name: str) -> memoryview:
-    if view[: len(_XERIAL)] != _XERIAL:
-        return _snappy_block(view, limit, name)
-    out = io.BytesIO()
-    position = _XERIAL_HEADER
-    while position < len(view):
-        if len(view) - position < _BLOCK.size:
-            msg = f"{name}: snappy block is cut off"
-            raise CorruptBatchError(msg)
-        (length,) = _BLOCK.unpack_from(view, position)
-        position += _BLOCK.size
-        if not 0 <= length <= len(view) - position:
-            msg = f"{name}: snappy block of {length} bytes is cut off"
-            raise CorruptBatchError(msg)
-        block = view[position : position + length]
-        out.write(_snappy_block(block, limit - out.tell(), name))
-        position += length
-    return out.getbuffer().toreadonly()
-
-
-def _snappy_block(view: memoryview, limit: int, name: str) -> memoryview:
-    """Decompress one raw block, whose preamble is its size as a varint."""
-    size = 0
-    for index, byte in enumerate(view[:_PREAMBLE_BYTES]):
-        size |= (byte & 0x7F) << (7 * index)
-        if byte < _MORE:
-            break
-    else:
-        msg = f"{name}: snappy preamble is cut off"
-        raise CorruptBatchError(msg)
-    if size > limit:
-        raise _bomb(name, limit)
-    if size > _SNAPPY_RATIO * len(view):
-        msg = f"{name}: {len(view)} bytes of snappy cannot hold {size}"
-        raise CorruptBatchError(msg)
-    buffer = _SNAPPY.decompress(pa.py_buffer(view), decompressed_size=size)
-    return memoryview(buffer).cast("B")
-
-
-def _bomb(name: str, limit: int) -> CorruptBatchError:
-    return CorruptBatchError(f"{name}: decompresses to more than {limit} bytes")

@@ -5,10 +5,11 @@ A decoder takes whole batches, in any number and size, and gives Arrow in pieces
 ``records_numpy`` where nothing was compiled.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
+import numpy as np
 import pyarrow as pa
 
 from tieredfs.format import records_numpy
@@ -62,8 +63,8 @@ class RecordDecoder:
                 when the records before it have come out.
         """
         same = {
-            "topic": _Repeated(pa.scalar(self.topic)),
-            "partition": _Repeated(pa.scalar(self.partition, pa.int32())),
+            "topic": _Repeated(partial(_same_text, self.topic.encode())),
+            "partition": _Repeated(partial(_same_number, self.partition)),
         }
         names = self.schema.names
         topic_bytes = OFFSET_BYTES + len(self.topic.encode())
@@ -84,15 +85,28 @@ class RecordDecoder:
 class _Repeated:
     """A value that all rows have: made once, for as many rows as a piece has had."""
 
-    def __init__(self, value: pa.Scalar) -> None:
-        self._value = value
-        self._array = pa.repeat(value, 0)
+    def __init__(self, make: Callable[[int], pa.Array]) -> None:
+        self._make = make
+        self._array = make(0)
 
     def take(self, rows: int) -> pa.Array:
         """Return it as a column of so many rows."""
         if len(self._array) < rows:
-            self._array = pa.repeat(self._value, rows + rows // 8)
+            self._array = self._make(rows + rows // 8)
         return self._array.slice(0, rows)
+
+
+# pa.repeat and pa.array would import pandas, where it is installed.
+def _same_text(text: bytes, rows: int) -> pa.Array:
+    ends = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(len(text)))
+    return pa.Array.from_buffers(
+        pa.string(), rows, [None, ends, pa.py_buffer(text * rows)]
+    )
+
+
+def _same_number(number: int, rows: int) -> pa.Array:
+    numbers = pa.py_buffer(np.full(rows, number, np.int32))
+    return pa.Array.from_buffers(pa.int32(), rows, [None, numbers])
 
 
 def _column_builder() -> ColumnBuilder:

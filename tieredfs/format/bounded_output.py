@@ -1,0 +1,67 @@
+"""Memory for what comes out of a decompressor, which nobody can know beforehand.
+
+What the stored bytes say of the size is a lie until proven: it is where to begin, never
+what to allocate.
+"""
+
+from collections.abc import Callable
+
+import pyarrow as pa
+
+__all__ = [
+    "MalformedDataError",
+    "Reader",
+    "TooMuchOutputError",
+    "allocate",
+    "read_bounded",
+]
+
+_PIECE = 1 << 20
+
+
+class MalformedDataError(Exception):
+    """The stored bytes are not what the codec writes."""
+
+
+class TooMuchOutputError(Exception):
+    """More comes out than may."""
+
+
+Reader = Callable[[int], "bytes | memoryview | pa.Buffer"]
+"""Returns the next so many bytes that come out; fewer mean the end."""
+
+
+def read_bounded(start: Callable[[], Reader], hint: int, limit: int) -> memoryview:
+    """Return all that a decompressor gives, in one piece of memory.
+
+    Args:
+        start: Starts decompression from the first byte; called again when the hint was
+            too low, to count before anything large is allocated.
+        hint: How many bytes seem to come out.
+        limit: Most bytes that may come out. No more than this and 1 MiB is allocated.
+
+    Raises:
+        TooMuchOutputError: More than ``limit`` bytes come out.
+    """
+    size = min(hint, limit)
+    found = start()(size + 1)  # one byte less tells the end in the same call
+    if len(found) > size:
+        del found
+        found = start()(_count(start, limit))
+    return memoryview(found).cast("B").toreadonly()
+
+
+def _count(start: Callable[[], Reader], limit: int) -> int:
+    total = 0
+    read = start()
+    while found := len(read(_PIECE)):
+        total += found
+        if total > limit:
+            raise TooMuchOutputError
+    return total
+
+
+def allocate(size: int) -> memoryview:
+    """Return memory that can be written."""
+    # Arrow's pool hands out pages that were touched before; Python's does not.
+    return memoryview(pa.allocate_buffer(size)).cast("B")

@@ -1,0 +1,71 @@
+"""Decompression of gzip by Intel's ISA-L: two to three times as fast as zlib."""
+
+from typing import Any
+
+from isal import igzip_lib
+
+from tieredfs.format.bounded_output import MalformedDataError, allocate, read_bounded
+from tieredfs.format.size_hints import gzip_size_hint
+
+__all__ = ["decompress_gzip"]
+
+_MAGIC = b"\x1f\x8b"
+_FLAGS_AT = 3
+_RESERVED = 0xE0  # zlib refuses what has them, ISA-L does not look
+_PIECE = 256 << 10
+_ERROR: Any = igzip_lib.error  # typed as if it were an instance
+
+
+def decompress_gzip(view: memoryview, limit: int) -> memoryview:
+    """Decompress the members of a gzip file."""
+    try:
+        return read_bounded(lambda: _Members(view).read, gzip_size_hint(view), limit)
+    except _ERROR as error:
+        raise MalformedDataError(str(error)) from error
+
+
+class _Members:
+    """What comes out of one member after the other."""
+
+    def __init__(self, view: memoryview) -> None:
+        self._rest = view
+        self._member: igzip_lib.IgzipDecompressor | None = None
+
+    def read(self, size: int, /) -> bytes | memoryview:
+        """Return this many bytes; fewer mean the end."""
+        piece = self._read_piece(min(size, _PIECE))
+        if len(piece) < _PIECE:
+            return piece
+        out, at = allocate(size), 0
+        while piece:
+            out[at : at + len(piece)] = piece
+            at += len(piece)
+            piece = self._read_piece(min(size - at, _PIECE))
+        return out[:at] if at > size // 2 else bytes(out[:at])
+
+    def _read_piece(self, size: int) -> bytes:
+        """Return this many bytes; fewer mean the end."""
+        piece = b""
+        while len(piece) < size:
+            if self._member is None:
+                if not self._rest:
+                    break
+                self._member = _open_member(self._rest)
+            more = self._member.decompress(self._rest, size - len(piece))
+            self._rest = self._rest[:0]  # the member keeps what it has not used
+            if self._member.eof:
+                self._rest = memoryview(self._member.unused_data)
+                self._member = None
+            elif not more and self._member.needs_input:
+                raise MalformedDataError("cut off")
+            piece = piece + more if piece else more
+        return piece
+
+
+def _open_member(rest: memoryview) -> igzip_lib.IgzipDecompressor:
+    if rest[: len(_MAGIC)] != _MAGIC[: len(rest)]:
+        # Like zlib, and so like librdkafka, take zlib's own format as well.
+        return igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_ZLIB)
+    if len(rest) > _FLAGS_AT and rest[_FLAGS_AT] & _RESERVED:
+        raise MalformedDataError("flags that are reserved")
+    return igzip_lib.IgzipDecompressor(igzip_lib.DECOMP_GZIP)
