@@ -1,88 +1,116 @@
-"""How fast a log becomes Arrow, beside copying its bytes and beside its checksums.
+"""How fast a log becomes Arrow, beside its peers and beside touching its bytes at all.
 
-Speeds of a shared machine say little; ratios of what ran in turns in one process do.
+All columns, each batch's checksum checked. The log is in memory, but for two rows: the
+file is in the page cache when it is read, and when tieredfs scans its folder.
 """
 
-import statistics
-import struct
-import time
-from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 
 import google_crc32c
-import numpy as np
-import pyarrow as pa
-import pytest
 
-from golden import log_batches
-from tieredfs.format.batch_writer import encode_batch
-from tieredfs.format.records import RecordDecoder
+from benchmarks.decoders import (
+    AIOKAFKA,
+    KAFKA_PYTHON,
+    FallbackProcess,
+    count,
+    count_by_loop,
+    count_file,
+    count_objects,
+    count_scanned,
+    kernel_in_use,
+)
+from benchmarks.measuring import (
+    FULL,
+    Promise,
+    Report,
+    Scale,
+    Unit,
+    Work,
+    copying,
+    measure,
+)
+from benchmarks.segments import KIB, MIB, Segment, Shape, segment
+from tieredfs.format.batch import scan_batches
+from tieredfs.format.index_builder import IndexBuilder
 
-_LOG_BYTES = 32 << 20
-_RUNS = 9
-_KIB = 1 << 10
-_LEAST = {100: 0.01, _KIB: 0.03}
-"""The slowest that is no mistake, as a part of the speed of a copy."""
+_OURS = "tieredfs"
+_FALLBACK = "tieredfs, Python kernel"
+_SCAN = "tieredfs: open_tier, scan"
+_AIOKAFKA = "aiokafka"
+_ARROW = "aiokafka → Arrow"
+_KAFKA_PYTHON = "kafka-python"
+_COPY = "memcpy"
 
-
-def _log(value_size: int, batch_size: int) -> bytes:
-    """Write a log of equal batches: no checksum covers a batch's base offset."""
-    count = batch_size // (value_size + 26)
-    value = bytes(range(256)) * (value_size // 256 + 1)
-    records = pa.RecordBatch.from_pydict(
-        {
-            "offset": pa.array(range(count), pa.int64()),
-            "timestamp": pa.array(range(count), pa.int64()),
-            "key": pa.array([b"a key of 16 byte"] * count, pa.binary()),
-            "value": pa.array([value[:value_size]] * count, pa.binary()),
-        }
-    )
-    batch = encode_batch(records)
-    starts = range(0, count * (_LOG_BYTES // len(batch)), count)
-    return b"".join(struct.pack(">q", start) + batch[8:] for start in starts)
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
-
-
-def _decode(log: bytes) -> None:
-    for _ in RecordDecoder("t", 0).decode(log_batches(log)):
-        pass
-
-
-def _checksums(log: bytes, size: int) -> None:
-    """Do what checking each batch does: take a copy, and its CRC-32C."""
-    view = memoryview(log)
-    for start in range(0, len(log), size):
-        google_crc32c.value(bytes(view[start : start + size]))
+_SHAPES = [
+    Shape(value, batch) for value in (100, KIB, 10 * KIB) for batch in (16 * KIB, MIB)
+]
+_PROMISES = {
+    100: [Promise(_OURS, 8, _AIOKAFKA)],
+    KIB: [
+        Promise(_OURS, 5, _AIOKAFKA),
+        Promise(_OURS, 20, _ARROW),
+        Promise(_OURS, 0.4, _COPY),
+        Promise(_FALLBACK, 0.9, _AIOKAFKA),
+    ],
+}
 
 
-def bench_decode(value_size: int, batch_size: int) -> tuple[float, float, float]:
-    """Return the median seconds (CPU) of a copy, of the checksums, of decoding."""
-    log = _log(value_size, batch_size)
-    source = np.frombuffer(log, np.uint8)
-    target = np.zeros_like(source)
+def bench_decode(scale: Scale, folder: Path) -> Report:
+    """Measure every decoder on uncompressed logs.
 
-    def copy() -> None:
-        np.copyto(target, source)
+    Args:
+        scale: How much is done.
+        folder: Empty; the logs are written there.
+    """
+    title = f"Uncompressed log → Arrow (kernel: {kernel_in_use()})"
+    report = Report(title, Unit.MEGABYTES, (_AIOKAFKA, _COPY), scale.repetitions)
+    with FallbackProcess() as fallback:
+        for number, shape in enumerate(_SHAPES):
+            log = segment(shape, scale.size)
+            tier = folder / str(number)
+            path = _write(log, tier)
+            size, data = log.size, log.data
+            works = [
+                Work(_OURS, size, partial(count, data)),
+                Work(_FALLBACK, size, partial(count_file, path), fallback.timed),
+                Work(_SCAN, size, partial(count_scanned, tier.as_uri())),
+                Work(_AIOKAFKA, size, partial(count_objects, AIOKAFKA, data)),
+                Work(_ARROW, size, partial(count_by_loop, data)),
+                Work(_KAFKA_PYTHON, size, partial(count_objects, KAFKA_PYTHON, data)),
+                Work(_COPY, size, copying(data)),
+                Work("checksums alone", size, partial(_check, log)),
+                Work("page cache alone", size, partial(_read, path, bytearray(size))),
+            ]
+            promises = _PROMISES.get(shape.value_size, [])
+            report.comparisons.append(measure(str(shape), works, scale, promises))
+    return report
 
-    works = (copy, lambda: _checksums(log, batch_size), lambda: _decode(log))
-    for work in works:
-        work()
-    runs = [[_seconds(work) for work in works] for _ in range(_RUNS)]
-    copied, checked, decoded = map(statistics.median, zip(*runs, strict=True))
-    return copied, checked, decoded
+
+def _write(log: Segment, tier: Path) -> Path:
+    """Lay a log out as a broker's log directory has it."""
+    path = tier / "t-0" / f"{0:020}.log"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(log.data)
+    indexes = IndexBuilder(0)
+    for header in scan_batches(log.data):
+        indexes.add(header)
+    path.with_suffix(".index").write_bytes(indexes.offset_index())
+    path.with_suffix(".timeindex").write_bytes(indexes.time_index())
+    return path
 
 
-@pytest.mark.parametrize("batch_size", [16 * _KIB, _KIB * _KIB])
-@pytest.mark.parametrize("value_size", [100, _KIB])
-def test_decoding_keeps_up_with_copying(value_size: int, batch_size: int) -> None:
-    copied, checked, decoded = bench_decode(value_size, batch_size)
-    print(
-        f"\ndecode, values of {value_size} B in batches of {batch_size // _KIB} KiB, "
-        f"medians of {_RUNS} interleaved runs: {_LOG_BYTES / decoded / 1e6:.0f} MB/s, "
-        f"{copied / decoded:.3f} of a copy, {checked / decoded:.3f} of the checksums"
-    )
-    assert copied / decoded > _LEAST[value_size]
+def _check(log: Segment) -> None:
+    for checked in log.checked:
+        google_crc32c.value(checked)
+
+
+def _read(path: Path, buffer: bytearray) -> None:
+    with path.open("rb", buffering=0) as file:
+        file.readinto(buffer)
+
+
+def test_decoding(tmp_path: Path) -> None:
+    report = bench_decode(FULL, tmp_path)
+    report.show()
+    assert not report.disagreements()

@@ -1,34 +1,62 @@
-"""How long ``import tieredfs`` takes, beside pyarrow alone."""
+"""How long ``import tieredfs`` takes when pyarrow is there, beside pyarrow itself."""
 
-import statistics
 import subprocess
 import sys
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from benchmarks.measuring import (
+    FULL,
+    Promise,
+    Report,
+    Sample,
+    Scale,
+    Unit,
+    Work,
+    measure,
+)
+
+__all__ = ["bench_import"]
+
+_OURS: Final = "tieredfs, after pyarrow"
+_PYARROW: Final = "pyarrow"
+_MOST: Final = 0.3  # seconds that tieredfs may take more than pyarrow
+_CODE: Final = """
 import time
-
-_RUNS = 15
-_MOST_MORE = 0.3  # seconds that tieredfs may take more than pyarrow
-
-
-def _seconds(code: str) -> float:
-    start = time.perf_counter()
-    subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 - ourselves
-    return time.perf_counter() - start
+{before}
+cpu, wall = time.process_time(), time.perf_counter()
+import {name}
+print(time.process_time() - cpu, time.perf_counter() - wall)
+"""
 
 
-def bench_import() -> tuple[float, float]:
-    """Return the medians, in seconds, of importing pyarrow and tieredfs."""
-    codes = ("import pyarrow", "import tieredfs")
-    for code in codes:  # the first run writes bytecode and fills the page cache
-        _seconds(code)
-    runs = [[_seconds(code) for code in codes] for _ in range(_RUNS)]
-    alone, whole = (statistics.median(column) for column in zip(*runs, strict=True))
-    return alone, whole
+def bench_import(scale: Scale) -> Report:
+    """Measure imports, each in a fresh process."""
+    report = Report("Import", Unit.IMPORTS, (_PYARROW,), scale.repetitions)
+    works = [
+        Work(_OURS, 1, partial(_import, "tieredfs", "import pyarrow"), _read),
+        Work(_PYARROW, 1, partial(_import, "pyarrow"), _read),
+        Work("aiokafka", 1, partial(_import, "aiokafka"), _read),
+    ]
+    promises = [Promise(_OURS, 1 / _MOST)]
+    report.comparisons.append(measure("fresh process", works, scale, promises))
+    return report
 
 
-def test_importing_tieredfs_takes_little_more_than_pyarrow() -> None:
-    alone, whole = bench_import()
-    print(
-        f"\nimport, medians of {_RUNS} interleaved runs: pyarrow {alone:.3f} s, "
-        f"tieredfs {whole:.3f} s, ratio {whole / alone:.2f}"
+def _import(name: str, before: str = "") -> str:
+    code = _CODE.format(name=name, before=before)
+    done = subprocess.run(  # noqa: S603 - ourselves
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert whole - alone < _MOST_MORE
+    return done.stdout
+
+
+def _read(run: Callable[[], object]) -> Sample:
+    """Take the times that the other process says."""
+    cpu, wall = str(run()).split()
+    return Sample(float(cpu), float(wall), None)
+
+
+def test_importing() -> None:
+    bench_import(FULL).show()

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from tieredfs.errors import CorruptIndexError, InvalidArgumentError
 from tieredfs.format.buffers import Buffer, byte_view
@@ -76,12 +77,11 @@ class OffsetIndex:
             msg = f"{name}: {len(view)} bytes are not a multiple of {_ENTRY.itemsize}"
             raise CorruptIndexError(msg)
         entries = np.frombuffer(view, _ENTRY)
-        relative = entries["offset"].astype(np.int64)
-        positions = entries["position"].astype(np.int64)
+        relative, positions = columns(entries)
         check_rising(relative, "relative offset", name)
         check_rising(positions, "position", name, least=1)
-        index = cls(base_offset, absolute(relative, base_offset, name), positions)
-        if len(relative):
+        index = cls(base_offset, make_absolute(relative, base_offset, name), positions)
+        if len(index):
             last = index.entry(-1)
             if end_offset is not None and last.offset > end_offset:
                 msg = f"{name}: offset {last.offset} is past the last, {end_offset}"
@@ -97,7 +97,7 @@ class OffsetIndex:
 
     def entry(self, number: int) -> OffsetPosition:
         """Return one entry; negative numbers count from the end."""
-        return OffsetPosition(int(self.offsets[number]), int(self.positions[number]))
+        return OffsetPosition(self.offsets.item(number), self.positions.item(number))
 
     def lookup(self, offset: int) -> OffsetPosition:
         """Return the last entry at or below ``offset``.
@@ -105,12 +105,16 @@ class OffsetIndex:
         Reading from its position finds the batch that holds ``offset``, if there is
         one. Below the first entry that is the start of the segment.
         """
-        found = int(np.searchsorted(self.offsets, offset, side="right"))
-        return self.entry(found - 1) if found else OffsetPosition(self.base_offset, 0)
+        found = int(self.offsets.searchsorted(offset, "right")) - 1
+        if found < 0:
+            return OffsetPosition(self.base_offset, 0)
+        # As entry() does; two calls less are a fifth of the whole.
+        entry = (self.offsets.item(found), self.positions.item(found))
+        return tuple.__new__(OffsetPosition, entry)
 
     def upper_bound(self, position: int) -> OffsetPosition | None:
         """Return the first entry at or past ``position``; None when there is none."""
-        found = int(np.searchsorted(self.positions, position, side="left"))
+        found = int(self.positions.searchsorted(position))
         return self.entry(found) if found < len(self) else None
 
     def end_position(self, end_offset: int) -> int | None:
@@ -120,8 +124,21 @@ class OffsetIndex:
             None when only the end of the log is sure to be past them.
         """
         # The batch of the first entry at or past the end may begin below the end.
-        found = int(np.searchsorted(self.offsets, end_offset, side="left")) + 1
-        return int(self.positions[found]) if found < len(self) else None
+        found = int(self.offsets.searchsorted(end_offset)) + 1
+        return self.positions.item(found) if found < len(self) else None
+
+
+def columns(entries: npt.NDArray[np.void]) -> Int64Array:
+    """Return the fields of entries, a row each, as native 64-bit integers.
+
+    In one block: the allocator gives two of some MiB back to the system each time, and
+    their pages would cost more than all the rest of a parser.
+    """
+    names = entries.dtype.names or ()
+    rows = np.empty((len(names), len(entries)), np.int64)
+    for row, name in zip(rows, names, strict=True):
+        row[:] = entries[name]
+    return rows
 
 
 def check_rising(
@@ -135,17 +152,15 @@ def check_rising(
     if len(values) and values[0] < least:
         msg = f"{name}: {noun} {values[0]} in entry 0"
         raise CorruptIndexError(msg)
-    falls = np.flatnonzero(
-        (np.less_equal if strictly else np.less)(values[1:], values[:-1])
-    )
-    if len(falls):
-        at = int(falls[0]) + 1
+    falls = (np.less_equal if strictly else np.less)(values[1:], values[:-1])
+    if falls.any():
+        at = int(falls.argmax()) + 1
         msg = f"{name}: {noun} {values[at]} in entry {at} follows {values[at - 1]}"
         raise CorruptIndexError(msg)
 
 
-def absolute(relative: Int64Array, base_offset: int, name: str) -> Int64Array:
-    """Turn the rising relative offsets of a segment into absolute ones.
+def make_absolute(relative: Int64Array, base_offset: int, name: str) -> Int64Array:
+    """Turn the rising relative offsets of a segment, in place, into absolute ones.
 
     Raises:
         InvalidArgumentError: The base offset is none that a segment can have.
@@ -157,4 +172,5 @@ def absolute(relative: Int64Array, base_offset: int, name: str) -> Int64Array:
     if len(relative) and int(relative[-1]) > _MAX_OFFSET - base_offset:
         msg = f"{name}: offset {base_offset + int(relative[-1])} has more than 64 bits"
         raise CorruptIndexError(msg)
-    return relative + base_offset
+    relative += base_offset
+    return relative

@@ -13,7 +13,7 @@ import numpy as np
 
 from tieredfs.errors import CorruptIndexError
 from tieredfs.format.buffers import Buffer, byte_view
-from tieredfs.format.offset_index import absolute, check_rising
+from tieredfs.format.offset_index import check_rising, columns, make_absolute
 from tieredfs.format.varints import Int64Array
 
 __all__ = ["TimeIndex", "TimestampOffset"]
@@ -76,12 +76,11 @@ class TimeIndex:
             msg = f"{name}: {len(view)} bytes are not a multiple of {_ENTRY.itemsize}"
             raise CorruptIndexError(msg)
         entries = np.frombuffer(view, _ENTRY)
-        timestamps = entries["timestamp"].astype(np.int64)
-        relative = entries["offset"].astype(np.int64)
+        timestamps, relative = columns(entries)
         check_rising(timestamps, "timestamp", name)
         # Two entries may share an offset: only the timestamp has to rise.
         check_rising(relative, "relative offset", name, strictly=False)
-        offsets = absolute(relative, base_offset, name)
+        offsets = make_absolute(relative, base_offset, name)
         index = cls(base_offset, timestamps, offsets)
         if len(index) and end_offset is not None:
             last = index.entry(-1)
@@ -96,7 +95,7 @@ class TimeIndex:
 
     def entry(self, number: int) -> TimestampOffset:
         """Return one entry; negative numbers count from the end."""
-        return TimestampOffset(int(self.timestamps[number]), int(self.offsets[number]))
+        return TimestampOffset(self.timestamps.item(number), self.offsets.item(number))
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """Return the last entry at or before ``timestamp`` (ms).
@@ -104,7 +103,9 @@ class TimeIndex:
         Every record before the batch of its offset is older than ``timestamp``. Before
         the first entry that is (-1, the segment's first offset).
         """
-        found = int(np.searchsorted(self.timestamps, timestamp, side="right"))
-        if not found:
+        found = int(self.timestamps.searchsorted(timestamp, "right")) - 1
+        if found < 0:
             return TimestampOffset(_NO_TIMESTAMP, self.base_offset)
-        return self.entry(found - 1)
+        # As entry() does; two calls less are a fifth of the whole.
+        entry = (self.timestamps.item(found), self.offsets.item(found))
+        return tuple.__new__(TimestampOffset, entry)

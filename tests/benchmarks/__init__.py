@@ -1,0 +1,1 @@
+"""How fast tieredfs is, beside its peers and beside what the machine can do at all."""

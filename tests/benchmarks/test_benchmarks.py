@@ -1,0 +1,239 @@
+"""Each benchmark once, on next to nothing: what it does, not how fast."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from benchmarks.bench_codecs import bench_codecs, codecs_alone, payloads
+from benchmarks.bench_decode import bench_decode
+from benchmarks.bench_encode import arrow_batch, bench_encode
+from benchmarks.bench_import import bench_import
+from benchmarks.bench_indexes import bench_lookups, bench_parsing
+from benchmarks.decoders import (
+    AIOKAFKA,
+    KAFKA_PYTHON,
+    FallbackProcess,
+    arrow_by_loop,
+    decode,
+    kernel_in_use,
+    records_by,
+)
+from benchmarks.measuring import (
+    SMOKE,
+    Comparison,
+    Figures,
+    Promise,
+    Report,
+    Sample,
+    Scale,
+    Unit,
+    Work,
+    measure,
+)
+from benchmarks.segments import KIB, MIB, Shape, segment
+from golden import rows_of
+from tieredfs.format.batch import HEADER_SIZE, Codec, scan_batches
+from tieredfs.format.codecs import decompress
+
+_SMALL = Shape(100, 4 * KIB)
+
+
+def _cells(report: Report) -> list[list[str]]:
+    columns = [list(column.cells) for column in report.table().columns]
+    return [list(map(str, row)) for row in zip(*columns, strict=True)]
+
+
+def _check(report: Report, comparisons: int, works: set[str]) -> None:
+    """Check that the works agree, and that each has its row with each data."""
+    assert report.disagreements() == []
+    assert len(report.comparisons) == comparisons
+    for comparison in report.comparisons:
+        assert {figures.name for figures in comparison.figures} >= works
+    rows = [row[0].removesuffix(" *") for row in _cells(report)]
+    for work in works:
+        assert rows.count(work) == comparisons
+
+
+def test_decoding_is_measured_beside_peers_and_limits(tmp_path: Path) -> None:
+    ours = {"tieredfs", "tieredfs, Python kernel", "tieredfs: open_tier, scan"}
+    peers = {"aiokafka", "aiokafka → Arrow", "kafka-python"}
+    limits = {"memcpy", "checksums alone", "page cache alone"}
+    _check(bench_decode(SMOKE, tmp_path), 6, ours | peers | limits)
+
+
+def test_decoding_of_compressed_logs_is_measured_beside_the_codec() -> None:
+    works = {"tieredfs", "aiokafka", "aiokafka → Arrow", "pyarrow's codec alone"}
+    _check(bench_codecs(SMOKE), 8, works)
+
+
+def test_encoding_is_measured_beside_a_peer_and_a_copy() -> None:
+    _check(bench_encode(SMOKE), 4, {"tieredfs", "aiokafka's builder", "memcpy"})
+
+
+def test_parsing_of_indexes_is_measured_beside_reading_them_once() -> None:
+    works = {"tieredfs, all checks", "numpy, read once"}
+    _check(bench_parsing(SMOKE), 2, works)
+
+
+def test_lookups_are_measured_beside_bisect() -> None:
+    _check(bench_lookups(SMOKE), 4, {"tieredfs", "np.searchsorted", "bisect alone"})
+
+
+def test_importing_is_measured_beside_pyarrow() -> None:
+    _check(bench_import(SMOKE), 1, {"tieredfs, after pyarrow", "pyarrow", "aiokafka"})
+
+
+@pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
+def test_all_decoders_give_the_same_records(codec: Codec) -> None:
+    log = segment(Shape(KIB, 16 * KIB, codec), 40 * KIB).data
+    ours = _rows(decode(log))
+    assert ours == _rows(arrow_by_loop(log))
+    expected = [
+        (
+            row["offset"],
+            row["timestamp"],
+            row["key"],
+            row["value"],
+            [(header["key"], header["value"]) for header in row["headers"] or ()],
+        )
+        for row in ours
+    ]
+    assert records_by(AIOKAFKA, log) == expected
+    if codec is Codec.NONE:  # kafka-python is measured without compression
+        assert records_by(KAFKA_PYTHON, log) == expected
+
+
+@pytest.mark.parametrize(
+    "codec",
+    [codec for codec in Codec if codec is not Codec.NONE],
+    ids=lambda codec: codec.name.lower(),
+)
+def test_codecs_alone_give_what_a_reader_gets(codec: Codec) -> None:
+    log = segment(Shape(KIB, 64 * KIB, codec), 1)
+    cut = payloads(log, codec)
+    whole = bytes(decompress(codec, log.batches[0].payload))
+    for run in codecs_alone(codec).values():
+        assert b"".join(bytes(run(payload)) for payload in cut) == whole
+
+
+def test_the_fallback_decodes_in_another_process_in_python() -> None:
+    with FallbackProcess() as fallback:
+        assert fallback.timed(kernel_in_use).outcome == "python"
+
+
+def test_a_segment_is_one_log_with_what_real_data_has() -> None:
+    log = segment(_SMALL, 256 * KIB)
+    headers = list(scan_batches(log.data))
+    assert headers[-1].end == len(log.data) == log.size >= 256 * KIB
+    assert [header.record_count for header in headers] == [b.count for b in log.batches]
+    rows = _rows(decode(log.data))
+    assert [row["offset"] for row in rows] == list(range(len(rows)))
+    assert {len(row["headers"] or ()) for row in rows} == {0, 1, 2}
+    for column in ("key", "value"):
+        assert 0 < [row[column] for row in rows].count(None) < len(rows) // 32
+    assert {len(row["value"]) for row in rows if row["value"]} == {100}
+    assert {len(row["key"]) for row in rows if row["key"]} == {16}
+
+
+def test_a_compressed_segment_has_the_size_it_would_have_without() -> None:
+    plain = segment(Shape(KIB, 16 * KIB), 64 * KIB)
+    packed = segment(Shape(KIB, 16 * KIB, Codec.ZSTD), 64 * KIB)
+    assert packed.size == plain.size
+    assert len(packed.data) < len(plain.data) / 2
+    assert [b.size - HEADER_SIZE for b in packed.batches] == [
+        len(b.payload) for b in plain.batches
+    ]
+
+
+def test_a_segment_repeats_what_was_built() -> None:
+    log = segment(Shape(KIB, MIB), 8 * MIB)
+    assert len(log.batches) > len(set(log.batches))
+    headers = list(scan_batches(log.data))
+    assert sum(b.count for b in log.batches) == headers[-1].last_offset + 1
+
+
+def test_the_arrow_that_is_encoded_has_the_records_that_are_built() -> None:
+    log = segment(_SMALL, 1).data
+    records = records_by(AIOKAFKA, log)
+    batch = arrow_batch(records)
+    columns = batch.schema.names
+    assert _rows([batch]) == [
+        {name: row[name] for name in columns} for row in _rows(decode(log))
+    ]
+
+
+def test_works_run_in_turns() -> None:
+    ran: list[str] = []
+    works = [Work(name, 1, _noting(ran, name)) for name in ("a", "b")]
+    measure("data", works, Scale(1, 2))
+    assert "".join(ran) == "ababab"  # a warm run, and two that count
+
+
+def test_a_speed_is_that_of_the_median_and_a_promise_says_whether_it_holds() -> None:
+    comparison = measure(
+        "data",
+        [_lasting("slow", 0.25, 4.0, 0.5), _lasting("fast", 0.125, 0.25, 0.5)],
+        Scale(1, 3, warm=False),
+        [Promise("fast", 2, "slow"), Promise("fast", 3, "slow"), Promise("fast", 600)],
+    )
+    assert comparison.speed("slow") == 200
+    assert comparison.kept("slow", Unit.LOOKUPS) == ""
+    assert comparison.kept("fast", Unit.LOOKUPS).splitlines() == [
+        "≥ 2× slow: 2 yes",
+        "≥ 3× slow: 2 NO",
+        "≥ 600 lookups/s: 400 NO",
+    ]
+
+
+def test_works_that_do_not_give_the_same_are_named() -> None:
+    figures = [_figures("a", 5), _figures("limit", None), _figures("b", 4)]
+    (said,) = Comparison("data", tuple(figures)).disagreements()
+    assert said == "data: b gave (4,), not (5,)"
+
+
+def test_a_work_of_several_threads_is_marked() -> None:
+    report = Report("title", Unit.MEGABYTES, ("one",), repetitions=1)
+    alone, threads = _figures("one", 5), _figures("two", 5, threads=1.9)
+    report.comparisons.append(Comparison("data", (alone, threads)))
+    assert [row[0] for row in _cells(report)][1:] == ["one", "two *"]
+
+
+def test_a_report_prints_each_row_and_what_it_ran_on(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    report = Report("What it is", Unit.MEGABYTES, ("one",), repetitions=1)
+    works = (_figures("one", 5), _figures("two", 5))
+    report.comparisons.append(Comparison("data", works, (Promise("two", 1e6),)))
+    report.show()
+    printed = capsys.readouterr().out
+    for said in (
+        "What it is",
+        "one",
+        "two",
+        "≥ 1.0 MB/s: 1.0 yes",
+        "CPUs under a load",
+    ):
+        assert said in printed
+
+
+def _rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    return rows_of(pa.Table.from_batches(list(batches)))
+
+
+def _noting(ran: list[str], name: str) -> Callable[[], None]:
+    return lambda: ran.append(name)
+
+
+def _lasting(name: str, *seconds: float) -> Work:
+    """Return a work whose runs take so long."""
+    left = iter(seconds)
+    return Work(
+        name, 100, lambda: None, lambda run: Sample(next(left), wall=1, outcome=run())
+    )
+
+
+def _figures(name: str, outcome: object, threads: float = 1) -> Figures:
+    return Figures(name, 1e6, 1, 0, threads, (outcome,))
