@@ -11,6 +11,9 @@ __all__ = ["FETCH_SIZE", "read_batches", "read_log"]
 FETCH_SIZE = 16 << 20
 """Bytes asked for at once: large enough that a request's latency does not matter."""
 
+_SIZE_END = 12
+"""Bytes of a batch that say how many it has."""
+
 _BEYOND = 64 << 10
 """Bytes asked for at once behind what was said to be enough."""
 
@@ -54,14 +57,15 @@ def read_log(
         end = min(size, fetched + max(want, needed))
         piece = fetch(fetched, end)
         fetched = end
-        data = memoryview(b"".join((rest, piece))) if rest else piece
-        done = 0
-        found = scan_log(data, offset=position, after=previous, name=name)
-        while (batches := _next(found, data, done, torn_tail=torn_tail)) is not None:
-            yield batches
-            previous, done = int(batches["last_offset"][-1]), int(batches["end"][-1])
-        rest = data[done:]
-        position += done
+        for part in _stitched(rest, piece):
+            data = memoryview(b"".join((rest, part))) if rest else part
+            done = 0
+            found = scan_log(data, offset=position, after=previous, name=name)
+            while (run := _next(found, data, done, torn_tail=torn_tail)) is not None:
+                yield run
+                previous, done = int(run["last_offset"][-1]), int(run["end"][-1])
+            rest = data[done:]
+            position += done
         if torn_tail and not any(rest[:FETCH_SIZE]):
             return
         claimed = claimed_size(rest, 0, name=f"{name} from {position}")
@@ -77,6 +81,22 @@ def read_log(
     if len(rest) and not torn_tail:
         msg = f"{name}: {len(rest)} bytes at position {position} are no batch"
         raise CorruptBatchError(msg)
+
+
+def _stitched(rest: memoryview, piece: memoryview) -> tuple[memoryview, ...]:
+    """Cut a piece behind the batch that begins in ``rest``: only that is copied.
+
+    Returns the piece as it is where it does not tell.
+    """
+    if not rest:
+        return (piece,)
+    try:
+        size = claimed_size(b"".join((rest, piece[:_SIZE_END])), 0)
+    except CorruptBatchError:
+        return (piece,)
+    if size is None or not len(rest) < size < len(rest) + len(piece):
+        return (piece,)
+    return piece[: size - len(rest)], piece[size - len(rest) :]
 
 
 def read_batches(

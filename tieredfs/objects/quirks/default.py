@@ -64,7 +64,9 @@ class Backend:
         """Return a whole object."""
         return cast("bytes", self._run("cat_file", timeout, self.path(key)))
 
-    def get_range(self, key: str, start: int, end: int, timeout: float) -> bytes:
+    def get_range(
+        self, key: str, start: int, end: int, timeout: float
+    ) -> bytes | memoryview:
         """Return the bytes ``[start, end)``, which lie inside the object."""
         path = self.path(key)
         return cast("bytes", self._run("cat_file", timeout, path, start=start, end=end))
