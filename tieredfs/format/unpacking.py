@@ -7,6 +7,7 @@ import numpy as np
 
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch_header import CODEC_MASK, CRC_END, MAGIC, MIN_RECORD, Codec
+from tieredfs.format.bounded_output import allocate
 from tieredfs.format.checksum import check_crc32c
 from tieredfs.format.codecs import MAX_DECOMPRESSED, decompress
 from tieredfs.format.log_batches import LogBatches
@@ -16,6 +17,7 @@ from tieredfs.format.read_ahead import open_ahead
 __all__ = ["unpacked"]
 
 _NOTHING: Final = memoryview(b"")
+_CODECS: Final = tuple(Codec)
 _TOGETHER: Final = 1 << 20
 """Bytes of small batches that are put side by side."""
 
@@ -121,7 +123,7 @@ def _decompressed(row: _Packed, stored: memoryview, where: str) -> memoryview:
     least = MIN_RECORD * row.record_count
     if least > MAX_DECOMPRESSED:
         raise _too_few(where, row.record_count, MAX_DECOMPRESSED)
-    data = decompress(Codec(row.attributes & CODEC_MASK), stored, name=where)
+    data = decompress(_CODECS[row.attributes & CODEC_MASK], stored, name=where)
     if least > len(data):
         raise _too_few(where, row.record_count, len(data))
     return data
@@ -137,5 +139,13 @@ def _together(run: LogBatches, first: int, parts: list[memoryview]) -> LogBatche
     table = run.table[first : first + len(parts)].copy()
     table["end"] = ends
     table["start"][0], table["start"][1:] = 0, ends[:-1]
-    data = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
-    return run.with_records(table, data)
+    return run.with_records(table, parts[0] if len(parts) == 1 else _joined(parts))
+
+
+def _joined(parts: list[memoryview]) -> memoryview:
+    whole = allocate(sum(map(len, parts)))
+    position = 0
+    for part in parts:
+        whole[position : position + len(part)] = part
+        position += len(part)
+    return whole.toreadonly()
