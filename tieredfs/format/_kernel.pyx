@@ -32,6 +32,7 @@ cdef extern from "_crc32c.h" nogil:
     int crc32c_init()
     uint32_t crc32c_extend(uint32_t crc, const uint8_t *at, size_t size)
     uint32_t crc32c_by_table(uint32_t crc, const uint8_t *at, size_t size)
+    void CRC32C_PREFETCH(const uint8_t *at)
 
 
 CRC_IN_HARDWARE = bool(crc32c_init())
@@ -887,6 +888,9 @@ cdef int check_state(const int64_t *state, const int64_t *room) except -1:
 cdef enum:
     CRC_AT = 17
 
+cdef enum:
+    FAR = 4096  # bytes ahead of a copy that memory is asked for
+
 # The column whose offsets are not those of an Arrow array; 0 for none of them.
 cdef enum:
     RIGHT
@@ -1070,6 +1074,7 @@ cdef inline uint8_t *write_payload(
     const uint8_t *end,
 ) noexcept nogil:
     """Write a payload that was found where there is room for it, up to ``end``."""
+    cdef int64_t ahead = 0
     out = write_varint(out, length)
     if length <= 0:
         return out
@@ -1077,8 +1082,12 @@ cdef inline uint8_t *write_payload(
     # no call, and what is too much is written over.
     if length <= 16 and column.size - start >= 16 and end - out >= 16:
         memcpy(out, column.data + start, 16)
-    else:
-        memcpy(out, column.data + start, <size_t>length)
+        return out + length
+    # Nobody has looked at these bytes before: ask in time for those of the next rows.
+    while ahead < length and length < FAR:
+        CRC32C_PREFETCH(column.data + start + FAR + ahead)
+        ahead += 64
+    memcpy(out, column.data + start, <size_t>length)
     return out + length
 
 
