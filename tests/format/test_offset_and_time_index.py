@@ -1,5 +1,6 @@
 """The offset and the time index: what is valid, and lookups against brute force."""
 
+import pickle
 import struct
 
 import hypothesis.strategies as st
@@ -225,3 +226,10 @@ def test_padding_of_a_time_index_is_cut(pairs: _Pairs, padding: int, rest: int) 
 def test_bytes_that_are_no_entry_are_kept_for_the_parser_to_refuse() -> None:
     data = _offset_bytes([(1, 100)]) + b"\0\0\1"
     assert without_padding(data, 8) == data
+
+
+def test_an_index_can_be_pickled_and_still_looked_into() -> None:
+    offsets = OffsetIndex(7, np.array([9, 12]), np.array([100, 200]))
+    times = TimeIndex(7, np.array([5, 6]), np.array([9, 12]))
+    copies = pickle.loads(pickle.dumps((offsets, times)))  # noqa: S301 - our own bytes
+    assert [copy.lookup(11) for copy in copies] == [(9, 100), (6, 12)]

@@ -15,6 +15,7 @@ import stat
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -109,7 +110,7 @@ class LocalBackend(Backend):
                 raise FileNotFoundError(key)
         return path
 
-    def _open(self, key: str) -> BinaryIO:
+    def _open(self, key: str) -> BufferedReader:
         """Open a regular file; nothing else may be read, or waited for."""
         descriptor = os.open(self._inside(key), os.O_RDONLY | os.O_NONBLOCK)
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
