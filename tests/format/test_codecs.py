@@ -4,6 +4,7 @@ import struct
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from hashlib import sha256
 from pathlib import Path
 from typing import NamedTuple
@@ -412,3 +413,36 @@ def test_the_claimed_size_of_a_xerial_block_is_signed() -> None:
     stored = xerial(b"x")[:16] + struct.pack(">i", -(1 << 31)) + b"\1\0x"
     with pytest.raises(CorruptBatchError, match="of -2147483648 bytes"):
         decompress(Codec.SNAPPY, stored)
+
+
+@pytest.mark.parametrize("package", ["pyarrow", None])
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
+def test_a_refused_batch_leaves_nothing_behind_in_memory(
+    codec: Codec, package: str | None
+) -> None:
+    stored = compress(codec, bytes(range(256)) * 20)[:-9]
+
+    def refuse(times: int) -> int:
+        for _ in range(times):
+            with pytest.raises(CorruptBatchError):
+                decompress(codec, stored, package=package)
+        held, _ = tracemalloc.get_traced_memory()
+        return held + int(pa.total_allocated_bytes())
+
+    tracemalloc.start()
+    try:
+        before = refuse(2)
+        assert refuse(20) < before + _MIB
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_lack_of_memory_is_not_taken_for_damage(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def lack(*_: object) -> None:
+        raise pa.ArrowMemoryError("malloc of size 9 failed")
+
+    monkeypatch.setattr(pa, "CompressedInputStream", lack)
+    with pytest.raises(MemoryError):
+        decompress(Codec.LZ4, compress(Codec.LZ4, b"x"))

@@ -282,6 +282,9 @@ def test_an_index_of_a_newer_writer_is_passed_over() -> None:
         ("log", "chunks", {"original_size": 1, "codec": "zstd", "lengths": [-1]}),
         ("log", "chunks", {"original_size": 1, "codec": 1, "lengths": []}),
         ("log", "chunks", {"original_size": 1, "codec": "zstd", "lengths": 1}),
+        ("log", "chunks", {"original_size": 1, "codec": "\ud800", "lengths": []}),
+        ("segment", "topic", "half a character: \ud83d"),
+        ("indexes", "\ud83d", {"position": 100, "length": 0, "crc32c": 0}),
     ],
 )
 def test_a_member_that_is_not_what_it_has_to_be_is_named(
@@ -330,6 +333,12 @@ def test_another_version_is_not_read() -> None:
         parse(retold(change))
     with pytest.raises(UnsupportedFormatError, match=r"x\.segment.*version 2"):
         parse(sealed(b"", b"{}", version=2))
+
+
+def test_a_version_that_nobody_can_write_is_named_all_the_same() -> None:
+    with pytest.raises(UnsupportedFormatError, match=r"version '\\ud83d'") as caught:
+        parse(sealed(b"", b'{"version":"\\ud83d"}'))
+    assert str(caught.value).isascii()
 
 
 def test_what_the_key_says_must_be_true() -> None:

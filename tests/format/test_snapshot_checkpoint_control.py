@@ -131,6 +131,7 @@ def test_space_around_the_numbers_is_no_damage() -> None:
         pytest.param(b"0\n1\n0 0\xff\n", id="no text"),
         pytest.param("0\n1\n\u0663 \u0663\n".encode(), id="other digits"),
         pytest.param(bytes(40), id="zeros"),
+        pytest.param(b"0\x1e1\n0 0\n", id="a line that only Unicode ends"),
     ],
 )
 def test_what_is_no_checkpoint_is_corrupt(data: bytes) -> None:

@@ -58,6 +58,7 @@ def decompress(
     Raises:
         CorruptBatchError: The bytes are not what the codec writes, or more than
             ``limit`` bytes come out.
+        MemoryError: The machine does not have the memory for them.
     """
     view = byte_view(data)
     if codec is Codec.NONE:

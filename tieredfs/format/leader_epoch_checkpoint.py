@@ -38,22 +38,24 @@ def parse_leader_epochs(
         UnsupportedFormatError: A version other than 0.
     """
     try:
-        lines = bytes(byte_view(data)).decode("ascii").splitlines()
+        # Bytes end their lines as Java does; text would at other characters as well.
+        stored = bytes(byte_view(data)).splitlines()
+        lines = [line.strip().decode("ascii") for line in stored]
     except UnicodeDecodeError as error:
         msg = f"{name}: not text: {error}"
         raise CorruptIndexError(msg) from error
     if not lines:
         return LeaderEpochs()
-    if not _COUNT.fullmatch(lines[0].strip()):
+    if not _COUNT.fullmatch(lines[0]):
         msg = f"{name}: {lines[0][:20]!r} is not a version"
         raise CorruptIndexError(msg)
-    if lines[0].strip() != _VERSION:
-        msg = f"{name}: version {lines[0].strip()}"
+    if lines[0] != _VERSION:
+        msg = f"{name}: version {lines[0]}"
         raise UnsupportedFormatError(msg)
-    found = [_ENTRY.fullmatch(line.strip()) for line in lines[2:]]
+    found = [_ENTRY.fullmatch(line) for line in lines[2:]]
     if (
         len(lines) == 1
-        or not _COUNT.fullmatch(lines[1].strip())
+        or not _COUNT.fullmatch(lines[1])
         or int(lines[1]) != len(found)
         or not all(found)
     ):

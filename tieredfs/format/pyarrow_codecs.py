@@ -18,7 +18,7 @@ __all__ = ["decompress_gzip", "decompress_lz4", "decompress_snappy", "decompress
 
 _SNAPPY = pa.Codec("snappy")
 _ZSTD = pa.Codec("zstd")
-_ERRORS = (OSError, pa.ArrowException)
+_ERRORS = (OSError, pa.ArrowInvalid)  # but no lack of memory: it is no damage
 
 
 def decompress_gzip(view: memoryview, limit: int) -> memoryview:

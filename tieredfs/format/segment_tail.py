@@ -174,7 +174,7 @@ class Manifest:
         try:
             told = json.loads(bytes(byte_view(data)))
             if told["version"] != VERSION:
-                msg = f"{name}: version {told['version']}"
+                msg = f"{name}: version {told['version']!r}"
                 raise UnsupportedFormatError(msg)
             segment, log = told["segment"], told["log"]
             epochs = segment["leader_epochs"].items()
@@ -195,7 +195,7 @@ class Manifest:
                     _chunks(log["chunks"]),
                 ),
                 {
-                    kind: TailPart(
+                    _of(str, kind): TailPart(
                         *(_count(part[n]) for n in ("position", "length", "crc32c"))
                     )
                     for kind, part in told["indexes"].items()
@@ -371,6 +371,8 @@ def _of(kind: type, value: object) -> Any:  # noqa: ANN401 - of the type asked f
     if not isinstance(value, kind) or isinstance(value, bool):
         msg = f"{value!r} is not {kind.__name__}"
         raise TypeError(msg)
+    if isinstance(value, str):
+        value.encode()  # JSON can name half a character, which nobody can write
     return value
 
 
