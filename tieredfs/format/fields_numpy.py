@@ -4,8 +4,6 @@ Only the chain of record lengths is walked one by one; every field is then decod
 all records at once.
 """
 
-from collections.abc import Iterator
-from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -35,6 +33,7 @@ __all__ = [
 _MORE = 0x80
 _LOW = 0x7F
 _FEW = 500  # below this many lanes a Python loop beats numpy
+_FEW_BATCHES = 64  # likewise, where a batch has as many records as the next
 
 
 class MalformedRecordsError(ValueError):
@@ -163,11 +162,7 @@ def _bodies(
 ) -> tuple[Int64Array, Int64Array]:
     """Find where each record begins, behind its length, and ends."""
     table, rows = stretch.table, stretch.rows
-    walks = zip(
-        table["start"].tolist(), table["end"].tolist(), rows.tolist(), strict=True
-    )
-    fields = chain.from_iterable(_chain(stretch.data, *walk) for walk in walks)
-    places = np.fromiter(fields, np.int64, int(rows.sum()))
+    places = _chains(stretch.data, octets, table["start"], table["end"], rows)
     bodies, ends = _payload(octets, places, stretch.each(table["end"]))
     _require(bool(np.all(bodies.lengths >= 0)), "a record has a negative length")
     last = ends[np.cumsum(rows) - 1]
@@ -176,24 +171,62 @@ def _bodies(
     return bodies.starts, ends
 
 
-def _chain(data: memoryview, position: int, end: int, count: int) -> Iterator[int]:
+def _chain(
+    data: memoryview, starts: Int64Array, ends: Int64Array, counts: Int64Array
+) -> Int64Array:
     """Walk fields that follow one another: where the length of each lies.
 
     It is the one part that is serial, and checks nothing: whoever calls decodes the
     lengths again, all at once, and a walk that went astray shows there.
+
+    Args:
+        data: Bytes that hold them.
+        starts: Where walks begin.
+        ends: What no field of a walk reaches beyond.
+        counts: How many fields each walk has.
     """
-    for _ in range(count):
-        yield position
-        zigzag = data[position]
-        if zigzag < _MORE:
-            position += (zigzag >> 1) + 1  # no bytes follow the -1 of a null
-            continue
-        second = data[position + 1]
-        if second < _MORE:
-            position += (second << 6 | (zigzag & _LOW) >> 1) + 2
-        else:
-            length, position = read_varint(data, position, end)
-            position += max(length, 0)
+    places: list[int] = []
+    add = places.append
+    walks = zip(starts.tolist(), ends.tolist(), counts.tolist(), strict=True)
+    for start, end, count in walks:
+        position = start
+        for _ in range(count):
+            add(position)
+            zigzag = data[position]
+            if zigzag < _MORE:
+                position += (zigzag >> 1) + 1  # no bytes follow the -1 of a null
+                continue
+            second = data[position + 1]
+            if second < _MORE:
+                position += (second << 6 | (zigzag & _LOW) >> 1) + 2
+            else:
+                length, position = read_varint(data, position, end)
+                position += max(length, 0)
+    return np.array(places, np.int64)
+
+
+def _chains(
+    data: memoryview,
+    octets: npt.NDArray[np.uint8],
+    starts: Int64Array,
+    ends: Int64Array,
+    counts: Int64Array,
+) -> Int64Array:
+    """Do as ``_chain`` does: all walks in step while they are many, then one by one."""
+    places = np.empty(int(counts.sum()), np.int64)
+    slots = np.cumsum(counts) - counts
+    at, left = starts, counts
+    while len(at) >= _FEW_BATCHES:
+        places[slots] = at
+        lengths, at = varints(octets, at, VARINT)
+        at += np.maximum(lengths, 0)
+        slots, left = slots + 1, left - 1
+        more = left > 0
+        if not more.all():
+            at, slots, left, ends = at[more], slots[more], left[more], ends[more]
+    within = np.arange(int(left.sum())) - np.repeat(np.cumsum(left) - left, left)
+    places[np.repeat(slots, left) + within] = _chain(data, at, ends, left)
+    return places
 
 
 def _payload(
@@ -272,9 +305,7 @@ def _walk_headers(
         step += 1
         lanes = lanes[counts[lanes] > step]
     many = 2 * (counts[lanes] - step)
-    walks = zip(at[lanes].tolist(), ends[lanes].tolist(), many.tolist(), strict=True)
-    fields = chain.from_iterable(_chain(data, *walk) for walk in walks)
-    places = np.fromiter(fields, np.int64, int(many.sum()))
+    places = _chain(data, at[lanes], ends[lanes], many)
     lasts = np.cumsum(many)
     slots = np.arange(len(places)) + np.repeat(
         2 * (firsts[lanes] + step) - (lasts - many), many

@@ -15,7 +15,7 @@ from tieredfs.format.batch_header import (
     MAGIC,
     BatchHeader,
 )
-from tieredfs.format.checksum import check_crc32c
+from tieredfs.format.checksum import check_crc32c, crc32c
 
 __all__ = ["BATCH_ROW", "MAX_END", "BatchTable", "LogBatch", "LogBatches"]
 
@@ -111,9 +111,20 @@ class LogBatches:
         Raises:
             CorruptBatchError: One is wrong.
         """
-        if not self.is_checked:
-            for _ in self:
+        wrong = self.count_right()
+        if wrong < len(self):
+            for _ in self.take(slice(wrong, None)):  # says what is wrong
                 pass
+
+    def count_right(self) -> int:
+        """Return how many of them come before the first whose checksum is wrong."""
+        if self.is_checked:
+            return len(self)
+        columns = (self[name].tolist() for name in ("size", "end", "crc"))
+        for row, (size, end, crc) in enumerate(zip(*columns, strict=True)):
+            if crc32c(self.buffer[end - size + CRC_END : end]) != crc:
+                return row
+        return len(self)
 
     @property
     def is_packed(self) -> npt.NDArray[np.bool_]:

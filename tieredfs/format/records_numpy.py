@@ -5,6 +5,7 @@ where no kernel was compiled: at 1-4 GB/s for records of 1 KiB.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +21,8 @@ from tieredfs.format.fields_numpy import (
     find_headers,
 )
 from tieredfs.format.header_text import decode_text
-from tieredfs.format.log_batches import LogBatches
+from tieredfs.format.log_batches import BATCH_ROW, LogBatches
 from tieredfs.format.record_columns import (
-    FULL_BYTES,
     HEADER_BYTES,
     MALFORMED_BYTES,
     MOST_BYTES,
@@ -34,6 +34,12 @@ from tieredfs.format.schema import HEADERS
 from tieredfs.format.varints import Int64Array
 
 __all__ = ["build_columns"]
+
+_GROUP_BYTES: Final = 4 << 20
+"""Bytes of records decoded at once: of fewer, numpy's calls would be the cost."""
+
+_PART_BYTES: Final = 1 << 20
+"""Bytes of records, unless a batch has more, by which a group grows."""
 
 
 def build_columns(
@@ -58,7 +64,7 @@ def _groups(runs: Iterable[LogBatches]) -> Iterator[list[LogBatches]]:
                 group.append(part)
                 held += size
                 rows += count
-                if held >= FULL_BYTES:
+                if held >= _GROUP_BYTES:
                     yield group
                     group, held, rows = [], 0, 0
     except Exception:
@@ -72,14 +78,10 @@ def _groups(runs: Iterable[LogBatches]) -> Iterator[list[LogBatches]]:
 def _checked(runs: Iterable[LogBatches]) -> Iterator[LogBatches]:
     """Yield batches whose checksums are right; those before one that is not as well."""
     for run in runs:
-        right = 0
-        try:
-            if not run.is_checked:
-                for _ in run:
-                    right += 1
-        except CorruptBatchError:
+        right = run.count_right()
+        if right < len(run):
             yield run.take(slice(right))
-            raise
+            run.take(slice(right, None)).check()
         yield run
 
 
@@ -89,13 +91,18 @@ def _parts(run: LogBatches) -> Iterator[tuple[LogBatches, int, int]]:
     Yields them with the bytes and the number of their records.
     """
     filled = run.take(run["record_count"] > 0)
-    sizes, counts = filled["end"] - filled["start"], filled["record_count"]
-    if int(sizes.sum()) <= FULL_BYTES and int(counts.sum()) <= MOST_ROWS:
-        if len(filled):
-            yield filled, int(sizes.sum()), int(counts.sum())
-        return
-    for row in range(len(filled)):
-        yield filled.take(slice(row, row + 1)), int(sizes[row]), int(counts[row])
+    sizes = np.cumsum(filled["end"] - filled["start"])
+    counts = np.cumsum(filled["record_count"])
+    first, size, count = 0, 0, 0
+    while first < len(filled):
+        fits = min(
+            int(np.searchsorted(sizes, size + _PART_BYTES, side="right")),
+            int(np.searchsorted(counts, count + MOST_ROWS, side="right")),
+        )
+        end = max(fits, first + 1)
+        total, rows = int(sizes[end - 1]), int(counts[end - 1])
+        yield filled.take(slice(first, end)), total - size, rows - count
+        first, size, count = end, total, rows
 
 
 def _build_group(
@@ -150,7 +157,8 @@ def _decode(group: Sequence[LogBatches]) -> Iterator[tuple[memoryview, RecordFie
         yield from _decode_batch(group[0])
         return
     data = group[0].buffer
-    table = np.concatenate([run.table for run in group])
+    # As plain numbers: numpy compares the types of structured arrays field by field.
+    table = np.concatenate([run.table.view(np.int64) for run in group]).view(BATCH_ROW)
     if not all(run.buffer is data for run in group):
         data = memoryview(b"".join(_stored(run) for run in group))
         sizes = table["end"] - table["start"]
