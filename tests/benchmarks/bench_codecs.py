@@ -22,7 +22,16 @@ from benchmarks.decoders import (
     count_objects,
     kernel_in_use,
 )
-from benchmarks.measuring import FULL, Promise, Report, Scale, Unit, Work, measure
+from benchmarks.measuring import (
+    FULL,
+    Promise,
+    Report,
+    Scale,
+    Unit,
+    Work,
+    measure,
+    one_core,
+)
 from benchmarks.segments import KIB, MIB, Segment, Shape, segment
 from tieredfs.format.batch import HEADER_SIZE, Codec
 
@@ -142,6 +151,7 @@ def _blocks(payload: bytes) -> Iterator[_Payload]:
 
 
 def test_decoding_compressed_logs() -> None:
-    report = bench_codecs(FULL)
+    with one_core():
+        report = bench_codecs(FULL)
     report.show()
     assert not report.disagreements()

@@ -21,7 +21,7 @@ from benchmarks.decoders import (
     kernel_in_use,
 )
 from benchmarks.measuring import (
-    FULL,
+    LONG,
     Promise,
     Report,
     Scale,
@@ -29,6 +29,7 @@ from benchmarks.measuring import (
     Work,
     copying,
     measure,
+    one_core,
 )
 from benchmarks.segments import KIB, MIB, Segment, Shape, segment
 from tieredfs.format.batch import scan_batches
@@ -111,6 +112,7 @@ def _read(path: Path, buffer: bytearray) -> None:
 
 
 def test_decoding(tmp_path: Path) -> None:
-    report = bench_decode(FULL, tmp_path)
+    with one_core():
+        report = bench_decode(LONG, tmp_path)
     report.show()
     assert not report.disagreements()

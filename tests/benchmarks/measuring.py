@@ -9,7 +9,8 @@ import os
 import platform
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -23,6 +24,7 @@ from rich.table import Table
 
 __all__ = [
     "FULL",
+    "LONG",
     "SMOKE",
     "Comparison",
     "Figures",
@@ -34,6 +36,7 @@ __all__ = [
     "Work",
     "copying",
     "measure",
+    "one_core",
     "timed",
 ]
 
@@ -59,6 +62,9 @@ class Scale:
 
 
 FULL: Final = Scale(32 << 20, 7)
+LONG: Final = Scale(128 << 20, 5)
+"""For what is done with a log before a processor has found its speed."""
+
 SMOKE: Final = Scale(1, 1, warm=False)
 """As little as there is: whether all works still do the same, not how fast."""
 
@@ -258,6 +264,20 @@ class Report:
         for name in self.against:
             yield f"{figure.speed / comparison.speed(name):.3g}"
         yield comparison.kept(figure.name, self.unit)
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """Leave this process and its children one core, where the system can."""
+    if not hasattr(os, "sched_setaffinity"):  # not on macOS
+        yield
+        return
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, cores)
 
 
 def copying(data: bytes) -> Callable[[], None]:

@@ -20,7 +20,7 @@ __all__ = [
     "fixed_bytes",
 ]
 
-FULL_BYTES: Final = 2 << 20
+FULL_BYTES: Final = 3 << 20
 """Bytes of the rows of a piece that is full: they still fit a processor's cache."""
 
 MOST_BYTES: Final = (8 << 20) - 64
