@@ -428,7 +428,7 @@ cdef inline void begin_byte(uint8_t *valid, int64_t row) noexcept nogil:
         valid[row >> 3] = 0xFF
 
 
-cdef int put_headers(
+cdef inline int put_headers(
     const uint8_t *at,
     const uint8_t *end,
     int64_t brief,
@@ -470,7 +470,7 @@ cdef inline bint lacks(
     return True
 
 
-cdef void open_bytes(
+cdef inline void open_bytes(
     Bytes *column, uint8_t **buffers, int slot, int64_t room, int64_t filled
 ) noexcept nogil:
     column.valid = buffers[slot]
