@@ -1,14 +1,17 @@
 """Which package decompresses: it shows in the speed and nowhere else."""
 
+import gzip
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 from itertools import chain
 
 import hypothesis.strategies as st
 import pytest
 import zstandard
 from hypothesis import given, settings
+from isal import igzip_lib
 
 from golden import KAFKA, header_of, log_batches
 from tieredfs.errors import CorruptBatchError
@@ -16,7 +19,7 @@ from tieredfs.format.batch import Codec
 from tieredfs.format.codecs import compress, decompress
 from tieredfs.format.decompressors import PACKAGES, PACKAGES_IN_USE
 from tieredfs.format.zstandard_codecs import _CONTEXT
-from wire import CODECS
+from wire import CODECS, xerial
 
 _COMPRESSED: list[Codec] = [codec for codec in Codec if codec is not Codec.NONE]
 _LIMIT = 1 << 20
@@ -114,6 +117,48 @@ def test_a_thread_does_not_keep_a_large_window() -> None:
     assert zstandard.get_frame_parameters(stored).window_size == 128 << 20
     assert decompress(Codec.ZSTD, stored, package="zstandard") == b"records"
     assert _CONTEXT.decompressor.memory_size() < 32 << 20
+
+
+def test_each_of_many_gzip_members_gets_a_few_bytes_of_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    given: list[int] = []
+
+    class Counting:
+        """A decompressor that says how much it was given, and so may have copied."""
+
+        def __init__(self, flag: int) -> None:
+            self._one = real(flag)
+
+        def decompress(self, data: memoryview, size: int) -> bytes:
+            given.append(len(data))
+            out: bytes = self._one.decompress(data, size)
+            return out
+
+        def __getattr__(self, name: str) -> object:
+            found: object = getattr(self._one, name)
+            return found
+
+    real = igzip_lib.IgzipDecompressor
+    monkeypatch.setattr(igzip_lib, "IgzipDecompressor", Counting)
+    count = 3000
+    stored = gzip.compress(b"r", mtime=0) * count
+    assert decompress(Codec.GZIP, stored, package="isal") == b"r" * count
+    times = 3  # its size was no hint: what comes out is counted first
+    assert sum(given) <= times * 4096 * count
+
+
+@pytest.mark.parametrize("package", PACKAGES[Codec.SNAPPY])
+def test_millions_of_empty_xerial_blocks_take_no_memory(package: str) -> None:
+    stored = xerial(b"") + bytes([0, 0, 0, 1, 0]) * 50_000
+    decompress(Codec.SNAPPY, stored[:16], package=package)  # imports it
+    tracemalloc.start()
+    try:
+        assert not len(decompress(Codec.SNAPPY, stored, package=package))
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < len(stored)
 
 
 def test_the_fast_package_is_used_where_it_is_installed() -> None:

@@ -13,6 +13,9 @@ _MAGIC = b"\x1f\x8b"
 _FLAGS_AT = 3
 _RESERVED = 0xE0  # zlib refuses what has them, ISA-L does not look
 _PIECE = 256 << 10
+_FIRST = 4 << 10
+"""Bytes that a member gets at first, and then as many again as it had: it copies what
+it does not need, and there may be many thousands of others behind it."""
 _ERROR: Any = igzip_lib.error  # typed as if it were an instance
 
 
@@ -28,7 +31,9 @@ class _Members:
     """What comes out of one member after the other."""
 
     def __init__(self, view: memoryview) -> None:
-        self._rest = view
+        self._view = view
+        self._at = 0  # up to here it was given away
+        self._give = 0
         self._member: igzip_lib.IgzipDecompressor | None = None
 
     def read(self, size: int, /) -> bytes | memoryview:
@@ -45,21 +50,28 @@ class _Members:
 
     def _read_piece(self, size: int) -> bytes:
         """Return this many bytes; fewer mean the end."""
-        piece = b""
-        while len(piece) < size:
+        parts: list[bytes] = []
+        left = size
+        while left:
             if self._member is None:
-                if not self._rest:
+                if self._at == len(self._view):
                     break
-                self._member = _open_member(self._rest)
-            more = self._member.decompress(self._rest, size - len(piece))
-            self._rest = self._rest[:0]  # the member keeps what it has not used
+                self._member = _open_member(self._view[self._at :])
+                self._give = _FIRST
+            wanted = self._give if self._member.needs_input else 0
+            given = self._view[self._at : self._at + wanted]
+            self._at += len(given)
+            self._give += wanted
+            more = self._member.decompress(given, left)
             if self._member.eof:
-                self._rest = memoryview(self._member.unused_data)
+                self._at -= len(self._member.unused_data)
                 self._member = None
-            elif not more and self._member.needs_input:
+            elif not more and self._member.needs_input and self._at == len(self._view):
                 raise MalformedDataError("cut off")
-            piece = piece + more if piece else more
-        return piece
+            if more:
+                parts.append(more)
+                left -= len(more)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
 def _open_member(rest: memoryview) -> igzip_lib.IgzipDecompressor:

@@ -42,14 +42,14 @@ def unpack_snappy(
         out = allocate(_claimed_size(view, limit))
         unpack(view, out)
         return out.toreadonly()
-    blocks, total = [], 0
+    total = 0
     for block in _xerial_blocks(view):
-        size = _claimed_size(block, limit - total)
-        blocks.append((block, total, total + size))
-        total += size
-    out = allocate(total)
-    for block, start, end in blocks:
-        unpack(block, out[start:end])
+        total += _claimed_size(block, limit - total)
+    out, at = allocate(total), 0
+    for block in _xerial_blocks(view):  # not kept: there may be millions of tiny ones
+        end = at + _claimed_size(block, limit)
+        unpack(block, out[at:end])
+        at = end
     return out.toreadonly()
 
 
