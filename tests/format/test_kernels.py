@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from golden import log_batches, rows_of
+from golden import rows_of
 from tieredfs.errors import CorruptBatchError, InvalidArgumentError
-from tieredfs.format.batch import HEADER_SIZE
+from tieredfs.format.batch import HEADER_SIZE, scan_log
 from tieredfs.format.checksum import crc32c
 from tieredfs.format.kernel import KERNEL_SETTING, Kernel, chosen_kernel
 from tieredfs.format.log_batches import BATCH_ROW
@@ -33,7 +33,7 @@ def _outcome(kernel: Kernel, log: bytes) -> tuple[list[dict[str, object]], str]:
         patch.setenv(KERNEL_SETTING, kernel)
         chosen_kernel.cache_clear()
         try:
-            for batch in RecordDecoder("t", 0).decode(log_batches(log)):
+            for batch in RecordDecoder("t", 0).decode(scan_log(log)):
                 batch.validate(full=True)
                 rows += rows_of(batch)
         except CorruptBatchError as error:

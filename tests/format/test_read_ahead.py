@@ -16,6 +16,7 @@ from hypothesis import given
 from golden import header_of, log_batches
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format import read_ahead
+from tieredfs.format.batch import scan_log
 from tieredfs.format.read_ahead import open_ahead
 from tieredfs.format.records import RecordDecoder
 from wire import CODECS, WireRecord, encode_batch
@@ -238,7 +239,7 @@ def _log(codec: str, count: int, bad: int | None = None) -> bytes:
 def _keys(log: bytes) -> list[bytes | str]:
     found: list[bytes | str] = []
     try:
-        for piece in RecordDecoder("t", 0, ("key",)).decode(log_batches(log)):
+        for piece in RecordDecoder("t", 0, ("key",)).decode(scan_log(log)):
             found += piece.column("key").to_pylist()
     except CorruptBatchError as error:
         found.append(str(error).partition(": not")[0])
@@ -259,6 +260,15 @@ def test_records_come_out_up_to_a_batch_that_is_corrupt(
         expected.append(f"log: batch at position {position}")
     assert _keys(log) == expected
     assert not _helpers()
+
+
+def test_an_error_that_somebody_keeps_keeps_no_thread() -> None:
+    payload = CODECS["zstd"].compress(bytes(9))
+    bad = encode_batch([WireRecord(0, 0)], codec="zstd", payload=payload)
+    log = bad + _log("zstd", 40)[len(_log("zstd", 1)) :]
+    with pytest.raises(CorruptBatchError, match="varint") as kept:
+        list(RecordDecoder("t", 0).decode(scan_log(log)))
+    assert not _helpers(), kept.value
 
 
 def test_a_forked_process_has_a_helper_of_its_own() -> None:

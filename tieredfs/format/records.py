@@ -6,6 +6,7 @@ A decoder takes whole batches, in any number and size, and gives Arrow in pieces
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from functools import cached_property, partial
 
@@ -71,15 +72,17 @@ class RecordDecoder:
         other_bytes = topic_bytes * ("topic" in names) + 4 * ("partition" in names)
         built = [name for name in names if name not in same]
         build = _column_builder()
-        for rows, arrays in build(unpacked(runs), built, other_bytes):
-            if names:
-                columns = [
-                    same[name].take(rows) if name in same else arrays[name]
-                    for name in names
-                ]
-                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
-            else:  # without a column Arrow counts no rows, unless told so
-                yield pa.RecordBatch.from_arrays([pa.nulls(rows)], [""]).select([])
+        # An error would keep its thread alive for as long as somebody keeps the error.
+        with closing(unpacked(runs)) as ready:
+            for rows, arrays in build(ready, built, other_bytes):
+                if names:
+                    columns = [
+                        same[name].take(rows) if name in same else arrays[name]
+                        for name in names
+                    ]
+                    yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+                else:  # without a column Arrow counts no rows, unless told so
+                    yield pa.RecordBatch.from_arrays([pa.nulls(rows)], [""]).select([])
 
 
 class _Repeated:

@@ -1,6 +1,6 @@
 """Batches whose records can be decoded: uncompressed, and of version 2."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ _TOGETHER: Final = 1 << 20
 """Bytes of small batches that are put side by side."""
 
 
-def unpacked(runs: Iterable[LogBatches]) -> Iterator[LogBatches]:
+def unpacked(runs: Iterable[LogBatches]) -> Generator[LogBatches]:
     """Yield the same batches, their records uncompressed and of version 2.
 
     Batches that are so already stay where they are; of the others small ones are put
