@@ -298,8 +298,8 @@ def test_what_is_not_compressed_is_not_copied() -> None:
 _MEASURED = """
     import sys
     sys.path[:0] = {path!r}
-    from golden import log_batches
     from tieredfs.errors import CorruptBatchError
+    from tieredfs.format.batch import scan_log
     from tieredfs.format.batch_header import Codec
     from tieredfs.format.codecs import decompress
     from tieredfs.format.records import RecordDecoder
@@ -310,7 +310,7 @@ _MEASURED = """
         return int(line.split()[1]) << 10
 
     def decode(log):
-        batches = RecordDecoder("t", 0).decode(log_batches(log))
+        batches = RecordDecoder("t", 0).decode(scan_log(log, name="log"))
         return sum(piece.num_rows for piece in batches)
 
     stored = open({file!r}, "rb").read()

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from golden import decode, log_batches
+from tieredfs.format.batch import scan_log
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.records import RecordDecoder
 from tieredfs.format.schema import COLUMNS
@@ -45,7 +46,7 @@ def test_pieces_hold_one_to_eight_mib(
     codec: str, batches: int, records: int, size: int
 ) -> None:
     log = _log(batches, records, size, codec)
-    pieces = list(RecordDecoder("t", 0).decode(log_batches(log)))
+    pieces = list(RecordDecoder("t", 0).decode(scan_log(log, name="log")))
     assert sum(piece.num_rows for piece in pieces) == batches * records
     assert all(piece.nbytes <= _MOST for piece in pieces)
     assert all(piece.nbytes >= _MIB for piece in pieces[:-1])
@@ -55,14 +56,14 @@ def test_a_record_larger_than_a_piece_is_a_piece_of_its_own() -> None:
     values = [b"a", b"b" * (9 * _MIB), b"c"]
     records = [WireRecord(at, 0, None, value) for at, value in enumerate(values)]
     log = encode_batch(records)
-    pieces = list(RecordDecoder("t", 0, ("value",)).decode(log_batches(log)))
+    pieces = list(RecordDecoder("t", 0, ("value",)).decode(scan_log(log, name="log")))
     assert [piece.num_rows for piece in pieces] == [1, 1, 1]
     assert [piece["value"][0].as_py() for piece in pieces] == values
 
 
 def test_many_small_batches_come_out_together() -> None:
     log = _log(batches=2000, records=2, size=50)
-    pieces = list(RecordDecoder("t", 0).decode(log_batches(log)))
+    pieces = list(RecordDecoder("t", 0).decode(scan_log(log, name="log")))
     assert [piece.num_rows for piece in pieces] == [4000]
 
 
@@ -72,7 +73,7 @@ def test_small_batches_of_different_codecs_come_out_together() -> None:
         encode_batch([WireRecord(at, at, b"k", codec.encode())], codec=codec)
         for at, codec in enumerate(codecs)
     )
-    pieces = list(RecordDecoder("t", 0).decode(log_batches(log)))
+    pieces = list(RecordDecoder("t", 0).decode(scan_log(log, name="log")))
     assert len(pieces) == 1
     assert pieces[0]["value"].to_pylist() == [codec.encode() for codec in codecs]
 
@@ -95,7 +96,7 @@ def test_batches_are_decoded_only_as_they_are_needed() -> None:
 def _pieces(
     log: bytes, topic: str = "t", columns: tuple[str, ...] | None = None
 ) -> list[pa.RecordBatch]:
-    return list(RecordDecoder(topic, 0, columns).decode(log_batches(log)))
+    return list(RecordDecoder(topic, 0, columns).decode(scan_log(log, name="log")))
 
 
 @pytest.mark.parametrize("columns", [None, ("topic",), ("key", "value", "headers")])
@@ -172,7 +173,7 @@ def test_a_piece_does_not_keep_the_log_alive() -> None:
 
 def test_a_cut_in_the_middle_of_a_group_keeps_the_order() -> None:
     log = _log(batches=10, records=10, size=10)
-    cut = (b.within(35, 67) for b in log_batches(log))
+    cut = (b.within(35, 67) for b in scan_log(log, name="log"))
     assert decode(cut, ("offset",))["offset"].to_pylist() == list(range(35, 67))
 
 

@@ -9,75 +9,13 @@ from hypothesis import given
 
 from golden import decode, log_batches, rows_of
 from tieredfs.errors import CorruptBatchError, InvalidArgumentError
-from tieredfs.format.batch import HEADER_SIZE, scan_batches
+from tieredfs.format.batch import HEADER_SIZE, scan_batches, scan_log
 from tieredfs.format.records import RecordDecoder
 from tieredfs.format.schema import COLUMNS, SCHEMA
-from wire import CODECS, CONTROL, LOG_APPEND_TIME, WireRecord, encode_batch, xerial
+from wire import CODECS, CONTROL, WireRecord, encode_batch, xerial
+from wire_logs import logs, row_of
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
-
-_INT64S = st.integers(-(1 << 63), (1 << 63) - 1)
-_PAYLOADS = st.none() | st.binary(max_size=8) | st.binary(min_size=60, max_size=300)
-_HEADERS = st.lists(
-    st.tuples(st.text(max_size=6).map(str.encode), st.none() | st.binary(max_size=6)),
-    max_size=20,
-)
-
-
-@st.composite
-def wire_records(draw: st.DrawFn, first_offset: int = 0) -> list[WireRecord]:
-    """Draw the records of a batch; offsets rise with gaps."""
-    gaps = draw(st.lists(st.integers(1, 3) | st.integers(1, 9999), max_size=24))
-    offset = first_offset + draw(st.integers(0, 3))
-    records = []
-    for gap in gaps:
-        headers = draw(st.just([]) | _HEADERS)
-        stamp, key, value = draw(_INT64S), draw(_PAYLOADS), draw(_PAYLOADS)
-        records.append(WireRecord(offset, stamp, key, value, tuple(headers)))
-        offset += gap
-    return records
-
-
-@st.composite
-def logs(draw: st.DrawFn) -> tuple[bytes, list[dict[str, Any]]]:
-    """Draw a log, and the rows that are to come out of it."""
-    log, rows = b"", []
-    offset = draw(st.integers(0, 1 << 60))
-    for _ in range(draw(st.integers(1, 4))):
-        base = offset
-        records = draw(wire_records(base))
-        last = (records[-1].offset if records else base) + draw(st.integers(0, 3))
-        by_broker, newest = draw(st.booleans()), draw(_INT64S)
-        log += encode_batch(
-            records,
-            codec=draw(st.sampled_from(sorted(CODECS))),
-            attributes=LOG_APPEND_TIME if by_broker else 0,
-            base_offset=base,
-            last_offset=last,
-            base_timestamp=draw(_INT64S),
-            max_timestamp=newest,
-        )
-        for record in records:
-            stamp = newest if by_broker else record.timestamp
-            rows.append(_row(record, stamp, by_broker=by_broker))
-        offset = last + draw(st.integers(1, 1 << 40))
-    return log, rows
-
-
-def _row(record: WireRecord, stamp: int, *, by_broker: bool) -> dict[str, Any]:
-    return {
-        "key": record.key,
-        "value": record.value,
-        "topic": "t",
-        "partition": 0,
-        "offset": record.offset,
-        "timestamp": stamp,
-        "timestampType": int(by_broker),
-        "headers": [
-            {"key": key.decode(), "value": value} for key, value in record.headers
-        ]
-        or None,
-    }
 
 
 @given(logs())
@@ -108,7 +46,7 @@ def test_batches_cut_by_a_window_give_the_records_inside(
     if rows:  # aim at the log rather than far beside it
         first = rows[0]["offset"] + first % 30000
     end = first + width
-    cut = (b.within(first, end) for b in log_batches(log))
+    cut = (b.within(first, end) for b in scan_log(log, name="log"))
     assert rows_of(decode(cut)) == [row for row in rows if first <= row["offset"] < end]
 
 
@@ -173,7 +111,7 @@ def test_headers_come_out_however_many_records_have_them(lanes: int, most: int) 
         for at in range(lanes)
     ]
     rows = rows_of(decode(encode_batch(records)))
-    assert rows == [_row(record, 0, by_broker=False) for record in records]
+    assert rows == [row_of(record, 0, by_broker=False) for record in records]
 
 
 @pytest.mark.parametrize("records", [1, 3])
@@ -251,7 +189,7 @@ def test_what_is_right_comes_out_before_the_error(bad: bytes) -> None:
     good = [encode_batch([WireRecord(at, 0, b"k")]) for at in range(3)]
     log = b"".join([*good, bad, encode_batch([WireRecord(4, 0)])])
     found: list[int] = []
-    batches = RecordDecoder("t", 0).decode(log_batches(log))
+    batches = RecordDecoder("t", 0).decode(scan_log(log, name="log"))
     with pytest.raises(CorruptBatchError):
         found.extend(o for batch in batches for o in batch["offset"].to_pylist())
     assert found == [0, 1, 2]

@@ -16,9 +16,14 @@ from fuzzing import corpus, log_model
 from fuzzing.decompression import decompressed
 from fuzzing.mutations import INT32S, INT64S, choice, mutated, number
 from fuzzing.target import Target, check_name
-from golden import log_batches
 from tieredfs.errors import CorruptBatchError, UnsupportedFormatError
-from tieredfs.format.batch import BatchHeader, claimed_size, read_header, scan_batches
+from tieredfs.format.batch import (
+    BatchHeader,
+    claimed_size,
+    read_header,
+    scan_batches,
+    scan_log,
+)
 from tieredfs.format.kernel import KERNEL_SETTING, Kernel, chosen_kernel
 from tieredfs.format.records import RecordDecoder
 from tieredfs.format.schema import SCHEMA
@@ -284,7 +289,7 @@ def _decode(data: bytes, kernel: Kernel) -> tuple[pa.Table, _Fault | None]:
     error: _Fault | None = None
     with _by(kernel):
         try:
-            for batch in decoder.decode(log_batches(data)):
+            for batch in decoder.decode(scan_log(data, name="log")):
                 batch.validate(full=True)
                 found.append(batch)
         except (CorruptBatchError, UnsupportedFormatError) as refused:

@@ -328,11 +328,15 @@ STATE_NEEDED = <int>NEEDED
 STATE_NEED = <int>NEED
 
 cdef enum:
-    MOST_HEADERS = 1 << 22  # of one record: more would be gigabytes from a small bomb
+    MOST_HEADERS = 1 << 20  # of one record: more would be gigabytes from a small bomb
     HEADER_BYTES = 9  # what Arrow takes for a header beside its bytes
     MORE_BYTES = 2  # what it takes at most besides for a byte of a key: U+FFFD has 3
     PASS = 16  # bytes that are copied without a call
     SHORT = 128
+
+
+# More than any of what is counted: sums of a few stay far inside an int64.
+cdef int64_t MOST = <int64_t>1 << 48
 
 
 cdef struct Limits:
@@ -716,29 +720,30 @@ cdef int fill_batches(
     const int64_t *room,
     int64_t *state,
 ) noexcept nogil:
-    cdef const int64_t *batch
+    cdef int64_t batch[COLUMNS]
     cdef int64_t begin
     cdef int ended
     while state[BATCH] < rows:
-        batch = table + COLUMNS * state[BATCH]
+        # A copy: what was checked stays so, whoever writes to the table.
+        memcpy(batch, table + COLUMNS * state[BATCH], sizeof(batch))
         if not 0 <= batch[START] <= batch[END] <= size:
             return BATCH_NOT_FILLED
+        if not 0 <= batch[BASE_OFFSET] <= batch[LAST_OFFSET]:
+            return OFFSET_OUTSIDE
         if state[AT] < 0:
             state[AT] = batch[START]
             state[LEFT] = batch[RECORD_COUNT]
             state[ABOVE] = batch[BASE_OFFSET] - 1
             memcpy(state + COUNTERS, state, COUNTERS * sizeof(int64_t))
             if not is_checked:
-                begin = batch[END] - batch[SIZE]
-                if begin < 0 or batch[SIZE] < CRC_END:
+                if not CRC_END <= batch[SIZE] <= batch[END]:
                     return BATCH_NOT_FILLED
+                begin = batch[END] - batch[SIZE]
                 if batch[CRC] != crc32c_extend(
                     0, data + begin + CRC_END, <size_t>(batch[SIZE] - CRC_END)
                 ):
                     return BAD_CRC
         if batch[RECORD_COUNT]:
-            if not 0 <= batch[BASE_OFFSET] <= batch[LAST_OFFSET]:
-                return OFFSET_OUTSIDE
             if state[LEFT] < 0 or not batch[START] <= state[AT] <= batch[END]:
                 return BATCH_NOT_FILLED
             ended = fill_batch(data, size, batch, limits, buffers, room, state)
@@ -788,6 +793,7 @@ def fill(
     cdef _View bounds = _View(limits)
     cdef _View place = _View(state, True)
     cdef int64_t room[COUNTERS]
+    cdef int64_t kept[STATE]
     cdef uint8_t *starts[BUFFERS]
     cdef _View view
     cdef int index, ended
@@ -795,6 +801,7 @@ def fill(
     batches.hold_int64(0)
     bounds.hold_int64(6)
     place.hold_int64(STATE)
+    check_limits(<const Limits *>bounds.held.buf)
     for index in range(COUNTERS):
         room[index] = INT64_MAX
     for index in range(BUFFERS):
@@ -810,7 +817,9 @@ def fill(
         view.hold_int64(0)
         measure(index, view.held.len, room)
     check_columns(starts)
-    check_state(<const int64_t *>place.held.buf, room)
+    # A copy: what was checked stays so, whatever the buffers share.
+    memcpy(kept, place.held.buf, sizeof(kept))
+    check_state(kept, room)
     for index in (
         KEY_OFFSETS, VALUE_OFFSETS, LIST_OFFSETS, HEADER_KEY_OFFSETS,
         HEADER_VALUE_OFFSETS,
@@ -827,8 +836,9 @@ def fill(
             <const Limits *>bounds.held.buf,
             starts,
             room,
-            <int64_t *>place.held.buf,
+            kept,
         )
+    memcpy(place.held.buf, kept, sizeof(kept))
     return ended
 
 
@@ -869,11 +879,19 @@ cdef int check_columns(uint8_t **starts) except -1:
     return 0
 
 
+cdef int check_limits(const Limits *limits) except -1:
+    """Refuse limits whose sums with the bytes of a record could be no int64."""
+    for limit in (limits.fixed, limits.soft, limits.hard, limits.rows):
+        if not 0 <= limit <= MOST:
+            raise ValueError(f"a limit of {limit}")
+    return 0
+
+
 cdef int check_state(const int64_t *state, const int64_t *room) except -1:
     """Refuse a piece that holds more than its buffers have room for."""
     cdef int index
     for index in range(COUNTERS):
-        if not 0 <= state[index] <= room[index]:
+        if not 0 <= state[index] <= min(room[index], MOST):
             raise ValueError(f"counter {index} is {state[index]} of {room[index]}")
         if not 0 <= state[COUNTERS + index] <= state[index]:
             raise ValueError(f"counter {index} falls")
@@ -900,9 +918,6 @@ cdef enum:
     CHANGED
 
 cdef tuple WRONG = ("", "key", "value", "headers")
-
-# More rows than any array has: sums of a few stay far inside an int64.
-cdef int64_t MOST_ROWS = <int64_t>1 << 40
 
 
 cdef struct PayloadColumn:
@@ -1211,17 +1226,17 @@ cdef class RecordBody:
     cdef const uint8_t *hold_bits(
         self, object bits, int64_t first, int64_t count
     ) except? NULL:
+        if first < 0 or first > MOST or count < 0 or count > MOST:
+            raise ValueError(f"{count} bits from bit {first} on")
         if bits is None:
             return NULL
-        if first < 0 or first > MOST_ROWS or count < 0 or count > MOST_ROWS:
-            raise ValueError(f"{count} bits from bit {first} on")
         return self.hold(bits, (first + count + 7) // 8, 1)
 
     cdef int hold_payloads(
         self, PayloadColumn *column, tuple given, int64_t rows
     ) except -1:
         cdef _View view
-        if rows < 0 or rows > MOST_ROWS:
+        if rows < 0 or rows > MOST:
             raise ValueError(f"{rows} rows")
         column.rows = rows
         column.ends = NULL

@@ -29,7 +29,7 @@ MOST_BYTES: Final = (8 << 20) - 64
 MOST_ROWS: Final = 1 << 17
 """Rows of a piece: what is known of each takes more than a tiny record does."""
 
-MOST_HEADERS: Final = 1 << 22
+MOST_HEADERS: Final = 1 << 20
 """Headers of one record: more would be gigabytes from a small bomb."""
 
 OFFSET_BYTES: Final = 5
@@ -81,7 +81,8 @@ class ColumnBuilder(Protocol):
             CorruptBatchError: The records of a batch are malformed: one does not fill
                 its length, they do not fill the batch, an offset does not rise; or its
                 headers do so while they are asked for. This and any error of ``runs``
-                is raised when the records before that batch have come out.
+                is raised when the records before that batch have come out; of a batch
+            that has more than a piece, some of its own may have, too.
         """
 
 

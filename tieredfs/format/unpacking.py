@@ -59,7 +59,7 @@ def _unpacked(run: LogBatches) -> Iterator[LogBatches]:
                 first, held, parts = first + len(parts), 0, []
             parts.append(part.data)
             held += part.size
-    except CorruptBatchError:
+    except Exception:
         if parts:  # what lies before the error comes out first
             yield _together(run, first, parts)
         raise
