@@ -16,8 +16,10 @@ from isal import igzip_lib
 from golden import KAFKA, header_of, log_batches
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch import Codec
+from tieredfs.format.bounded_output import believed
 from tieredfs.format.codecs import compress, decompress
 from tieredfs.format.decompressors import PACKAGES, PACKAGES_IN_USE
+from tieredfs.format.size_hints import lz4_size_hint
 from tieredfs.format.zstandard_codecs import _CONTEXT
 from wire import CODECS, xerial
 
@@ -219,3 +221,14 @@ def test_a_package_is_imported_when_a_batch_needs_it() -> None:
         check=True,
     )
     assert done.stdout.split() == ["tieredfs.format.isal_codecs"]
+
+
+def test_a_claim_is_believed_as_far_as_it_is_likely() -> None:
+    assert believed(5000, 10) == 5000
+    assert believed(1 << 40, 10) == (1 << 20) + 2560
+
+
+@pytest.mark.parametrize("length", [0xFFFFFFFF, 0x7FFFFFFF])
+def test_no_lz4_block_is_taken_to_hold_more_than_a_block_may(length: int) -> None:
+    frame = bytes.fromhex("04224d18 6040 82") + length.to_bytes(4, "little")
+    assert lz4_size_hint(memoryview(frame)) == 64 << 10

@@ -13,10 +13,12 @@ __all__ = [
     "Reader",
     "TooMuchOutputError",
     "allocate",
+    "believed",
     "read_bounded",
 ]
 
 _PIECE = 1 << 20
+_RATIO = 256
 
 
 class MalformedDataError(Exception):
@@ -31,13 +33,24 @@ Reader = Callable[[int], "bytes | memoryview | pa.Buffer"]
 """Returns the next so many bytes that come out; fewer mean the end."""
 
 
+def believed(claim: int, stored: int) -> int:
+    """Return how much of a claim to allocate before anything has come out.
+
+    Args:
+        claim: How many bytes seem to come out.
+        stored: Bytes that they come from. Records are hardly ever compressed to less
+            than a 256th, and damage claims anything.
+    """
+    return min(claim, _PIECE + _RATIO * stored)
+
+
 def read_bounded(start: Callable[[], Reader], hint: int, limit: int) -> memoryview:
     """Return all that a decompressor gives, in one piece of memory.
 
     Args:
         start: Starts decompression from the first byte; called again when the hint was
             too low, to count before anything large is allocated.
-        hint: How many bytes seem to come out.
+        hint: How many bytes seem to come out, as far as that is believed.
         limit: Most bytes that may come out. No more than this and 1 MiB is allocated.
 
     Raises:

@@ -4,7 +4,12 @@ from typing import Any
 
 from isal import igzip_lib
 
-from tieredfs.format.bounded_output import MalformedDataError, allocate, read_bounded
+from tieredfs.format.bounded_output import (
+    MalformedDataError,
+    allocate,
+    believed,
+    read_bounded,
+)
 from tieredfs.format.size_hints import gzip_size_hint
 
 __all__ = ["decompress_gzip"]
@@ -22,7 +27,8 @@ _ERROR: Any = igzip_lib.error  # typed as if it were an instance
 def decompress_gzip(view: memoryview, limit: int) -> memoryview:
     """Decompress the members of a gzip file."""
     try:
-        return read_bounded(lambda: _Members(view).read, gzip_size_hint(view), limit)
+        hint = believed(gzip_size_hint(view), len(view))
+        return read_bounded(lambda: _Members(view).read, hint, limit)
     except _ERROR as error:
         raise MalformedDataError(str(error)) from error
 

@@ -8,6 +8,7 @@ from tieredfs.format.bounded_output import (
     MalformedDataError,
     Reader,
     TooMuchOutputError,
+    believed,
     read_bounded,
 )
 from tieredfs.format.size_hints import gzip_size_hint, lz4_size_hint
@@ -34,12 +35,13 @@ def decompress_lz4(view: memoryview, limit: int) -> memoryview:
 def decompress_zstd(view: memoryview, limit: int) -> memoryview:
     """Decompress zstd frames."""
     frames = scan_zstd(view)
-    if frames.content_size is None:
-        return _read("zstd", view, frames.bound, limit)
-    if frames.content_size > limit:
+    size = frames.content_size
+    if size is not None and size > limit:
         raise TooMuchOutputError
+    if size is None or size > believed(size, len(view)):
+        return _read("zstd", view, frames.bound, limit)
     try:
-        found = _ZSTD.decompress(pa.py_buffer(view), frames.content_size)
+        found = _ZSTD.decompress(pa.py_buffer(view), size)
     except _ERRORS as error:
         raise MalformedDataError(str(error)) from error
     return memoryview(found).cast("B")
@@ -61,6 +63,7 @@ def unpack_snappy_block(block: memoryview, out: memoryview) -> None:
 
 def _read(codec: str, view: memoryview, hint: int, limit: int) -> memoryview:
     try:
+        hint = believed(hint, len(view))
         return read_bounded(partial(_start, codec, view), hint, limit)
     except _ERRORS as error:
         raise MalformedDataError(str(error)) from error

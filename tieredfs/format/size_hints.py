@@ -43,6 +43,6 @@ def lz4_size_hint(view: memoryview) -> int:
             size += min(most, _LZ4_RATIO * length)
         else:
             length -= _LZ4_STORED
-            size += length
+            size += min(most, length)
         at += _UINT.size + length + behind
     return size

@@ -9,6 +9,7 @@ from tieredfs.format.bounded_output import (
     MalformedDataError,
     Reader,
     TooMuchOutputError,
+    believed,
     read_bounded,
 )
 from tieredfs.format.zstd_frames import ZstdFrames, scan_zstd
@@ -35,10 +36,11 @@ def decompress_zstd(view: memoryview, limit: int) -> memoryview:
     if frames.content_size is not None and size > limit:
         raise TooMuchOutputError
     try:
-        if frames.is_single and 0 < size <= limit:
+        hint = believed(frames.bound, len(view))
+        if frames.is_single and 0 < size <= limit and hint == frames.bound:
             found = _context(frames).decompress(view, frames.bound)
             return memoryview(found)
-        return read_bounded(partial(_start, view, frames), frames.bound, limit)
+        return read_bounded(partial(_start, view, frames), hint, limit)
     except zstandard.ZstdError as error:
         raise MalformedDataError(str(error)) from error
 
