@@ -54,6 +54,8 @@ def unsnapped(data: bytes, limit: int) -> bytes:
     """
     if not data.startswith(_XERIAL):
         return _block(data, limit)
+    if len(data) < 16:
+        raise Refused
     out, at = b"", 16
     while at < len(data):
         if len(data) - at < 4:

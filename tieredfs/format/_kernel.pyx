@@ -358,43 +358,58 @@ cdef struct Bytes:
     int64_t nulls
 
 
-cdef inline const uint8_t *read_varint(
-    const uint8_t *at, const uint8_t *end, int longest, int64_t *value
+cdef inline const uint8_t *read_bits(
+    const uint8_t *at, const uint8_t *end, int longest, uint64_t *bits
 ) noexcept nogil:
-    """Decode a varint; return what is behind it, NULL when there is none."""
-    cdef uint64_t bits = 0
+    """Decode a varint but for its zigzag; return what is behind it, NULL for none.
+
+    A number that is not negative is half of it, and -1 is 1.
+    """
     cdef uint64_t byte
     cdef int shift = 0
     # The usual ones have a byte or two.
     if at < end and at[0] < 0x80:
-        value[0] = (at[0] >> 1) ^ -<int64_t>(at[0] & 1)
+        bits[0] = at[0]
         return at + 1
     if end - at > 1 and at[1] < 0x80:
-        bits = (at[0] & 0x7F) | <uint64_t>at[1] << 7
-        value[0] = <int64_t>((bits >> 1) ^ (0 - (bits & 1)))
+        bits[0] = (at[0] & 0x7F) | <uint64_t>at[1] << 7
         return at + 2
+    bits[0] = 0
     while at < end and shift < 7 * longest:
         byte = at[0]
-        bits |= (byte & 0x7F) << shift
+        bits[0] |= (byte & 0x7F) << shift
         at += 1
         if byte < 0x80:
-            value[0] = <int64_t>((bits >> 1) ^ (0 - (bits & 1)))
             return at
         shift += 7
     return NULL
 
 
-cdef inline const uint8_t *read_length(
-    const uint8_t *at, const uint8_t *end, int64_t *length, int *fault
+cdef inline const uint8_t *read_payload(
+    const uint8_t *at,
+    const uint8_t *end,
+    const uint8_t **payload,
+    int64_t *length,
+    int *fault,
 ) noexcept nogil:
-    """Decode the length of a payload that fits; -1 is null and has no bytes."""
-    at = read_varint(at, end, 5, length)
+    """Find a payload that fits; return what is behind it. -1 is null: no bytes."""
+    cdef uint64_t bits = 0
+    at = read_bits(at, end, 5, &bits)
     if at == NULL:
         fault[0] = BAD_VARINT
-    elif length[0] < -1 or length[0] > end - at:
+        return NULL
+    payload[0] = at
+    if bits & 1:
+        length[0] = -1
+        if bits == 1:
+            return at
         fault[0] = BAD_LENGTH
         return NULL
-    return at
+    length[0] = <int64_t>(bits >> 1)
+    if length[0] > end - at:
+        fault[0] = BAD_LENGTH
+        return NULL
+    return at + length[0]
 
 
 cdef inline void put(
@@ -412,17 +427,17 @@ cdef inline void put(
     """
     cdef uint8_t *to = column.data + column.filled
     cdef int64_t done = 0
-    if length >= 0:
+    if length < 0:
+        column.valid[row >> 3] &= <uint8_t>~(1 << (row & 7))
+        column.nulls += 1
+    else:
+        column.filled += length
         if length <= brief:
             while done < length:
                 memcpy(to + done, at + done, PASS)
                 done += PASS
         elif length:
             memcpy(to, at, <size_t>length)
-        column.filled += length
-    else:
-        column.valid[row >> 3] &= <uint8_t>~(1 << (row & 7))
-        column.nulls += 1
     column.offsets[row + 1] = <int32_t>column.filled
 
 
@@ -430,6 +445,18 @@ cdef inline void begin_byte(uint8_t *valid, int64_t row) noexcept nogil:
     """Take the next eight rows for valid, where they begin."""
     if not row & 7:
         valid[row >> 3] = 0xFF
+
+
+cdef inline void begin_bytes(
+    uint8_t *lists, uint8_t *keys, uint8_t *values, int64_t row
+) noexcept nogil:
+    """Take the next eight rows for valid in each bitmap that there is."""
+    if lists:
+        lists[row >> 3] = 0xFF
+    if keys:
+        keys[row >> 3] = 0xFF
+    if values:
+        values[row >> 3] = 0xFF
 
 
 cdef inline int put_headers(
@@ -442,23 +469,21 @@ cdef inline int put_headers(
     Bytes *values,
 ) noexcept nogil:
     """Append the headers of a record, for which there is room."""
+    cdef const uint8_t *payload = NULL
     cdef int64_t length = 0
     cdef int fault = FINE
     while header < last:
-        at = read_length(at, end, &length, &fault)
+        at = read_payload(at, end, &payload, &length, &fault)
         if at == NULL:
             return HEADER_VARINT if fault == BAD_VARINT else fault
         if length < 0:
             return NO_HEADER_KEY
-        put(keys, header, at, length, brief)
-        at += length
-        at = read_length(at, end, &length, &fault)
+        put(keys, header, payload, length, brief)
+        at = read_payload(at, end, &payload, &length, &fault)
         if at == NULL:
             return HEADER_VARINT if fault == BAD_VARINT else fault
         begin_byte(values.valid, header)
-        put(values, header, at, length, brief)
-        if length > 0:
-            at += length
+        put(values, header, payload, length, brief)
         header += 1
     return FINE if at == end else NOT_FILLED
 
@@ -500,8 +525,8 @@ cdef int fill_batch(
     cdef const uint8_t *at = data + state[AT]
     cdef const uint8_t *begin = at
     cdef const uint8_t *end
-    cdef const uint8_t *key
-    cdef const uint8_t *value
+    cdef const uint8_t *key = NULL
+    cdef const uint8_t *value = NULL
     cdef int64_t left = state[LEFT]
     cdef int64_t above = state[ABOVE]
     cdef int64_t base = batch[BASE_OFFSET]
@@ -528,13 +553,12 @@ cdef int fill_batch(
     cdef int64_t headers = state[HEADERS]
     cdef int64_t bare = 0
     cdef int64_t row_bytes = state[ROW_BYTES]
-    cdef int64_t length = 0
-    cdef int64_t stamp_delta = 0
-    cdef int64_t delta = 0
-    cdef int64_t count = 0
+    cdef bint is_whole = first <= base and batch[LAST_OFFSET] <= last
+    cdef uint64_t bits = 0
+    cdef uint64_t stamp_bits = 0
     cdef int64_t key_length = 0
     cdef int64_t value_length = 0
-    cdef int64_t taken, stored, brief
+    cdef int64_t delta, count, taken, stored, brief
     cdef int fault = FINE
     open_bytes(&keys, buffers, KEY_VALID, room[KEY_BYTES], state[KEY_BYTES])
     open_bytes(&values, buffers, VALUE_VALID, room[VALUE_BYTES], state[VALUE_BYTES])
@@ -556,57 +580,56 @@ cdef int fill_batch(
     )
     while left:
         begin = at  # where to go on, should this record find no place
-        at = read_varint(at, bound, 5, &length)
+        at = read_bits(at, bound, 5, &bits)
         if at == NULL:
             fault = BAD_VARINT
             break
-        if length < 0:
+        if bits & 1:
             fault = NEGATIVE_LENGTH
             break
-        if length > bound - at:
+        if <int64_t>(bits >> 1) > bound - at:
             fault = BAD_LENGTH
             break
-        end = at + length
-        brief = SHORT if stop - end >= PASS else -1
-        if not length:
+        end = at + (bits >> 1)
+        if at == end:
             fault = BAD_VARINT
             break
-        at += 1  # attributes, unused so far
-        at = read_varint(at, end, 10, &stamp_delta)
+        # Behind its attributes, unused so far.
+        at = read_bits(at + 1, end, 10, &stamp_bits)
         if at == NULL:
             fault = BAD_VARINT
             break
-        at = read_varint(at, end, 5, &delta)
+        at = read_bits(at, end, 5, &bits)
         if at == NULL:
             fault = BAD_VARINT
             break
-        if delta < 0 or delta > most:
+        delta = <int64_t>(bits >> 1)
+        if bits & 1 or delta > most:
             fault = OFFSET_OUTSIDE
             break
         delta += base
         if delta <= above:
             fault = OFFSET_FALLS
             break
-        key = read_length(at, end, &key_length, &fault)
-        if key == NULL:
+        at = read_payload(at, end, &key, &key_length, &fault)
+        if at == NULL:
             break
-        at = key + key_length if key_length > 0 else key
-        value = read_length(at, end, &value_length, &fault)
-        if value == NULL:
+        at = read_payload(at, end, &value, &value_length, &fault)
+        if at == NULL:
             break
-        at = value + value_length if value_length > 0 else value
-        at = read_varint(at, end, 5, &count)
+        at = read_bits(at, end, 5, &bits)
         if at == NULL:
             fault = BAD_VARINT
             break
         stored = end - at
-        if count < 0 or count > stored // 2:
+        count = <int64_t>(bits >> 1)
+        if bits & 1 or count > stored >> 1:
             fault = BAD_COUNT
             break
         if not count and stored:
             fault = NOT_FILLED
             break
-        if first <= delta <= last:
+        if is_whole or first <= delta <= last:
             taken = fixed
             if keys.data and key_length > 0:
                 taken += key_length
@@ -639,8 +662,10 @@ cdef int fill_batch(
             ):
                 fault = NO_ROOM
                 break
+            brief = SHORT if stop - end >= PASS else -1
+            if not row & 7:
+                begin_bytes(is_list, keys.valid, values.valid, row)
             if lists:
-                begin_byte(is_list, row)
                 if count:
                     if (
                         lacks(state, HEADERS, headers, room[HEADERS], count)
@@ -673,16 +698,16 @@ cdef int fill_batch(
                     bare += 1
                 lists[row + 1] = <int32_t>headers
             if keys.data:
-                begin_byte(keys.valid, row)
                 put(&keys, row, key, key_length, brief)
             if values.data:
-                begin_byte(values.valid, row)
                 put(&values, row, value, value_length, brief)
             if offsets:
                 offsets[row] = delta
             if stamps:
                 # Wraps like Java's long: the producer subtracted with the same wrap.
-                stamps[row] = <int64_t>(stamp + moves * <uint64_t>stamp_delta)
+                stamps[row] = <int64_t>(
+                    stamp + moves * ((stamp_bits >> 1) ^ (0 - (stamp_bits & 1)))
+                )
             if kinds:
                 kinds[row] = kind
             row += 1
