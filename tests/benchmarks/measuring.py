@@ -62,8 +62,8 @@ class Scale:
 
 
 FULL: Final = Scale(32 << 20, 7)
-LONG: Final = Scale(128 << 20, 5)
-"""For what is done with a log before a processor has found its speed."""
+LONG: Final = Scale(256 << 20, 5)
+"""As much as a segment has: a processor takes some milliseconds to find its speed."""
 
 SMOKE: Final = Scale(1, 1, warm=False)
 """As little as there is: whether all works still do the same, not how fast."""

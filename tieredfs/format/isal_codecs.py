@@ -19,8 +19,8 @@ _FLAGS_AT = 3
 _RESERVED = 0xE0  # zlib refuses what has them, ISA-L does not look
 _PIECE = 256 << 10
 _FIRST = 4 << 10
-"""Bytes that a member gets at first, and then as many again as it had: it copies what
-it does not need, and there may be many thousands of others behind it."""
+"""Bytes that a later member gets at first, and then as many again as it had: it copies
+what it does not need, and there may be many thousands of others behind it."""
 _ERROR: Any = igzip_lib.error  # typed as if it were an instance
 
 
@@ -63,7 +63,7 @@ class _Members:
                 if self._at == len(self._view):
                     break
                 self._member = _open_member(self._view[self._at :])
-                self._give = _FIRST
+                self._give = _FIRST if self._at else _PIECE
             wanted = self._give if self._member.needs_input else 0
             given = self._view[self._at : self._at + wanted]
             self._at += len(given)

@@ -66,19 +66,6 @@ def _unpacked(run: LogBatches) -> Iterator[LogBatches]:
     yield _together(run, first, parts)
 
 
-class _Packed(NamedTuple):
-    """What unpacking needs to know of a batch, by the names of its row's fields."""
-
-    position: int
-    size: int
-    crc: int
-    attributes: int
-    record_count: int
-    magic: int
-    start: int
-    end: int
-
-
 class _Part(NamedTuple):
     """The records of a batch as they are decoded."""
 
@@ -89,43 +76,42 @@ class _Part(NamedTuple):
 def _opener(run: LogBatches) -> tuple[Callable[[int], _Part], Callable[[int], int]]:
     """Return what unpacks a batch, and what says how much of it is to decompress."""
     # As plain numbers: a batch of a few KiB is unpacked in microseconds.
-    rows = [
-        _Packed._make(row)
-        for row in zip(*(run[name].tolist() for name in _Packed._fields), strict=True)
-    ]
+    columns = ("position", "size", "crc", "attributes", "record_count", "magic")
+    numbers = (run[name].tolist() for name in (*columns, "start", "end"))
+    rows: list[tuple[int, ...]] = list(zip(*numbers, strict=True))
 
     def unpack(number: int) -> _Part:
-        row = rows[number]
-        stored = run.buffer[row.start : row.end]
-        where = f"{run.name}: batch at position {row.position}"
+        position, size, crc, attributes, count, magic, start, end = rows[number]
+        where = f"{run.name}: batch at position {position}"
         if not run.is_checked:
-            begin = row.end - row.size + CRC_END
-            check_crc32c(run.buffer[begin : row.end], row.crc, where=where)
-        if not row.record_count:
+            checked = run.buffer[end - size + CRC_END : end]
+            check_crc32c(checked, crc, where=where)
+        stored = run.buffer[start:end]
+        if not count:
             data = _NOTHING
-        elif row.magic < MAGIC:
+        elif magic < MAGIC:
             (batch,) = run.take([number])
             data = upgraded_records(stored, batch.header, name=where)
         else:
-            data = _decompressed(row, stored, where)
+            data = _decompressed(_CODECS[attributes & CODEC_MASK], stored, count, where)
         return _Part(data, len(data))
 
     def work(number: int) -> int:
-        row = rows[number]
-        if not row.record_count or not row.attributes & CODEC_MASK:
-            return 0
-        return row.end - row.start
+        _, _, _, attributes, count, _, start, end = rows[number]
+        return end - start if count and attributes & CODEC_MASK else 0
 
     return unpack, work
 
 
-def _decompressed(row: _Packed, stored: memoryview, where: str) -> memoryview:
-    least = MIN_RECORD * row.record_count
+def _decompressed(
+    codec: Codec, stored: memoryview, count: int, where: str
+) -> memoryview:
+    least = MIN_RECORD * count
     if least > MAX_DECOMPRESSED:
-        raise _too_few(where, row.record_count, MAX_DECOMPRESSED)
-    data = decompress(_CODECS[row.attributes & CODEC_MASK], stored, name=where)
+        raise _too_few(where, count, MAX_DECOMPRESSED)
+    data = decompress(codec, stored, name=where)
     if least > len(data):
-        raise _too_few(where, row.record_count, len(data))
+        raise _too_few(where, count, len(data))
     return data
 
 
