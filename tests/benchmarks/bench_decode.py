@@ -89,13 +89,14 @@ def bench_decode(scale: Scale, folder: Path) -> Report:
 
 
 def _write(log: Segment, tier: Path) -> Path:
-    """Lay a log out as a broker's log directory has it."""
+    """Lay a log out as a broker's log directory has it, an empty segment behind it."""
     path = tier / "t-0" / f"{0:020}.log"
     path.parent.mkdir(parents=True)
     path.write_bytes(log.data)
     indexes = IndexBuilder(0)
     for header in scan_batches(log.data):
         indexes.add(header)
+    (path.parent / f"{header.last_offset + 1:020}.log").touch()
     path.with_suffix(".index").write_bytes(indexes.offset_index())
     path.with_suffix(".timeindex").write_bytes(indexes.time_index())
     return path
