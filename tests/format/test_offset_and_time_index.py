@@ -13,6 +13,8 @@ from tieredfs.format.offset_index import OffsetIndex
 from tieredfs.format.padding import without_padding
 from tieredfs.format.time_index import TimeIndex
 
+pytestmark = pytest.mark.usefixtures("each_kernel")
+
 _BASE = (1 << 31) + 101337  # offsets that need 64 bits
 _INT32_MAX = (1 << 31) - 1
 
@@ -233,3 +235,10 @@ def test_an_index_can_be_pickled_and_still_looked_into() -> None:
     times = TimeIndex(7, np.array([5, 6]), np.array([9, 12]))
     copies = pickle.loads(pickle.dumps((offsets, times)))  # noqa: S301 - our own bytes
     assert [copy.lookup(11) for copy in copies] == [(9, 100), (6, 12)]
+
+
+def test_a_number_of_more_than_64_bits_is_above_or_below_all() -> None:
+    index = OffsetIndex(7, np.array([9, 12]), np.array([100, 200]))
+    assert index.lookup(1 << 70) == (12, 200)
+    assert index.lookup(-(1 << 70)) == (7, 0)
+    assert OffsetIndex(7, *np.empty((2, 0), np.int64)).lookup(1 << 70) == (7, 0)

@@ -36,6 +36,10 @@ def fill(
     is_checked: bool,
 ) -> int: ...
 
+class Ranks:
+    def __init__(self, numbers: memoryview) -> None: ...
+    def of(self, number: int) -> int: ...
+
 _Ends: TypeAlias = npt.NDArray[np.int32]
 _Payloads: TypeAlias = tuple[Buffer | pa.Buffer | None, int, _Ends, Buffer | pa.Buffer]
 

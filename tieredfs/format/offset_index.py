@@ -5,7 +5,6 @@ segment's base offset, and the batch's position, each a big-endian int32. The fi
 batch of a segment is never indexed.
 """
 
-from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -14,6 +13,7 @@ import numpy.typing as npt
 
 from tieredfs.errors import CorruptIndexError, InvalidArgumentError
 from tieredfs.format.buffers import Buffer, byte_view
+from tieredfs.format.ranks import Rank, rank_among
 from tieredfs.format.varints import Int64Array
 
 __all__ = ["OffsetIndex", "OffsetPosition"]
@@ -43,6 +43,7 @@ class OffsetIndex:
     offsets: Int64Array
     positions: Int64Array
     _views: tuple[memoryview, memoryview] = field(init=False, repr=False)
+    _rank: Rank = field(init=False, repr=False)
 
     ENTRY_SIZE = _ENTRY.itemsize
 
@@ -50,6 +51,7 @@ class OffsetIndex:
         """Hold the numbers in a form that one of them is quickly taken from."""
         views = (self.offsets.data, self.positions.data)
         object.__setattr__(self, "_views", views)
+        object.__setattr__(self, "_rank", rank_among(views[0]))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Leave out what is held twice."""
@@ -116,11 +118,11 @@ class OffsetIndex:
         Reading from its position finds the batch that holds ``offset``, if there is
         one. Below the first entry that is the start of the segment.
         """
-        keys, others = self._views
-        found = bisect_right(keys, offset) - 1
+        found = self._rank(offset) - 1
         if found < 0:
             return OffsetPosition(self.base_offset, 0)
         # As entry() does; two calls less are a fifth of the whole.
+        keys, others = self._views
         return tuple.__new__(OffsetPosition, (keys[found], others[found]))
 
     def upper_bound(self, position: int) -> OffsetPosition | None:

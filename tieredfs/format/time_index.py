@@ -6,7 +6,6 @@ offset of the batch that has this timestamp. The record at that offset may have 
 one, so a lookup says where to begin, not what is there.
 """
 
-from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
@@ -15,6 +14,7 @@ import numpy as np
 from tieredfs.errors import CorruptIndexError
 from tieredfs.format.buffers import Buffer, byte_view
 from tieredfs.format.offset_index import check_rising, columns, make_absolute
+from tieredfs.format.ranks import Rank, rank_among
 from tieredfs.format.varints import Int64Array
 
 __all__ = ["TimeIndex", "TimestampOffset"]
@@ -44,6 +44,7 @@ class TimeIndex:
     timestamps: Int64Array
     offsets: Int64Array
     _views: tuple[memoryview, memoryview] = field(init=False, repr=False)
+    _rank: Rank = field(init=False, repr=False)
 
     ENTRY_SIZE = _ENTRY.itemsize
 
@@ -51,6 +52,7 @@ class TimeIndex:
         """Hold the numbers in a form that one of them is quickly taken from."""
         views = (self.timestamps.data, self.offsets.data)
         object.__setattr__(self, "_views", views)
+        object.__setattr__(self, "_rank", rank_among(views[0]))
 
     def __reduce__(self) -> tuple[object, ...]:
         """Leave out what is held twice."""
@@ -114,9 +116,9 @@ class TimeIndex:
         Every record before the batch of its offset is older than ``timestamp``. Before
         the first entry that is (-1, the segment's first offset).
         """
-        keys, others = self._views
-        found = bisect_right(keys, timestamp) - 1
+        found = self._rank(timestamp) - 1
         if found < 0:
             return TimestampOffset(_NO_TIMESTAMP, self.base_offset)
         # As entry() does; two calls less are a fifth of the whole.
+        keys, others = self._views
         return tuple.__new__(TimestampOffset, (keys[found], others[found]))
