@@ -7,6 +7,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tieredfs.errors import InvalidArgumentError
+from tieredfs.format.arrow_numbers import int64s
 from tieredfs.format.schema import HEADERS
 from tieredfs.format.varints import Int64Array
 
@@ -52,7 +53,7 @@ def offset_column(records: pa.RecordBatch) -> Int64Array:
         records.validate()
     except pa.ArrowException as error:
         raise InvalidArgumentError(str(error)) from error
-    return _numbers(_cast(_required(records, "offset"), "offset", pa.int64()))
+    return int64s(_cast(_required(records, "offset"), "offset", pa.int64()))
 
 
 def timestamp_column(records: pa.RecordBatch) -> Int64Array:
@@ -66,7 +67,7 @@ def timestamp_column(records: pa.RecordBatch) -> Int64Array:
     kind = pa.int64()
     if isinstance(array.type, pa.TimestampType):
         kind = pa.timestamp("ms", array.type.tz)
-    return _numbers(_cast(array, "timestamp", kind))
+    return int64s(_cast(array, "timestamp", kind))
 
 
 def payload_columns(
@@ -143,11 +144,3 @@ def row_ends(array: pa.Array) -> npt.NDArray[np.int32]:
     if held is None or not len(array):  # Arrow may leave out what says nothing
         return np.zeros(1, np.int32)
     return np.frombuffer(held, np.int32, len(array) + 1, _INT32 * array.offset)
-
-
-def _numbers(array: pa.Array) -> Int64Array:
-    """Return numbers of 64 bits as numpy has them, as they lie in memory."""
-    held = array.buffers()[1]
-    if held is None or not len(array):
-        return np.zeros(0, np.int64)
-    return np.frombuffer(held, np.int64, len(array), _INT64 * array.offset)

@@ -3,10 +3,10 @@
 from itertools import chain
 
 import numpy as np
-import pyarrow as pa
 
 from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import CorruptIndexError
+from tieredfs.format.arrow_numbers import int64s
 from tieredfs.format.log_batches import LogBatch, LogBatches
 from tieredfs.format.offset_index import OffsetIndex
 from tieredfs.format.records import RecordDecoder
@@ -122,10 +122,10 @@ def _first_at(
     wanted = LogBatches.of(batch).within(start, end)
     epoch = None if header.leader_epoch == NO_EPOCH else header.leader_epoch
     for records in decoder.decode([wanted]):
-        stamps = records["timestamp"].cast(pa.int64()).to_numpy()
+        stamps = int64s(records["timestamp"])
         late = np.flatnonzero(stamps >= timestamp)
         if late.size:
             row = int(late[0])
-            offset = records["offset"][row].as_py()
-            return OffsetAndTimestamp(offset, int(stamps[row]), epoch)
+            offset = int64s(records["offset"]).item(row)
+            return OffsetAndTimestamp(offset, stamps.item(row), epoch)
     return None

@@ -3,10 +3,9 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import CorruptBatchError
+from tieredfs.format.arrow_numbers import int64s
 from tieredfs.format.log_batches import LogBatch, LogBatches
 from tieredfs.format.records import RecordDecoder
 from tieredfs.model import EpochEntry
@@ -77,6 +76,5 @@ def facts_of(
 
 def _first_timestamp(batch: LogBatch) -> int:
     decoder = RecordDecoder("", 0, ("timestamp",))
-    stamps = next(decoder.decode([LogBatches.of(batch)]))["timestamp"].cast(pa.int64())
-    found: int = stamps[0].as_py()
-    return found
+    first = next(decoder.decode([LogBatches.of(batch)]))
+    return int64s(first["timestamp"]).item(0)
