@@ -67,6 +67,14 @@ def test_many_small_batches_come_out_together() -> None:
     assert [piece.num_rows for piece in pieces] == [4000]
 
 
+def test_small_compressed_batches_of_many_pieces_keep_their_offsets() -> None:
+    log = _log(40, 100, 1024, "zstd")
+    pieces = RecordDecoder("t", 0, ("offset",)).decode(scan_log(log, name="log"))
+    assert [o for piece in pieces for o in piece["offset"].to_pylist()] == [
+        *range(4000)
+    ]
+
+
 def test_small_batches_of_different_codecs_come_out_together() -> None:
     codecs = ["none", "gzip", "snappy", "snappy-raw", "lz4", "zstd", "none", "none"]
     log = b"".join(

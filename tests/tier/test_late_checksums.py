@@ -76,6 +76,11 @@ def test_bits_that_make_a_batch_end_below_the_start_skip_nothing(row: int) -> No
         _offsets(log, 28, 50)
 
 
+def test_a_flipped_offset_is_no_batch_of_another_segment() -> None:
+    with pytest.raises(CorruptBatchError, match=f"position {4 * _SIZE}: CRC-32C"):
+        _offsets(_flipped(4, _DELTA_END - 1, 0x40), 0, 50)
+
+
 @pytest.mark.parametrize("size", [1, 11, 61, _SIZE - 1, _SIZE + 5, 2 * _SIZE + 30])
 def test_a_log_is_the_same_in_requests_of_any_size(
     size: int, monkeypatch: pytest.MonkeyPatch

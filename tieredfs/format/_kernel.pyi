@@ -9,11 +9,9 @@ from tieredfs.format.buffers import Buffer
 from tieredfs.format.log_batches import BatchTable
 from tieredfs.format.varints import Int64Array
 
-CRC_IN_HARDWARE: bool
 FAULTS: tuple[str, ...]
 STATE_SIZE: int
 COUNTER_COUNT: int
-BUFFER_COUNT: int
 IS_FULL: int
 HAS_NO_ROOM: int
 STATE_BATCH: int

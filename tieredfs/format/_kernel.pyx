@@ -35,7 +35,7 @@ cdef extern from "_crc32c.h" nogil:
     void CRC32C_PREFETCH(const uint8_t *at)
 
 
-CRC_IN_HARDWARE = bool(crc32c_init())
+crc32c_init()
 
 
 cdef class _View:
@@ -319,7 +319,6 @@ cdef enum:
 # For whoever passes the buffers and the state.
 STATE_SIZE = <int>STATE
 COUNTER_COUNT = <int>COUNTERS
-BUFFER_COUNT = <int>BUFFERS
 IS_FULL = <int>FULL
 HAS_NO_ROOM = <int>NO_ROOM
 STATE_BATCH = <int>BATCH

@@ -21,6 +21,7 @@ from tieredfs.format.batch import (
     Codec,
     TimestampType,
 )
+from tieredfs.format.batch_header import MAGIC
 from tieredfs.format.codecs import MAX_DECOMPRESSED, compress
 from tieredfs.format.record_body import measure_records
 from tieredfs.format.record_fields import (
@@ -34,7 +35,6 @@ from tieredfs.format.varints import Int64Array
 
 __all__ = ["BatchOptions", "encode_batch"]
 
-_MAGIC: Final = 2
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_AT: Final = 12
 _MAX_INT32: Final = (1 << 31) - 1
@@ -139,7 +139,7 @@ def encode_batch(
             base,
             _HEADER.size - _LENGTH_AT + size,
             how.leader_epoch,
-            _MAGIC,
+            MAGIC,
             0,  # the checksum, of what follows
             how.attributes,
             last - base,

@@ -188,17 +188,13 @@ def _first_room(run: LogBatches) -> list[int]:
 
 def _size(kind: int, count: int) -> int:
     """Return the bytes of a buffer of so many items."""
-    match kind:
-        case 0:
-            return (count + 7) // 8
-        case 1:
-            return 4 * (count + 1)
-        case 2:
-            return 8 * count
-        case 3:
-            return 4 * count
-        case _:
-            return count + _SPARE
+    if kind == _BITS:
+        return (count + 7) // 8
+    if kind == _BYTES:
+        return count + _SPARE
+    if kind == _OFFSETS:
+        count += 1
+    return count * (8 if kind == _INT64 else 4)
 
 
 def _column(name: str, buffers: list[pa.Buffer], held: list[int]) -> pa.Array:

@@ -2,13 +2,13 @@
 
 from typing import Final
 
+from tieredfs.format.batch_header import CRC_END
 from tieredfs.format.buffers import Buffer
 from tieredfs.format.checksum import crc32c
 
 __all__ = ["seal_batch"]
 
 _CRC_AT: Final = 17
-_CRC_END: Final = 21
 
 
 def seal_batch(header: bytes, records: Buffer) -> bytes:
@@ -18,6 +18,6 @@ def seal_batch(header: bytes, records: Buffer) -> bytes:
         header: With any checksum.
         records: As they are stored, compressed or not.
     """
-    crc = crc32c(records, crc32c(header[_CRC_END:]))
-    parts = (header[:_CRC_AT], crc.to_bytes(4, "big"), header[_CRC_END:], records)
+    crc = crc32c(records, crc32c(header[CRC_END:]))
+    parts = (header[:_CRC_AT], crc.to_bytes(4, "big"), header[CRC_END:], records)
     return b"".join(parts)

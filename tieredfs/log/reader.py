@@ -238,7 +238,6 @@ def read_slice(
         others = np.flatnonzero(~_of_lineage(wanted, part))
         if others.size:
             yield wanted.take(slice(int(others[0])))
-            wanted.take([others[0]]).check()
             raise _wrong_epoch(wanted, int(others[0]), part)
         if len(wanted):
             yield wanted
