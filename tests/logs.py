@@ -3,19 +3,22 @@
 import hashlib
 import json
 import uuid
+import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 import google_crc32c
 import pyarrow as pa
 import pytest
-import s3fs
+from fsspec.core import url_to_fs
 from fsspec.implementations.memory import MemoryFileSystem
 
-from servers import Bucket, SeaweedS3
+from missing import server_of
+from servers import Bucket, Fleet, RangeHTTP
 from tieredfs import ObjectStore, Uuid
 from wire import WireRecord
 
@@ -28,16 +31,54 @@ LOCAL = "raw-log-dir"
 KINDS = ("local", "memory", "s3")
 """The backends on which everything has to be the same."""
 
+CLOUDS = ("s3", "gcs", "azure")
+"""The object stores of which a proxy can stand in front."""
 
-def make_place(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
-    """Return an empty place of this test's own; nothing is there before it is used."""
-    if kind == "s3":
-        server = cast("SeaweedS3", request.getfixturevalue("s3_server"))
-        return Bucket(
-            f"{_bucket(server)}/{uuid.uuid4().hex}/root", server.storage_options()
-        )
+SECOND = ("s3-moto", "s3-rclone")
+"""More servers that speak S3: AWS's own answers, and no conditional writes."""
+
+READ_ONLY = ("http", "zip")
+"""What has to be there before it is opened."""
+
+PLACES = ("local", "memory", *CLOUDS, *SECOND, "sftp", "webhdfs", "chained", *READ_ONLY)
+"""All that the tests can open."""
+
+
+def make_place(
+    kind: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    files: Mapping[str, bytes] | None = None,
+) -> Bucket:
+    """Return a place of this test's own; nothing is there before it is used.
+
+    Args:
+        kind: One of `PLACES`.
+        request: Of the test that will use it.
+        tmp_path: Of that test.
+        files: What is to lie there; put by the plain client, not by our own.
+    """
+    if kind == "zip":
+        return _archive(tmp_path / "archive.zip", files or {})
+    where: Bucket | None = None
     if kind == "local":
-        return Bucket(str(tmp_path / "a" / "root"), {})
+        place = Bucket(str(tmp_path / "a" / "root"), {})
+    elif kind in {"memory", "chained"}:
+        place = _in_memory(request)
+        if kind == "chained":
+            place = Bucket(f"dir://root::{place.url}", {})
+    else:
+        fleet = cast("Fleet", request.getfixturevalue("fleet"))
+        server = server_of(kind, fleet)
+        place = fleet.place(kind)
+        if isinstance(server, RangeHTTP):
+            where = Bucket(f"{server.root}{urlsplit(place.url).path}", {})
+    if files:
+        _put(where or place, files)
+    return place
+
+
+def _in_memory(request: pytest.FixtureRequest) -> Bucket:
     root = f"/{uuid.uuid4().hex}"
 
     def forget() -> None:
@@ -48,17 +89,21 @@ def make_place(kind: str, request: pytest.FixtureRequest, tmp_path: Path) -> Buc
     return Bucket(f"memory:/{root}/root", {})
 
 
-_buckets: dict[str, str] = {}
+def _archive(path: Path, files: Mapping[str, bytes]) -> Bucket:
+    with zipfile.ZipFile(path, "w") as archive:
+        for key, content in files.items():
+            archive.writestr(f"root/{key}", content)
+    return Bucket(f"zip://root::file://{path}", {})
 
 
-def _bucket(server: SeaweedS3) -> str:
-    """Return the bucket that all places on a server share: making one takes long."""
-    if server.endpoint not in _buckets:
-        options = server.storage_options()
-        name = f"p{uuid.uuid4().hex}"
-        s3fs.S3FileSystem(skip_instance_cache=True, **options).mkdir(name)
-        _buckets[server.endpoint] = f"s3://{name}"
-    return _buckets[server.endpoint]
+def _put(place: Bucket, files: Mapping[str, bytes]) -> None:
+    filesystem, root = url_to_fs(
+        place.url, skip_instance_cache=True, **place.storage_options
+    )
+    for key, content in files.items():
+        path = f"{root}/{key}"
+        filesystem.makedirs(filesystem._parent(path), exist_ok=True)
+        filesystem.pipe_file(path, content)
 
 
 def open_store(place: Bucket) -> ObjectStore:

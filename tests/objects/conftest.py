@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from logs import KINDS, make_place, open_store
-from servers import Bucket, FaultProxy, ProxiedBucket, SeaweedS3
+from missing import server_of
+from servers import Bucket, FaultProxy, Fleet, ProxiedBucket
 from tieredfs import ObjectStore
 
 
@@ -23,11 +24,12 @@ def store(place: Bucket) -> ObjectStore:
 
 
 @pytest.fixture
-def proxied(
-    request: pytest.FixtureRequest, tmp_path: Path, s3_server: SeaweedS3
-) -> Iterator[ProxiedBucket]:
-    """A place on S3, reached through a proxy of this test's own."""
-    place = make_place("s3", request, tmp_path)
-    with FaultProxy(s3_server.port) as proxy:
-        options = s3_server.storage_options(endpoint=proxy.url)
-        yield ProxiedBucket(place.url, options, proxy)
+def proxied(request: pytest.FixtureRequest, fleet: Fleet) -> Iterator[ProxiedBucket]:
+    """A place reached through a proxy of this test's own.
+
+    It is on S3, or wherever the test says: ``parametrize("proxied", CLOUDS,
+    indirect=True)``.
+    """
+    kind = getattr(request, "param", "s3")
+    with FaultProxy(server_of(kind, fleet).port) as proxy:
+        yield ProxiedBucket(*fleet.place(kind, proxy.url), proxy)

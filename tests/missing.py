@@ -1,0 +1,23 @@
+"""What a test needs and this machine lacks."""
+
+import os
+from typing import NoReturn
+
+import pytest
+
+from servers import Fleet, NotInstalledError, Service
+
+
+def miss(reason: str) -> NoReturn:
+    """Skip the test, or fail it where CI runs, which has to have everything."""
+    if os.environ.get("CI"):
+        pytest.fail(reason, pytrace=False)
+    pytest.skip(reason)
+
+
+def server_of(kind: str, fleet: Fleet) -> Service:
+    """Return the server of a kind, or miss it."""
+    try:
+        return fleet.server(kind)
+    except NotInstalledError as error:
+        miss(f"{error}: pip install --group tests")
