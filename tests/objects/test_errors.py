@@ -168,10 +168,10 @@ def test_a_missing_package_is_told_as_the_exact_command(
 def test_a_missing_package_without_an_extra_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(sys.modules, "paramiko", None)
-    monkeypatch.delitem(sys.modules, "fsspec.implementations.sftp", raising=False)
-    with pytest.raises(PluginNotInstalledError, match="paramiko"):
-        ObjectStore("sftp://host/x").get("a")
+    monkeypatch.setitem(sys.modules, "smbclient", None)
+    monkeypatch.delitem(sys.modules, "fsspec.implementations.smb", raising=False)
+    with pytest.raises(PluginNotInstalledError, match="smbprotocol"):
+        ObjectStore("smb://host/x").get("a")
 
 
 def test_making_a_store_asks_nothing(s3_server: SeaweedS3) -> None:
