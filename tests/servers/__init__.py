@@ -3,11 +3,12 @@
 from servers.azure import Azurite
 from servers.broker import Broker
 from servers.cloud import CloudServer
-from servers.faults import FaultProxy, Request, Rule
+from servers.faults import Request, Rule
 from servers.fleet import SERVICES, Fleet
 from servers.gcs import FakeGCS
 from servers.places import Bucket, ProxiedBucket, Service
 from servers.process import NotInstalledError, Server
+from servers.proxy import FaultProxy
 from servers.ranges import RangeHTTP
 from servers.s3 import MotoS3, RcloneS3, SeaweedS3
 from servers.sftp import Sftp

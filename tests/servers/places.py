@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self
 
 if TYPE_CHECKING:
-    from servers.faults import FaultProxy
+    from servers.proxy import FaultProxy
 
 
 class Bucket(NamedTuple):

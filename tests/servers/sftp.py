@@ -1,32 +1,27 @@
 """SFTP, as asyncssh speaks it."""
 
-import asyncio
 import os
-import threading
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import asyncssh
 from typing_extensions import override
 
+from servers.loop import LoopServer
 from servers.places import Bucket
 from servers.process import HOST
 
 _USER, _PASSWORD = "tests", "tieredfs-secret-0123456789"
 
 
-class Sftp:
-    """An SFTP server in a thread, for which a folder is all there is.
-
-    A context manager that starts and ends it.
-    """
+class Sftp(LoopServer):
+    """An SFTP server in a thread, for which a folder is all there is."""
 
     def __init__(self, root: Path) -> None:
+        super().__init__("sftp")
         self.root = root
-        self.port = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="sftp", daemon=True)
-        self._up = threading.Event()
+        self._connections: set[asyncssh.SSHServerConnection] = set()
+        self._listener: asyncssh.SSHAcceptor
 
     def storage_options(self, endpoint: str | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Return what sshfs needs besides the URL."""
@@ -41,56 +36,34 @@ class Sftp:
         url = f"sftp://{HOST}:{self.port}/{name}"
         return Bucket(url, self.storage_options(endpoint))
 
-    def start(self) -> Self:
-        """Start the thread, and return when it listens."""
-        self._thread.start()
-        if not self._up.wait(10):
-            raise TimeoutError("the SFTP server did not start")
-        return self
-
-    def kill(self) -> None:
-        """End every connection, and the thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        connections: set[asyncssh.SSHServerConnection] = set()
-
-        class Session(_Session):
-            @override
-            def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
-                connections.add(conn)
-
+    @override
+    async def _listen(self) -> None:
         chroot = os.fsencode(self.root)
-        listener = self._loop.run_until_complete(
-            asyncssh.create_server(
-                Session,
-                HOST,
-                0,
-                server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],
-                sftp_factory=lambda chan: asyncssh.SFTPServer(chan, chroot),
-            )
+        self._listener = await asyncssh.create_server(
+            lambda: _Session(self._connections),
+            HOST,
+            0,
+            server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],
+            sftp_factory=lambda chan: asyncssh.SFTPServer(chan, chroot),
         )
-        self.port = listener.get_port()
-        self._up.set()
-        self._loop.run_forever()
-        listener.close()
-        for connection in connections:
+        self.port = self._listener.get_port()
+
+    @override
+    async def _close(self) -> None:
+        self._listener.close()
+        for connection in self._connections:
             connection.abort()
-        # Closed transports end in the loop's next rounds.
-        self._loop.run_until_complete(asyncio.sleep(0.01))
-        self._loop.close()
 
 
 class _Session(asyncssh.SSHServer):
     """Lets one user in, with a password."""
+
+    def __init__(self, connections: set[asyncssh.SSHServerConnection]) -> None:
+        self._connections = connections
+
+    @override
+    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+        self._connections.add(conn)
 
     @override
     def begin_auth(self, username: str) -> bool:

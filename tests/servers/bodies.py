@@ -1,0 +1,122 @@
+"""The parts of HTTP/1.1 messages, on their way through the proxy."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from servers.faults import Rule
+
+
+class ResetError(Exception):
+    """End the client's connection with a RST."""
+
+
+@dataclass
+class Stream:
+    """One side's connection."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def head(self) -> bytes:
+        """Read up to the empty line, and that too."""
+        return await self.reader.readuntil(b"\r\n\r\n")
+
+
+class Sink:
+    """Where a body goes: nowhere without a writer; damaged as the rule says."""
+
+    def __init__(
+        self,
+        writer: asyncio.StreamWriter | None,
+        rule: Rule | None = None,
+        bandwidth: float = 0.0,
+    ) -> None:
+        self._writer = writer
+        self._rule = rule or Rule()
+        self._bandwidth = bandwidth
+        self._sent = 0
+
+    async def payload(self, data: bytes) -> None:
+        """Take bytes of the body."""
+        start, end = self._sent, self._sent + len(data)
+        flip, cut, hang = (
+            self._rule.flip_byte,
+            self._rule.cut_after,
+            self._rule.hang_after,
+        )
+        if flip is not None and start <= flip < end:
+            at = flip - start
+            data = data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+        if hang is not None and end >= hang:
+            await self.framing(data[: hang - start])
+            await asyncio.sleep(float("inf"))
+        if cut is not None and end >= cut:
+            await self.framing(data[: cut - start])
+            await asyncio.sleep(0.02)  # so that these bytes arrive before the end does
+            raise ResetError if self._rule.reset else ConnectionError("cut")
+        self._sent = end
+        await self.framing(data)
+        if self._bandwidth:
+            await asyncio.sleep(len(data) / self._bandwidth)
+
+    async def framing(self, data: bytes) -> None:
+        """Take bytes that stand around the body."""
+        if self._writer is not None:
+            self._writer.write(data)
+            await self._writer.drain()
+
+
+def headers_of(head: bytes) -> dict[str, str]:
+    """Return the headers, names in lower case."""
+    lines = (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    return {
+        name.strip().decode("latin1").lower(): value.strip().decode("latin1")
+        for name, _, value in lines
+    }
+
+
+async def copy_request_body(
+    headers: Mapping[str, str], reader: asyncio.StreamReader, sink: Sink
+) -> None:
+    """Copy a body that says where it ends."""
+    if "chunked" in headers.get("transfer-encoding", "").lower():
+        await _copy_chunks(reader, sink)
+    else:
+        await _copy_length(reader, sink, int(headers.get("content-length", 0)))
+
+
+async def copy_reply_body(
+    headers: Mapping[str, str], reader: asyncio.StreamReader, sink: Sink
+) -> None:
+    """Copy a body that may also end with the connection."""
+    if "content-length" in headers or "transfer-encoding" in headers:
+        await copy_request_body(headers, reader, sink)
+        return
+    while data := await reader.read(65_536):
+        await sink.payload(data)
+    raise ConnectionError("the body ends with the connection")
+
+
+async def _copy_chunks(reader: asyncio.StreamReader, sink: Sink) -> None:
+    size = -1
+    while size:
+        line = await reader.readuntil(b"\r\n")
+        size = int(line.split(b";")[0], 16)
+        await sink.framing(line)
+        if size:
+            await sink.payload(await reader.readexactly(size))
+            await sink.framing(await reader.readexactly(2))
+    trailer = b""
+    while trailer != b"\r\n":
+        trailer = await reader.readuntil(b"\r\n")
+        await sink.framing(trailer)
+
+
+async def _copy_length(reader: asyncio.StreamReader, sink: Sink, left: int) -> None:
+    while left:
+        data = await reader.read(min(left, 65_536))
+        if not data:
+            raise ConnectionError("short body")
+        left -= len(data)
+        await sink.payload(data)
