@@ -11,7 +11,7 @@ class ResetError(Exception):
     """End the client's connection with a RST."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Stream:
     """One side's connection."""
 

@@ -78,8 +78,8 @@ class FaultProxy(LoopServer):
         self.log: list[Request] = []
         self._upstream_port = upstream_port
         self._random = Random(seed)  # noqa: S311 -- repeatable, not secret
-        self._clients: set[asyncio.StreamWriter] = set()
-        self._servers: set[asyncio.StreamWriter] = set()
+        self._clients: set[Stream] = set()
+        self._servers: set[Stream] = set()
         self._listener: asyncio.Server | None = None
 
     @property
@@ -129,21 +129,24 @@ class FaultProxy(LoopServer):
     @override
     async def _close(self) -> None:
         if self._listener is not None:
+            # A connection of this moment gets its stream first: asyncio leaves it open
+            # when the listener closes in between.
+            await asyncio.sleep(0.01)
             self._listener.close()
             self._listener = None
         await self._drop(self._clients)
         await self._drop(self._servers)
 
-    async def _drop(self, writers: set[asyncio.StreamWriter]) -> None:
-        for writer in writers:
-            _reset(writer)
+    async def _drop(self, streams: set[Stream]) -> None:
+        for stream in streams:
+            _reset(stream.writer)
 
     async def _serve(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         client = Stream(reader, writer)
         server: Stream | None = None
-        self._clients.add(writer)
+        self._clients.add(client)
         try:
             if self.silent:
                 await asyncio.sleep(float("inf"))
@@ -162,7 +165,7 @@ class FaultProxy(LoopServer):
         except asyncio.CancelledError:
             pass  # the proxy is stopping
         finally:
-            self._clients.discard(writer)
+            self._clients.discard(client)
             writer.close()
             self._hang_up(server)
 
@@ -170,12 +173,12 @@ class FaultProxy(LoopServer):
         server = Stream(
             *await asyncio.open_connection(HOST, self._upstream_port, limit=_BUFFER)
         )
-        self._servers.add(server.writer)
+        self._servers.add(server)
         return server
 
     def _hang_up(self, server: Stream | None) -> None:
         if server is not None:
-            self._servers.discard(server.writer)
+            self._servers.discard(server)
             server.writer.close()
 
     async def _exchange(self, client: Stream, server: Stream, head: bytes) -> bool:
