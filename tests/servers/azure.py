@@ -1,6 +1,7 @@
 """Azure Blob Storage, as Azurite speaks it."""
 
 import base64
+import os
 import subprocess
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -86,6 +87,8 @@ def _fetch(home: Path) -> None:
             f"--prefix={fresh}",
             "--ignore-scripts",
             "--omit=dev",
+            "--fetch-retries=1",
+            "--fetch-retry-mintimeout=1000",
             "--no-audit",
             "--no-fund",
             "--loglevel=error",
@@ -95,6 +98,8 @@ def _fetch(home: Path) -> None:
             subprocess.run(  # noqa: S603 -- the command is ours
                 argv,
                 cwd=fresh,
+                # Trusts whom this machine trusts, as pip does; Node asks for that.
+                env=os.environ | {"NODE_USE_SYSTEM_CA": "1"},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 check=True,
@@ -103,6 +108,7 @@ def _fetch(home: Path) -> None:
             )
         except subprocess.SubprocessError as error:
             said = getattr(error, "stderr", None) or ""
-            msg = f"npm could not fetch azurite@{_VERSION}: {error}\n{said}".strip()
+            how = type(error).__name__
+            msg = f"npm could not fetch azurite@{_VERSION}: {how} {said}".strip()
             raise NotInstalledError(msg) from error
         Path(fresh).rename(home)
