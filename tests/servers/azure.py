@@ -106,9 +106,11 @@ def _fetch(home: Path) -> None:
                 text=True,
                 timeout=_NPM_SECONDS,
             )
-        except subprocess.SubprocessError as error:
-            said = getattr(error, "stderr", None) or ""
-            how = type(error).__name__
-            msg = f"npm could not fetch azurite@{_VERSION}: {how} {said}".strip()
+        except subprocess.CalledProcessError as error:
+            said = error.stderr.partition("\n")[0]
+            msg = f"npm could not fetch azurite@{_VERSION} ({said})"
+            raise NotInstalledError(msg) from error
+        except subprocess.TimeoutExpired as error:
+            msg = f"npm could not fetch azurite@{_VERSION} in {_NPM_SECONDS} s"
             raise NotInstalledError(msg) from error
         Path(fresh).rename(home)
