@@ -4,7 +4,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -90,6 +90,11 @@ class _Half:
     def __init__(self, file: object, reach: Callable[[str], None]) -> None:
         self._file = file
         self._reach = reach
+
+    def writelines(self, pieces: Iterable[bytes]) -> None:
+        """Write one piece after the other."""
+        for piece in pieces:
+            self.write(piece)
 
     def write(self, data: bytes) -> None:
         """Write in two halves."""

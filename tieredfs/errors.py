@@ -84,6 +84,8 @@ class TieredFSError(Exception):
 
     kind: ClassVar[ErrorKind] = ErrorKind.ERROR
     retryable: ClassVar[bool] = False
+    keys: tuple[str, ...] = ()
+    """What a call about several keys has left undone; empty for any other."""
 
 
 class TieredFSWarning(UserWarning):

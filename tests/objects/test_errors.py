@@ -13,6 +13,7 @@ import pytest
 
 from logs import make_place
 from privileges import GIVE_UP_PRIVILEGES
+from seen import Events
 from servers import Bucket, FaultProxy, SeaweedS3
 from tieredfs import (
     InvalidArgumentError,
@@ -20,7 +21,6 @@ from tieredfs import (
     ObjectStore,
     PermissionDeniedError,
     PluginNotInstalledError,
-    RequestEvent,
     RequestPolicy,
     StorageUnavailableError,
     TieredFSError,
@@ -39,11 +39,6 @@ VERBS: dict[str, Callable[[ObjectStore], object]] = {
     "copy": lambda store: store.copy("some/key", "other"),
     "delete": lambda store: store.delete(["some/key"]),
 }
-
-
-class Events(list[RequestEvent]):
-    def on_request(self, event: RequestEvent) -> None:
-        self.append(event)
 
 
 def failure(store: ObjectStore, verb: str) -> TieredFSError:

@@ -80,7 +80,7 @@ BY_STATUS = [
     (416, CorruptObjectError),
     (429, StorageUnavailableError),
     (500, StorageUnavailableError),
-    (501, StorageUnavailableError),
+    (501, UnsupportedOperationError),
     (503, StorageUnavailableError),
     (599, StorageUnavailableError),
 ]

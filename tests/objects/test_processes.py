@@ -3,6 +3,7 @@
 import os
 import pickle
 import threading
+from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
@@ -119,7 +120,7 @@ def test_a_view_with_another_policy_shares_the_connections(
     store = ObjectStore(proxied.url, proxied.storage_options, observer=counter)
     store.put("a", b"1", overwrite=True)
     hasty = store.with_policy(RequestPolicy(attempts=1))
-    assert hasty._connection is store._connection
+    assert hasty._requests.connection is store._requests.connection
     assert hasty.url == store.url
     proxied.proxy.add(status=503, times=1)
     with pytest.raises(StorageUnavailableError):
@@ -133,7 +134,7 @@ def test_a_view_of_an_unused_store_makes_them_for_both(place: Bucket) -> None:
     store = open_store(place)
     view = store.with_policy(RequestPolicy(attempts=1))
     view.put("a", b"1", overwrite=True)
-    assert view._connection.backend() is store._connection.backend()
+    assert view._requests.backend("", "") is store._requests.backend("", "")
     assert store.get("a") == b"1"
 
 
@@ -162,6 +163,8 @@ def test_threads_share_a_store(place: Bucket) -> None:
 
     with ThreadPoolExecutor(8) as pool:
         assert all(pool.map(work, range(8)))
-    assert len({id(store._connection.backend()) for _ in range(3)}) == 1
-    assert counter.by_verb() == {"put": 80, "get": 80, "get_range": 80}
+    assert len({id(store._requests.backend("", "")) for _ in range(3)}) == 1
+    tried = {"put": 2, "delete": 1} if place.url.startswith("s3:") else {}
+    made = Counter({"put": 80, "get": 80, "get_range": 80}) + Counter(tried)
+    assert counter.by_verb() == made
     assert sum(1 for _ in store.list()) == 80

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from seen import Events
 from servers import ProxiedBucket
 from tieredfs import (
     ByteRange,
@@ -18,7 +19,6 @@ from tieredfs import (
     ObjectStore,
     PermissionDeniedError,
     RequestCounter,
-    RequestEvent,
     RequestPolicy,
     StorageUnavailableError,
 )
@@ -35,13 +35,6 @@ CALLS: dict[str, Call] = {
     "delete": lambda store: store.delete(["other"]),
 }
 READS = ("get", "get_range")
-
-
-class Events(list[RequestEvent]):
-    """An observer that keeps what it saw."""
-
-    def on_request(self, event: RequestEvent) -> None:
-        self.append(event)
 
 
 def quick(proxied: ProxiedBucket, events: Events, **policy: float) -> ObjectStore:
@@ -99,10 +92,11 @@ def test_what_fails_for_ever_is_unavailable_after_the_attempts(
         CALLS[verb](store)
     assert caught.value.retryable
     assert store.url in str(caught.value)
-    assert len(proxied.proxy.requests()) == 3
-    assert [(e.attempts, e.outcome) for e in events] == [
-        (3, ErrorKind.STORAGE_UNAVAILABLE)
-    ]
+    tries = [(verb, 3, ErrorKind.STORAGE_UNAVAILABLE)]
+    if verb == "put" and status == 500:  # which may have been done: one look
+        tries.append(("head", 1, ErrorKind.STORAGE_UNAVAILABLE))
+    assert [(e.verb, e.attempts, e.outcome) for e in events] == tries
+    assert len(proxied.proxy.requests()) == events.requests
 
 
 def test_what_is_throttled_by_429_is_tried_again(proxied: ProxiedBucket) -> None:
@@ -247,9 +241,15 @@ class TestDeadline:
 
     def test_it_covers_all_parts_of_a_call(self, proxied: ProxiedBucket) -> None:
         store = quick(proxied, Events(), deadline=0.8)
+        backend = store._requests.backend("", "")
+        # One part after the other, so that few of them take long.
+        backend.at_once = backend.delete_limit = 1  # type: ignore[misc]
+        backend.gap = 0  # type: ignore[misc]
         proxied.proxy.latency = 0.3
         calls: list[Call] = [
-            lambda store: store.get_ranges("key", [ByteRange(0, 10)] * 5),
+            lambda store: store.get_ranges(
+                "key", [ByteRange(n, n + 9) for n in range(0, 50, 10)]
+            ),
             lambda store: store.delete(["a", "b", "c", "d", "e"]),
         ]
         for call in calls:

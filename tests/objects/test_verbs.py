@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from seen import Events
 from servers import Bucket
 from tieredfs import (
     AlreadyExistsError,
@@ -10,15 +11,19 @@ from tieredfs import (
     InvalidArgumentError,
     NotFoundError,
     ObjectStore,
-    RequestCounter,
 )
+from tieredfs.objects import Capability
 
 CONTENT = bytes(range(256))
 
 
-def counted(place: Bucket) -> tuple[ObjectStore, RequestCounter]:
-    counter = RequestCounter()
-    return ObjectStore(place.url, place.storage_options, observer=counter), counter
+def counted(place: Bucket) -> tuple[ObjectStore, Events]:
+    """Return a store that knows what it can do, and who counts from now on."""
+    events = Events()
+    store = ObjectStore(place.url, place.storage_options, observer=events)
+    assert Capability.WRITE in store.capabilities
+    events.clear()
+    return store, events
 
 
 def keys(store: ObjectStore) -> list[str]:
@@ -55,10 +60,10 @@ def test_a_range_inside_the_object_is_exact(store: ObjectStore) -> None:
 
 
 def test_an_empty_range_asks_nothing(place: Bucket) -> None:
-    store, counter = counted(place)
+    store, events = counted(place)
     for at in (0, 7, 256, 1 << 40):
         assert store.get_range("not there", at, at) == b""
-    assert counter.requests == 0
+    assert events.requests == 0
 
 
 @pytest.mark.parametrize(
@@ -88,14 +93,14 @@ def test_a_range_past_the_end_of_a_tiny_object_is_corrupt(
 def test_a_negative_or_backward_range_is_an_invalid_argument(
     place: Bucket, start: int, end: int
 ) -> None:
-    store, counter = counted(place)
+    store, events = counted(place)
     with pytest.raises(InvalidArgumentError):
         store.get_range("a", start, end)
-    assert counter.requests == 0
+    assert events.requests == 0
 
 
 def test_a_call_is_one_request(place: Bucket, tmp_path: Path) -> None:
-    store, counter = counted(place)
+    store, events = counted(place)
     source = tmp_path / "source"
     source.write_bytes(CONTENT)
     store.put("a", CONTENT, overwrite=False)
@@ -106,21 +111,28 @@ def test_a_call_is_one_request(place: Bucket, tmp_path: Path) -> None:
     store.head("a")
     assert [entry.key for entry in store.list()] == ["a", "b", "c"]
     verbs = ("put", "put_file", "copy", "get", "get_range", "head", "list")
-    assert counter.by_verb() == dict.fromkeys(verbs, 1)
-    assert counter.size == 3 * 256 + 6
+    assert events.by_verb() == dict.fromkeys(verbs, 1)
+    assert events.size == 3 * 256 + 6
 
 
 def test_a_listing_of_nothing_is_one_request(place: Bucket) -> None:
-    store, counter = counted(place)
+    store, events = counted(place)
     assert list(store.list("no/such/folder/")) == []
     assert list(store.list(delimiter="/")) == []
-    assert counter.by_verb() == {"list": 2}
+    assert events.by_verb() == {"list": 2}
 
 
-def test_each_key_that_is_deleted_is_one_request(place: Bucket) -> None:
-    store, counter = counted(place)
+def test_keys_are_deleted_together_where_the_store_can(place: Bucket) -> None:
+    store, events = counted(place)
     store.delete(["a", "missing", "c/d"])
-    assert counter.by_verb() == {"delete": 3}
+    together = Capability.BULK_DELETE in store.capabilities
+    assert events.by_verb() == {"delete": 1 if together else 3}
+
+
+def test_deleting_nothing_asks_nothing(place: Bucket) -> None:
+    store, events = counted(place)
+    store.delete([])
+    assert events == []
 
 
 def test_several_ranges_come_in_the_order_asked(store: ObjectStore) -> None:

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -13,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from servers import ProxiedBucket
+from servers import FaultProxy, ProxiedBucket
 from tieredfs import (
     AlreadyExistsError,
     NotFoundError,
@@ -21,6 +22,7 @@ from tieredfs import (
     RequestPolicy,
     StorageUnavailableError,
 )
+from tieredfs.objects import Capability
 
 WRITERS = 16
 
@@ -104,44 +106,79 @@ def test_a_write_that_fails_leaves_nothing_behind(
     assert [path.name for path in (tmp_path / "root").iterdir()] == ["old"]
 
 
+class SlowContent:
+    """Two pieces, the second of which is there when the test says so."""
+
+    size = 9 << 20
+
+    def __init__(self) -> None:
+        self.half = threading.Event()
+        self.rest = threading.Event()
+
+    def read(self, start: int, end: int) -> bytes:
+        if start:
+            self.half.set()
+            assert self.rest.wait(10)
+        return bytes(end - start)
+
+
 def test_half_a_write_is_not_visible(tmp_path: Path) -> None:
     store = ObjectStore(str(tmp_path / "root"))
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
+    content = SlowContent()
     with ThreadPoolExecutor(1) as pool:
-        done = pool.submit(store.put_file, "a/b", pipe, overwrite=False)
-        with pipe.open("wb", buffering=0) as half:
-            half.write(bytes(10_000))
-            assert list(store.list()) == []
-            with pytest.raises(NotFoundError):
-                store.get("a/b")
-            with pytest.raises(NotFoundError):
-                store.head("a/b")
-            half.write(bytes(10_000))
+        backend = store._requests.backend("", "")
+        done = pool.submit(backend.put, "a/b", content, 10, overwrite=False)
+        assert content.half.wait(10)
+        assert list(store.list()) == []
+        with pytest.raises(NotFoundError):
+            store.get("a/b")
+        with pytest.raises(NotFoundError):
+            store.head("a/b")
+        content.rest.set()
         done.result()
-    assert store.head("a/b").size == 20_000
+    assert store.head("a/b").size == content.size
+
+
+def killed_writer(root: Path) -> None:
+    """Let a process be killed when it has written half of an object."""
+    program = (
+        "import os, sys, tieredfs\n"
+        "class Content:\n"
+        "    size = 9 << 20\n"
+        "    def read(self, start, end):\n"
+        "        if start:\n"
+        "            os.kill(os.getpid(), 9)\n"
+        "        return bytes(end - start)\n"
+        "store = tieredfs.ObjectStore(sys.argv[1])\n"
+        "backend = store._requests.backend('', '')\n"
+        "backend.put('a', Content(), 10, overwrite=False)\n"
+    )
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", program, str(root)], check=False
+    )
+    assert done.returncode == -signal.SIGKILL
 
 
 def test_a_writer_that_is_killed_leaves_nothing_visible(tmp_path: Path) -> None:
-    root, pipe = tmp_path / "root", tmp_path / "pipe"
-    os.mkfifo(pipe)
-    program = (
-        "import sys, pathlib, tieredfs\n"
-        "store = tieredfs.ObjectStore(sys.argv[1])\n"
-        "store.put_file('a', pathlib.Path(sys.argv[2]), overwrite=False)\n"
-    )
-    writer = subprocess.Popen(  # noqa: S603 - our own interpreter
-        [sys.executable, "-c", program, str(root), str(pipe)]
-    )
-    with pipe.open("wb", buffering=0) as half:
-        half.write(bytes(1 << 18))  # more than a pipe holds: some of it has been read
-        writer.kill()
-        writer.wait()
-    store = ObjectStore(str(root))
+    killed_writer(tmp_path)
+    store = ObjectStore(str(tmp_path))
     assert list(store.list()) == []
     assert list(store.list(delimiter="/")) == []
     store.put("a", b"1", overwrite=False)
     assert [entry.key for entry in store.list()] == ["a"]
+
+
+def test_what_a_killed_writer_left_is_cleaned_when_it_is_old(tmp_path: Path) -> None:
+    killed_writer(tmp_path)
+    (left,) = tmp_path.iterdir()
+    store = ObjectStore(str(tmp_path))
+    assert store.abort_uploads() == []
+    assert list(tmp_path.iterdir()) == [left]
+    yesterday = time.time() - 86_500
+    os.utime(left, (yesterday, yesterday))
+    store.put("a", b"1", overwrite=False)
+    assert store.abort_uploads() == [left.name]
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
 
 
 def test_a_name_as_long_as_a_disk_allows_can_be_written(tmp_path: Path) -> None:
@@ -150,9 +187,21 @@ def test_a_name_as_long_as_a_disk_allows_can_be_written(tmp_path: Path) -> None:
     assert store.get("x" * 255) == b"1"
 
 
-def test_an_upload_that_breaks_leaves_nothing(proxied: ProxiedBucket) -> None:
+@pytest.fixture
+def sure(proxied: ProxiedBucket) -> tuple[ObjectStore, FaultProxy]:
+    """A store behind a proxy that knows what it can do."""
     url, options, proxy = proxied
-    store = ObjectStore(url, options, policy=RequestPolicy(attempts=1))
+    store = ObjectStore(url, options, policy=RequestPolicy(backoff=0.01))
+    assert Capability.EXCLUSIVE_CREATE in store.capabilities
+    proxy.clear()
+    return store, proxy
+
+
+Sure = tuple[ObjectStore, FaultProxy]
+
+
+def test_an_upload_that_breaks_leaves_nothing(sure: Sure) -> None:
+    store, proxy = sure
     proxy.add("PUT", cut_before=True)
     for overwrite in (False, True):
         with pytest.raises(StorageUnavailableError, match="new"):
@@ -162,21 +211,60 @@ def test_an_upload_that_breaks_leaves_nothing(proxied: ProxiedBucket) -> None:
         store.head("new")
 
 
-def test_a_create_that_failed_unclearly_is_not_repeated(proxied: ProxiedBucket) -> None:
-    url, options, proxy = proxied
-    store = ObjectStore(url, options, policy=RequestPolicy(backoff=0.01))
-    proxy.add("PUT", lose_reply=True, times=1)
-    with pytest.raises(StorageUnavailableError):
+class TestAReplyThatIsLost:
+    def test_a_create_is_recognised_as_our_own(self, sure: Sure) -> None:
+        store, proxy = sure
+        proxy.add("PUT", lose_reply=True, times=1)
         store.put("a", b"mine", overwrite=False)
-    assert len(proxy.requests("PUT")) == 1
+        assert store.get("a") == b"mine"
+
+    def test_a_create_is_recognised_when_no_reply_ever_comes(self, sure: Sure) -> None:
+        store, proxy = sure
+        proxy.add("PUT", lose_reply=True)
+        store.put("a", b"mine", overwrite=False)
+        assert len(proxy.requests("PUT")) == 5
+        store.put("a", b"yours", overwrite=True)
+        assert store.get("a") == b"yours"
+
+    def test_an_object_of_others_is_not_taken_for_ours(self, sure: Sure) -> None:
+        store, proxy = sure
+        store.put("a", b"them", overwrite=False)
+        proxy.add("PUT", lose_reply=True, times=1)
+        with pytest.raises(AlreadyExistsError):
+            store.put("a", b"mine", overwrite=False)
+        with pytest.raises(AlreadyExistsError):
+            store.put("a", b"longer", overwrite=False)
+        assert store.get("a") == b"them"
+
+    def test_a_write_that_was_not_done_is_an_error(self, sure: Sure) -> None:
+        store, proxy = sure
+        proxy.add("PUT", cut_before=True)
+        for overwrite in (False, True):
+            with pytest.raises(StorageUnavailableError, match="a"):
+                store.put("a", b"mine", overwrite=overwrite)
+        assert list(store.list()) == []
+
+    def test_a_create_of_the_same_bytes_is_refused_when_it_is_clear(
+        self, sure: Sure
+    ) -> None:
+        store, _ = sure
+        store.put("a", b"mine", overwrite=False)
+        with pytest.raises(AlreadyExistsError):
+            store.put("a", b"mine", overwrite=False)
+
+    def test_a_delete_and_a_copy_are_repeated(self, sure: Sure) -> None:
+        store, proxy = sure
+        store.put("a", b"mine", overwrite=False)
+        proxy.add(lose_reply=True, times=1)
+        store.copy("a", "b")
+        proxy.add(lose_reply=True, times=1)
+        store.delete(["a"])
+        assert [entry.key for entry in store.list()] == ["b"]
 
 
 @pytest.mark.parametrize("status", [429, 503])
-def test_a_create_that_was_refused_is_repeated(
-    proxied: ProxiedBucket, status: int
-) -> None:
-    url, options, proxy = proxied
-    store = ObjectStore(url, options, policy=RequestPolicy(backoff=0.01))
+def test_a_create_that_was_refused_is_repeated(sure: Sure, status: int) -> None:
+    store, proxy = sure
     proxy.add("PUT", status=status, times=2)
     store.put("a", b"mine", overwrite=False)
     assert len(proxy.requests("PUT")) == 3

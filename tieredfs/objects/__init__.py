@@ -1,15 +1,17 @@
 """Floor 2: any fsspec URL as a small, strict object store.
 
-``ObjectStore`` has nine verbs and one behaviour on every backend; ``quirks`` has one
+``ObjectStore`` has ten verbs and one behaviour on every backend; ``quirks`` has one
 file per backend, saying what that backend does otherwise and how it is put right.
 """
 
+from tieredfs.objects.capabilities import Capability
 from tieredfs.objects.observer import RequestCounter, RequestEvent, RequestObserver
 from tieredfs.objects.policy import RequestPolicy
 from tieredfs.objects.quirks import ObjectInfo
 from tieredfs.objects.store import ObjectStore
 
 __all__ = [
+    "Capability",
     "ObjectInfo",
     "ObjectStore",
     "RequestCounter",

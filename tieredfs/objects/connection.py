@@ -2,8 +2,11 @@
 
 import os
 import threading
-from collections.abc import Mapping
+import weakref
+from collections.abc import Iterator, Mapping
 
+import fsspec.asyn
+from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 from fsspec.utils import get_protocol
 
@@ -33,7 +36,10 @@ class Connection:
         self.url = url
         self.options = dict(options)
         self._lock = threading.Lock()
-        self._made: tuple[int, Backend] | None = None
+        self._made: Backend | None = None
+        self.proving = threading.Lock()
+        """Held by the one who finds out what the backend can do."""
+        _connections.add(self)
 
     def backend(self) -> Backend:
         """Return this process's backend; a fork makes a new one.
@@ -43,18 +49,23 @@ class Connection:
             PluginNotInstalledError: A package is missing.
             Exception: Whatever a client raises that connects at once.
         """
-        made = self._made
-        if made is not None and made[0] == os.getpid():
-            return made[1]
-        with self._lock:
-            if self._made is None or self._made[0] != os.getpid():
-                self._made = (os.getpid(), self._make())
-            return self._made[1]
+        if self._made is None:
+            with self._lock:
+                if self._made is None:
+                    self._made = self._make()
+        return self._made
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without any secret of the URL or the options."""
         secrets = secret_values(self.options) | url_secrets(self.url)
         return redact_text(text, secrets)
+
+    def begin_anew(self) -> Backend | None:
+        """Forget the backend, and return it; a fork's child does this."""
+        # Another thread of the parent may hold the old ones.
+        self._lock, self.proving = threading.Lock(), threading.Lock()
+        made, self._made = self._made, None
+        return made
 
     def _make(self) -> Backend:
         kind = Backend
@@ -74,3 +85,43 @@ class Connection:
         except _REFUSALS as error:
             msg = f"{redact_url(self.url)}: {self.redacted(str(error))}"
             raise InvalidArgumentError(msg) from error
+
+
+_connections: "weakref.WeakSet[Connection]" = weakref.WeakSet()
+
+_kept: list[object] = []
+"""What a forked child must never finalize: it shares the parent's sockets and epoll.
+
+Closing a connection there takes it out of the epoll that the parent waits on, and the
+parent's next request stalls for 15 s (seen with s3fs, 4 times of 4). fsspec's own
+instances count too: it forgets all of them in a child.
+"""
+
+
+def _classes(kind: type[object]) -> Iterator[type[object]]:
+    yield kind
+    for child in kind.__subclasses__():
+        yield from _classes(child)
+
+
+def _before_fork() -> None:
+    for kind in _classes(AbstractFileSystem):
+        _kept.extend(list(getattr(kind, "_cache", {}).values()))
+    _kept.extend([*_connections, *fsspec.asyn.loop])
+
+
+def _in_parent() -> None:
+    _kept.clear()
+
+
+def _in_child() -> None:
+    _kept.extend([connection.begin_anew() for connection in list(_connections)])
+    # fsspec means to renew its lock, but assigns another name: a child that is forked
+    # while a thread holds it would wait for ever.
+    fsspec.asyn.reset_lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork, after_in_parent=_in_parent, after_in_child=_in_child
+    )

@@ -6,7 +6,7 @@ class, by the names of their classes, by the HTTP status and the errno they carr
 """
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tieredfs.errors import (
     AlreadyExistsError,
@@ -19,7 +19,7 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 
-__all__ = ["failure_class", "links", "was_refused"]
+__all__ = ["failure_class", "links", "retry_after", "was_refused"]
 
 _BY_STATUS: dict[int, type[TieredFSError]] = {
     401: PermissionDeniedError,
@@ -30,9 +30,14 @@ _BY_STATUS: dict[int, type[TieredFSError]] = {
     412: AlreadyExistsError,
     416: CorruptObjectError,
     429: StorageUnavailableError,
+    501: UnsupportedOperationError,
 }
 _FIRST_SERVER_ERROR = 500
+_STATUSES = range(100, 600)
+_STATUS_NAMES = ("status_code", "status", "code")  # Azure's, aiohttp's, gcsfs's
 _REFUSALS = frozenset({409, 429, 503})
+# Not botocore's EndpointConnectionError: it stands for a lost connection as well.
+_NEVER_SENT = frozenset({"ClientConnectorError", "ConnectionRefusedError"})
 
 _BY_NAME: dict[str, type[TieredFSError]] = {
     "NoCredentialsError": PermissionDeniedError,
@@ -89,12 +94,27 @@ def failure_class(error: Exception) -> type[TieredFSError] | None:
 
 
 def was_refused(error: BaseException) -> bool:
-    """Return whether a server said that it did not do what was asked.
+    """Return whether it is clear that a server did not do what it was asked.
 
-    After such an answer even a write that must happen once can be repeated; after a
-    lost connection it may have been done.
+    It said so, or could not be asked. After a connection that was lost, what was asked
+    may have been done.
     """
-    return any(_status(link) in _REFUSALS for link in _causes(error))
+    return any(
+        _status(link) in _REFUSALS or type(link).__name__ in _NEVER_SENT
+        for link in _causes(error)
+    )
+
+
+def retry_after(error: BaseException) -> float:
+    """Return the seconds that a server asks to wait before the next try; 0 for none.
+
+    Only a number of seconds is understood, which is what object stores send.
+    """
+    for link in _causes(error):
+        text = str(_header(link, "retry-after") or "")
+        if text.isdecimal():
+            return float(text)
+    return 0.0
 
 
 def links(error: BaseException) -> Iterator[BaseException]:
@@ -117,10 +137,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 def _known(error: BaseException) -> type[TieredFSError] | None:
     """Return what an error is by its status, its errno or the name of its class."""
     status = _status(error)
-    if status is not None and status >= _FIRST_SERVER_ERROR:
-        return StorageUnavailableError
     if status in _BY_STATUS:
         return _BY_STATUS[status]
+    if status is not None and status >= _FIRST_SERVER_ERROR:
+        return StorageUnavailableError
     if isinstance(error, OSError) and error.errno in _BY_ERRNO:
         return _BY_ERRNO[error.errno]
     names = (base.__name__ for base in type(error).__mro__)
@@ -133,5 +153,16 @@ def _status(error: BaseException) -> int | None:
     if isinstance(response, dict):
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     else:
-        status = getattr(error, "status_code", getattr(error, "status", None))
-    return status if isinstance(status, int) else None
+        names = (name for name in _STATUS_NAMES if hasattr(error, name))
+        status = getattr(error, next(names, ""), None)
+    return status if isinstance(status, int) and status in _STATUSES else None
+
+
+def _header(error: BaseException, name: str) -> object:
+    """Return a header of the answer that an error of a client carries."""
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        headers = response.get("ResponseMetadata", {}).get("HTTPHeaders")
+    else:
+        headers = getattr(response, "headers", getattr(error, "headers", None))
+    return headers.get(name) if isinstance(headers, Mapping) else None

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import tenacity
 
-from tieredfs.errors import InvalidArgumentError
+from tieredfs.errors import InvalidArgumentError, StorageUnavailableError
 
 __all__ = ["Deadline", "RequestPolicy"]
 
@@ -55,7 +55,7 @@ class RequestPolicy:
         self,
         attempt: Callable[[], _T],
         failed: Exception,
-        may_help: Callable[[BaseException], bool],
+        asked: Callable[[], float],
         deadline: "Deadline",
     ) -> _T:
         """Go on with a call whose first try has failed.
@@ -63,7 +63,8 @@ class RequestPolicy:
         Args:
             attempt: One try.
             failed: What the first raised.
-            may_help: Whether another try may do after such an error.
+            asked: The seconds that the server wants to be left alone for, after the
+                last failure; 0 when it did not say.
             deadline: When the call has to end.
 
         Returns:
@@ -81,13 +82,14 @@ class RequestPolicy:
             error, first = first, None
             raise error
 
+        drawn = tenacity.wait_random_exponential(self.backoff, self.max_backoff)
         return tenacity.Retrying(
-            retry=tenacity.retry_if_exception(may_help),
+            retry=tenacity.retry_if_exception_type(StorageUnavailableError),
             stop=(
                 tenacity.stop_after_attempt(self.attempts)
                 | tenacity.stop_before_delay(deadline.remaining)
             ),
-            wait=tenacity.wait_random_exponential(self.backoff, self.max_backoff),
+            wait=lambda state: max(drawn(state), asked()),
             reraise=True,
         )(again)
 

@@ -1,35 +1,41 @@
-"""The object store: nine verbs, the same on every backend."""
+"""The object store: ten verbs, the same on every backend."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self
 
 from tieredfs.errors import (
     CorruptObjectError,
-    DeadlineExceededError,
-    ErrorKind,
     InvalidArgumentError,
-    NotFoundError,
-    StorageUnavailableError,
-    TieredFSError,
     UnsupportedOperationError,
 )
 from tieredfs.model import ByteRange
+from tieredfs.objects.capabilities import Capability
 from tieredfs.objects.connection import Connection
-from tieredfs.objects.failures import failure_class, links, was_refused
+from tieredfs.objects.content import BufferContent, Content, opened
+from tieredfs.objects.deletion import delete
+from tieredfs.objects.exclusive import PROBE, prove_create
 from tieredfs.objects.keys import check_key, is_key
-from tieredfs.objects.observer import RequestEvent, RequestObserver
-from tieredfs.objects.policy import Deadline, RequestPolicy
-from tieredfs.objects.quirks import Backend, Listing, ObjectInfo, Page
+from tieredfs.objects.observer import RequestObserver
+from tieredfs.objects.policy import RequestPolicy
+from tieredfs.objects.quirks import (
+    Backend,
+    Listing,
+    ObjectInfo,
+    Page,
+    UnfinishedUpload,
+)
+from tieredfs.objects.ranges import plan_ranges
+from tieredfs.objects.requests import Call, Requests
 from tieredfs.objects.secrets import redact_url
+from tieredfs.objects.settling import write
+from tieredfs.objects.uploads import upload
 
 __all__ = ["ObjectStore"]
-
-_T = TypeVar("_T")
-_Attempt = Callable[[Backend, float], _T]
-"""One try of a call on a backend, given the seconds that are left."""
 
 
 class ObjectStore:
@@ -66,21 +72,37 @@ class ObjectStore:
         place = os.fspath(url)
         if not place:
             raise InvalidArgumentError("the URL of a store is empty")
-        self._connection = Connection(place, storage_options or {})
-        self.policy = RequestPolicy() if policy is None else policy
-        self._observer = observer
+        self._requests = Requests(
+            Connection(place, storage_options or {}),
+            RequestPolicy() if policy is None else policy,
+            observer,
+        )
 
     @property
     def url(self) -> str:
         """The URL, without any secret that was in it."""
-        return redact_url(self._connection.url)
+        return redact_url(self._requests.connection.url)
+
+    @property
+    def policy(self) -> RequestPolicy:
+        """How long and how often calls may try."""
+        return self._requests.policy
+
+    @property
+    def capabilities(self) -> frozenset[Capability]:
+        """What this store can do, found out by trying where there is no other way.
+
+        Raises:
+            TieredFSError: The store cannot be reached, or may not be written to.
+        """
+        backend = self._requests.backend("capabilities", "")
+        prove_create(self._requests, backend, "")
+        return backend.capabilities
 
     def with_policy(self, policy: RequestPolicy) -> "ObjectStore":
         """Return a view of this store, on the same connections, under ``policy``."""
         view = ObjectStore.__new__(ObjectStore)
-        view._connection = self._connection  # noqa: SLF001 - a view of this class
-        view._observer = self._observer  # noqa: SLF001 - a view of this class
-        view.policy = policy
+        view._requests = replace(self._requests, policy=policy)  # noqa: SLF001 - a view of this class
         return view
 
     def get(self, key: str) -> memoryview:
@@ -90,9 +112,8 @@ class ObjectStore:
             NotFoundError: There is none.
         """
         check_key(key)
-        return memoryview(
-            self._call("get", key, lambda backend, left: backend.get(key, left), len)
-        )
+        call = Call("get", key, lambda backend, left: backend.get(key, left), len)
+        return memoryview(self._requests.make(call)).toreadonly()
 
     def get_range(self, key: str, start: int, end: int) -> memoryview:
         """Return the bytes ``[start, end)`` of an object, exactly.
@@ -109,18 +130,39 @@ class ObjectStore:
             InvalidArgumentError: ``start`` is negative or past ``end``.
         """
         check_key(key)
-        return self._range(key, ByteRange(start, end), self._deadline())
+        span = ByteRange(start, end)
+        if start == end:
+            return memoryview(b"")
+        return self._requests.make(self._range(key, span))
 
     def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
         """Return several ranges of one object, in the order they are given.
+
+        Ranges that lie close together are asked for at once, the others in parallel;
+        those that came in one request share its memory.
+
+        Args:
+            key: The object's key.
+            ranges: As in ``get_range``; they may overlap and repeat.
 
         Raises:
             NotFoundError: There is no such object.
             CorruptObjectError: The object ends before a range does.
         """
         check_key(key)
-        deadline = self._deadline()
-        return [self._range(key, span, deadline) for span in ranges]
+        if not any(ranges):
+            return [memoryview(b"")] * len(ranges)
+        backend = self._requests.backend("get_ranges", key)
+        plan = plan_ranges(ranges, gap=backend.gap)
+        calls = [self._range(key, span) for span in plan.requests]
+        found = self._requests.make_all(
+            calls, self._requests.deadline(), at_once=backend.at_once
+        )
+        empty = memoryview(b"")
+        return [
+            empty if place is None else _cut(found[place], plan.requests[place], span)
+            for span, place in zip(ranges, plan.places, strict=True)
+        ]
 
     def put(
         self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
@@ -135,16 +177,11 @@ class ObjectStore:
 
         Raises:
             AlreadyExistsError: There is one, and ``overwrite`` is false.
+            UnsupportedOperationError: The store takes no objects, or cannot tell who
+                is first and ``overwrite`` is false.
         """
         check_key(key)
-        content = bytes(data)
-        self._call(
-            "put",
-            key,
-            lambda backend, left: backend.put(key, content, left, overwrite=overwrite),
-            lambda _: len(content),
-            again=overwrite,
-        )
+        self._put("put", key, BufferContent(data), overwrite=overwrite)
 
     def put_file(self, key: str, source: Path, *, overwrite: bool) -> None:
         """Make an object appear, whole, from a local file.
@@ -152,33 +189,28 @@ class ObjectStore:
         Raises:
             AlreadyExistsError: There is one, and ``overwrite`` is false.
             NotFoundError: There is no file ``source``.
+            InvalidArgumentError: ``source`` is no regular file, or becomes shorter
+                while it is read.
+            UnsupportedOperationError: As in ``put``.
         """
         check_key(key)
-        try:
-            size = source.stat().st_size
-        except FileNotFoundError as error:
-            msg = f"not found: {source}"
-            raise NotFoundError(msg) from error
-        self._call(
-            "put_file",
-            key,
-            lambda backend, left: backend.put_file(
-                key, source, left, overwrite=overwrite
-            ),
-            lambda _: size,
-            again=overwrite,
-        )
+        with opened(source) as content:
+            self._put("put_file", key, content, overwrite=overwrite)
 
     def copy(self, source: str, target: str) -> None:
         """Make the object ``target`` what the object ``source`` is.
 
         Raises:
             NotFoundError: There is no object ``source``.
+            UnsupportedOperationError: The store takes no objects.
         """
         check_key(source)
         check_key(target)
-        self._call(
-            "copy", source, lambda backend, left: backend.copy(source, target, left)
+        self._requests.need(Capability.WRITE, "copy", target)
+        self._requests.make(
+            Call(
+                "copy", source, lambda backend, left: backend.copy(source, target, left)
+            )
         )
 
     def head(self, key: str) -> ObjectInfo:
@@ -188,7 +220,8 @@ class ObjectStore:
             NotFoundError: There is none.
         """
         check_key(key)
-        return self._call("head", key, lambda backend, left: backend.head(key, left))
+        call = Call("head", key, lambda backend, left: backend.head(key, left))
+        return self._requests.make(call)
 
     def list(
         self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
@@ -223,6 +256,8 @@ class ObjectStore:
                     continue  # more may be given than was asked for
                 if not is_key(key[:-1] if entry.is_prefix else key):
                     continue
+                if key.startswith(PROBE):
+                    continue
                 if key <= last:
                     msg = f"{self.url}: the store lists {key!r} after {last!r}"
                     raise UnsupportedOperationError(msg)
@@ -230,17 +265,48 @@ class ObjectStore:
                 yield entry
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; one that is not there is success."""
-        wanted = list(keys)
-        for key in wanted:
-            check_key(key)
-        deadline = self._deadline()
-        for key in wanted:
+        """Delete objects; one that is not there is success.
 
-            def attempt(backend: Backend, left: float, key: str = key) -> None:
-                backend.delete(key, left)
+        Every key is tried, whatever happens to others.
 
-            self._call("delete", key, attempt, deadline=deadline)
+        Raises:
+            TieredFSError: Some may still be there; ``keys`` of the error tells which.
+            UnsupportedOperationError: The store takes no objects, and gives none up.
+        """
+        wanted = [check_key(key) for key in dict.fromkeys(keys)]
+        if wanted:
+            backend = self._requests.need(Capability.WRITE, "delete", wanted[0])
+            delete(self._requests, wanted, backend)
+
+    def abort_uploads(self, older_than: timedelta = timedelta(days=1)) -> Sequence[str]:
+        """Remove what unfinished uploads below this store's URL have left.
+
+        Nobody sees them, but some stores keep their parts, and charge for them, for
+        ever. Nothing outside the store is touched.
+
+        Args:
+            older_than: Uploads that began later may still be under way, and stay.
+
+        Returns:
+            The keys that the uploads were to become, sorted.
+        """
+        requests = self._requests
+        deadline = requests.deadline()
+        before = datetime.now(UTC) - older_than
+
+        def find(backend: Backend, left: float) -> Sequence[UnfinishedUpload]:
+            return backend.unfinished(before, left)
+
+        found = requests.make(Call("list_uploads", "", find), deadline)
+        for each in found:
+
+            def abort(
+                backend: Backend, left: float, each: UnfinishedUpload = each
+            ) -> None:
+                backend.abort_upload(each.key, each.upload, left)
+
+            requests.make(Call("abort_upload", each.key, abort), deadline)
+        return sorted(each.key for each in found)
 
     def __repr__(self) -> str:
         """Show the URL, without secrets."""
@@ -249,8 +315,8 @@ class ObjectStore:
     def __getstate__(self) -> dict[str, object]:
         """Give what another process needs to make its own."""
         return {
-            "url": self._connection.url,
-            "options": self._connection.options,
+            "url": self._requests.connection.url,
+            "options": self._requests.connection.options,
             "policy": self.policy,
         }
 
@@ -275,33 +341,39 @@ class ObjectStore:
     ) -> None:
         """Leave the connections to the process: they serve every view."""
 
-    def _name(self, key: str) -> str:
-        return f"{self.url.rstrip('/')}/{key}"
-
-    def _deadline(self) -> Deadline:
-        return Deadline(self.policy.deadline)
-
-    def _range(self, key: str, span: ByteRange, deadline: Deadline) -> memoryview:
-        """Return one range; an empty one asks nothing."""
+    def _range(self, key: str, span: ByteRange) -> Call[memoryview]:
+        """Describe the call for one range, which is not empty."""
         start, end = span.start, span.end
-        if start == end:
-            return memoryview(b"")
         where = f" [{start}, {end})"
-        data = self._call(
-            "get_range",
-            key,
-            lambda backend, left: backend.get_range(key, start, end, left),
-            len,
-            span=where,
-            deadline=deadline,
-        )
-        if len(data) != end - start:
-            msg = (
-                f"{self._name(key)}{where}: the object gave {len(data)} of "
-                f"{end - start} bytes: it is shorter than was said"
-            )
-            raise CorruptObjectError(msg)
-        return memoryview(data)
+
+        def attempt(backend: Backend, left: float) -> memoryview:
+            data = memoryview(backend.get_range(key, start, end, left))
+            if len(data) != end - start:
+                msg = (
+                    f"{self._requests.name(key)}{where}: the object gave {len(data)} "
+                    f"of {end - start} bytes: it is shorter than was said"
+                )
+                raise CorruptObjectError(msg)
+            return data.toreadonly()
+
+        return Call("get_range", key, attempt, len, where)
+
+    def _put(self, verb: str, key: str, content: Content, *, overwrite: bool) -> None:
+        requests = self._requests
+        backend = requests.need(Capability.WRITE, verb, key)
+        if not overwrite:
+            prove_create(requests, backend, key)
+            requests.need(Capability.EXCLUSIVE_CREATE, f"exclusive {verb}", key)
+        limits = backend.parts
+        if limits is not None and content.size > limits.above:
+            upload(requests, key, content, limits, overwrite=overwrite)
+            return
+
+        def attempt(backend: Backend, left: float) -> None:
+            backend.put(key, content, left, overwrite=overwrite)
+
+        call = Call(verb, key, attempt, lambda _: content.size)
+        write(requests, call, content, requests.deadline())
 
     def _pages(self, listing: Listing) -> Iterator[Page]:
         """Yield the pages of a listing, each one request; a failed one is repeated."""
@@ -311,89 +383,13 @@ class ObjectStore:
             return backend.page(listing, at, left)
 
         while True:
-            page = self._call("list", listing.prefix, attempt)
+            page = self._requests.make(Call("list", listing.prefix, attempt))
             yield page
             at = page.following
             if at is None:
                 return
 
-    def _call(  # noqa: PLR0913 - what one call is made of
-        self,
-        verb: str,
-        key: str,
-        attempt: _Attempt[_T],
-        size: Callable[[_T], int] = lambda _: 0,
-        *,
-        span: str = "",
-        again: bool = True,
-        deadline: Deadline | None = None,
-    ) -> _T:
-        """Make one call: map its errors, repeat it if it may help, tell the observer.
 
-        Args:
-            verb: The verb.
-            key: What it is about.
-            attempt: One try.
-            size: Bytes moved, of the answer.
-            span: The range, for errors.
-            again: Whether it may be repeated when it is not clear if it was done.
-            deadline: That of the call it is a part of; its own when left out.
-        """
-        begun = self._deadline()
-        end = deadline or begun
-        attempts, moved, clear = 0, 0, False
-        outcome: ErrorKind | None = ErrorKind.ERROR
-
-        def once() -> _T:
-            nonlocal attempts, clear
-            try:
-                left = end.check()
-                backend = self._connection.backend()
-                attempts += 1
-                return attempt(backend, left)
-            except Exception as error:
-                ours = self._failure(verb, f"{self._name(key)}{span}", error, end)
-                if ours is error:
-                    raise
-                clear = was_refused(error)
-                raise ours from self._shown(error)
-
-        def may_help(error: BaseException) -> bool:
-            return isinstance(error, StorageUnavailableError) and (again or clear)
-
-        try:
-            try:
-                answer = once()
-            except StorageUnavailableError as error:
-                answer = self.policy.repeat(once, error, may_help, end)
-            moved = size(answer)
-            outcome = None
-        except TieredFSError as error:
-            outcome = error.kind
-            raise
-        finally:
-            if self._observer is not None and attempts:
-                self._observer.on_request(
-                    RequestEvent(verb, key, moved, attempts, begun.elapsed, outcome)
-                )
-        return answer
-
-    def _failure(
-        self, verb: str, name: str, error: Exception, deadline: Deadline
-    ) -> Exception:
-        """Make our error of a client's; one that is ours already stays as it is."""
-        ours = failure_class(error)
-        if isinstance(error, TieredFSError) or ours is None:
-            return error
-        said = self._connection.redacted(f"{type(error).__name__}: {error}")
-        if ours is StorageUnavailableError and not deadline.remaining:
-            msg = f"{verb} {name}: not done in {self.policy.deadline:g} s ({said})"
-            return DeadlineExceededError(msg)
-        if ours is NotFoundError:
-            return NotFoundError(f"not found: {name}")
-        return ours(f"{verb} {name}: {said}")
-
-    def _shown(self, error: Exception) -> Exception | None:
-        """Return ``error`` as a cause, unless a traceback of it would tell a secret."""
-        texts = [f"{link}" for link in links(error)]
-        return error if texts == [*map(self._connection.redacted, texts)] else None
+def _cut(data: memoryview, request: ByteRange, span: ByteRange) -> memoryview:
+    """Return the bytes of a range out of those of the request that has it."""
+    return data[span.start - request.start : span.end - request.start]

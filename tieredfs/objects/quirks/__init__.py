@@ -4,9 +4,19 @@ from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 from tieredfs.objects.quirks.local import LocalBackend
 from tieredfs.objects.quirks.memory import MemoryBackend
+from tieredfs.objects.quirks.parts import Part, PartLimits, UnfinishedUpload
 from tieredfs.objects.quirks.s3 import S3Backend
 
-__all__ = ["BACKENDS", "Backend", "Listing", "ObjectInfo", "Page"]
+__all__ = [
+    "BACKENDS",
+    "Backend",
+    "Listing",
+    "ObjectInfo",
+    "Page",
+    "Part",
+    "PartLimits",
+    "UnfinishedUpload",
+]
 
 BACKENDS: dict[str, type[Backend]] = {
     "file": LocalBackend,

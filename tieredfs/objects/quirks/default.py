@@ -15,18 +15,21 @@ and observes. Traps that are closed here for all (seen in released packages):
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from functools import partial
-from pathlib import Path
 from typing import Any, ClassVar, cast
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
 
 from tieredfs.errors import NotFoundError
+from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.content import Content
 from tieredfs.objects.failures import failure_class
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
+from tieredfs.objects.quirks.parts import Part, PartLimits, UnfinishedUpload
 
 __all__ = ["Backend", "OptionError"]
 
@@ -44,6 +47,26 @@ class Backend:
 
     options: ClassVar[Mapping[str, object]] = {"use_listings_cache": False}
     """Options that the filesystem is made with, unless the user gives them."""
+
+    capabilities: frozenset[Capability] = frozenset(
+        {Capability.WRITE, Capability.RANGE_READ}
+    )
+    """What it can do; only this is asked of it."""
+
+    create_is_proven: bool = True
+    """Whether EXCLUSIVE_CREATE needs no trial; the store makes one, and sets this."""
+
+    at_once: ClassVar[int] = 1
+    """Most requests of one call that are under way at the same time."""
+
+    gap: ClassVar[int] = 256 << 10
+    """Most bytes between two ranges that are read with them rather than left out."""
+
+    delete_limit: ClassVar[int] = 1
+    """Most keys that one request deletes."""
+
+    parts: ClassVar[PartLimits | None] = None
+    """Which objects are uploaded in parts; None where none are."""
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
         """Take a filesystem nobody else uses, and a path in it.
@@ -71,17 +94,16 @@ class Backend:
         path = self.path(key)
         return cast("bytes", self._run("cat_file", timeout, path, start=start, end=end))
 
-    def put(self, key: str, data: bytes, timeout: float, *, overwrite: bool) -> None:
-        """Make an object appear whole; FileExistsError if there is one already."""
+    def put(
+        self, key: str, content: Content, timeout: float, *, overwrite: bool
+    ) -> None:
+        """Make an object appear whole; FileExistsError if there is one already.
+
+        Where there are ``parts``, what is larger than they say does not come here.
+        """
+        data = content.read(0, content.size)
         mode = "overwrite" if overwrite else "create"
         self._run("pipe_file", timeout, self.path(key), data, mode=mode)
-
-    def put_file(
-        self, key: str, source: Path, timeout: float, *, overwrite: bool
-    ) -> None:
-        """Make an object appear whole from a file; FileExistsError likewise."""
-        mode = "overwrite" if overwrite else "create"
-        self._run("put_file", timeout, str(source), self.path(key), mode=mode)
 
     def copy(self, source: str, target: str, timeout: float) -> None:
         """Make ``target`` what ``source`` is."""
@@ -106,10 +128,49 @@ class Backend:
         walk = at if isinstance(at, Walk) else Walk(listing)
         return walk.page(lambda folder: self._children(folder, timeout))
 
-    def delete(self, key: str, timeout: float) -> None:
-        """Delete an object; a missing one is no error."""
-        with suppress(FileNotFoundError):
-            self._run("rm_file", timeout, self.path(key))
+    def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
+        """Delete ``delete_limit`` objects at most; a missing one is no error.
+
+        Returns:
+            Why objects could not be deleted that are still there, by key.
+        """
+        for key in keys:
+            with suppress(FileNotFoundError):
+                self._run("rm_file", timeout, self.path(key))
+        return {}
+
+    def begin_upload(self, key: str, timeout: float, *, overwrite: bool) -> str:
+        """Begin an upload in parts, and return its name; only with ``parts``."""
+        raise NotImplementedError(key)
+
+    def put_part(
+        self, key: str, upload: str, part: Part, data: bytes, timeout: float
+    ) -> str:
+        """Upload one part, and return what the store calls it."""
+        raise NotImplementedError(key)
+
+    def finish_upload(
+        self,
+        key: str,
+        upload: str,
+        tags: Sequence[str],
+        timeout: float,
+        *,
+        overwrite: bool,
+    ) -> None:
+        """Make an object of parts, told in order; FileExistsError as in ``put``."""
+        raise NotImplementedError(key)
+
+    def abort_upload(self, key: str, upload: str, timeout: float) -> None:
+        """Remove the parts of an upload that will not be finished."""
+        raise NotImplementedError(key)
+
+    def unfinished(
+        self, before: datetime, timeout: float
+    ) -> Sequence[UnfinishedUpload]:
+        """List what is left of uploads below the root that began before a moment."""
+        del before, timeout
+        return ()
 
     def entry(self, key: str, info: Mapping[str, Any]) -> ObjectInfo:
         """Make an entry of what the filesystem says of one object."""

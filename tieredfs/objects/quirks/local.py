@@ -13,7 +13,9 @@ import secrets
 import shutil
 import stat
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from functools import partial
 from io import BufferedReader
 from pathlib import Path
@@ -22,8 +24,11 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from tieredfs.errors import TieredFSWarning
+from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.content import Content, pieces
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
+from tieredfs.objects.quirks.parts import UnfinishedUpload
 
 __all__ = ["LocalBackend"]
 
@@ -34,6 +39,9 @@ _TEMPORARY = ".tieredfs-tmp"
 class LocalBackend(Backend):
     """A directory of a local disk; a disk is not stopped by a timeout."""
 
+    capabilities = frozenset(Capability) - {Capability.PARTS}
+    gap = 0
+    delete_limit = 1000
     options = {"auto_mkdir": False}  # noqa: RUF012 - a Mapping in the base class
 
     def get(self, key: str, timeout: float) -> bytes:
@@ -54,20 +62,16 @@ class LocalBackend(Backend):
             file.seek(start)
             return data[: file.readinto(data)].toreadonly()
 
-    def put(self, key: str, data: bytes, timeout: float, *, overwrite: bool) -> None:
+    def put(
+        self, key: str, content: Content, timeout: float, *, overwrite: bool
+    ) -> None:
         """Write beside the final name, sync, then link or rename to it."""
         del timeout
-        self._publish(key, lambda file: file.write(data), overwrite=overwrite)
 
-    def put_file(
-        self, key: str, source: Path, timeout: float, *, overwrite: bool
-    ) -> None:
-        """Copy beside the final name, sync, then link or rename to it."""
-        del timeout
-        with source.open("rb") as content:
-            self._publish(
-                key, lambda file: shutil.copyfileobj(content, file), overwrite=overwrite
-            )
+        def write(file: BinaryIO) -> None:
+            file.writelines(piece for _, piece in pieces(content))
+
+        self._publish(key, write, overwrite=overwrite)
 
     def copy(self, source: str, target: str, timeout: float) -> None:
         """Copy beside the final name, sync, then rename to it."""
@@ -91,15 +95,38 @@ class LocalBackend(Backend):
         walk = at if isinstance(at, Walk) else Walk(listing)
         return walk.page(self._scan, reads=math.inf, size=_PAGE)
 
-    def delete(self, key: str, timeout: float) -> None:
-        """Remove a regular file; anything else is no object, so there is none."""
+    def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
+        """Remove regular files; anything else is no object, so there is none."""
         del timeout
-        try:
+        failures: dict[str, Exception] = {}
+        for key in keys:
+            try:
+                self._remove(key)
+            except OSError as error:
+                failures[key] = error
+        return failures
+
+    def unfinished(
+        self, before: datetime, timeout: float
+    ) -> Sequence[UnfinishedUpload]:
+        """List the files beside final names that a killed process has left."""
+        del timeout
+        return [
+            UnfinishedUpload(path.relative_to(self.root).as_posix(), path.name)
+            for path in Path(self.root).rglob(f".*{_TEMPORARY}")
+            if path.lstat().st_mtime < before.timestamp()
+        ]
+
+    def abort_upload(self, key: str, upload: str, timeout: float) -> None:
+        """Remove such a file."""
+        del upload, timeout
+        self._remove(key)
+
+    def _remove(self, key: str) -> None:
+        with suppress(FileNotFoundError, NotADirectoryError):
             path = self._inside(key)
             if stat.S_ISREG(path.lstat().st_mode):
                 path.unlink()
-        except (FileNotFoundError, NotADirectoryError):
-            return
 
     def _inside(self, key: str) -> Path:
         """Return the path of a key; FileNotFoundError when it goes through a link."""

@@ -12,6 +12,8 @@ from typing import cast
 from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFile
 
+from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.content import BufferContent, Content
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 
@@ -23,18 +25,25 @@ _create = threading.Lock()  # as global as the store itself
 class MemoryBackend(Backend):
     """A folder of the process's memory filesystem."""
 
+    capabilities = frozenset(Capability) - {Capability.PARTS}
+    gap = 0
+    delete_limit = 1000
+
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
         """Take the root of all for an empty path: paths begin with a slash."""
         super().__init__(filesystem, root or "/")
 
-    def put(self, key: str, data: bytes, timeout: float, *, overwrite: bool) -> None:
+    def put(
+        self, key: str, content: Content, timeout: float, *, overwrite: bool
+    ) -> None:
         """Make an object appear whole; FileExistsError if there is one already."""
         with _create:
-            super().put(key, data, timeout, overwrite=overwrite)
+            super().put(key, content, timeout, overwrite=overwrite)
 
     def copy(self, source: str, target: str, timeout: float) -> None:
         """Make ``target`` what the object ``source`` is."""
-        self.put(target, self._file(source).getvalue(), timeout, overwrite=True)
+        content = BufferContent(self._file(source).getvalue())
+        self.put(target, content, timeout, overwrite=True)
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
         """Return size and version of an object."""

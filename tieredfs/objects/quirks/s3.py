@@ -8,19 +8,35 @@ at once and cannot begin after a key, so the client underneath is asked; ``?vers
 in a key is cut off; a folder marker is listed as an object of no bytes.
 """
 
-from collections.abc import Callable, Iterator
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import datetime
 from typing import Any, cast
+from urllib.parse import urlsplit
 
 from fsspec import AbstractFileSystem
 
+from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.content import Content
 from tieredfs.objects.quirks.default import Backend, OptionError
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
+from tieredfs.objects.quirks.parts import Part, PartLimits, UnfinishedUpload
 
 __all__ = ["S3Backend"]
+
+_DENIED = frozenset({"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId"})
 
 
 class S3Backend(Backend):
     """A bucket, or a prefix in one."""
+
+    capabilities = frozenset(Capability)
+    create_is_proven = False
+    at_once = 16
+    delete_limit = 1000
+    parts = PartLimits(above=64 << 20, size=16 << 20, most=10_000, at_once=8)
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
         """Leave retries to the store, and keys as they stand."""
@@ -35,6 +51,7 @@ class S3Backend(Backend):
             **filesystem.config_kwargs,
             "retries": {"total_max_attempts": 1},
         }
+        self.create_is_proven = _is_aws(filesystem)
         self.bucket: str = filesystem.split_path(self.root)[0]
         filesystem.split_path = self._split
         prefix = self.root.removeprefix(self.bucket).strip("/")
@@ -77,9 +94,108 @@ class S3Backend(Backend):
         more = answer.get("IsTruncated")
         return Page(entries, answer["NextContinuationToken"] if more else None)
 
-    def delete(self, key: str, timeout: float) -> None:
-        """Delete an object; S3 answers the same for a missing one."""
-        self._call("delete_object", timeout, Key=self._prefix + key)
+    def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
+        """Delete up to a thousand objects; S3 answers the same for a missing one."""
+        if len(keys) == 1:
+            self._call("delete_object", timeout, Key=self._prefix + keys[0])
+            return {}
+        wanted = {"Objects": [{"Key": self._prefix + key} for key in keys]}
+        answer = self._call("delete_objects", timeout, Delete=wanted | {"Quiet": True})
+        cut = len(self._prefix)
+        return {
+            str(error["Key"])[cut:]: _key_error(error)
+            for error in answer.get("Errors") or ()
+            if error.get("Code") != "NoSuchKey"
+        }
+
+    def put(
+        self, key: str, content: Content, timeout: float, *, overwrite: bool
+    ) -> None:
+        """Make an object appear whole, in one request."""
+        condition = {} if overwrite else {"IfNoneMatch": "*"}
+        body = content.read(0, content.size)
+        self._call(
+            "put_object", timeout, Key=self._prefix + key, Body=body, **condition
+        )
+
+    def begin_upload(self, key: str, timeout: float, *, overwrite: bool) -> str:
+        """Begin an upload in parts; the condition is for its end."""
+        del overwrite
+        answer = self._call("create_multipart_upload", timeout, Key=self._prefix + key)
+        return str(answer["UploadId"])
+
+    def put_part(
+        self, key: str, upload: str, part: Part, data: bytes, timeout: float
+    ) -> str:
+        """Upload one part, and return its etag."""
+        answer = self._call(
+            "upload_part",
+            timeout,
+            Key=self._prefix + key,
+            UploadId=upload,
+            PartNumber=part.number,
+            Body=data,
+        )
+        return str(answer["ETag"])
+
+    def finish_upload(
+        self,
+        key: str,
+        upload: str,
+        tags: Sequence[str],
+        timeout: float,
+        *,
+        overwrite: bool,
+    ) -> None:
+        """Make an object of the parts."""
+        condition = {} if overwrite else {"IfNoneMatch": "*"}
+        parts = [
+            {"PartNumber": number, "ETag": tag}
+            for number, tag in enumerate(tags, start=1)
+        ]
+        self._call(
+            "complete_multipart_upload",
+            timeout,
+            Key=self._prefix + key,
+            UploadId=upload,
+            MultipartUpload={"Parts": parts},
+            **condition,
+        )
+
+    def abort_upload(self, key: str, upload: str, timeout: float) -> None:
+        """Remove the parts of an upload; one that is gone is no error."""
+        with suppress(FileNotFoundError):
+            self._call(
+                "abort_multipart_upload",
+                timeout,
+                Key=self._prefix + key,
+                UploadId=upload,
+            )
+
+    def unfinished(
+        self, before: datetime, timeout: float
+    ) -> Sequence[UnfinishedUpload]:
+        """List the uploads that were begun, below the prefix, before a moment."""
+        end = time.monotonic() + timeout
+        found: list[UnfinishedUpload] = []
+        at: dict[str, object] = {}
+        cut = len(self._prefix)
+        while True:
+            left = max(0.0, end - time.monotonic())
+            answer = self._call(
+                "list_multipart_uploads", left, Prefix=self._prefix, **at
+            )
+            found += [
+                UnfinishedUpload(str(item["Key"])[cut:], str(item["UploadId"]))
+                for item in answer.get("Uploads") or ()
+                if item["Initiated"] < before
+            ]
+            if not answer.get("IsTruncated"):
+                return found
+            at = {
+                "KeyMarker": answer["NextKeyMarker"],
+                "UploadIdMarker": answer["NextUploadIdMarker"],
+            }
 
     def run_async(
         self,
@@ -128,6 +244,22 @@ class S3Backend(Backend):
                 **parameters,
             ),
         )
+
+
+def _is_aws(filesystem: AbstractFileSystem) -> bool:
+    """Tell whether it is Amazon's own S3, whose conditions hold; others are tried."""
+    place = filesystem.endpoint_url or filesystem.client_kwargs.get("endpoint_url")
+    place = place or os.environ.get("AWS_ENDPOINT_URL_S3")
+    place = place or os.environ.get("AWS_ENDPOINT_URL")
+    host = urlsplit(str(place or "https://s3.amazonaws.com")).hostname or ""
+    return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+
+
+def _key_error(error: Mapping[str, Any]) -> Exception:
+    """Make an error of what S3 says of one key of many."""
+    code = str(error.get("Code", ""))
+    said = f"{code}: {error.get('Message', '')}"
+    return PermissionError(said) if code in _DENIED else OSError(said)
 
 
 def _one_try_session() -> type:

@@ -1,0 +1,83 @@
+"""Which requests give several ranges: a plan, checked against what it promises."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tieredfs import ByteRange
+from tieredfs.objects.ranges import plan_ranges
+
+MIB = 1 << 20
+
+
+@st.composite
+def spans(draw: st.DrawFn) -> ByteRange:
+    start = draw(st.integers(0, 2000))
+    return ByteRange(start, start + draw(st.integers(0, 300)))
+
+
+def plan(
+    *ranges: tuple[int, int], gap: int = 0, longest: int = MIB
+) -> list[tuple[int, int]]:
+    found = plan_ranges([ByteRange(*span) for span in ranges], gap=gap, longest=longest)
+    return [(span.start, span.end) for span in found.requests]
+
+
+@given(st.lists(spans(), max_size=20), st.integers(0, 400), st.integers(1, 1000))
+def test_every_range_lies_in_the_request_that_is_told(
+    ranges: list[ByteRange], gap: int, longest: int
+) -> None:
+    found = plan_ranges(ranges, gap=gap, longest=longest)
+    for span, place in zip(ranges, found.places, strict=True):
+        if not len(span):
+            assert place is None
+        else:
+            assert place is not None
+            request = found.requests[place]
+            assert request.start <= span.start < span.end <= request.end
+
+
+@given(st.lists(spans(), max_size=20), st.integers(0, 400), st.integers(1, 1000))
+def test_no_request_is_empty_wasteful_or_needless(
+    ranges: list[ByteRange], gap: int, longest: int
+) -> None:
+    found = plan_ranges(ranges, gap=gap, longest=longest)
+    wanted = {byte for span in ranges for byte in range(span.start, span.end)}
+    for number, request in enumerate(found.requests):
+        members = [
+            span
+            for span, place in zip(ranges, found.places, strict=True)
+            if place == number
+        ]
+        assert members
+        assert request.start == min(span.start for span in members)
+        assert request.end == max(span.end for span in members)
+        assert len(request) <= longest or len(members) == 1 or request in members
+        run = 0
+        for byte in range(request.start, request.end):
+            run = 0 if byte in wanted else run + 1
+            assert run <= gap
+    starts = [request.start for request in found.requests]
+    assert starts == sorted(starts)
+
+
+def test_ranges_that_touch_are_one_request() -> None:
+    assert plan((10, 20), (0, 10)) == [(0, 20)]
+
+
+def test_a_gap_is_crossed_up_to_the_limit() -> None:
+    assert plan((0, 10), (15, 20), gap=5) == [(0, 20)]
+    assert plan((0, 10), (16, 20), gap=5) == [(0, 10), (16, 20)]
+
+
+def test_a_request_that_is_put_together_grows_up_to_the_limit() -> None:
+    assert plan((0, 10), (10, 20), longest=20) == [(0, 20)]
+    assert plan((0, 10), (10, 21), longest=20) == [(0, 10), (10, 21)]
+
+
+def test_a_long_range_stays_whole_and_takes_in_what_lies_in_it() -> None:
+    assert plan((0, 100), (50, 60), (99, 100), longest=20) == [(0, 100)]
+
+
+def test_an_empty_range_needs_no_request() -> None:
+    found = plan_ranges([ByteRange(5, 5)], gap=MIB)
+    assert (found.requests, found.places) == ((), (None,))

@@ -1,0 +1,206 @@
+"""Large objects are uploaded in parts, and appear whole or not at all."""
+
+import os
+from datetime import timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from seen import Events
+from servers import FaultProxy, ProxiedBucket
+from tieredfs import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    NotFoundError,
+    ObjectStore,
+    RequestPolicy,
+    StorageUnavailableError,
+)
+from tieredfs.objects.quirks import Backend, PartLimits
+from tieredfs.objects.uploads import plan_parts
+
+MIB = 1 << 20
+SIZE = 11 * MIB + 5
+CONTENT = os.urandom(MIB) * 11 + b"short"
+
+
+class TestPlan:
+    LIMITS = PartLimits(above=1, size=5 * MIB, most=10, at_once=1)
+
+    @given(st.integers(1, 1 << 40))
+    def test_parts_cover_the_object_within_the_limits(self, size: int) -> None:
+        parts = plan_parts(size, self.LIMITS)
+        assert len(parts) <= 10
+        assert parts[0].start == 0
+        assert parts[-1].end == size
+        for part, after in pairwise(parts):
+            assert part.end == after.start
+            assert len(part) == len(parts[0])
+            assert len(part) % MIB == 0
+            assert len(part) >= 5 * MIB
+        assert 0 < len(parts[-1]) <= len(parts[0])
+
+    def test_a_part_is_no_larger_than_it_has_to_be(self) -> None:
+        assert len(plan_parts(50 * MIB, self.LIMITS)) == 10
+        assert len(plan_parts(50 * MIB + 1, self.LIMITS)[0]) == 6 * MIB
+
+
+class Upload:
+    """A store on S3 that uploads what is larger than 5 MiB in parts of 5 MiB."""
+
+    def __init__(self, proxied: ProxiedBucket, **policy: Any) -> None:  # noqa: ANN401 - a policy's fields
+        self.proxy: FaultProxy = proxied.proxy
+        self.events = Events()
+        self.store = ObjectStore(
+            proxied.url,
+            proxied.storage_options,
+            policy=RequestPolicy(**({"backoff": 0.01} | policy)),
+            observer=self.events,
+        )
+        assert self.store.capabilities
+        backend: Backend = self.store._requests.backend("", "")
+        backend.parts = PartLimits(  # type: ignore[misc] # smaller, for this test
+            above=5 * MIB, size=5 * MIB, most=10_000, at_once=3
+        )
+        self.proxy.clear()
+        self.events.clear()
+
+    def unfinished(self) -> list[str]:
+        """Return what uploads are there, of any age."""
+        return list(self.store.abort_uploads(timedelta(hours=-1)))
+
+
+@pytest.fixture
+def upload(proxied: ProxiedBucket) -> Upload:
+    return Upload(proxied)
+
+
+def test_a_large_object_is_put_in_parts_in_parallel(upload: Upload) -> None:
+    upload.store.put("a", CONTENT, overwrite=True)
+    assert upload.events.by_verb() == {
+        "begin_upload": 1,
+        "put_part": 3,
+        "finish_upload": 1,
+    }
+    assert upload.events.requests == len(upload.proxy.requests())
+    assert upload.events.size == SIZE
+    assert upload.store.get("a") == CONTENT
+    assert upload.unfinished() == []
+
+
+def test_an_object_at_the_limit_is_one_request(upload: Upload) -> None:
+    upload.store.put("a", CONTENT[: 5 * MIB], overwrite=True)
+    assert upload.events.by_verb() == {"put": 1}
+
+
+def test_a_large_file_is_put_in_parts(upload: Upload, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(CONTENT)
+    upload.store.put_file("a", source, overwrite=False)
+    assert upload.events.by_verb()["put_part"] == 3
+    assert upload.store.get("a") == CONTENT
+
+
+def test_a_large_object_that_is_there_is_refused_before_it_is_sent(
+    upload: Upload,
+) -> None:
+    upload.store.put("a", b"1", overwrite=False)
+    upload.events.clear()
+    with pytest.raises(AlreadyExistsError, match="a"):
+        upload.store.put("a", CONTENT, overwrite=False)
+    assert upload.events.by_verb() == {"head": 1}
+    assert upload.store.get("a") == b"1"
+
+
+def test_who_finishes_second_is_refused_and_leaves_nothing(upload: Upload) -> None:
+    upload.proxy.add("HEAD", status=404, times=1)  # it was not there yet
+    upload.store.put("a", b"1", overwrite=True)
+    with pytest.raises(AlreadyExistsError, match="a"):
+        upload.store.put("a", CONTENT, overwrite=False)
+    assert upload.store.get("a") == b"1"
+    assert upload.unfinished() == []
+
+
+def test_a_part_that_fails_is_put_again_alone(upload: Upload) -> None:
+    upload.proxy.add("PUT", "partNumber=2", status=503, times=2)
+    upload.store.put("a", CONTENT, overwrite=True)
+    assert upload.events.by_verb()["put_part"] == 5
+    assert upload.events.requests == len(upload.proxy.requests())
+    assert upload.store.get("a") == CONTENT
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_part_that_fails_for_ever_leaves_nothing(
+    upload: Upload, overwrite: bool
+) -> None:
+    upload.proxy.add("PUT", "partNumber=2", status=500)
+    with pytest.raises(StorageUnavailableError, match="part 2"):
+        upload.store.put("a", CONTENT, overwrite=overwrite)
+    with pytest.raises(NotFoundError):
+        upload.store.head("a")
+    assert upload.unfinished() == []
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_an_end_whose_reply_is_lost_is_success(upload: Upload, overwrite: bool) -> None:
+    upload.proxy.add("POST", "uploadId", lose_reply=True, times=1)
+    upload.store.put("a", CONTENT, overwrite=overwrite)
+    assert upload.store.get("a") == CONTENT
+    assert upload.unfinished() == []
+
+
+def test_a_file_that_shrinks_is_an_error_and_leaves_nothing(
+    upload: Upload, tmp_path: Path
+) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(CONTENT)
+    rule = upload.proxy.add("POST", "uploads", delay=0.5)
+
+    class Shrinks(list[object]):
+        def on_request(self, event: object) -> None:
+            del event
+            os.truncate(source, 100)
+
+    store = ObjectStore.__new__(ObjectStore)
+    store.__setstate__(upload.store.__getstate__())
+    store._requests.connection._made = upload.store._requests.backend("", "")
+    object.__setattr__(store._requests, "observer", Shrinks())
+    with pytest.raises(InvalidArgumentError, match="shorter"):
+        store.put_file("a", source, overwrite=True)
+    assert rule.hits == 1
+    with pytest.raises(NotFoundError):
+        store.head("a")
+    assert upload.unfinished() == []
+
+
+def test_an_upload_that_was_abandoned_is_cleaned_when_it_is_old(
+    upload: Upload,
+) -> None:
+    backend = upload.store._requests.backend("", "")
+    number = backend.begin_upload("left/behind", 10, overwrite=True)
+    assert upload.store.abort_uploads() == []
+    assert upload.unfinished() == ["left/behind"]
+    assert upload.unfinished() == []
+    backend.abort_upload("left/behind", number, 10)  # again is no error
+
+
+def test_uploads_outside_the_store_are_left_alone(upload: Upload) -> None:
+    backend = upload.store._requests.backend("", "")
+    backend.begin_upload("inside/mine", 10, overwrite=True)
+    other = ObjectStore(
+        f"{upload.store.url}/in", upload.store._requests.connection.options
+    )
+    assert other.abort_uploads(timedelta(hours=-1)) == []
+    assert upload.unfinished() == ["inside/mine"]
+
+
+def test_what_is_no_regular_file_cannot_be_put(upload: Upload, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    for source in (tmp_path, tmp_path / "pipe"):
+        with pytest.raises(InvalidArgumentError, match=source.name):
+            upload.store.put_file("a", source, overwrite=True)
+    assert upload.events == []

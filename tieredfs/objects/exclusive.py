@@ -1,0 +1,77 @@
+"""Find out whether a store knows what it is to create an object exclusively.
+
+Some take the condition and overwrite without a word (seen with rclone and JuiceFS), and
+no answer tells which: so an object is created under a name that is taken.
+"""
+
+import secrets
+from contextlib import suppress
+
+from tieredfs.errors import (
+    AlreadyExistsError,
+    DeadlineExceededError,
+    TieredFSError,
+    UnsupportedOperationError,
+)
+from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.content import BufferContent
+from tieredfs.objects.quirks import Backend
+from tieredfs.objects.requests import Call, Requests
+
+__all__ = ["PROBE", "prove_create"]
+
+PROBE = ".tieredfs-probe-"
+"""What the keys of trials begin with; listings leave them out."""
+
+
+def prove_create(requests: Requests, backend: Backend, key: str) -> None:
+    """Try it, unless that was done; afterwards the backend's capabilities are true.
+
+    Args:
+        requests: Makes the calls.
+        backend: Of the store.
+        key: What is to be created; errors name it.
+
+    Raises:
+        TieredFSError: The trial could not be made; the next call makes it again.
+    """
+    if backend.create_is_proven:
+        return
+    proving, limit = requests.connection.proving, requests.policy.deadline
+    if not proving.acquire(timeout=limit):
+        msg = f"put {requests.name(key)}: not tried what the store can in {limit:g} s"
+        raise DeadlineExceededError(msg)
+    try:
+        if not backend.create_is_proven:
+            _try_create(requests, backend, key)
+            backend.create_is_proven = True
+    finally:
+        proving.release()
+
+
+def _try_create(requests: Requests, backend: Backend, key: str) -> None:
+    """Put an object, create it again, delete it."""
+    probe = f"{PROBE}{secrets.token_hex(8)}"
+    deadline = requests.deadline()
+
+    def put(overwrite: bool) -> Call[None]:  # noqa: FBT001 - two calls, side by side
+        def attempt(backend: Backend, left: float) -> None:
+            content = BufferContent(secrets.token_bytes(8))
+            backend.put(probe, content, left, overwrite=overwrite)
+
+        return Call("put", key, attempt)
+
+    def delete(backend: Backend, left: float) -> None:
+        backend.delete([probe], left)
+
+    requests.make(put(overwrite=True), deadline)
+    try:
+        requests.make(put(overwrite=False), deadline)
+    except AlreadyExistsError:
+        return
+    except UnsupportedOperationError:
+        pass
+    finally:
+        with suppress(TieredFSError):
+            requests.make(Call("delete", key, delete), deadline)
+    backend.capabilities -= {Capability.EXCLUSIVE_CREATE}

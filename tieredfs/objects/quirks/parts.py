@@ -1,0 +1,53 @@
+"""The parts in which a large object is uploaded."""
+
+from dataclasses import dataclass
+
+__all__ = ["Part", "PartLimits", "UnfinishedUpload"]
+
+
+@dataclass(frozen=True, slots=True)
+class PartLimits:
+    """Which objects are uploaded in parts, and in which.
+
+    Attributes:
+        above: Bytes from which on an object is cut; one that is not larger is one
+            request.
+        size: Bytes of a part, at least; whole MiB.
+        most: Parts that an object may have.
+        at_once: Parts that are uploaded at the same time; 1 where they have an order.
+    """
+
+    above: int
+    size: int
+    most: int
+    at_once: int
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of an object.
+
+    Attributes:
+        number: From 1 on.
+        start: First byte of it in the object.
+        end: Byte after its last.
+        total: Bytes of the object.
+    """
+
+    number: int
+    start: int
+    end: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnfinishedUpload:
+    """An upload that was begun.
+
+    Attributes:
+        key: What it was to become, relative to the store.
+        upload: The store's name of it.
+    """
+
+    key: str
+    upload: str

@@ -1,0 +1,186 @@
+"""One call of a store: bounded, repeated, its failures made ours, and reported."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Generic, TypeVar
+
+from tieredfs.errors import (
+    DeadlineExceededError,
+    ErrorKind,
+    NotFoundError,
+    StorageUnavailableError,
+    TieredFSError,
+    UnsupportedOperationError,
+)
+from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.connection import Connection
+from tieredfs.objects.failures import failure_class, links, retry_after
+from tieredfs.objects.observer import RequestEvent, RequestObserver
+from tieredfs.objects.parallel import run_all
+from tieredfs.objects.policy import Deadline, RequestPolicy
+from tieredfs.objects.quirks import Backend
+from tieredfs.objects.secrets import redact_url
+
+__all__ = ["Call", "Requests"]
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[_T]):
+    """What is asked of a backend.
+
+    Attributes:
+        verb: The store's verb.
+        key: What it is about, relative to the store.
+        attempt: One try, given the backend and the seconds that are left.
+        size: Bytes moved, told from the answer.
+        span: The range, for messages.
+    """
+
+    verb: str
+    key: str
+    attempt: Callable[[Backend, float], _T]
+    size: Callable[[_T], int] = lambda _: 0
+    span: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The one owner of retries, time and errors, above a connection.
+
+    Attributes:
+        connection: The backend, by URL and options.
+        policy: How long and how often a call may try.
+        observer: Sees every call when it has ended.
+    """
+
+    connection: Connection
+    policy: RequestPolicy
+    observer: RequestObserver | None
+
+    def deadline(self) -> Deadline:
+        """Set the moment by which a call that begins now has to end."""
+        return Deadline(self.policy.deadline)
+
+    def name(self, key: str) -> str:
+        """Return what messages call an object: its URL, without secrets."""
+        return f"{redact_url(self.connection.url).rstrip('/')}/{key}"
+
+    def backend(self, verb: str, key: str) -> Backend:
+        """Return the backend; its failure to connect is one of ours.
+
+        Raises:
+            TieredFSError: It cannot be made.
+        """
+        try:
+            return self.connection.backend()
+        except Exception as error:
+            ours = self._failure(verb, self.name(key), error, None)
+            if ours is error:
+                raise
+            raise ours from self._shown(error)
+
+    def need(self, capability: Capability, verb: str, key: str) -> Backend:
+        """Return the backend, which must be able to do this.
+
+        Raises:
+            UnsupportedOperationError: It is not.
+        """
+        backend = self.backend(verb, key)
+        if capability not in backend.capabilities:
+            msg = f"{verb} {self.name(key)}: this store has no {capability.value}"
+            raise UnsupportedOperationError(msg)
+        return backend
+
+    def make(self, call: Call[_T], deadline: Deadline | None = None) -> _T:
+        """Make a call: repeat it if that may help, tell the observer.
+
+        Args:
+            call: What is asked.
+            deadline: That of the call it is a part of; its own when left out.
+
+        Returns:
+            What the attempt returned.
+
+        Raises:
+            TieredFSError: What a client raised, as one of ours.
+            DeadlineExceededError: It was not done in time.
+        """
+        begun = self.deadline()
+        end = deadline or begun
+        attempts, moved, pause = 0, 0, 0.0
+        outcome: ErrorKind | None = ErrorKind.ERROR
+
+        def once() -> _T:
+            nonlocal attempts, pause
+            try:
+                left = end.check()
+                backend = self.connection.backend()
+                attempts += 1
+                return call.attempt(backend, left)
+            except Exception as error:
+                name = f"{self.name(call.key)}{call.span}"
+                ours = self._failure(call.verb, name, error, end)
+                if ours is error:
+                    raise
+                pause = retry_after(error)
+                raise ours from self._shown(error)
+
+        try:
+            try:
+                answer = once()
+            except StorageUnavailableError as error:
+                answer = self.policy.repeat(once, error, lambda: pause, end)
+            moved = call.size(answer)
+            outcome = None
+        except TieredFSError as error:
+            outcome = error.kind
+            raise
+        finally:
+            if self.observer is not None and attempts:
+                self.observer.on_request(
+                    RequestEvent(
+                        call.verb, call.key, moved, attempts, begun.elapsed, outcome
+                    )
+                )
+        return answer
+
+    def make_all(
+        self, calls: Sequence[Call[_T]], deadline: Deadline, *, at_once: int
+    ) -> list[_T]:
+        """Make several calls, a few at a time; the first failure ends the rest.
+
+        Args:
+            calls: What is asked.
+            deadline: When all of them have to be done.
+            at_once: Most that are under way.
+
+        Returns:
+            The answers, in the order of the calls.
+        """
+        tasks = [partial(self.make, call, deadline) for call in calls]
+        return run_all(tasks, at_once=at_once)
+
+    def _failure(
+        self, verb: str, name: str, error: Exception, deadline: Deadline | None
+    ) -> Exception:
+        """Make our error of a client's; one that is ours already stays as it is."""
+        ours = failure_class(error)
+        if isinstance(error, TieredFSError) or ours is None:
+            return error
+        said = self.connection.redacted(f"{type(error).__name__}: {error}")
+        over = deadline is not None and not deadline.remaining
+        if ours is StorageUnavailableError and over:
+            msg = f"{verb} {name}: not done in {self.policy.deadline:g} s ({said})"
+            return DeadlineExceededError(msg)
+        if ours is NotFoundError:
+            return NotFoundError(f"not found: {name}")
+        return ours(f"{verb} {name}: {said}")
+
+    def _shown(self, error: Exception) -> Exception | None:
+        """Return ``error`` as a cause, unless a traceback of it would tell a secret."""
+        texts = [f"{link}" for link in links(error)]
+        redacted = [self.connection.redacted(text) for text in texts]
+        return error if texts == redacted else None

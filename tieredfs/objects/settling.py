@@ -1,0 +1,71 @@
+"""Write an object when nobody knows whether an earlier try has written it.
+
+A reply can be lost after the store has done what it was asked. Repeated, a create then
+fails by its own first try. So when a try may have been done, what lies under the key is
+compared with what was to be written: the same bytes are our own success. (Racers write
+distinct payloads; two that write the same bytes may both be told that they won, and the
+object is what both of them wanted.)
+"""
+
+from dataclasses import replace
+
+from tieredfs.errors import StorageUnavailableError, TieredFSError
+from tieredfs.objects.content import Content, pieces
+from tieredfs.objects.failures import failure_class, was_refused
+from tieredfs.objects.policy import Deadline
+from tieredfs.objects.quirks import Backend
+from tieredfs.objects.requests import Call, Requests
+
+__all__ = ["write"]
+
+
+def write(
+    requests: Requests, call: Call[None], content: Content, deadline: Deadline
+) -> None:
+    """Make a call that writes ``content`` under its key; settle what is unclear.
+
+    Raises:
+        AlreadyExistsError: An object that is not ours was there first.
+        TieredFSError: What the call raised, when the object is not what it should be
+            or there is no finding out.
+    """
+    unclear = False
+
+    def attempt(backend: Backend, left: float) -> None:
+        nonlocal unclear
+        try:
+            call.attempt(backend, left)
+        except Exception as error:
+            if failure_class(error) is StorageUnavailableError:
+                unclear |= not was_refused(error)
+            raise
+
+    try:
+        requests.make(replace(call, attempt=attempt), deadline)
+    except TieredFSError:
+        if not unclear or not _holds(requests, call.key, content, deadline):
+            raise
+
+
+def _holds(requests: Requests, key: str, content: Content, deadline: Deadline) -> bool:
+    """Tell whether an object has exactly this content, as far as the store answers."""
+    # Whoever calls has tried for long enough: the store is asked once.
+    once = replace(requests, policy=replace(requests.policy, attempts=1))
+    head = Call("head", key, lambda backend, left: backend.head(key, left))
+    try:
+        return once.make(head, deadline).size == content.size and all(
+            once.make(_piece(key, start, start + len(piece)), deadline) == piece
+            for start, piece in pieces(content)
+        )
+    except TieredFSError:
+        return False
+
+
+def _piece(key: str, start: int, end: int) -> Call[bytes | memoryview]:
+    return Call(
+        "get_range",
+        key,
+        lambda backend, left: backend.get_range(key, start, end, left),
+        len,
+        f" [{start}, {end})",
+    )

@@ -1,0 +1,118 @@
+"""Upload a large object in parts, several at a time; it appears when all are there."""
+
+from contextlib import suppress
+
+from tieredfs.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    TieredFSError,
+)
+from tieredfs.model import ByteRange
+from tieredfs.objects.content import Content
+from tieredfs.objects.policy import Deadline
+from tieredfs.objects.quirks import Backend, Part, PartLimits
+from tieredfs.objects.requests import Call, Requests
+from tieredfs.objects.settling import write
+
+__all__ = ["plan_parts", "upload"]
+
+_MIB = 1 << 20
+_LAST_WORD = 0.05
+"""What of a deadline is left for taking back what was uploaded, when it has passed."""
+
+
+def plan_parts(size: int, limits: PartLimits) -> list[ByteRange]:
+    """Cut ``size`` bytes into as few parts of one size as the limits allow.
+
+    Args:
+        size: Bytes in all, above 0.
+        limits: The smallest part, in bytes, and the most parts.
+
+    Returns:
+        The parts in order; only the last may be smaller. Sizes are whole MiB.
+    """
+    needed = -(-size // limits.most)
+    part = max(limits.size, -(-needed // _MIB) * _MIB)
+    return [ByteRange(start, min(start + part, size)) for start in range(0, size, part)]
+
+
+def upload(
+    requests: Requests,
+    key: str,
+    content: Content,
+    limits: PartLimits,
+    *,
+    overwrite: bool,
+) -> None:
+    """Make a large object appear, whole.
+
+    Afterwards it is there, or nothing is: what was uploaded of it is taken back. After
+    a crash the parts stay, invisible, until ``abort_uploads``.
+
+    Raises:
+        AlreadyExistsError: There is one, and ``overwrite`` is false.
+        TieredFSError: A part could not be uploaded.
+    """
+    deadline = requests.deadline()
+    if not overwrite:
+        _refuse_if_there(requests, key, deadline)
+
+    def begin(backend: Backend, left: float) -> str:
+        return backend.begin_upload(key, left, overwrite=overwrite)
+
+    number = requests.make(Call("begin_upload", key, begin), deadline)
+    try:
+        tags = _put_parts(requests, key, number, content, limits, deadline)
+
+        def finish(backend: Backend, left: float) -> None:
+            backend.finish_upload(key, number, tags, left, overwrite=overwrite)
+
+        write(requests, Call("finish_upload", key, finish), content, deadline)
+    except BaseException:
+        _take_back(requests, key, number)
+        raise
+
+
+def _refuse_if_there(requests: Requests, key: str, deadline: Deadline) -> None:
+    """Refuse before gigabytes are sent; who is first is decided at the end."""
+    with suppress(NotFoundError):
+        requests.make(
+            Call("head", key, lambda backend, left: backend.head(key, left)), deadline
+        )
+        msg = f"put {requests.name(key)}: there is an object already"
+        raise AlreadyExistsError(msg)
+
+
+def _put_parts(
+    requests: Requests,
+    key: str,
+    number: str,
+    content: Content,
+    limits: PartLimits,
+    deadline: Deadline,
+) -> list[str]:
+    """Upload all parts, and return what the store calls them."""
+
+    def put(at: int, span: ByteRange) -> Call[str]:
+        part = Part(at, span.start, span.end, content.size)
+
+        def attempt(backend: Backend, left: float) -> str:
+            data = content.read(part.start, part.end)
+            return backend.put_part(key, number, part, data, left)
+
+        return Call("put_part", key, attempt, lambda _: len(span), f" part {at}")
+
+    spans = plan_parts(content.size, limits)
+    calls = [put(at, span) for at, span in enumerate(spans, start=1)]
+    return requests.make_all(calls, deadline, at_once=limits.at_once)
+
+
+def _take_back(requests: Requests, key: str, number: str) -> None:
+    """Remove the parts of an upload that has failed; they are invisible anyway."""
+    end = Deadline(requests.policy.deadline * _LAST_WORD)
+
+    def abort(backend: Backend, left: float) -> None:
+        backend.abort_upload(key, number, left)
+
+    with suppress(TieredFSError):
+        requests.make(Call("abort_upload", key, abort), end)
