@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping
 
 import fsspec.asyn
 from fsspec import AbstractFileSystem
-from fsspec.core import url_to_fs
 from fsspec.utils import get_protocol
 
 from tieredfs.errors import InvalidArgumentError, PluginNotInstalledError
@@ -71,10 +70,8 @@ class Connection:
         kind = Backend
         if "::" not in self.url:
             kind = BACKENDS.get(get_protocol(self.url), Backend)
-        options = {**kind.options, **self.options}
         try:
-            found = url_to_fs(self.url, **options, skip_instance_cache=True)
-            return kind(*found)
+            return kind.connect(self.url, self.options)
         except ImportError as error:
             said = str(error)
             extras = (extra for name, extra in _EXTRAS.items() if name in said)

@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Self, cast
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import AsyncFileSystem
+from fsspec.core import url_to_fs
 
 from tieredfs.errors import NotFoundError
 from tieredfs.objects.capabilities import Capability
@@ -78,6 +79,17 @@ class Backend:
         self.filesystem = filesystem
         self.root = root.rstrip("/") or root[:1]
         self._lead = self.root if self.root in {"", "/"} else f"{self.root}/"
+
+    @classmethod
+    def connect(cls, url: str, options: Mapping[str, object]) -> Self:
+        """Make the filesystem that a URL names, and the backend of it.
+
+        Args:
+            url: Any that fsspec knows.
+            options: What the user gave; they go before our own.
+        """
+        chosen = {**cls.options, **options, "skip_instance_cache": True}
+        return cls(*url_to_fs(url, **chosen))
 
     def path(self, key: str) -> str:
         """Return the filesystem's path of a key."""
