@@ -37,13 +37,26 @@ _STATUSES = range(100, 600)
 _STATUS_NAMES = ("status_code", "status", "code")  # Azure's, aiohttp's, gcsfs's
 _REFUSALS = frozenset({409, 429, 503})
 # Not botocore's EndpointConnectionError: it stands for a lost connection as well.
-_NEVER_SENT = frozenset({"ClientConnectorError", "ConnectionRefusedError"})
+_NEVER_SENT = frozenset(
+    {
+        "ClientConnectorError",
+        "ConnectionRefusedError",
+        "StaleTokenError",
+        "TokenServerError",
+        "TransportError",
+    }
+)
 
 _BY_NAME: dict[str, type[TieredFSError]] = {
     "NoCredentialsError": PermissionDeniedError,
     "PartialCredentialsError": PermissionDeniedError,
     "CredentialRetrievalError": PermissionDeniedError,
     "ClientAuthenticationError": PermissionDeniedError,
+    "TokenServerError": StorageUnavailableError,
+    "TransportError": StorageUnavailableError,  # google-auth's, like the one above
+    "GoogleAuthError": PermissionDeniedError,
+    "BadRequestError": InvalidArgumentError,
+    "InvalidURL": InvalidArgumentError,
     "ParamValidationError": InvalidArgumentError,
     "OptionError": InvalidArgumentError,
     # fsspec's HTTP filesystem makes "not found" of a server that is not there.

@@ -1,6 +1,7 @@
 """One file per backend: which trap it sets, and how it is closed."""
 
 from tieredfs.objects.quirks.default import Backend
+from tieredfs.objects.quirks.gcs import GCSBackend
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 from tieredfs.objects.quirks.local import LocalBackend
 from tieredfs.objects.quirks.memory import MemoryBackend
@@ -21,6 +22,8 @@ __all__ = [
 BACKENDS: dict[str, type[Backend]] = {
     "file": LocalBackend,
     "local": LocalBackend,
+    "gcs": GCSBackend,
+    "gs": GCSBackend,
     "memory": MemoryBackend,
     "s3": S3Backend,
     "s3a": S3Backend,
