@@ -23,6 +23,8 @@ from tieredfs import (
     StorageUnavailableError,
 )
 
+pytestmark = pytest.mark.parametrize("proxied", ("s3", "gcs"), indirect=True)
+
 CONTENT = bytes(range(256)) * 400
 Call = Callable[[ObjectStore], Any]
 
@@ -35,6 +37,24 @@ CALLS: dict[str, Call] = {
     "delete": lambda store: store.delete(["other"]),
 }
 READS = ("get", "get_range")
+
+REQUESTS: dict[str, dict[str, tuple[str, str]]] = {
+    "s3": {
+        "get": ("GET", "/key"),
+        "head": ("HEAD", "/key"),
+        "put": ("PUT", "/key"),
+        "list": ("GET", "list-type"),
+        "delete": ("DELETE", "/other"),
+    },
+    "gs": {
+        "get": ("GET", "alt=media"),
+        "head": ("GET", "/o/.*key"),
+        "put": ("POST", "/upload/"),
+        "list": ("GET", "/o[?]"),
+        "delete": ("DELETE", "other"),
+    },
+}
+"""How each call is told from the others at the proxy: its method, and its target."""
 
 
 def quick(proxied: ProxiedBucket, events: Events, **policy: float) -> ObjectStore:
@@ -114,9 +134,13 @@ def test_a_policy_of_one_attempt_makes_one(proxied: ProxiedBucket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "error"), [(403, PermissionDeniedError), (404, NotFoundError)]
+    ("verb", "status", "error"),
+    [
+        *((verb, 403, PermissionDeniedError) for verb in CALLS),
+        # That what is to be deleted is not found is success, but for S3's bucket.
+        *((verb, 404, NotFoundError) for verb in CALLS if verb != "delete"),
+    ],
 )
-@pytest.mark.parametrize("verb", CALLS)
 def test_a_refusal_is_not_tried_again(
     proxied: ProxiedBucket, verb: str, status: int, error: type[Exception]
 ) -> None:
@@ -212,10 +236,9 @@ class TestDeadline:
     ) -> None:
         store = quick(proxied, Events(), deadline=self.LIMIT)
         for verb in CALLS:
-            method = {"put": "PUT", "head": "HEAD", "delete": "DELETE"}.get(verb, "GET")
-            path = "list-type" if verb == "list" else "/key|/other"
             if verb == "get_range":
                 continue  # told from "get" by its range header alone
+            method, path = REQUESTS[proxied.url.partition(":")[0]][verb]
             proxied.proxy.add(method, path, status=503, delay=1.0, times=1)
             proxied.proxy.add(method, path, hang=60)
         verbs = [verb for verb in CALLS if verb != "get_range"]

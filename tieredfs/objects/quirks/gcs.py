@@ -90,8 +90,10 @@ class GCSBackend(Backend):
         about = json.dumps({"name": self._prefix + key, "crc32c": check})
         boundary = uuid.uuid4().hex
         head = (
-            f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n{about}\r\n"
-            f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
+            f"--{boundary}\r\n"
+            f"Content-Type: application/json; charset=UTF-8\r\n\r\n{about}\r\n"
+            f"--{boundary}\r\n"
+            "Content-Type: application/octet-stream\r\n\r\n"
         )
         self._upload(
             timeout,
