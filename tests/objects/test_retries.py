@@ -23,7 +23,7 @@ from tieredfs import (
     StorageUnavailableError,
 )
 
-pytestmark = pytest.mark.parametrize("proxied", ("s3", "gcs"), indirect=True)
+pytestmark = pytest.mark.parametrize("proxied", ["s3", "gcs"], indirect=True)
 
 CONTENT = bytes(range(256)) * 400
 Call = Callable[[ObjectStore], Any]

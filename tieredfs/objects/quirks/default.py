@@ -95,7 +95,7 @@ class Backend:
         """Return the filesystem's path of a key."""
         return self._lead + key if key else self.root
 
-    def get(self, key: str, timeout: float) -> bytes:
+    def get(self, key: str, timeout: float) -> bytes | memoryview:
         """Return a whole object."""
         return cast("bytes", self._run("cat_file", timeout, self.path(key)))
 

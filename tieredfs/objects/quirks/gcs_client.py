@@ -22,8 +22,9 @@ from http import HTTPStatus
 from typing import cast
 from urllib.parse import quote, urlencode
 
+import google_crc32c
 import requests
-from aiohttp import ClientSession, ClientTimeout
+from aiohttp import ClientPayloadError, ClientResponse, ClientSession, ClientTimeout
 from gcsfs.core import GCSFileSystem
 from gcsfs.credentials import LOCAL_REFRESH_BUFFER
 from google.auth.credentials import Credentials
@@ -37,6 +38,7 @@ from tieredfs.objects.quirks.gcs_failures import (
     TokenServerError,
     failure,
 )
+from tieredfs.objects.quirks.gcs_sessions import crc32c
 
 __all__ = ["OneTryFileSystem"]
 
@@ -72,7 +74,7 @@ class OneTryFileSystem(GCSFileSystem):  # type: ignore[misc] # it has no types
         json: object = None,
         data: tuple[bytes, ...] = (),
         **query: object,
-    ) -> tuple[int, Mapping[str, str], None, bytes]:
+    ) -> tuple[int, Mapping[str, str], None, bytes | bytearray]:
         """Send a request once; all of gcsfs's own go this way too.
 
         Args:
@@ -107,7 +109,7 @@ class OneTryFileSystem(GCSFileSystem):  # type: ignore[misc] # it has no types
             allow_redirects=False,
             auto_decompress=not raw,
         ) as answer:
-            content = await answer.read()
+            content = await (_stored(answer) if raw else answer.read())
         if answer.status < HTTPStatus.BAD_REQUEST or answer.status == _CANCELLED:
             return answer.status, answer.headers, None, content
         if answer.status == HTTPStatus.UNAUTHORIZED and self._gives_up(token):
@@ -184,6 +186,27 @@ def _renewable(credentials: Credentials) -> bool:
     ways = ("refresh_token", "refresh_handler")
     has = [getattr(credentials, way) for way in ways if hasattr(credentials, way)]
     return not has or any(has)
+
+
+async def _stored(answer: ClientResponse) -> bytearray:
+    """Read the bytes of an object; all of them have the checksum they come with.
+
+    Raises:
+        ClientPayloadError: They have not, or there are fewer than was said.
+    """
+    content = bytearray(answer.content_length or 0)
+    whole = answer.status == HTTPStatus.OK
+    size = checksum = 0
+    async for piece in answer.content.iter_any():
+        content[size : size + len(piece)] = piece
+        size += len(piece)
+        if whole:  # now: in a moment it is in no cache any more
+            checksum = google_crc32c.extend(checksum, piece)
+    told = ",".join(answer.headers.getall("X-Goog-Hash", ())).replace(" ", "")
+    right = [each for each in told.split(",") if each.startswith("crc32c=")]
+    if whole and right and f"crc32c={crc32c(checksum)}" not in right:
+        raise ClientPayloadError("the bytes have not the checksum they came with")
+    return content
 
 
 def _body(pieces: tuple[bytes, ...]) -> bytes | AsyncIterator[memoryview]:

@@ -58,7 +58,9 @@ class StaleTokenError(Exception):
     """The token was refused before it expired; the next request brings another."""
 
 
-def failure(status: int, headers: Mapping[str, str], content: bytes) -> GCSError:
+def failure(
+    status: int, headers: Mapping[str, str], content: bytes | bytearray
+) -> GCSError:
     """Make an error of an answer.
 
     Args:
@@ -78,7 +80,7 @@ def failure(status: int, headers: Mapping[str, str], content: bytes) -> GCSError
     return kind(int(status), said, kept)
 
 
-def _told(status: int, content: bytes) -> tuple[str, str]:
+def _told(status: int, content: bytes | bytearray) -> tuple[str, str]:
     """Return message and reason of an error's body, which need not be JSON."""
     text = content.decode(errors="replace")
     said, reason = "", ""

@@ -2,9 +2,11 @@
 
 A session takes bytes in their order, in whole blocks but for its last request, which
 makes the object. It may keep fewer than it was sent, so it is gone on with from where
-it says; a reply that was lost leaves that open, and then it is asked first. (Seen with
-fake-gcs-server: it takes the question for the end of the upload, and the same bytes
-sent twice for twice the bytes.)
+it says. What was interrupted is sent again from there: bytes that the server has
+already are ignored, as Google documents. It is not asked first how far it has come:
+fake-gcs-server takes the question for the end of the upload, and shows half an object.
+(It does not ignore what it has either: there, and only there, a part whose reply was
+lost makes an object of another size, which is noticed at the end.)
 """
 
 import json
@@ -42,14 +44,12 @@ class Session:
         kept: How many of them the server has.
         left: Those after them that were given and not yet kept.
         checksum: CRC-32C of all that was given.
-        unclear: Whether the server may have more than it is known to have.
     """
 
     total: int = 0
     kept: int = 0
     left: bytes = b""
     checksum: int = 0
-    unclear: bool = False
 
     def add(self, data: bytes, total: int, send: Send) -> None:
         """Send the next bytes, but for a last few that make the object.
@@ -61,16 +61,11 @@ class Session:
         """
         self.total = total
         left = self.left + data
-        goal = self.kept + (len(left) - 1) // _BLOCK * _BLOCK
-        at = self._place(send)
-        if at is not None and at < goal:
-            piece = left[at - self.kept : goal - self.kept]
-            at = self._go_on(at, piece, {}, send)
-        if at is None or at <= self.kept:
-            raise SessionError(f"the upload stays at {at} of {total} bytes")
-        self.left = left[at - self.kept :]
+        size = (len(left) - 1) // _BLOCK * _BLOCK
+        if size:
+            left = self._go_on(left, size, {}, send)
+        self.left = left
         self.checksum = google_crc32c.extend(self.checksum, data)
-        self.kept = at
 
     def finish(self, send: Send) -> None:
         """Send what is left, which makes the object.
@@ -78,40 +73,31 @@ class Session:
         Raises:
             SessionError: It did not.
         """
-        at = self._place(send)
-        if at is not None:
-            check = {"X-Goog-Hash": f"crc32c={crc32c(self.checksum)}"}
-            at = self._go_on(at, self.left[at - self.kept :], check, send)
-        if at is not None:
-            raise SessionError(f"the upload stays at {at} of {self.total} bytes")
-
-    def _place(self, send: Send) -> int | None:
-        """Return how many bytes the server has; None if it is done."""
-        if not self.unclear:
-            return self.kept
-        return self._answer(*send(self._range("*"), b""))
+        check = {"X-Goog-Hash": f"crc32c={crc32c(self.checksum)}"}
+        self.left = self._go_on(self.left, len(self.left), check, send)
+        if self.left:
+            raise SessionError(f"the upload stays at {self.kept} of {self.total} bytes")
 
     def _go_on(
-        self, at: int, piece: bytes, headers: dict[str, str], send: Send
-    ) -> int | None:
-        """Send a piece, and return as ``_place`` does."""
-        self.unclear = True
-        place = f"{at}-{at + len(piece) - 1}" if piece else "*"
-        found = self._answer(*send(self._range(place) | headers, piece))
-        self.unclear = False
-        return found
+        self, left: bytes, size: int, headers: dict[str, str], send: Send
+    ) -> bytes:
+        """Send the first ``size`` of the bytes that are left; return what then is."""
+        end = self.kept + size
+        place = f"bytes {self.kept}-{end - 1}/{self.total}"
+        answer = send({"Content-Range": place, **headers}, left[:size])
+        at = self._reached(*answer)
+        if not self.kept < at <= end:
+            raise SessionError(f"the upload stays at {at} of {self.total} bytes")
+        kept, self.kept = self.kept, at
+        return left[at - kept :]
 
-    def _range(self, span: str) -> dict[str, str]:
-        return {"Content-Range": f"bytes {span}/{self.total}"}
-
-    def _answer(
-        self, status: int, headers: Mapping[str, str], content: bytes
-    ) -> int | None:
+    def _reached(self, status: int, headers: Mapping[str, str], content: bytes) -> int:
+        """Return how many bytes the server has, by its answer."""
         if status in _DONE:
             size = int(json.loads(content)["size"])
             if size != self.total:
                 raise SessionError(f"the object has {size} of {self.total} bytes")
-            return None
+            return size
         if status != HTTPStatus.PERMANENT_REDIRECT:
             raise SessionError(f"the upload was answered with {status}")
         _, _, last = headers.get("Range", "").partition("-")

@@ -1,0 +1,256 @@
+"""What Google Cloud Storage, and gcsfs, do in their own way."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
+from urllib.request import Request, urlopen
+
+import pytest
+
+from missing import server_of
+from seen import Events
+from servers import Bucket, CloudServer, FaultProxy, Fleet, ProxiedBucket
+from tieredfs import (
+    AlreadyExistsError,
+    CorruptObjectError,
+    InvalidArgumentError,
+    NotFoundError,
+    ObjectStore,
+    PermissionDeniedError,
+    RequestPolicy,
+    StorageUnavailableError,
+    TieredFSError,
+)
+from tieredfs.objects.quirks import PartLimits
+from tieredfs.objects.quirks.gcs_batch import answers, deletions
+from tieredfs.objects.quirks.gcs_failures import (
+    BadRequestError,
+    GCSError,
+    MissingError,
+    failure,
+)
+
+pytestmark = pytest.mark.parametrize("proxied", ["gcs"], indirect=True)
+
+MIB = 1 << 20
+CONTENT = os.urandom(9 * MIB + 5)
+
+
+class Place:
+    """A store behind a proxy, and what both of them saw."""
+
+    def __init__(self, proxied: ProxiedBucket, **policy: Any) -> None:  # noqa: ANN401 - a policy's fields
+        self.proxy: FaultProxy = proxied.proxy
+        self.events = Events()
+        self.store = ObjectStore(
+            proxied.url,
+            proxied.storage_options,
+            policy=RequestPolicy(**({"backoff": 0.001} | policy)),
+            observer=self.events,
+        )
+        assert self.store.capabilities
+        self.clear()
+
+    def clear(self) -> None:
+        self.proxy.clear()
+        self.events.clear()
+
+    def agree(self) -> int:
+        """Return the requests, which both have counted."""
+        assert self.events.requests == len(self.proxy.requests())
+        return self.events.requests
+
+
+@pytest.fixture
+def place(proxied: ProxiedBucket) -> Place:
+    return Place(proxied)
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (400, InvalidArgumentError),
+        (401, PermissionDeniedError),
+        (403, PermissionDeniedError),
+        (404, NotFoundError),
+        (409, StorageUnavailableError),
+        (412, AlreadyExistsError),
+        (416, CorruptObjectError),
+        (429, StorageUnavailableError),
+        (500, StorageUnavailableError),
+        (502, StorageUnavailableError),
+        (503, StorageUnavailableError),
+    ],
+)
+def test_a_status_becomes_an_error_of_ours(
+    place: Place, status: int, error: type[TieredFSError]
+) -> None:
+    place.proxy.add(status=status)
+    for call in (
+        lambda: place.store.get("a"),
+        lambda: place.store.get_range("a", 0, 5),
+        lambda: place.store.head("a"),
+        lambda: place.store.put("a", b"1", overwrite=True),
+        lambda: list(place.store.list()),
+        lambda: place.store.delete(["a", "b"]),
+    ):
+        with pytest.raises(error) as caught:
+            call()
+        assert type(caught.value) is error
+        assert place.store.url in str(caught.value)
+    looks = status in {500, 502}  # whether the object is there all the same
+    assert place.agree() == (30 + looks if error.retryable else 6)
+
+
+def test_a_throttle_says_when_to_come_again(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waits.append))
+    place.store.put("a", b"1", overwrite=True)
+    place.proxy.add(status=429, headers={"Retry-After": "7"}, times=2)
+    assert place.store.get("a") == b"1"
+    assert waits == [7, 7]
+
+
+def test_bytes_that_are_damaged_on_their_way_are_fetched_again(place: Place) -> None:
+    place.store.put("a", CONTENT, overwrite=True)
+    place.clear()
+    place.proxy.add("GET", flip_byte=MIB, times=2)
+    assert place.store.get("a") == CONTENT
+    assert place.agree() == 3
+
+
+def test_bytes_that_are_always_damaged_are_not_given(place: Place) -> None:
+    place.store.put("a", b"content", overwrite=True)
+    place.proxy.add("GET", flip_byte=3)
+    with pytest.raises(StorageUnavailableError, match="checksum"):
+        place.store.get("a")
+
+
+def test_an_object_is_read_as_it_is_stored(
+    place: Place, proxied: ProxiedBucket
+) -> None:
+    packed = gzip.compress(b"text" * 1000)
+    place.store.put("a", packed, overwrite=True)
+    bucket, _, name = proxied.url.removeprefix("gs://").partition("/")
+    about = {"name": f"{name}/a", "contentEncoding": "gzip"}
+    parts = [("application/json", json.dumps(about).encode()), ("text/plain", packed)]
+    body = b"".join(
+        b"--cut\r\nContent-Type: %s\r\n\r\n%s\r\n" % (kind.encode(), part)
+        for kind, part in parts
+    )
+    request = Request(
+        f"{proxied.proxy.url}/upload/storage/v1/b/{bucket}/o?uploadType=multipart",
+        data=body + b"--cut--\r\n",
+        headers={"Content-Type": "multipart/related; boundary=cut"},
+    )
+    with urlopen(request) as answer:
+        assert json.load(answer)["contentEncoding"] == "gzip"
+    assert place.store.get("a") == packed
+    assert place.store.head("a").size == len(packed)
+    assert place.store.get_range("a", 2, 20) == packed[2:20]
+
+
+def test_a_version_is_the_generation(place: Place) -> None:
+    for content in (b"1", b"1"):
+        place.store.put("a", content, overwrite=True)
+    (listed,) = place.store.list()
+    assert listed == place.store.head("a")
+    assert listed.version.isdecimal()
+    place.store.put("a", b"1", overwrite=True)
+    assert place.store.head("a").version != listed.version
+
+
+def test_an_upload_tells_its_condition_in_one_request(place: Place) -> None:
+    place.store.put("a", b"1", overwrite=False)
+    (request,) = place.proxy.requests()
+    assert "ifGenerationMatch=0" in request.target
+    assert "uploadType=multipart" in request.target
+
+
+def test_many_keys_are_deleted_a_hundred_at_a_time(place: Place) -> None:
+    keys = [f"folder/{number} é+%?#" for number in range(250)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: place.store.put(key, b"", overwrite=True), keys[::2]))
+    place.clear()
+    place.store.delete(keys)
+    assert place.agree() == 3
+    assert list(place.store.list()) == []
+
+
+def test_a_large_copy_is_gone_on_with(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.store.put("a", b"1", overwrite=True)
+    filesystem = place.store._requests.backend("", "").filesystem
+    send, tokens = filesystem._request, []
+
+    async def partly(*args: Any, **options: Any) -> Any:  # noqa: ANN401 - the real one's
+        tokens.append(options["rewriteToken"])
+        if len(tokens) < 3:
+            return (
+                200,
+                {},
+                None,
+                b'{"done": false, "rewriteToken": "t%d"}' % len(tokens),
+            )
+        return await send(*args, **options | {"rewriteToken": None})
+
+    monkeypatch.setattr(filesystem, "_request", partly)
+    place.store.copy("a", "b")
+    monkeypatch.undo()
+    assert tokens == [None, "t1", "t2"]
+    assert place.store.get("b") == b"1"
+
+
+class TestParts:
+    @pytest.fixture
+    def parted(self, place: Place) -> Place:
+        """The place, where what is larger than 2 MiB is uploaded in parts of 2 MiB."""
+        place.store._requests.backend("", "").parts = PartLimits(  # type: ignore[misc] # smaller, for this test
+            above=2 * MIB, size=2 * MIB, most=100, at_once=1
+        )
+        return place
+
+    @pytest.mark.parametrize("key", ["a", "b c/é?#%+&="])
+    def test_a_large_object_is_put_in_parts(self, parted: Place, key: str) -> None:
+        parted.store.put(key, CONTENT, overwrite=True)
+        assert parted.agree() == 7
+        assert parted.events.by_verb() == {
+            "begin_upload": 1,
+            "put_part": 5,
+            "finish_upload": 1,
+        }
+        assert parted.store.get(key) == CONTENT
+        assert parted.store._requests.backend("", "")._sessions == {}  # type: ignore[attr-defined] # of this backend
+
+    @pytest.mark.parametrize("skip", [1, 5])
+    @pytest.mark.parametrize("fault", [{"status": 503}, {"cut_before": True}])
+    def test_what_did_not_arrive_is_sent_again(
+        self, parted: Place, skip: int, fault: dict[str, Any]
+    ) -> None:
+        parted.proxy.add("PUT", skip=skip, times=2, **fault)
+        parted.store.put("a", CONTENT, overwrite=False)
+        assert parted.agree() == 10  # the first asks whether it is there
+        assert parted.store.get("a") == CONTENT
+
+    def test_an_end_whose_reply_is_lost_is_success(self, parted: Place) -> None:
+        parted.proxy.add("PUT", lose_reply=True, skip=5, times=1)
+        parted.store.put("a", CONTENT, overwrite=False)
+        assert parted.store.get("a") == CONTENT
+
+    def test_a_part_that_fails_for_ever_leaves_nothing(self, parted: Place) -> None:
+        parted.proxy.add("PUT", status=500, skip=2)
+        with pytest.raises(StorageUnavailableError, match="part 3"):
+            parted.store.put("a", CONTENT, overwrite=True)
+        assert len(parted.proxy.requests("DELETE", "upload_id")) == 1
+        with pytest.raises(NotFoundError):
+            parted.store.head("a")
