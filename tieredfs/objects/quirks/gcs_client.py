@@ -26,7 +26,6 @@ import google_crc32c
 import requests
 from aiohttp import ClientPayloadError, ClientResponse, ClientSession, ClientTimeout
 from gcsfs.core import GCSFileSystem
-from gcsfs.credentials import LOCAL_REFRESH_BUFFER
 from google.auth.credentials import Credentials
 from google.auth.exceptions import RefreshError
 from google.auth.transport.requests import Request
@@ -138,13 +137,9 @@ class OneTryFileSystem(GCSFileSystem):  # type: ignore[misc] # it has no types
         return cast("Credentials | None", self.credentials.credentials)
 
     def _fresh(self) -> bool:
-        """Tell whether the credentials are known and hold for a while."""
-        if not self._known:
-            return False
-        buffer = LOCAL_REFRESH_BUFFER
-        return self.credentials.credentials is None or bool(
-            self.credentials._credentials_valid(buffer)  # noqa: SLF001 - no public one
-        )
+        """Tell whether it is known who we are, with a token that holds for a while."""
+        held = self.credentials.credentials
+        return self._known and (held is None or held.valid)
 
     def _renew(self) -> None:
         """Find out who we are if that is not known, and ask for a token."""

@@ -1,0 +1,212 @@
+"""A token is asked for when it is needed, within the deadline, and never shown."""
+
+import json
+import pickle
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from seen import Events
+from servers import ProxiedBucket
+from tieredfs import (
+    DeadlineExceededError,
+    InvalidArgumentError,
+    ObjectStore,
+    PermissionDeniedError,
+    RequestPolicy,
+    StorageUnavailableError,
+)
+
+pytestmark = pytest.mark.parametrize("proxied", ["gcs"], indirect=True)
+
+KEY = (
+    rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    .private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    )
+    .decode()
+)
+
+
+class Tokens(ThreadingHTTPServer):
+    """Gives tokens, as often as it is asked."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.given = 0
+        self.status = 200
+        self.open = threading.Event()
+        self.open.set()
+
+    @property
+    def account(self) -> dict[str, str]:
+        """Who asks for them."""
+        return {
+            "type": "service_account",
+            "client_email": "me@example.iam.gserviceaccount.com",
+            "private_key": KEY,
+            "token_uri": f"http://127.0.0.1:{self.server_port}/token",
+        }
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Tokens
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.open.wait(60)
+        self.server.given += self.server.status == 200
+        token = f"secret-token-{self.server.given}"
+        answers: dict[int, dict[str, Any]] = {
+            200: {"access_token": token, "expires_in": 3600, "token_type": "Bearer"},
+            400: {"error": "invalid_grant", "error_description": "Invalid signature"},
+        }
+        content = json.dumps(answers.get(self.server.status, {})).encode()
+        self.send_response(self.server.status)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def tokens() -> Iterator[Tokens]:
+    server = Tokens()
+    thread = threading.Thread(target=partial(server.serve_forever, 0.02))
+    thread.start()
+    yield server
+    server.open.set()
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+class Place:
+    """A store that needs a token, and what it asked."""
+
+    def __init__(self, proxied: ProxiedBucket, token: object, **policy: float) -> None:
+        self.proxy = proxied.proxy
+        self.events = Events()
+        chosen: dict[str, Any] = {"backoff": 0.001} | policy
+        self.store = ObjectStore(
+            proxied.url,
+            {**proxied.storage_options, "token": token},
+            policy=RequestPolicy(**chosen),
+            observer=self.events,
+        )
+
+
+def test_one_token_serves_all_calls(proxied: ProxiedBucket, tokens: Tokens) -> None:
+    place = Place(proxied, tokens.account)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: place.store.put(f"{n}", b"", overwrite=True), range(8)))
+    assert len(list(place.store.list())) == 8
+    assert tokens.given == 1
+
+
+def test_nothing_is_asked_before_the_first_call(
+    proxied: ProxiedBucket, tokens: Tokens
+) -> None:
+    place = Place(proxied, tokens.account)
+    place.store._requests.backend("", "")
+    assert tokens.given == 0
+    assert proxied.proxy.requests() == []
+
+
+def test_a_token_that_is_refused_early_is_renewed(
+    proxied: ProxiedBucket, tokens: Tokens
+) -> None:
+    place = Place(proxied, tokens.account)
+    place.proxy.add(status=401, times=1)
+    place.store.put("a", b"1", overwrite=True)
+    assert place.events[-1].attempts == 2
+    assert tokens.given == 2
+    place.proxy.add(status=401, times=1)  # the second is refused too
+    with pytest.raises(PermissionDeniedError):
+        place.store.get("a")
+    assert tokens.given == 2
+
+
+def test_a_token_that_nobody_can_renew_is_denied_at_once(
+    proxied: ProxiedBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FETCH_RAW_TOKEN_EXPIRY", "false")  # by Google's own server
+    place = Place(proxied, "secret-raw-token")
+    place.store.put("a", b"1", overwrite=True)
+    place.proxy.add(status=401)
+    with pytest.raises(PermissionDeniedError) as caught:
+        place.store.get("a")
+    assert place.events[-1].attempts == 1
+    assert "secret" not in str(caught.value)
+
+
+def test_who_may_have_no_token_is_denied(
+    proxied: ProxiedBucket, tokens: Tokens
+) -> None:
+    tokens.status = 400
+    place = Place(proxied, tokens.account)
+    with pytest.raises(PermissionDeniedError, match="invalid_grant") as caught:
+        place.store.get("a")
+    shown = f"{caught.value}{caught.value.__cause__}{pickle.dumps(caught.value)!r}"
+    assert KEY[100:150] not in shown
+    assert proxied.proxy.requests() == []
+
+
+def test_a_server_of_tokens_that_is_not_there_is_unavailable(
+    proxied: ProxiedBucket, tokens: Tokens
+) -> None:
+    account = tokens.account | {"token_uri": "http://127.0.0.1:9/token"}
+    place = Place(proxied, account, attempts=1)
+    with pytest.raises(StorageUnavailableError, match="get"):
+        place.store.get("a")
+
+
+def test_a_server_of_tokens_that_hangs_costs_no_more_than_the_deadline(
+    proxied: ProxiedBucket, tokens: Tokens
+) -> None:
+    tokens.open.clear()
+    place = Place(proxied, tokens.account, deadline=0.5)
+    other = Place(proxied, "anon")
+    with ThreadPoolExecutor(1) as pool:
+        begun = time.monotonic()
+        hangs = pool.submit(place.store.get, "a")
+        other.store.put("b", b"1", overwrite=True)  # on the same event loop
+        assert time.monotonic() - begun < 0.5
+        with pytest.raises(DeadlineExceededError):
+            hangs.result()
+        assert time.monotonic() - begun <= 0.55
+    tokens.open.set()
+    place.store.put("a", b"1", overwrite=True)
+
+
+@pytest.mark.parametrize(
+    "token", [{"type": "secret-type"}, 5, "/dev/null"], ids=["dict", "int", "file"]
+)
+def test_a_token_that_is_none_is_refused(proxied: ProxiedBucket, token: object) -> None:
+    with pytest.raises(InvalidArgumentError, match="token"):
+        Place(proxied, token).store.get("a")
+
+
+def test_a_raw_token_is_not_shown_when_nobody_can_be_asked_about_it(
+    proxied: ProxiedBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    place = Place(proxied, "secret-raw-token", attempts=1)
+    with pytest.raises(StorageUnavailableError) as caught:
+        place.store.get("a")
+    assert "secret" not in f"{caught.value} {caught.value.__cause__}"
