@@ -179,16 +179,16 @@ def test_a_server_of_tokens_that_hangs_costs_no_more_than_the_deadline(
     proxied: ProxiedBucket, tokens: Tokens
 ) -> None:
     tokens.open.clear()
-    place = Place(proxied, tokens.account, deadline=0.5)
+    place = Place(proxied, tokens.account, deadline=1.5)
     other = Place(proxied, "anon")
     with ThreadPoolExecutor(1) as pool:
         begun = time.monotonic()
         hangs = pool.submit(place.store.get, "a")
         other.store.put("b", b"1", overwrite=True)  # on the same event loop
-        assert time.monotonic() - begun < 0.5
+        assert time.monotonic() - begun < 1.5
         with pytest.raises(DeadlineExceededError):
             hangs.result()
-        assert time.monotonic() - begun <= 0.55
+        assert time.monotonic() - begun <= 1.65
     tokens.open.set()
     place.store.put("a", b"1", overwrite=True)
 

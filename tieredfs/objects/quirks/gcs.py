@@ -167,7 +167,7 @@ class GCSBackend(Backend):
         query = urlencode(self.filesystem._get_params({}))  # noqa: SLF001 - who pays
         _, headers, content = self._send(
             "POST",
-            self.filesystem.batch_url_base,
+            f"{self._endpoint}/batch/storage/v1",
             timeout=timeout,
             data=(deletions(self.bucket, names, query, boundary),),
             headers={"Content-Type": f"multipart/mixed; boundary={boundary}"},
