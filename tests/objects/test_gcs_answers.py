@@ -2,7 +2,13 @@
 
 import json
 
+import aiohttp
 import pytest
+from google.auth.exceptions import (
+    DefaultCredentialsError,
+    RefreshError,
+    TransportError,
+)
 
 from tieredfs import (
     InvalidArgumentError,
@@ -13,7 +19,11 @@ from tieredfs import (
 )
 from tieredfs.objects.failures import failure_class, retry_after, was_refused
 from tieredfs.objects.quirks.gcs_batch import answers, deletions
-from tieredfs.objects.quirks.gcs_failures import failure
+from tieredfs.objects.quirks.gcs_failures import (
+    StaleTokenError,
+    TokenServerError,
+    failure,
+)
 
 
 def body(code: int, message: str, reason: str) -> bytes:
@@ -62,6 +72,28 @@ def test_an_answer_becomes_an_error_of_ours(
     status: int, content: bytes, ours: type[TieredFSError]
 ) -> None:
     assert failure_class(failure(status, {}, content)) is ours
+
+
+CLIENTS = [
+    (aiohttp.ClientPayloadError("cut"), StorageUnavailableError, False),
+    (aiohttp.ServerDisconnectedError(), StorageUnavailableError, False),
+    (aiohttp.InvalidURL("nowhere"), InvalidArgumentError, False),
+    (RefreshError("no"), PermissionDeniedError, False),
+    (DefaultCredentialsError("none"), PermissionDeniedError, False),
+    (TransportError("down"), StorageUnavailableError, True),
+    (TokenServerError("later"), StorageUnavailableError, True),
+    (StaleTokenError("401"), StorageUnavailableError, True),
+]
+
+
+@pytest.mark.parametrize(("error", "ours", "refused"), CLIENTS, ids=repr)
+def test_an_error_of_a_client_becomes_one_of_ours(
+    error: Exception,
+    ours: type[TieredFSError],
+    refused: bool,
+) -> None:
+    assert failure_class(error) is ours
+    assert was_refused(error) is refused
 
 
 def test_an_error_says_what_was_said() -> None:
