@@ -18,7 +18,7 @@ from tieredfs import (
     TieredFSError,
 )
 from tieredfs.objects.failures import failure_class, retry_after, was_refused
-from tieredfs.objects.quirks.gcs_batch import answers, deletions
+from tieredfs.objects.quirks.gcs_bodies import answers, deletions
 from tieredfs.objects.quirks.gcs_failures import (
     StaleTokenError,
     TokenServerError,
@@ -74,24 +74,23 @@ def test_an_answer_becomes_an_error_of_ours(
     assert failure_class(failure(status, {}, content)) is ours
 
 
-CLIENTS = [
-    (aiohttp.ClientPayloadError("cut"), StorageUnavailableError, False),
-    (aiohttp.ServerDisconnectedError(), StorageUnavailableError, False),
-    (aiohttp.InvalidURL("nowhere"), InvalidArgumentError, False),
-    (RefreshError("no"), PermissionDeniedError, False),
-    (DefaultCredentialsError("none"), PermissionDeniedError, False),
-    (TransportError("down"), StorageUnavailableError, True),
-    (TokenServerError("later"), StorageUnavailableError, True),
-    (StaleTokenError("401"), StorageUnavailableError, True),
+CLIENTS: list[tuple[type[Exception], type[TieredFSError], bool]] = [
+    (aiohttp.ClientPayloadError, StorageUnavailableError, False),
+    (aiohttp.ServerDisconnectedError, StorageUnavailableError, False),
+    (aiohttp.InvalidURL, InvalidArgumentError, False),
+    (RefreshError, PermissionDeniedError, False),
+    (DefaultCredentialsError, PermissionDeniedError, False),
+    (TransportError, StorageUnavailableError, True),
+    (TokenServerError, StorageUnavailableError, True),
+    (StaleTokenError, StorageUnavailableError, True),
 ]
 
 
-@pytest.mark.parametrize(("error", "ours", "refused"), CLIENTS, ids=repr)
+@pytest.mark.parametrize(("kind", "ours", "refused"), CLIENTS)
 def test_an_error_of_a_client_becomes_one_of_ours(
-    error: Exception,
-    ours: type[TieredFSError],
-    refused: bool,
+    kind: type[Exception], ours: type[TieredFSError], refused: bool
 ) -> None:
+    error = kind("said")
     assert failure_class(error) is ours
     assert was_refused(error) is refused
 

@@ -23,7 +23,7 @@ from fsspec import AbstractFileSystem
 from tieredfs.objects.capabilities import Capability
 from tieredfs.objects.content import Content
 from tieredfs.objects.quirks.default import Backend
-from tieredfs.objects.quirks.gcs_batch import answers, deletions
+from tieredfs.objects.quirks.gcs_bodies import answers, deletions, described
 from tieredfs.objects.quirks.gcs_failures import MissingError
 from tieredfs.objects.quirks.gcs_sessions import Send, Session, SessionError, crc32c
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
@@ -83,18 +83,12 @@ class GCSBackend(Backend):
         """Make an object appear whole, in one request that tells its checksum."""
         data = content.read(0, content.size)
         check = crc32c(google_crc32c.value(data))
-        about = json.dumps({"name": self._prefix + key, "crc32c": check})
+        about = {"name": self._prefix + key, "crc32c": check}
         boundary = uuid.uuid4().hex
-        head = (
-            f"--{boundary}\r\n"
-            f"Content-Type: application/json; charset=UTF-8\r\n\r\n{about}\r\n"
-            f"--{boundary}\r\n"
-            "Content-Type: application/octet-stream\r\n\r\n"
-        )
         self._upload(
             timeout,
             overwrite=overwrite,
-            data=(head.encode(), data, f"\r\n--{boundary}--\r\n".encode()),
+            data=described(about, data, boundary),
             headers={"Content-Type": f"multipart/related; boundary={boundary}"},
             uploadType="multipart",
             fields="generation",

@@ -1,11 +1,12 @@
-"""Many deletions in one request, as Google's JSON interface takes them.
+"""Bodies of several parts: an object with its name, and many deletions in one request.
 
-gcsfs reads the answers by their order, which nobody promises, and repeats some of them
-on its own.
+gcsfs reads the answers to deletions by their order, which nobody promises, and repeats
+some of them on its own.
 """
 
+import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from email.parser import BytesParser
 from email.policy import HTTP
 from http import HTTPStatus
@@ -14,11 +15,30 @@ from urllib.parse import quote
 
 from tieredfs.objects.quirks.gcs_failures import GCSError, failure
 
-__all__ = ["answers", "deletions"]
+__all__ = ["answers", "deletions", "described"]
 
 _NUMBER = re.compile(r"\+(\d+)>?$")
 _STATUS = re.compile(rb"HTTP/[\d.]+ (\d{3})")
 _GONE = frozenset({HTTPStatus.OK, HTTPStatus.NO_CONTENT, HTTPStatus.NOT_FOUND})
+
+
+def described(
+    about: Mapping[str, str], data: bytes, boundary: str
+) -> tuple[bytes, bytes, bytes]:
+    """Encode an object with what is to be known of it.
+
+    Args:
+        about: Its name, and more.
+        data: Its content, which is not copied.
+        boundary: Between them; in neither.
+    """
+    head = (
+        f"--{boundary}\r\n"
+        f"Content-Type: application/json; charset=UTF-8\r\n\r\n{json.dumps(about)}\r\n"
+        f"--{boundary}\r\n"
+        "Content-Type: application/octet-stream\r\n\r\n"
+    )
+    return head.encode(), data, f"\r\n--{boundary}--\r\n".encode()
 
 
 def deletions(bucket: str, names: Sequence[str], query: str, boundary: str) -> bytes:
