@@ -38,6 +38,7 @@ __all__ = [
     "measure",
     "one_core",
     "timed",
+    "timed_by_clock",
 ]
 
 _WIDTH: Final = 140
@@ -74,6 +75,7 @@ class Unit(Enum):
 
     MEGABYTES = ("MB/s", 1e6)
     LOOKUPS = ("lookups/s", 1)
+    CALLS = ("calls/s", 1)
     IMPORTS = ("imports/s", 1)
 
     def rate(self, speed: float) -> str:
@@ -96,6 +98,12 @@ def timed(run: Callable[[], object]) -> Sample:
     wall, cpu = time.perf_counter(), time.process_time()
     outcome = run()
     return Sample(time.process_time() - cpu, time.perf_counter() - wall, outcome)
+
+
+def timed_by_clock(run: Callable[[], object]) -> Sample:
+    """Run a work once that waits for other processes: their time counts as well."""
+    sample = timed(run)
+    return Sample(sample.wall, sample.wall, sample.outcome)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +132,14 @@ class Promise:
         work: Its name.
         least: The least speed: a part of another's, or an amount a second.
         of: The other work; None for an amount a second.
+        more: Seconds that each of an amount may take longer than with the other work,
+            in place of a part of its speed; None for that.
     """
 
     work: str
     least: float
     of: str | None = None
+    more: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +205,10 @@ class Comparison:
 
     def _said(self, promise: Promise, unit: Unit) -> str:
         speed = self.speed(promise.work)
+        if promise.of is not None and promise.more is not None:
+            added = 1 / speed - 1 / self.speed(promise.of)
+            said = f"≤ {promise.more * 1e6:.0f} µs more: {added * 1e6:.1f}"
+            return f"{said} {'yes' if added <= promise.more else 'NO'}"
         if promise.of is None:
             said = f"≥ {unit.rate(promise.least)} {unit.value[0]}: {unit.rate(speed)}"
         else:
@@ -212,12 +227,14 @@ class Report:
         against: Works whose speed each other is divided by, a column each.
         comparisons: One for each kind of data.
         repetitions: How often each work ran.
+        times: Which times were taken.
     """
 
     title: str
     unit: Unit
     against: tuple[str, ...]
     repetitions: int
+    times: str = "CPU time"
     comparisons: list[Comparison] = field(default_factory=list)
 
     def disagreements(self) -> list[str]:
@@ -230,7 +247,7 @@ class Report:
             title=self.title,
             title_justify="left",
             caption=(
-                f"CPU time, medians of {self.repetitions} runs in turns; ± is the "
+                f"{self.times}, medians of {self.repetitions} runs in turns; ± is the "
                 "quartiles' distance; * several threads, their times added up."
             ),
             caption_justify="left",

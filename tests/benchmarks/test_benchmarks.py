@@ -12,6 +12,7 @@ from benchmarks.bench_decode import bench_decode
 from benchmarks.bench_encode import arrow_batch, bench_encode
 from benchmarks.bench_import import bench_import
 from benchmarks.bench_indexes import bench_lookups, bench_parsing
+from benchmarks.bench_objects import CLOUDS, bench_calls, bench_clouds
 from benchmarks.decoders import (
     AIOKAFKA,
     KAFKA_PYTHON,
@@ -35,6 +36,7 @@ from benchmarks.measuring import (
 )
 from benchmarks.segments import KIB, MIB, Shape, segment
 from golden import rows_of
+from servers import Fleet
 from tieredfs.format.batch import HEADER_SIZE, Codec, scan_batches
 from tieredfs.format.codecs import decompress
 
@@ -84,6 +86,16 @@ def test_lookups_are_measured_beside_bisect() -> None:
 
 def test_importing_is_measured_beside_pyarrow() -> None:
     _check(bench_import(SMOKE), 1, {"tieredfs, after pyarrow", "pyarrow", "aiokafka"})
+
+
+def test_calls_of_stores_are_measured_beside_plain_filesystems(tmp_path: Path) -> None:
+    _check(bench_calls(SMOKE, tmp_path), 2, {"tieredfs", "fsspec"})
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body directly:ResourceWarning")
+def test_object_stores_are_measured_beside_their_plain_clients(fleet: Fleet) -> None:
+    report = bench_clouds(SMOKE, fleet)
+    _check(report, 3 * len(CLOUDS), {"tieredfs", "fsspec"})
 
 
 @pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
@@ -185,6 +197,22 @@ def test_a_speed_is_that_of_the_median_and_a_promise_says_whether_it_holds() -> 
         "≥ 2× slow: 2 yes",
         "≥ 3× slow: 2 NO",
         "≥ 600 lookups/s: 400 NO",
+    ]
+
+
+def test_a_promise_may_be_what_a_call_takes_longer() -> None:
+    comparison = measure(
+        "data",
+        [_lasting("one", 100e-6), _lasting("other", 70e-6)],
+        Scale(1, 1, warm=False),
+        [
+            Promise("one", 0, "other", more=1e-6),
+            Promise("one", 0, "other", more=0.1e-6),
+        ],
+    )
+    assert comparison.kept("one", Unit.CALLS).splitlines() == [
+        "≤ 1 µs more: 0.3 yes",
+        "≤ 0 µs more: 0.3 NO",
     ]
 
 
