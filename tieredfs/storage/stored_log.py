@@ -96,7 +96,8 @@ def read_chunks(
             raise CorruptObjectError(msg)
         parts.append(found)
     whole = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
-    return whole[start - first * size : end - first * size]
+    # Some decompressors give what could be written to.
+    return whole[start - first * size : end - first * size].toreadonly()
 
 
 def stream_stored(

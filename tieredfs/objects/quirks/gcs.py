@@ -142,6 +142,8 @@ class GCSBackend(Backend):
         following = answer.get("nextPageToken")
         if not following:
             return Page(entries)
+        if not entries:  # a page may be empty and not the last
+            return Page((), (following, []))
         # A server may tell all prefixes with the first page: what lies after the last
         # object has its turn later.
         items = answer.get("items")
