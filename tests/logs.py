@@ -28,7 +28,7 @@ KAFKA = Path(__file__).parent / "data" / "kafka"
 REMOTE = "kafka-tiered-storage"
 LOCAL = "raw-log-dir"
 
-KINDS = ("local", "memory", "s3", "gcs")
+KINDS = ("local", "memory", "s3", "gcs", "azure")
 """The backends on which everything has to be the same."""
 
 CLOUDS = ("s3", "gcs", "azure")

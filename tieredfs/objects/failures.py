@@ -2,7 +2,7 @@
 
 Most clients raise something that is no OSError, and importing a client to name its
 errors would make every client a dependency; so errors are known by their builtin
-class, by the names of their classes, by the HTTP status and the errno they carry.
+class, by the names of their classes, by the HTTP status, code and errno they carry.
 """
 
 import errno
@@ -32,10 +32,22 @@ _BY_STATUS: dict[int, type[TieredFSError]] = {
     429: StorageUnavailableError,
     501: UnsupportedOperationError,
 }
+_BY_CODE: dict[str, type[TieredFSError]] = {
+    # Azure's, which say more than its 400, 409 and 412.
+    "BlobAlreadyExists": AlreadyExistsError,
+    "BlobArchived": UnsupportedOperationError,
+    "BlobBeingRehydrated": UnsupportedOperationError,
+    "BlobImmutableDueToPolicy": PermissionDeniedError,
+    "InvalidResourceName": InvalidArgumentError,
+    "InvalidUri": InvalidArgumentError,
+    "LeaseIdMissing": StorageUnavailableError,
+    "OutOfRangeInput": InvalidArgumentError,
+    "SnapshotsPresent": UnsupportedOperationError,
+}
 _FIRST_SERVER_ERROR = 500
 _STATUSES = range(100, 600)
 _STATUS_NAMES = ("status_code", "status", "code")  # Azure's, aiohttp's, gcsfs's
-_REFUSALS = frozenset({409, 429, 503})
+_REFUSALS = frozenset({409, 412, 429, 503})
 # Not botocore's EndpointConnectionError: it stands for a lost connection as well.
 _NEVER_SENT = frozenset(
     {
@@ -148,7 +160,10 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _known(error: BaseException) -> type[TieredFSError] | None:
-    """Return what an error is by its status, its errno or the name of its class."""
+    """Return what an error is by its code, status, errno or the name of its class."""
+    code = _header(error, "x-ms-error-code")
+    if code in _BY_CODE:
+        return _BY_CODE[str(code)]
     status = _status(error)
     if status in _BY_STATUS:
         return _BY_STATUS[status]

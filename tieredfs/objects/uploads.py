@@ -1,5 +1,6 @@
 """Upload a large object in parts, several at a time; it appears when all are there."""
 
+import secrets
 from contextlib import suppress
 
 from tieredfs.errors import (
@@ -60,7 +61,10 @@ def upload(
     def begin(backend: Backend, left: float) -> str:
         return backend.begin_upload(key, left, overwrite=overwrite)
 
-    number = requests.make(Call("begin_upload", key, begin), deadline)
+    if limits.begun:
+        number = requests.make(Call("begin_upload", key, begin), deadline)
+    else:
+        number = secrets.token_hex(8)
     try:
         tags = _put_parts(requests, key, number, content, limits, deadline)
 
@@ -69,7 +73,8 @@ def upload(
 
         write(requests, Call("finish_upload", key, finish), content, deadline)
     except BaseException:
-        _take_back(requests, key, number)
+        if limits.begun:
+            _take_back(requests, key, number)
         raise
 
 

@@ -1,5 +1,6 @@
 """One file per backend: which trap it sets, and how it is closed."""
 
+from tieredfs.objects.quirks.azure import AzureBackend
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.gcs import GCSBackend
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
@@ -20,6 +21,9 @@ __all__ = [
 ]
 
 BACKENDS: dict[str, type[Backend]] = {
+    "abfs": AzureBackend,
+    "abfss": AzureBackend,
+    "az": AzureBackend,
     "file": LocalBackend,
     "local": LocalBackend,
     "gcs": GCSBackend,

@@ -15,12 +15,15 @@ class PartLimits:
         size: Bytes of a part, at least; whole MiB.
         most: Parts that an object may have.
         at_once: Parts that are uploaded at the same time; 1 where they have an order.
+        begun: Whether the store is told of an upload before its parts. Where it is
+            not, any name will do, and what is left of an upload vanishes by itself.
     """
 
     above: int
     size: int
     most: int
     at_once: int
+    begun: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,272 @@
+"""Azure Blob Storage, flat or hierarchical, through adlfs.
+
+Traps closed here, seen with adlfs 2026.8 and azure-storage-blob 12.31: adlfs has no
+option for retries, and 4 tries against a server that hangs take 87 s; aiohttp repeats
+a request whose connection was reset below them, and a download is asked for thrice
+above: adlfs finds the credentials, and a client of our own is made of them. A range
+above 32 MiB is several requests, an empty blob read whole is two, and a gzipped one is
+inflated. Every 409 looks as if there was an object already. A folder is listed as an
+object of no bytes. A child of ``os.fork`` hangs when it exits, in adlfs's finalizer.
+
+Deletes go one by one. A batch needs the right to write besides that to delete, which a
+SAS may lack, and Azurite takes none from this client.
+"""
+
+import asyncio
+import io
+import os
+import re
+import threading
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import wait
+from datetime import timedelta
+from typing import Any, cast
+
+from fsspec import AbstractFileSystem
+
+from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.content import Content
+from tieredfs.objects.quirks.default import Backend
+from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
+from tieredfs.objects.quirks.parts import Part, PartLimits
+
+__all__ = ["AzureBackend"]
+
+_PAGE = 1000
+_POLL = timedelta(seconds=0.5)
+_SECONDS = {"connection_timeout": 20, "read_timeout": 60}
+"""How long a socket may be silent: the client's defaults, which a transport lacks."""
+
+_IN_ANY_ORDER = re.compile(r"[^\0-.]*")
+"""What of a key stands before a character that a slash may come before.
+
+A hierarchical account lists ``a/b`` before ``a-b``: it goes by folders. To begin at
+``a-b`` would leave out ``a/b``, which is to come; ``a`` is before both in any order.
+"""
+
+
+class AzureBackend(Backend):
+    """A container, or a prefix in one."""
+
+    capabilities = frozenset(
+        {
+            Capability.WRITE,
+            Capability.WHOLE_OBJECTS,
+            Capability.EXCLUSIVE_CREATE,
+            Capability.RANGE_READ,
+            Capability.PARTS,
+        }
+    )
+    at_once = 16
+    parts = PartLimits(
+        above=64 << 20, size=16 << 20, most=50_000, at_once=8, begun=False
+    )
+
+    def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
+        """Make a client of the filesystem's account and credentials."""
+        super().__init__(filesystem, root)
+        # Not at the top: tieredfs is imported without any cloud's client.
+        from azure.storage.blob.aio import ContainerClient  # noqa: PLC0415
+
+        name, _, prefix = self.root.partition("/")
+        self._prefix = f"{prefix}/" if prefix else ""
+        account = filesystem.service_client
+        self._container: Any = ContainerClient(
+            account.primary_endpoint,
+            name,
+            credential=account.credential,
+            secondary_hostname=account.secondary_hostname,
+            _location_mode=account.location_mode,
+            max_single_put_size=self.parts.above,
+            retry_total=0,
+            transport=_transport(filesystem),
+        )
+        _own(self, filesystem, self._container)
+
+    def get(self, key: str, timeout: float) -> bytes:
+        """Return a whole object in one request."""
+        return cast("bytes", self.run_async(self._read, timeout, key))
+
+    def get_range(self, key: str, start: int, end: int, timeout: float) -> bytes:
+        """Return the bytes ``[start, end)`` in one request, however many."""
+        span = f"bytes={start}-{end - 1}"
+        return cast("bytes", self.run_async(self._read, timeout, key, span))
+
+    async def _read(self, key: str, span: str | None = None) -> bytes:
+        # The public download cuts what it asks for, and asks again.
+        body = await self._blob(key)._client.blob.download(  # noqa: SLF001
+            range=span, decompress=False
+        )
+        return b"".join([piece async for piece in body])
+
+    def put(
+        self, key: str, content: Content, timeout: float, *, overwrite: bool
+    ) -> None:
+        """Make an object appear whole, in one request."""
+        data = content.read(0, content.size)
+        upload = self._blob(key).upload_blob
+        self.run_async(upload, timeout, data, overwrite=overwrite)
+
+    def copy(self, source: str, target: str, timeout: float) -> None:
+        """Make ``target`` what ``source`` is; within an account that is one request."""
+        self.run_async(self._copy, timeout, source, target)
+
+    async def _copy(self, source: str, target: str) -> None:
+        # The copy that answers when it is done takes 256 MiB at most, and asks for more
+        # than an account key.
+        blob = self._blob(target)
+        answer = await blob.start_copy_from_url(self._blob(source).url)
+        status = answer["copy_status"]
+        while status == "pending":
+            await asyncio.sleep(_POLL.total_seconds())
+            status = (await blob.get_blob_properties()).copy.status
+        if status != "success":
+            msg = f"the copy of {source} to {target} ended as {status}"
+            raise OSError(msg)
+
+    def head(self, key: str, timeout: float) -> ObjectInfo:
+        """Return size and version of an object in one request."""
+        found = self.run_async(self._blob(key).get_blob_properties, timeout)
+        if _is_folder(found):
+            raise FileNotFoundError(key)
+        return ObjectInfo(key, int(found.size), str(found.etag).strip('"'))
+
+    def page(self, listing: Listing, at: object, timeout: float) -> Page:
+        """List a thousand keys, from the token ``at`` on."""
+        return cast("Page", self.run_async(self._page, timeout, listing, at))
+
+    async def _page(self, listing: Listing, at: object) -> Page:
+        wanted = {
+            "name_starts_with": self._prefix + listing.prefix,
+            "include": ["metadata"],
+            "results_per_page": _PAGE,
+        }
+        if listing.delimiter:
+            found = self._container.walk_blobs(delimiter=listing.delimiter, **wanted)
+        else:
+            # Azurite, which does not know where to begin, begins at the beginning.
+            begin = self._begin(listing)
+            found = self._container.list_blobs(start_from=begin, **wanted)
+        pages = found.by_page(at)
+        items = [item async for item in await anext(pages)]
+        entries = sorted(self._listed(items), key=lambda entry: entry.key)
+        return Page(entries, pages.continuation_token)
+
+    def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
+        """Delete an object; a missing one is no error."""
+        for key in keys:
+            try:
+                self.run_async(self._blob(key).delete_blob, timeout)
+            except Exception as error:
+                if getattr(error, "error_code", "") != "BlobNotFound":
+                    raise
+        return {}
+
+    def put_part(
+        self, key: str, upload: str, part: Part, data: bytes, timeout: float
+    ) -> str:
+        """Upload one block, and return its name; unused ones vanish after a week."""
+        name = f"{upload}-{part.number:05d}"
+        stage = self._blob(key).stage_block
+        self.run_async(stage, timeout, name, data, length=len(data))
+        return name
+
+    def finish_upload(
+        self,
+        key: str,
+        upload: str,
+        tags: Sequence[str],
+        timeout: float,
+        *,
+        overwrite: bool,
+    ) -> None:
+        """Make an object of the blocks."""
+        from azure.core import MatchConditions  # noqa: PLC0415 - as in __init__
+        from azure.storage.blob import BlobBlock  # noqa: PLC0415
+
+        del upload
+        condition = {} if overwrite else {"match_condition": MatchConditions.IfMissing}
+        blocks = [BlobBlock(tag) for tag in tags]
+        commit = self._blob(key).commit_block_list
+        try:
+            self.run_async(commit, timeout, blocks, **condition)
+        except Exception as error:
+            code = getattr(error, "error_code", "")
+            if overwrite or code != "InvalidBlockList":
+                raise
+            # Whoever makes an object takes away the blocks that others had for it.
+            raise FileExistsError(key) from None
+
+    def _blob(self, key: str) -> Any:  # noqa: ANN401 - the client has no types here
+        return self._container.get_blob_client(self._prefix + key)
+
+    def _begin(self, listing: Listing) -> str | None:
+        """Return where to begin so that nothing after ``start_after`` is lost."""
+        if not listing.start_after.startswith(listing.prefix):
+            return None
+        rest = listing.start_after.removeprefix(listing.prefix)
+        found = _IN_ANY_ORDER.match(rest)
+        return self._prefix + listing.prefix + found[0] if found and found[0] else None
+
+    def _listed(self, items: Sequence[Any]) -> Iterator[ObjectInfo]:
+        cut = len(self._prefix)
+        for item in items:
+            key = str(item.name)[cut:]
+            if not hasattr(item, "size"):
+                yield ObjectInfo(key, None)
+            elif not key.endswith("/") and not _is_folder(item):
+                yield ObjectInfo(key, int(item.size), str(item.etag).strip('"'))
+
+
+def _is_folder(properties: Any) -> bool:  # noqa: ANN401 - the client's
+    """Tell whether it only stands for a folder, as accounts and tools mark them."""
+    marks = properties.metadata or {}
+    return "true" in {marks.get("hdi_isfolder"), marks.get("is_directory")}
+
+
+def _transport(filesystem: AbstractFileSystem) -> object:
+    """Make a transport that sends a request once."""
+    # Not at the top: tieredfs is imported without any cloud's client.
+    from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415
+
+    class OneTryTransport(AioHttpTransport):  # type: ignore[misc] # it has no types
+        async def open(self) -> None:
+            await super().open()
+            self.session._retry_connection = False  # noqa: SLF001 - no other way
+
+        def _get_request_data(self, request: Any) -> Any:  # noqa: ANN401 - Azure's
+            data = super()._get_request_data(request)
+            # aiohttp writes plain bytes in one go, and warns that nothing else runs.
+            return io.BytesIO(data) if data and isinstance(data, bytes) else data
+
+    chosen = {**_SECONDS, **filesystem._timeout_kwargs}  # noqa: SLF001 - the user's
+    chosen.pop("timeout", None)  # the server's own, for one operation
+    return OneTryTransport(**chosen)
+
+
+def _own(backend: Backend, filesystem: AbstractFileSystem, container: Any) -> None:  # noqa: ANN401 - the client's
+    """See to it that what is open is closed when the backend goes, and no later.
+
+    adlfs's finalizers keep the filesystem till the process ends, and then wait for a
+    loop that a forked child does not have.
+    """
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined] # noqa: SLF001 - they are kept nowhere else
+        alive = finalizer.peek()
+        if alive is not None and alive[0] is filesystem:
+            finalizer.detach()
+    ours = [container]
+    if filesystem.sync_credential is not None:  # adlfs made both, and not the user
+        ours.append(filesystem.credential)
+    weakref.finalize(backend, _close, os.getpid(), filesystem.loop, ours)
+
+
+def _close(pid: int, loop: asyncio.AbstractEventLoop, clients: Sequence[Any]) -> None:
+    """Close clients on their loop, unless this is a fork, which has no such loop."""
+    if os.getpid() != pid or not loop.is_running():
+        return
+    futures = [
+        asyncio.run_coroutine_threadsafe(client.close(), loop) for client in clients
+    ]
+    if threading.current_thread() is threading.main_thread():
+        wait(futures, timeout=1)  # the process may be about to end
