@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from logs import KINDS, make_place, open_store
+from logs import CLOUDS, KINDS, make_place, open_store
 from missing import server_of
 from servers import Bucket, FaultProxy, Fleet, ProxiedBucket
 from tieredfs import ObjectStore
@@ -23,13 +23,9 @@ def store(place: Bucket) -> ObjectStore:
     return open_store(place)
 
 
-@pytest.fixture
+@pytest.fixture(params=[kind for kind in KINDS if kind in CLOUDS])
 def proxied(request: pytest.FixtureRequest, fleet: Fleet) -> Iterator[ProxiedBucket]:
-    """A place reached through a proxy of this test's own.
-
-    It is on S3, or wherever the test says: ``parametrize("proxied", CLOUDS,
-    indirect=True)``.
-    """
-    kind = getattr(request, "param", "s3")
+    """A place reached through a proxy of this test's own."""
+    kind = request.param
     with FaultProxy(server_of(kind, fleet).port) as proxy:
         yield ProxiedBucket(*fleet.place(kind, proxy.url), proxy)

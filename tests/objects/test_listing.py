@@ -216,10 +216,8 @@ def test_a_local_listing_of_thousands_is_complete(tmp_path: Path) -> None:
 @pytest.fixture
 def thousands(proxied: ProxiedBucket) -> ProxiedBucket:
     """A place with 2500 objects, its proxy clean."""
-    path = proxied.url.removeprefix("s3://")
-    options = proxied.storage_options
-    filesystem = s3fs.S3FileSystem(skip_instance_cache=True, **options)
-    filesystem.pipe({f"{path}/{key}": b"1" for key in MANY})
+    store = ObjectStore(proxied.url, proxied.storage_options)
+    fill(store, dict.fromkeys(MANY, b"1"))
     proxied.proxy.clear()
     return proxied
 
@@ -244,9 +242,9 @@ def test_thousands_come_a_page_a_request_even_when_a_page_fails(
     assert [e.key for e in islice(store.list("many/"), 1000)] == MANY[:1000]
     assert len(proxy.requests()) == 1
 
-    proxy.clear()  # the server is told where to begin
+    proxy.clear()  # the server is told where to begin; Azurite does not listen
     assert listed(store, "many/", start_after=MANY[1999]) == MANY[2000:]
-    assert len(proxy.requests()) == 1
+    assert len(proxy.requests()) == (1 if store.url.startswith("s3:") else 3)
 
     for skip in (0, 1, 2):
         proxy.clear()
@@ -260,6 +258,7 @@ def test_thousands_come_a_page_a_request_even_when_a_page_fails(
     assert len(proxy.requests()) == 5
 
 
+@pytest.mark.parametrize("proxied", ["s3"], indirect=True)
 def test_a_server_that_lists_in_another_order_is_refused_not_misread(
     thousands: ProxiedBucket,
 ) -> None:

@@ -18,7 +18,7 @@ import os
 import re
 import threading
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from datetime import timedelta
 from typing import Any, cast
@@ -27,6 +27,7 @@ from fsspec import AbstractFileSystem
 
 from tieredfs.objects.capabilities import Capability
 from tieredfs.objects.content import Content
+from tieredfs.objects.failures import links
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 from tieredfs.objects.quirks.parts import Part, PartLimits
@@ -98,7 +99,11 @@ class AzureBackend(Backend):
         body = await self._blob(key)._client.blob.download(  # noqa: SLF001
             range=span, decompress=False
         )
-        return b"".join([piece async for piece in body])
+        try:
+            return b"".join([piece async for piece in body])
+        except BaseException:
+            body.response.internal_response.close()  # nobody will read the rest
+            raise
 
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool
@@ -197,6 +202,28 @@ class AzureBackend(Backend):
                 raise
             # Whoever makes an object takes away the blocks that others had for it.
             raise FileExistsError(key) from None
+
+    def run_async(
+        self,
+        function: Callable[..., Any],
+        timeout: float,
+        *args: object,
+        **options: object,
+    ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
+        """Run a coroutine; what fails is what the server said."""
+        return super().run_async(self._told, timeout, function, *args, **options)
+
+    async def _told(
+        self, function: Callable[..., Any], *args: object, **options: object
+    ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
+        try:
+            return await function(*args, **options)
+        except TypeError as error:
+            # The client trips over an answer that has a code and no message.
+            answers = [link for link in links(error) if hasattr(link, "status_code")]
+            if not answers:
+                raise
+            raise answers[0] from None
 
     def _blob(self, key: str) -> Any:  # noqa: ANN401 - the client has no types here
         return self._container.get_blob_client(self._prefix + key)
