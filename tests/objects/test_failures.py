@@ -1,4 +1,5 @@
 import errno
+from types import SimpleNamespace
 
 import pytest
 
@@ -141,6 +142,16 @@ def test_a_status_further_down_the_chain_decides() -> None:
     assert failure_class(error) is PermissionDeniedError
 
 
+def test_a_code_decides_before_the_status() -> None:
+    error = StatusCodeError(409)
+    assert failure_class(error) is StorageUnavailableError
+    headers = {"x-ms-error-code": "BlobAlreadyExists"}
+    error.response = SimpleNamespace(headers=headers)  # type: ignore[attr-defined] # as Azure's errors have it
+    assert failure_class(error) is AlreadyExistsError
+    headers["x-ms-error-code"] = "SomethingNew"
+    assert failure_class(error) is StorageUnavailableError
+
+
 def test_a_mistake_that_came_of_an_answer_is_the_answer() -> None:
     error = caused(TypeError(), by=StatusError(503))
     assert failure_class(error) is StorageUnavailableError
@@ -167,7 +178,7 @@ def test_not_found_for_want_of_a_connection_is_unavailable(cause: Exception) -> 
 
 
 def test_only_an_answer_that_refuses_says_that_nothing_was_done() -> None:
-    for status in (409, 429, 503):
+    for status in (409, 412, 429, 503):
         assert was_refused(ResponseError(status))
         assert was_refused(caused(OSError("translated"), by=ResponseError(status)))
     for error in (ResponseError(500), StatusError(504), ConnectionResetError()):

@@ -47,7 +47,7 @@ def forked(work: Callable[[], bytes]) -> bytes:
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-@pytest.mark.parametrize("kind", ["local", "s3"])
+@pytest.mark.parametrize("kind", ["local", "s3", "azure"])
 def test_a_forked_child_makes_its_own_connections(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
@@ -78,10 +78,11 @@ def test_a_fork_of_memory_sees_what_was_there_and_keeps_its_own(
     assert store.get("a") == b"before"
 
 
+@pytest.mark.parametrize("kind", ["s3", "azure"])
 def test_a_spawned_process_makes_its_own(
-    request: pytest.FixtureRequest, tmp_path: Path
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
-    store = open_store(make_place("s3", request, tmp_path))
+    store = open_store(make_place(kind, request, tmp_path))
     store.put("a", b"content", overwrite=True)
     with get_context("spawn").Pool(1) as pool:
         # A function of this file could not be imported there.

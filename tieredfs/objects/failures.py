@@ -38,6 +38,7 @@ _BY_CODE: dict[str, type[TieredFSError]] = {
     "BlobArchived": UnsupportedOperationError,
     "BlobBeingRehydrated": UnsupportedOperationError,
     "BlobImmutableDueToPolicy": PermissionDeniedError,
+    "InvalidAuthenticationInfo": PermissionDeniedError,
     "InvalidResourceName": InvalidArgumentError,
     "InvalidUri": InvalidArgumentError,
     "LeaseIdMissing": StorageUnavailableError,

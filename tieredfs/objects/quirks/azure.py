@@ -22,6 +22,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import wait
 from datetime import timedelta
 from typing import Any, cast
+from urllib.parse import urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 from fsspec import AbstractFileSystem
 
@@ -81,6 +83,7 @@ class AzureBackend(Backend):
             _location_mode=account.location_mode,
             max_single_put_size=self.parts.above,
             retry_total=0,
+            proxies=_proxies(account.primary_hostname),
             transport=_transport(filesystem),
         )
         _own(self, filesystem, self._container)
@@ -95,15 +98,11 @@ class AzureBackend(Backend):
         return cast("bytes", self.run_async(self._read, timeout, key, span))
 
     async def _read(self, key: str, span: str | None = None) -> bytes:
-        # The public download cuts what it asks for, and asks again.
-        body = await self._blob(key)._client.blob.download(  # noqa: SLF001
-            range=span, decompress=False
-        )
-        try:
-            return b"".join([piece async for piece in body])
-        except BaseException:
-            body.response.internal_response.close()  # nobody will read the rest
-            raise
+        # The public download cuts what it asks for, asks again, inflates, and leaves
+        # the connection open when it is cancelled.
+        blobs = self._blob(key)._client.blob  # noqa: SLF001
+        body = await blobs.download(range=span)
+        return cast("bytes", await body.response.internal_response.read())
 
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool
@@ -269,7 +268,16 @@ def _transport(filesystem: AbstractFileSystem) -> object:
 
     chosen = {**_SECONDS, **filesystem._timeout_kwargs}  # noqa: SLF001 - the user's
     chosen.pop("timeout", None)  # the server's own, for one operation
-    return OneTryTransport(**chosen)
+    return OneTryTransport(use_env_settings=False, **chosen)
+
+
+def _proxies(host: str) -> Mapping[str, str]:
+    """Return the proxies on the way to a host, as the environment has them now.
+
+    The client would look for them, and for a ``.netrc``, in a thread for each request:
+    that halves how many it makes in a second.
+    """
+    return {} if proxy_bypass(urlsplit(f"//{host}").hostname or "") else getproxies()
 
 
 def _own(backend: Backend, filesystem: AbstractFileSystem, container: Any) -> None:  # noqa: ANN401 - the client's
