@@ -1,35 +1,29 @@
 """Azure Blob Storage, flat or hierarchical, through adlfs.
 
 Traps closed here, seen with adlfs 2026.8 and azure-storage-blob 12.31: adlfs has no
-option for retries, and 4 tries against a server that hangs take 87 s; aiohttp repeats
-a request whose connection was reset below them, and a download is asked for thrice
-above: adlfs finds the credentials, and a client of our own is made of them. A range
-above 32 MiB is several requests, an empty blob read whole is two, and a gzipped one is
-inflated. Every 409 looks as if there was an object already. A folder is listed as an
-object of no bytes. A child of ``os.fork`` hangs when it exits, in adlfs's finalizer.
+option for retries, and 4 tries against a server that hangs take 87 s; above them a
+download is asked for thrice. So adlfs only finds the credentials, and a client of our
+own is made of them. A range above 32 MiB is several requests, an empty blob read whole
+is two, and a gzipped one is inflated. Every 409 looks as if there was an object, and an
+answer with a code and no message ends in a TypeError. A folder is listed as an object
+of no bytes. A listing that begins at a key may leave some out: see `_IN_ANY_ORDER`.
 
 Deletes go one by one. A batch needs the right to write besides that to delete, which a
 SAS may lack, and Azurite takes none from this client.
 """
 
 import asyncio
-import io
-import os
 import re
-import threading
-import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import wait
 from datetime import timedelta
 from typing import Any, cast
-from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from fsspec import AbstractFileSystem
 
 from tieredfs.objects.capabilities import Capability
 from tieredfs.objects.content import Content
 from tieredfs.objects.failures import links
+from tieredfs.objects.quirks.azure_client import close_with, make_container
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 from tieredfs.objects.quirks.parts import Part, PartLimits
@@ -38,9 +32,6 @@ __all__ = ["AzureBackend"]
 
 _PAGE = 1000
 _POLL = timedelta(seconds=0.5)
-_SECONDS = {"connection_timeout": 20, "read_timeout": 60}
-"""How long a socket may be silent: the client's defaults, which a transport lacks."""
-
 _IN_ANY_ORDER = re.compile(r"[^\0-.]*")
 """What of a key stands before a character that a slash may come before.
 
@@ -69,24 +60,10 @@ class AzureBackend(Backend):
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
         """Make a client of the filesystem's account and credentials."""
         super().__init__(filesystem, root)
-        # Not at the top: tieredfs is imported without any cloud's client.
-        from azure.storage.blob.aio import ContainerClient  # noqa: PLC0415
-
         name, _, prefix = self.root.partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
-        account = filesystem.service_client
-        self._container: Any = ContainerClient(
-            account.primary_endpoint,
-            name,
-            credential=account.credential,
-            secondary_hostname=account.secondary_hostname,
-            _location_mode=account.location_mode,
-            max_single_put_size=self.parts.above,
-            retry_total=0,
-            proxies=_proxies(account.primary_hostname),
-            transport=_transport(filesystem),
-        )
-        _own(self, filesystem, self._container)
+        self._container = make_container(filesystem, name, self.parts.above)
+        close_with(self, filesystem, self._container)
 
     def get(self, key: str, timeout: float) -> bytes:
         """Return a whole object in one request."""
@@ -186,7 +163,8 @@ class AzureBackend(Backend):
         overwrite: bool,
     ) -> None:
         """Make an object of the blocks."""
-        from azure.core import MatchConditions  # noqa: PLC0415 - as in __init__
+        # Not at the top: tieredfs is imported without any cloud's client.
+        from azure.core import MatchConditions  # noqa: PLC0415
         from azure.storage.blob import BlobBlock  # noqa: PLC0415
 
         del upload
@@ -249,59 +227,3 @@ def _is_folder(properties: Any) -> bool:  # noqa: ANN401 - the client's
     """Tell whether it only stands for a folder, as accounts and tools mark them."""
     marks = properties.metadata or {}
     return "true" in {marks.get("hdi_isfolder"), marks.get("is_directory")}
-
-
-def _transport(filesystem: AbstractFileSystem) -> object:
-    """Make a transport that sends a request once."""
-    # Not at the top: tieredfs is imported without any cloud's client.
-    from azure.core.pipeline.transport import AioHttpTransport  # noqa: PLC0415
-
-    class OneTryTransport(AioHttpTransport):  # type: ignore[misc] # it has no types
-        async def open(self) -> None:
-            await super().open()
-            self.session._retry_connection = False  # noqa: SLF001 - no other way
-
-        def _get_request_data(self, request: Any) -> Any:  # noqa: ANN401 - Azure's
-            data = super()._get_request_data(request)
-            # aiohttp writes plain bytes in one go, and warns that nothing else runs.
-            return io.BytesIO(data) if data and isinstance(data, bytes) else data
-
-    chosen = {**_SECONDS, **filesystem._timeout_kwargs}  # noqa: SLF001 - the user's
-    chosen.pop("timeout", None)  # the server's own, for one operation
-    return OneTryTransport(use_env_settings=False, **chosen)
-
-
-def _proxies(host: str) -> Mapping[str, str]:
-    """Return the proxies on the way to a host, as the environment has them now.
-
-    The client would look for them, and for a ``.netrc``, in a thread for each request:
-    that halves how many it makes in a second.
-    """
-    return {} if proxy_bypass(urlsplit(f"//{host}").hostname or "") else getproxies()
-
-
-def _own(backend: Backend, filesystem: AbstractFileSystem, container: Any) -> None:  # noqa: ANN401 - the client's
-    """See to it that what is open is closed when the backend goes, and no later.
-
-    adlfs's finalizers keep the filesystem till the process ends, and then wait for a
-    loop that a forked child does not have.
-    """
-    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined] # noqa: SLF001 - they are kept nowhere else
-        alive = finalizer.peek()
-        if alive is not None and alive[0] is filesystem:
-            finalizer.detach()
-    ours = [container]
-    if filesystem.sync_credential is not None:  # adlfs made both, and not the user
-        ours.append(filesystem.credential)
-    weakref.finalize(backend, _close, os.getpid(), filesystem.loop, ours)
-
-
-def _close(pid: int, loop: asyncio.AbstractEventLoop, clients: Sequence[Any]) -> None:
-    """Close clients on their loop, unless this is a fork, which has no such loop."""
-    if os.getpid() != pid or not loop.is_running():
-        return
-    futures = [
-        asyncio.run_coroutine_threadsafe(client.close(), loop) for client in clients
-    ]
-    if threading.current_thread() is threading.main_thread():
-        wait(futures, timeout=1)  # the process may be about to end
