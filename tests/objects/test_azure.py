@@ -705,7 +705,7 @@ def test_deletes_go_one_by_one_several_at_a_time(azure: Azure) -> None:
 def test_a_delete_says_which_are_still_there(azure: Azure) -> None:
     for key in ("a", "b", "c"):
         azure.store.put(key, b"1", overwrite=True)
-    azure.proxy.add("DELETE", "/b", status=403)
+    azure.proxy.add("DELETE", "root/b", status=403)
     with pytest.raises(PermissionDeniedError) as caught:
         azure.store.delete(["a", "b", "c", "missing"])
     assert caught.value.keys == ("b",)

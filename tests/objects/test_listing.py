@@ -15,6 +15,7 @@ from tieredfs import (
     RequestPolicy,
     UnsupportedOperationError,
 )
+from tieredfs.objects import Capability
 
 KEYS = [
     "a-b/c",
@@ -243,8 +244,10 @@ def test_thousands_come_a_page_a_request_even_when_a_page_fails(
     assert len(proxy.requests()) == 1
 
     proxy.clear()  # the server is told where to begin; Azurite does not listen
+    seeks = Capability.SEEK_LISTING in store.capabilities
+    proxy.clear()
     assert listed(store, "many/", start_after=MANY[1999]) == MANY[2000:]
-    assert len(proxy.requests()) == (1 if store.url.startswith("s3:") else 3)
+    assert len(proxy.requests()) == (1 if seeks else 3)
 
     for skip in (0, 1, 2):
         proxy.clear()

@@ -70,7 +70,10 @@ class Upload:
         backend: Backend = self.store._requests.backend("", "")
         assert backend.parts is not None
         backend.parts = replace(  # type: ignore[misc] # smaller, for this test
-            backend.parts, above=5 * MIB, size=5 * MIB, at_once=3
+            backend.parts,
+            above=5 * MIB,
+            size=5 * MIB,
+            at_once=min(3, backend.parts.at_once),
         )
         self.proxy.clear()
         self.events.clear()
