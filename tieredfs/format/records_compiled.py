@@ -29,6 +29,7 @@ __all__ = ["build_columns"]
 # What a piece holds, as the kernel counts it.
 _ROWS, _KEYS, _VALUES, _HEADERS, _HEADER_KEYS, _HEADER_VALUES = range(6)
 _NULLS: Final = (6, 7, 8, 9)  # keys, values, rows without headers, values of headers
+_ROW_BYTES: Final = 10  # that Arrow takes for them
 _BITS, _OFFSETS, _INT64, _INT32, _BYTES = range(5)  # what the items of a buffer are
 
 # The buffers of a column: what they hold, and how.
@@ -49,6 +50,8 @@ _COLUMNS: Final = {
     ),
 }
 _LEAST_ROOM: Final = (64, 1 << 10, 1 << 10, 16, 256, 256)
+_FULL_ROOM: Final = (MOST_ROWS, *[FULL_BYTES] * 2, FULL_BYTES // 8, *[FULL_BYTES] * 2)
+_BOLDEST: Final = 16  # times as much room as is needed so far
 _TYPES: Final = {field.name: field.type for field in SCHEMA}
 _BINARY: Final = pa.binary()
 _HEADER: Final = HEADERS.value_type
@@ -167,11 +170,14 @@ class _Piece:
                 buffer.resize(size, shrink_to_fit=wasteful)
 
     def _grow(self) -> None:
-        """Make room for what the kernel needs, and for as much again."""
+        """Make room for what the kernel needs, and for what may still come."""
         held, need = (
             int(self._state[at]) for at in (_kernel.STATE_NEEDED, _kernel.STATE_NEED)
         )
-        self._room[held] = max(2 * self._room[held], need)
+        # What a full piece takes if all is like what there is so far, but not too bold.
+        filled = max(int(self._state[_ROW_BYTES]), FULL_BYTES // _BOLDEST)
+        whole = min(need * FULL_BYTES // filled * 9 // 8, _FULL_ROOM[held])
+        self._room[held] = max(2 * self._room[held], need, whole)
         for name, buffers in self._buffers.items():
             for (holds, kind), buffer in zip(_COLUMNS[name], buffers, strict=True):
                 if holds == held:
