@@ -34,6 +34,18 @@ def fill(
     is_checked: bool,
 ) -> int: ...
 
+BLOCK_SIZE: int
+
+def scan_packed(
+    data: Buffer,
+    table: BatchTable,
+    blocks: Int64Array,
+    most_stored: int,
+    most_room: int,
+    *,
+    is_checked: bool,
+) -> tuple[int, int, int]: ...
+
 class Ranks:
     def __init__(self, numbers: memoryview) -> None: ...
     def of(self, number: int) -> int: ...

@@ -25,7 +25,7 @@ from libc.stdint cimport (
     uint32_t,
     uint64_t,
 )
-from libc.string cimport memcpy
+from libc.string cimport memcmp, memcpy
 
 
 cdef extern from "_crc32c.h" nogil:
@@ -922,6 +922,9 @@ cdef int check_state(const int64_t *state, const int64_t *room) except -1:
     if state[BATCH] < 0:
         raise ValueError(f"batch {state[BATCH]}")
     return 0
+
+
+include "_packed.pxi"
 
 
 # Sorted numbers, as indexes have them.

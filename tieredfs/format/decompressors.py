@@ -11,13 +11,13 @@ from types import MappingProxyType
 
 from tieredfs.format.batch_header import Codec
 
-__all__ = ["PACKAGES", "PACKAGES_IN_USE", "decompressor"]
+__all__ = ["PACKAGES", "PACKAGES_IN_USE", "block_decompressor", "decompressor"]
 
 PACKAGES: Mapping[Codec, tuple[str, ...]] = MappingProxyType(
     {
         Codec.GZIP: ("isal", "pyarrow"),
         Codec.SNAPPY: ("cramjam", "pyarrow"),
-        Codec.LZ4: ("pyarrow",),  # no other was faster
+        Codec.LZ4: ("cramjam", "pyarrow"),
         Codec.ZSTD: ("zstandard", "pyarrow"),
     }
 )
@@ -44,4 +44,21 @@ def decompressor(
     )
     found: Callable[[memoryview, int], memoryview]
     found = getattr(module, f"decompress_{codec.name.lower()}")
+    return found
+
+
+@cache
+def block_decompressor(
+    codec: Codec,
+) -> Callable[[memoryview, memoryview], int] | None:
+    """Return the function that decompresses a block that the kernel found, if any.
+
+    It takes the block, and memory of the size of all that may come out; returns how
+    much did, and raises ``MalformedDataError``.
+    """
+    if codec is Codec.NONE:
+        return None
+    module = import_module(f"tieredfs.format.{PACKAGES_IN_USE[codec]}_codecs")
+    found: Callable[[memoryview, memoryview], int] | None
+    found = getattr(module, f"decompress_{codec.name.lower()}_block", None)
     return found

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from isal import igzip_lib
+from isal import igzip_lib, isal_zlib
 
 from tieredfs.format.bounded_output import (
     MalformedDataError,
@@ -12,11 +12,12 @@ from tieredfs.format.bounded_output import (
 )
 from tieredfs.format.size_hints import gzip_size_hint
 
-__all__ = ["decompress_gzip"]
+__all__ = ["decompress_gzip", "decompress_gzip_block"]
 
 _MAGIC = b"\x1f\x8b"
 _FLAGS_AT = 3
 _RESERVED = 0xE0  # zlib refuses what has them, ISA-L does not look
+_GZIP = 31  # with its header, and the largest window
 _PIECE = 256 << 10
 _FIRST = 4 << 10
 """Bytes that a later member gets at first, and then as many again as it had: it copies
@@ -31,6 +32,20 @@ def decompress_gzip(view: memoryview, limit: int) -> memoryview:
         return read_bounded(lambda: _Members(view).read, hint, limit)
     except _ERROR as error:
         raise MalformedDataError(str(error)) from error
+
+
+def decompress_gzip_block(view: memoryview, out: memoryview) -> int:
+    """Decompress a single member into memory of the size that it claims."""
+    size = len(out)
+    member = isal_zlib.decompressobj(_GZIP)
+    try:
+        found = member.decompress(view, size + 1)  # one more tells the end
+    except _ERROR as error:
+        raise MalformedDataError(str(error)) from error
+    if len(found) != size or not member.eof or member.unused_data:
+        raise MalformedDataError("not a single member of the size that it says")
+    out[:] = found
+    return size
 
 
 class _Members:

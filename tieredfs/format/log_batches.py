@@ -141,11 +141,35 @@ class LogBatches:
 
     def take(self, rows: Any) -> "LogBatches":  # noqa: ANN401 - what numpy takes
         """Return some of the batches: those of a slice, or where a mask is true."""
-        return replace(self, table=self.table[rows])
+        return LogBatches(
+            self.table[rows],
+            self.buffer,
+            self.name,
+            self.is_checked,
+            self.first_offset,
+            self.end_offset,
+        )
+
+    def split(self, turns: npt.NDArray[np.bool_]) -> Iterator["LogBatches"]:
+        """Yield the batches in parts.
+
+        Args:
+            turns: For each batch but the first, whether a part begins with it.
+        """
+        places = np.flatnonzero(turns) + 1
+        for first, end in zip([0, *places], [*places, len(self)], strict=True):
+            yield self.take(slice(first, end))
 
     def with_records(self, table: BatchTable, data: memoryview) -> "LogBatches":
         """Return the same batches, checked, whose records are elsewhere."""
-        return replace(self, table=table, buffer=data, is_checked=True)
+        return LogBatches(
+            table,
+            data,
+            self.name,
+            is_checked=True,
+            first_offset=self.first_offset,
+            end_offset=self.end_offset,
+        )
 
     def within(self, first_offset: int, end_offset: int) -> "LogBatches":
         """Return the same batches, of whose records only some are wanted."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-__all__ = ["open_ahead"]
+__all__ = ["LEAST_WORK", "open_ahead"]
 
 _HAND_OVER = 256 << 10
 """Bytes to decompress for which it pays to wake another thread."""
 
-_LEAST = 20 << 10
+LEAST_WORK = 20 << 10
 """Bytes of a batch below which it is open before two threads have taken turns."""
 
 _AHEAD = 4 << 20
@@ -142,7 +142,7 @@ def _groups(
     total = 0
     for batch in batches:
         size = work(batch)
-        size = 0 if size < _LEAST else size
+        size = 0 if size < LEAST_WORK else size
         if group and not size:
             yield group, total
             group, total = [], 0

@@ -1,6 +1,6 @@
 """Batches whose records can be decoded: uncompressed, and of version 2."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -12,7 +12,8 @@ from tieredfs.format.checksum import check_crc32c
 from tieredfs.format.codecs import MAX_DECOMPRESSED, decompress
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.message_set import upgraded_records
-from tieredfs.format.read_ahead import open_ahead
+from tieredfs.format.packed_blocks import open_blocks
+from tieredfs.format.read_ahead import LEAST_WORK, open_ahead
 
 __all__ = ["unpacked"]
 
@@ -20,6 +21,11 @@ _NOTHING: Final = memoryview(b"")
 _CODECS: Final = tuple(Codec)
 _TOGETHER: Final = 1 << 20
 """Bytes of small batches that are put side by side."""
+
+_COLUMNS: Final = (
+    *("position", "size", "crc", "attributes", "record_count", "magic"),
+    *("start", "end"),
+)
 
 
 def unpacked(runs: Iterable[LogBatches]) -> Generator[LogBatches]:
@@ -39,68 +45,93 @@ def unpacked(runs: Iterable[LogBatches]) -> Generator[LogBatches]:
         if not packed.any():
             yield run
             continue
-        turns = np.flatnonzero(packed[1:] != packed[:-1]) + 1
-        for first, end in zip([0, *turns], [*turns, len(run)], strict=True):
-            part = run.take(slice(first, end))
-            if packed[first]:
+        for part in run.split(packed[1:] != packed[:-1]):
+            if part.is_packed[0]:
                 yield from _unpacked(part)
             else:
                 yield part
 
 
 def _unpacked(run: LogBatches) -> Iterator[LogBatches]:
-    """Unpack batches, the next ones in another thread, and put small ones together."""
+    """Unpack batches: large ones in another thread, small ones together."""
+    large = run["end"] - run["start"] >= LEAST_WORK
+    stretches = run.split(large[1:] | large[:-1])
+    for opened in open_ahead(stretches, _open, _work):
+        yield from opened.batches
+
+
+class _Opened(NamedTuple):
+    """Batches whose records can be decoded, or will be when their turn comes."""
+
+    batches: Iterable[LogBatches]
+    size: int = 0
+
+
+def _work(run: LogBatches) -> int:
+    """Return how much there is to decompress ahead: of small batches nothing."""
+    row = run.table[0]
+    if len(run) > 1 or not row["record_count"] or not row["attributes"] & CODEC_MASK:
+        return 0
+    return int(row["end"] - row["start"])
+
+
+def _open(run: LogBatches) -> _Opened:
+    """Open a large batch, or make ready to open small ones."""
+    if len(run) > 1 or _work(run) < LEAST_WORK:
+        return _Opened(_small(run))
+    (found,) = _small(run)
+    return _Opened((found,), len(found.buffer))
+
+
+def _small(run: LogBatches) -> Iterator[LogBatches]:
+    """Open batches one by one, or many at a time where all is as usual."""
     parts: list[memoryview] = []
-    held = first = 0
+    held = first = row = 0
+    rows: list[tuple[int, ...]] = []
     try:
-        for part in open_ahead(range(len(run)), *_opener(run)):
-            if parts and held + part.size > _TOGETHER:
+        while row < len(run):
+            found = open_blocks(run, row)
+            if (
+                not found and not rows
+            ):  # plain numbers: a small batch takes microseconds
+                rows = list(
+                    zip(*(run[name].tolist() for name in _COLUMNS), strict=True)
+                )
+            part = _NOTHING if found else _unpack(run, row, rows[row])
+            if parts and (found or held + len(part) > _TOGETHER):
                 yield _together(run, first, parts)
-                first, held, parts = first + len(parts), 0, []
-            parts.append(part.data)
-            held += part.size
+                held, parts = 0, []
+            if found:
+                yield found
+                row += len(found)
+                continue
+            if not parts:
+                first = row
+            parts.append(part)
+            held += len(part)
+            row += 1
     except Exception:
         if parts:  # what lies before the error comes out first
             yield _together(run, first, parts)
         raise
-    yield _together(run, first, parts)
+    if parts:
+        yield _together(run, first, parts)
 
 
-class _Part(NamedTuple):
-    """The records of a batch as they are decoded."""
-
-    data: memoryview
-    size: int
-
-
-def _opener(run: LogBatches) -> tuple[Callable[[int], _Part], Callable[[int], int]]:
-    """Return what unpacks a batch, and what says how much of it is to decompress."""
-    # As plain numbers: a batch of a few KiB is unpacked in microseconds.
-    columns = ("position", "size", "crc", "attributes", "record_count", "magic")
-    numbers = (run[name].tolist() for name in (*columns, "start", "end"))
-    rows: list[tuple[int, ...]] = list(zip(*numbers, strict=True))
-
-    def unpack(number: int) -> _Part:
-        position, size, crc, attributes, count, magic, start, end = rows[number]
-        where = f"{run.name}: batch at position {position}"
-        if not run.is_checked:
-            checked = run.buffer[end - size + CRC_END : end]
-            check_crc32c(checked, crc, where=where)
-        stored = run.buffer[start:end]
-        if not count:
-            data = _NOTHING
-        elif magic < MAGIC:
-            (batch,) = run.take([number])
-            data = upgraded_records(stored, batch.header, name=where)
-        else:
-            data = _decompressed(_CODECS[attributes & CODEC_MASK], stored, count, where)
-        return _Part(data, len(data))
-
-    def work(number: int) -> int:
-        _, _, _, attributes, count, _, start, end = rows[number]
-        return end - start if count and attributes & CODEC_MASK else 0
-
-    return unpack, work
+def _unpack(run: LogBatches, number: int, row: tuple[int, ...]) -> memoryview:
+    """Unpack a batch as its codec does it."""
+    position, size, crc, attributes, count, magic, start, end = row
+    where = f"{run.name}: batch at position {position}"
+    if not run.is_checked:
+        checked = run.buffer[end - size + CRC_END : end]
+        check_crc32c(checked, crc, where=where)
+    if not count:
+        return _NOTHING
+    stored = run.buffer[start:end]
+    if magic < MAGIC:
+        (batch,) = run.take([number])
+        return upgraded_records(stored, batch.header, name=where)
+    return _decompressed(_CODECS[attributes & CODEC_MASK], stored, count, where)
 
 
 def _decompressed(

@@ -14,7 +14,7 @@ from tieredfs.format.bounded_output import (
 )
 from tieredfs.format.zstd_frames import ZstdFrames, scan_zstd
 
-__all__ = ["decompress_zstd"]
+__all__ = ["decompress_zstd", "decompress_zstd_block"]
 
 
 class _Context(threading.local):
@@ -43,6 +43,17 @@ def decompress_zstd(view: memoryview, limit: int) -> memoryview:
         return read_bounded(partial(_start, view, frames), hint, limit)
     except zstandard.ZstdError as error:
         raise MalformedDataError(str(error)) from error
+
+
+def decompress_zstd_block(view: memoryview, out: memoryview) -> int:
+    """Decompress a single frame of a usual window into memory of what can come out."""
+    try:
+        found = _CONTEXT.decompressor.decompress(view, len(out))
+    except zstandard.ZstdError as error:
+        raise MalformedDataError(str(error)) from error
+    size = len(found)
+    out[:size] = found
+    return size
 
 
 def _start(view: memoryview, frames: ZstdFrames) -> Reader:

@@ -1,0 +1,117 @@
+"""Compressed batches opened many at a time, block by block, into one piece of memory.
+
+The kernel finds what a codec's library is to decompress, and how much can come out of
+it; so nothing is done here for each batch but to call that library, which for a batch
+of a few KiB takes hardly longer than a few steps of Python. Batches that are not as
+usual are left to ``codecs``, as all are without the kernel.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tieredfs.format.batch_header import CODEC_MASK, Codec
+from tieredfs.format.bounded_output import MalformedDataError, allocate
+from tieredfs.format.decompressors import block_decompressor
+from tieredfs.format.kernel import Kernel, chosen_kernel
+from tieredfs.format.log_batches import BATCH_ROW, BatchTable, LogBatches
+
+__all__ = ["open_blocks"]
+
+_MOST_BLOCKS: Final = 1024
+_STORED: Final = 128 << 10
+"""Bytes of batches that are opened at once: what comes out of them still is in a
+processor's cache when it is decoded."""
+
+_ROOM: Final = 1 << 20
+"""Bytes that may come out of several batches."""
+
+_IN_PLACE: Final = (Codec.SNAPPY, Codec.LZ4)
+"""What is decompressed straight into its place; else it is copied there."""
+
+_CODECS: Final = tuple(Codec)
+_NAMES: Final = list(BATCH_ROW.names or ())
+_START, _END = _NAMES.index("start"), _NAMES.index("end")
+
+
+def open_blocks(run: LogBatches, first: int) -> LogBatches | None:
+    """Decompress batches from one on, as many as are done together.
+
+    Args:
+        run: The batches.
+        first: The row of the first.
+
+    Returns:
+        Them, their records side by side; None when the first is not as usual: its
+        checksum may be wrong, or its codec's library may take what is not found here.
+
+    Raises:
+        InvalidArgumentError: A kernel is asked for that is not there.
+    """
+    table = run.table[first:]
+    codec = _CODECS[int(table["attributes"][0]) & CODEC_MASK]
+    if chosen_kernel() is not Kernel.COMPILED:
+        return None
+    decompress = block_decompressor(codec)
+    if decompress is None:
+        return None
+    if codec not in _IN_PLACE and table["end"][0] - table["start"][0] > _STORED:
+        return None
+    # It may not be there.
+    from tieredfs.format import _kernel  # noqa: PLC0415
+
+    blocks = np.empty((_MOST_BLOCKS, _kernel.BLOCK_SIZE), np.int64)
+    rows, count, room = _kernel.scan_packed(
+        run.buffer, table, blocks, _STORED, _ROOM, is_checked=run.is_checked
+    )
+    if not rows:
+        return None
+    data = allocate(room)
+    ends = _decompressed(run.buffer, blocks[:count], data, decompress)
+    if not ends:
+        return None
+    return run.with_records(_moved(table, ends), data.toreadonly())
+
+
+def _decompressed(
+    source: memoryview,
+    blocks: npt.NDArray[np.int64],
+    data: memoryview,
+    decompress: Callable[[memoryview, memoryview], int],
+) -> list[int]:
+    """Decompress blocks behind one another; return where each batch ends.
+
+    Those that come before one which is not what its codec writes, or too short.
+    """
+    ends: list[int] = []
+    begin = at = 0
+    try:
+        for start, end, least, most, needed in zip(*blocks.T.tolist(), strict=True):
+            if least < 0:  # stored as it is
+                data[at : at + most] = source[start:end]
+                at += most
+            else:
+                size = decompress(source[start:end], data[at : at + most])
+                if size < least:
+                    break
+                at += size
+            if needed:
+                if at - begin < needed:
+                    break
+                ends.append(at)
+                begin = at
+    except MalformedDataError:
+        pass  # whoever is asked about this batch alone says what is wrong
+    return ends
+
+
+def _moved(table: BatchTable, ends: list[int]) -> BatchTable:
+    """Return the first batches of a table, their records behind one another."""
+    # As plain numbers: numpy copies rows field by field.
+    numbers = table.view(np.int64).reshape(-1, len(_NAMES))[: len(ends)].copy()
+    numbers[:, _END] = ends
+    numbers[0, _START] = 0
+    numbers[1:, _START] = ends[:-1]
+    return numbers.view(BATCH_ROW)[:, 0]
