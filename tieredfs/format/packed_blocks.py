@@ -21,11 +21,11 @@ from tieredfs.format.log_batches import BATCH_ROW, BatchTable, LogBatches
 __all__ = ["open_blocks"]
 
 _MOST_BLOCKS: Final = 1024
-_STORED: Final = 128 << 10
+_STORED: Final = 256 << 10
 """Bytes of batches that are opened at once: what comes out of them still is in a
 processor's cache when it is decoded."""
 
-_ROOM: Final = 1 << 20
+_ROOM: Final = 2 << 20
 """Bytes that may come out of several batches."""
 
 _IN_PLACE: Final = (Codec.SNAPPY, Codec.LZ4)
