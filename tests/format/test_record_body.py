@@ -199,7 +199,8 @@ def test_headers_whose_offsets_lie_are_refused(lies: list[int]) -> None:
         _check_lies("headers", _raw_headers(*ends), ends[index], lies)
 
 
-_TWO = np.arange(2, dtype=np.int64)
+_PAIR = (np.arange(2, dtype=np.int64), 0)
+_ONE = (_PAIR[0], 1)  # the second of the two
 _ENDS = np.arange(3, dtype=np.int32)
 
 
@@ -207,27 +208,36 @@ _ENDS = np.arange(3, dtype=np.int32)
 @pytest.mark.parametrize(
     "arguments",
     [
-        (_TWO[:1], _TWO, 2, None, None, None),
-        (_TWO, _TWO[:1], 2, None, None, None),
-        (_TWO, _TWO, -1, None, None, None),
-        (_TWO, _TWO, 2, (None, 0, _ENDS[:2], b"ab"), None, None),
-        (_TWO, _TWO, 2, None, (None, 0, _ENDS[:2], b"ab"), None),
-        (_TWO, _TWO, 2, None, (b"\3", 7, _ENDS, b"ab"), None),
-        (_TWO, _TWO, 2, None, (b"\3", -1, _ENDS, b"ab"), None),
-        (_TWO, _TWO, 2, None, (b"\3", (1 << 63) - 1, _ENDS, b"ab"), None),
-        (_TWO, _TWO, 2, None, (None, 0, _ENDS, b"a"), None),
-        (_TWO, _TWO, 2, None, None, (None, 0, _ENDS[:2], 0, None, None)),
-        (_TWO, _TWO, 2, None, None, (b"", 0, _ENDS, 2, None, None)),
-        (_TWO, _TWO, 2, None, None, (None, 0, _ENDS, -1, None, None)),
-        (_TWO, _TWO, 2, None, None, (None, 0, _ENDS, (1 << 63) - 1, None, None)),
-        (_TWO, _TWO, 2, None, None, (None, 0, _ENDS, 1, None, None)),
+        (_ONE, _PAIR, 2, 0, 0, None, None, None),
+        (_PAIR, _ONE, 2, 0, 0, None, None, None),
+        (_PAIR, _PAIR, -1, 0, 0, None, None, None),
+        (_PAIR, _PAIR, 2, 0, 0, (None, _ENDS[:2], 0, b"ab"), None, None),
+        (_PAIR, _PAIR, 2, 0, 0, None, (None, _ENDS[:2], 0, b"ab"), None),
+        (_PAIR, _PAIR, 2, 0, 0, None, (b"\3", _ENDS, 7, b"ab"), None),
+        (_PAIR, _PAIR, 2, 0, 0, None, (b"\3", _ENDS, -1, b"ab"), None),
+        (_PAIR, _PAIR, 2, 0, 0, None, (b"\3", _ENDS, (1 << 63) - 1, b"ab"), None),
+        (_PAIR, _PAIR, 2, 0, 0, None, (None, _ENDS, 0, b"a"), None),
+        (_PAIR, _PAIR, 2, 0, 0, None, None, (None, _ENDS[:2], 0, 0, None, None)),
+        (_PAIR, _PAIR, 2, 0, 0, None, None, (b"", _ENDS, 0, 2, None, None)),
+        (_PAIR, _PAIR, 2, 0, 0, None, None, (None, _ENDS, 0, -1, None, None)),
         (
-            *(_TWO, _TWO, 2, None, None),
-            (None, 0, _ENDS, 2, (None, 0, _ENDS[:2], b"ab"), None),
+            _PAIR,
+            _PAIR,
+            2,
+            0,
+            0,
+            None,
+            None,
+            (None, _ENDS, 0, (1 << 63) - 1, None, None),
+        ),
+        (_PAIR, _PAIR, 2, 0, 0, None, None, (None, _ENDS, 0, 1, None, None)),
+        (
+            *(_PAIR, _PAIR, 2, 0, 0, None, None),
+            (None, _ENDS, 0, 2, (None, _ENDS[:2], 0, b"ab"), None),
         ),
         (
-            *(_TWO, _TWO, 2, None, None),
-            (None, 0, _ENDS, 2, None, (None, 0, _ENDS, b"a")),
+            *(_PAIR, _PAIR, 2, 0, 0, None, None),
+            (None, _ENDS, 0, 2, None, (None, _ENDS, 0, b"a")),
         ),
     ],
 )
@@ -246,11 +256,11 @@ def test_the_kernel_writes_no_records_that_changed_since(ends: list[int]) -> Non
     from tieredfs.format._kernel import RecordBody  # noqa: PLC0415 - may not be there
 
     held, data = _ENDS.copy(), b"abcd"
-    headers = (None, 0, _ENDS, 2, (None, 0, held, data), (None, 0, _ENDS, data))
+    headers = (None, _ENDS, 0, 2, (None, held, 0, data), (None, _ENDS, 0, data))
     for body in (
-        RecordBody(_TWO, _TWO, 2, (None, 0, held, data), None, None),
-        RecordBody(_TWO, _TWO, 2, None, (None, 0, held, data), None),
-        RecordBody(_TWO, _TWO, 2, None, None, headers),
+        RecordBody(_PAIR, _PAIR, 2, 0, 0, (None, held, 0, data), None, None),
+        RecordBody(_PAIR, _PAIR, 2, 0, 0, None, (None, held, 0, data), None),
+        RecordBody(_PAIR, _PAIR, 2, 0, 0, None, None, headers),
     ):
         before = body.alone()
         held[:] = ends
@@ -266,4 +276,4 @@ def test_the_kernel_writes_behind_a_whole_header_only(size: int) -> None:
     from tieredfs.format._kernel import RecordBody  # noqa: PLC0415 - may not be there
 
     with pytest.raises(ValueError, match="header"):
-        RecordBody(_TWO, _TWO, 2, None, None, None).behind(bytes(size))
+        RecordBody(_PAIR, _PAIR, 2, 0, 0, None, None, None).behind(bytes(size))

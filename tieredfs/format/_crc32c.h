@@ -67,6 +67,19 @@ static int crc32c_has_hardware(void) { return 0; }
 #define CRC32C_PREFETCH(at) ((void)0)
 #endif
 
+/* How many bytes the varint of some bits has: a byte for each seven of them. */
+#if defined(__GNUC__)
+#define VARINT_SIZE(bits) ((70 - __builtin_clzll((uint64_t)(bits) | 1)) * 37 >> 8)
+#else
+static inline int VARINT_SIZE(uint64_t bits)
+{
+    int size = 1;
+    while (bits >>= 7)
+        size++;
+    return size;
+}
+#endif
+
 #define CRC32C_POLYNOMIAL 0x82f63b78u /* reflected */
 #define CRC32C_LONG 896
 #define CRC32C_SHORT 320

@@ -50,20 +50,28 @@ class Ranks:
     def __init__(self, numbers: memoryview) -> None: ...
     def of(self, number: int) -> int: ...
 
-_Ends: TypeAlias = npt.NDArray[np.int32]
-_Payloads: TypeAlias = tuple[Buffer | pa.Buffer | None, int, _Ends, Buffer | pa.Buffer]
+_Bytes: TypeAlias = Buffer | pa.Buffer | npt.NDArray[np.int32] | None
+_Numbers: TypeAlias = tuple[Int64Array, int]
+_Payloads: TypeAlias = tuple[_Bytes, _Bytes, int, _Bytes]
 
 class RecordBody:
     def __init__(
         self,
-        stamps: Int64Array,
-        offsets: Int64Array,
+        stamps: _Numbers,
+        offsets: _Numbers,
         rows: int,
+        first: int,
+        base: int,
         key: _Payloads | None,
         value: _Payloads | None,
-        headers: tuple[pa.Buffer | None, int, _Ends, int, _Payloads, _Payloads] | None,
+        headers: tuple[_Bytes, _Bytes, int, int, _Payloads | None, _Payloads | None]
+        | None,
     ) -> None: ...
     @property
     def size(self) -> int: ...
+    @property
+    def largest(self) -> int: ...
+    @property
+    def rises(self) -> bool: ...
     def alone(self) -> bytes: ...
     def behind(self, header: bytes) -> bytes: ...

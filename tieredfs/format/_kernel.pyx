@@ -18,6 +18,7 @@ from cpython.bytes cimport PyBytes_AsString, PyBytes_FromStringAndSize
 from libc.stdint cimport (
     INT32_MAX,
     INT64_MAX,
+    INT64_MIN,
     int16_t,
     int32_t,
     int64_t,
@@ -25,6 +26,7 @@ from libc.stdint cimport (
     uint32_t,
     uint64_t,
 )
+from libc.stdlib cimport free, malloc
 from libc.string cimport memcmp, memcpy
 
 
@@ -33,6 +35,7 @@ cdef extern from "_crc32c.h" nogil:
     uint32_t crc32c_extend(uint32_t crc, const uint8_t *at, size_t size)
     uint32_t crc32c_by_table(uint32_t crc, const uint8_t *at, size_t size)
     void CRC32C_PREFETCH(const uint8_t *at)
+    int64_t VARINT_SIZE(uint64_t bits)
 
 
 crc32c_init()
@@ -967,6 +970,9 @@ cdef enum:
     CRC_AT = 17
 
 cdef enum:
+    BODY_BUFFERS = 16  # that the records of a batch have at most
+
+cdef enum:
     FAR = 4096  # bytes ahead of a copy that memory is asked for
 
 # The column whose offsets are not those of an Arrow array; 0 for none of them.
@@ -993,6 +999,8 @@ cdef struct RecordColumns:
     int64_t rows
     const uint8_t *stamps  # int64
     const uint8_t *offsets  # int64
+    int64_t first  # what stamps are stored less of
+    int64_t base  # … and offsets
     PayloadColumn key
     PayloadColumn value
     const uint8_t *listed  # a bit for each; NULL when all have a list of headers
@@ -1024,12 +1032,7 @@ cdef inline uint64_t zigzag(int64_t value) noexcept nogil:
 
 
 cdef inline int64_t varint_size(int64_t value) noexcept nogil:
-    cdef uint64_t bits = zigzag(value)
-    cdef int64_t size = 1
-    while bits >= 0x80:
-        bits >>= 7
-        size += 1
-    return size
+    return VARINT_SIZE(zigzag(value))
 
 
 cdef inline bint find_payload(
@@ -1093,12 +1096,17 @@ cdef struct RecordPlace:
     int64_t last_header
 
 
+cdef inline int64_t less(int64_t value, int64_t by) noexcept nogil:
+    """Subtract as Java's long does, which wraps."""
+    return <int64_t>(<uint64_t>value - <uint64_t>by)
+
+
 cdef inline int find_record(
     const RecordColumns *of, int64_t row, RecordPlace *found
 ) noexcept nogil:
-    """Find what a record consists of, and how many bytes it takes."""
-    found.stamp = int64_at(of.stamps, row)
-    found.offset = int64_at(of.offsets, row)
+    """Find what a record consists of, and how many bytes it takes without headers."""
+    found.stamp = less(int64_at(of.stamps, row), of.first)
+    found.offset = less(int64_at(of.offsets, row), of.base)
     if not find_payload(&of.key, row, &found.key_start, &found.key_length):
         return WRONG_KEY
     if not find_payload(&of.value, row, &found.value_start, &found.value_length):
@@ -1113,20 +1121,43 @@ cdef inline int find_record(
         + payload_room(found.value_length)
         + varint_size(found.last_header - found.first_header)
     )
-    if found.first_header == found.last_header:
-        return RIGHT
-    return measure_headers(of, found.first_header, found.last_header, &found.size)
+    return RIGHT
 
 
-cdef int measure_records(const RecordColumns *of, int64_t *total) noexcept nogil:
+cdef struct Measures:
+    int64_t size
+    int64_t largest  # stamp
+    bint rises  # the offsets do
+
+
+cdef int measure_records(
+    const RecordColumns *of, int64_t *sizes, Measures *found
+) noexcept nogil:
+    """Measure records: each behind its length, and all of them."""
     cdef RecordPlace record
-    cdef int64_t row
+    cdef int64_t row, stamp, offset
+    cdef int64_t previous = 0
     cdef int wrong
+    found.size = 0
+    found.largest = INT64_MIN
+    found.rises = True
     for row in range(of.rows):
         wrong = find_record(of, row, &record)
+        if not wrong and record.first_header < record.last_header:
+            wrong = measure_headers(
+                of, record.first_header, record.last_header, &record.size
+            )
         if wrong:
             return wrong
-        total[0] += varint_size(record.size) + record.size
+        sizes[row] = record.size
+        found.size += varint_size(record.size) + record.size
+        stamp = int64_at(of.stamps, row)
+        offset = int64_at(of.offsets, row)
+        if stamp > found.largest:
+            found.largest = stamp
+        if row and offset <= previous:
+            found.rises = False
+        previous = offset
     return RIGHT
 
 
@@ -1171,41 +1202,44 @@ cdef uint8_t *write_headers(
     int64_t first,
     int64_t last,
     uint8_t *out,
+    const uint8_t *record_end,
     const uint8_t *end,
 ) noexcept nogil:
-    """Write the headers of a record, up to ``end``; NULL when they need more."""
+    """Write the headers of a record, up to its end; NULL when they need more."""
     cdef int64_t header, start, length
     for header in range(first, last):
         if not find_payload(&of.name, header, &start, &length):
             return NULL
-        if payload_room(length) > end - out:
+        if payload_room(length) > record_end - out:
             return NULL
         out = write_payload(&of.name, start, length, out, end)
         if not find_payload(&of.content, header, &start, &length):
             return NULL
-        if payload_room(length) > end - out:
+        if payload_room(length) > record_end - out:
             return NULL
         out = write_payload(&of.content, start, length, out, end)
     return out
 
 
 cdef int write_records(
-    const RecordColumns *of, uint8_t *out, const uint8_t *end
+    const RecordColumns *of, const int64_t *sizes, uint8_t *out, const uint8_t *end
 ) noexcept nogil:
     """Write records that were measured, and must fill the place up to ``end``.
 
-    Each is measured again: another thread may have written to the columns since.
+    Each has to have the size that it had: another thread may have written to the
+    columns since.
     """
     cdef RecordPlace record
-    cdef const uint8_t *record_end
-    cdef int64_t row
+    cdef uint8_t *record_end
+    cdef int64_t row, size
     for row in range(of.rows):
-        if find_record(of, row, &record):
+        size = sizes[row]
+        if find_record(of, row, &record) or record.size > size:
             return CHANGED
-        if varint_size(record.size) + record.size > end - out:
+        if varint_size(size) + size > end - out:
             return CHANGED
-        out = write_varint(out, record.size)
-        record_end = out + record.size
+        out = write_varint(out, size)
+        record_end = out + size
         out[0] = 0
         out = write_varint(out + 1, record.stamp)
         out = write_varint(out, record.offset)
@@ -1213,7 +1247,9 @@ cdef int write_records(
         out = write_payload(&of.value, record.value_start, record.value_length, out, end)
         out = write_varint(out, record.last_header - record.first_header)
         if record.first_header < record.last_header:
-            out = write_headers(of, record.first_header, record.last_header, out, end)
+            out = write_headers(
+                of, record.first_header, record.last_header, out, record_end, end
+            )
         if out != record_end:
             return CHANGED
     return RIGHT if out == end else CHANGED
@@ -1223,65 +1259,101 @@ cdef class RecordBody:
     """The records of a batch: measured when this is made, and then written.
 
     Args:
-        stamps: Timestamps as they are stored, less the batch's own, int64.
-        offsets: Offsets likewise.
+        stamps: Their timestamps: int64, and which of them is the first.
+        offsets: Their offsets, likewise.
         rows: How many records there are.
-        key: Their keys: a bit for each that is not null (None: none is null), which bit
-            is the first, their ends (int32, the start of the first before them), and
-            their bytes. None when all are null.
+        first: The timestamp that those which are stored are relative to.
+        base: The offset likewise.
+        key: Their keys: a bit for each that is not null (None: none is null), their
+            ends (int32, the start of the first before them), which bit and which end
+            is the first, and their bytes (None: there are none). None when all are
+            null.
         value: Their values, likewise.
         headers: A bit for each record that has a list of headers (None: all have one),
-            which bit is the first, the ends of their lists (int32, the start of the
-            first before them), how many headers there are, and their keys and values as
-            above. None when there is no header.
+            the ends of their lists (int32, the start of the first before them), which
+            bit and which end is the first, how many headers there are, and their keys
+            and values as above. None when there is no header.
 
     Raises:
         ValueError: A buffer is too small, or ends fall or lie outside what they end in.
     """
 
     cdef readonly int64_t size
+    cdef readonly int64_t largest
+    cdef readonly bint rises
     cdef RecordColumns of
-    cdef list views
+    cdef int64_t *sizes
+    cdef Py_buffer held[BODY_BUFFERS]
+    cdef int count
 
     def __cinit__(
         self,
-        object stamps,
-        object offsets,
+        tuple stamps,
+        tuple offsets,
         int64_t rows,
+        int64_t first,
+        int64_t base,
         tuple key,
         tuple value,
         tuple headers,
     ):
         cdef int wrong
-        self.views = []
+        cdef int64_t count
+        cdef Measures found
+        if rows < 0 or rows > MOST:
+            raise ValueError(f"{rows} rows")
         self.of.rows = rows
-        self.of.stamps = self.hold(stamps, rows, sizeof(int64_t))
-        self.of.offsets = self.hold(offsets, rows, sizeof(int64_t))
+        self.of.first = first
+        self.of.base = base
+        self.of.stamps = self.hold(stamps[0], stamps[1], rows, sizeof(int64_t))
+        self.of.offsets = self.hold(offsets[0], offsets[1], rows, sizeof(int64_t))
         self.hold_payloads(&self.of.key, key, rows)
         self.hold_payloads(&self.of.value, value, rows)
         self.of.listed = NULL
         self.of.ends = NULL
         if headers is not None:
-            listed, first, ends, count, names, contents = headers
-            self.of.at = first
+            listed, ends, at, count, names, contents = headers
+            self.of.at = at
             self.of.listed = self.hold_bits(listed, self.of.at, rows)
-            self.of.ends = self.hold(ends, rows + 1, sizeof(int32_t))
+            if rows:
+                self.of.ends = self.hold(ends, self.of.at, rows + 1, sizeof(int32_t))
             self.hold_payloads(&self.of.name, names, count)
             self.hold_payloads(&self.of.content, contents, count)
+        self.sizes = <int64_t *>malloc(<size_t>(rows + 1) * sizeof(int64_t))
+        if self.sizes == NULL:
+            raise MemoryError
         with nogil:
-            wrong = measure_records(&self.of, &self.size)
+            wrong = measure_records(&self.of, self.sizes, &found)
         if wrong:
             name = WRONG[wrong]
             raise ValueError(f"column {name}: its ends fall, or lie outside its bytes")
+        self.size = found.size
+        self.largest = found.largest
+        self.rises = found.rises
+
+    def __dealloc__(self):
+        while self.count:
+            self.count -= 1
+            PyBuffer_Release(&self.held[self.count])
+        free(self.sizes)
 
     cdef const uint8_t *hold(
-        self, object data, int64_t count, int64_t size
+        self, object data, int64_t first, int64_t count, int64_t size
     ) except? NULL:
-        """Hold a buffer of at least ``count`` items as long as this object lives."""
-        cdef _View view = _View(data)
-        view.hold(count, size)
-        self.views.append(view)
-        return <const uint8_t *>view.held.buf
+        """Hold a buffer as long as this object lives; return where an item begins.
+
+        It has at least ``count`` items of ``size`` bytes from that one on.
+        """
+        cdef Py_buffer *view = &self.held[self.count]
+        if not 0 <= first <= MOST or not 0 <= count <= MOST:
+            raise ValueError(f"{count} items from item {first} on")
+        if self.count >= BODY_BUFFERS:
+            raise ValueError("too many buffers")
+        PyObject_GetBuffer(data, view, PyBUF_C_CONTIGUOUS)
+        self.count += 1
+        if view.len // size < first + count:
+            raise ValueError(f"a buffer of {view.len} bytes is too small")
+        return <const uint8_t *>view.buf + first * size
 
     cdef const uint8_t *hold_bits(
         self, object bits, int64_t first, int64_t count
@@ -1290,26 +1362,27 @@ cdef class RecordBody:
             raise ValueError(f"{count} bits from bit {first} on")
         if bits is None:
             return NULL
-        return self.hold(bits, (first + count + 7) // 8, 1)
+        return self.hold(bits, 0, (first + count + 7) // 8, 1)
 
     cdef int hold_payloads(
         self, PayloadColumn *column, tuple given, int64_t rows
     ) except -1:
-        cdef _View view
         if rows < 0 or rows > MOST:
             raise ValueError(f"{rows} rows")
         column.rows = rows
         column.ends = NULL
         if given is None:
             return 0
-        valid, first, ends, data = given
-        view = _View(data)
-        self.views.append(view)
-        column.data = <const uint8_t *>view.held.buf
-        column.size = view.held.len
+        valid, ends, first, data = given
+        column.data = NULL
+        column.size = 0
+        if data is not None:
+            column.data = self.hold(data, 0, 0, 1)
+            column.size = self.held[self.count - 1].len
         column.at = first
         column.valid = self.hold_bits(valid, column.at, rows)
-        column.ends = self.hold(ends, rows + 1, sizeof(int32_t))
+        if rows:
+            column.ends = self.hold(ends, column.at, rows + 1, sizeof(int32_t))
         return 0
 
     def alone(self):
@@ -1337,7 +1410,7 @@ cdef class RecordBody:
         cdef uint32_t crc
         with nogil:
             memcpy(out, head, <size_t>before)
-            wrong = write_records(&self.of, out + before, out + total)
+            wrong = write_records(&self.of, self.sizes, out + before, out + total)
             if not wrong and before:
                 crc = crc32c_extend(0, out + CRC_END, <size_t>(total - CRC_END))
                 out[CRC_AT] = <uint8_t>(crc >> 24)

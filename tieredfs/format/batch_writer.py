@@ -9,7 +9,6 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from tieredfs.errors import InvalidArgumentError
@@ -37,6 +36,7 @@ __all__ = ["BatchOptions", "encode_batch"]
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_AT: Final = 12
+_OFFSETS: Final = "the offsets of a batch must rise within an int32"
 _MAX_INT32: Final = (1 << 31) - 1
 _MAX_OFFSET: Final = (1 << 63) - 1
 _WRAP: Final = 1 << 64
@@ -118,17 +118,20 @@ def encode_batch(
         raise InvalidArgumentError("a batch without records needs its offsets")
     _check_offsets(base, offsets, last)
     stamps = timestamp_column(records)
-    largest = int(stamps.max()) if len(stamps) else -1
     first = int(stamps[0]) if len(stamps) else -1
     if how.delete_horizon_ms is not None:
         first = how.delete_horizon_ms
     body = measure_records(
         RecordFields(
-            stamps - np.int64(_wrapped(first)),
-            offsets - np.int64(base),
+            stamps,
+            offsets,
+            _wrapped(first),
+            base,
             *payload_columns(records, offsets),
         )
     )
+    if not body.rises:
+        raise InvalidArgumentError(_OFFSETS)
     if body.size > MAX_DECOMPRESSED:
         msg = f"{body.size} bytes of records are more than a batch may have"
         raise InvalidArgumentError(msg)
@@ -144,7 +147,7 @@ def encode_batch(
             how.attributes,
             last - base,
             first,
-            largest,
+            body.largest if len(stamps) else -1,
             how.producer_id,
             how.producer_epoch,
             how.base_sequence,
@@ -157,11 +160,10 @@ def encode_batch(
 
 
 def _check_offsets(base: int, offsets: Int64Array, last: int) -> None:
-    rising = (offsets[:-1] < offsets[1:]).all()
     lowest, highest = (int(offsets[at]) if len(offsets) else base for at in (0, -1))
     fits = 0 <= base <= lowest and highest <= last <= _MAX_OFFSET
-    if not rising or not fits or last - base > _MAX_INT32:
-        raise InvalidArgumentError("the offsets of a batch must rise within an int32")
+    if not fits or last - base > _MAX_INT32:
+        raise InvalidArgumentError(_OFFSETS)
 
 
 def _wrapped(value: int) -> int:

@@ -21,6 +21,14 @@ class RecordBody(Protocol):
     def size(self) -> int:
         """How many bytes they have."""
 
+    @property
+    def largest(self) -> int:
+        """The largest timestamp; of no records the least there is."""
+
+    @property
+    def rises(self) -> bool:
+        """Whether each offset is larger than the one before it."""
+
     def alone(self) -> Buffer:
         """Return the records."""
 

@@ -1,19 +1,15 @@
 """The records of a batch, written by the compiled kernel out of Arrow's own buffers."""
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format._kernel import RecordBody
-from tieredfs.format.record_fields import RecordFields, row_ends
+from tieredfs.format.record_fields import RecordFields
 
 __all__ = ["measure_with_kernel"]
 
-_Payloads = tuple[pa.Buffer | None, int, npt.NDArray[np.int32], pa.Buffer | bytes]
-_Headers = tuple[
-    pa.Buffer | None, int, npt.NDArray[np.int32], int, _Payloads, _Payloads
-]
+_Payloads = tuple[pa.Buffer | None, pa.Buffer | None, int, pa.Buffer | None]
+_Headers = tuple[pa.Buffer | None, pa.Buffer | None, int, int, _Payloads, _Payloads]
 
 
 def measure_with_kernel(fields: RecordFields) -> RecordBody:
@@ -25,9 +21,11 @@ def measure_with_kernel(fields: RecordFields) -> RecordBody:
     """
     try:
         return RecordBody(
-            fields.stamps,
-            fields.offsets,
+            (fields.stamps, 0),
+            (fields.offsets, 0),
             len(fields.offsets),
+            fields.first,
+            fields.base,
             None if fields.keys is None else _payloads(fields.keys),
             None if fields.values is None else _payloads(fields.values),
             None if fields.headers is None else _headers(fields.headers),
@@ -37,19 +35,18 @@ def measure_with_kernel(fields: RecordFields) -> RecordBody:
 
 
 def _payloads(array: pa.Array) -> _Payloads:
-    valid, _, data = array.buffers()
-    return valid, array.offset, row_ends(array), b"" if data is None else data
+    valid, ends, data = array.buffers()
+    return valid, ends, array.offset, data
 
 
 def _headers(array: pa.Array) -> _Headers:
-    valid = array.buffers()[0]
+    valid, ends, *_ = array.buffers()
     headers = array.values
-    names, contents = headers.field(0), headers.field(1)
     return (
         valid,
+        ends,
         array.offset,
-        row_ends(array),
         len(headers),
-        _payloads(names),
-        _payloads(contents),
+        _payloads(headers.field(0)),
+        _payloads(headers.field(1)),
     )

@@ -55,6 +55,8 @@ class NumpyRecordBody(NamedTuple):
         size: How many bytes they have.
         sizes: How many each has, behind its length.
         fields: What they consist of.
+        stamps: Timestamps as they are stored.
+        offsets: Offsets likewise.
         key_lengths: Of each record; -1 for null.
         value_lengths: Likewise.
         headers: Of all of them; None when there are none.
@@ -63,9 +65,22 @@ class NumpyRecordBody(NamedTuple):
     size: int
     sizes: Int64Array
     fields: RecordFields
+    stamps: Int64Array
+    offsets: Int64Array
     key_lengths: Int64Array
     value_lengths: Int64Array
     headers: _Headers | None
+
+    @property
+    def largest(self) -> int:
+        """The largest timestamp; of no records the least there is."""
+        return int(self.fields.stamps.max(initial=np.iinfo(np.int64).min))
+
+    @property
+    def rises(self) -> bool:
+        """Whether each offset is larger than the one before it."""
+        offsets = self.fields.offsets
+        return bool((offsets[:-1] < offsets[1:]).all())
 
     def alone(self) -> memoryview:
         """Return the records."""
@@ -74,8 +89,8 @@ class NumpyRecordBody(NamedTuple):
         headers = self.headers
         size, stamp, offset, key_length, value_length, count = _varints(
             self.sizes,
-            self.fields.stamps,
-            self.fields.offsets,
+            self.stamps,
+            self.offsets,
             self.key_lengths,
             self.value_lengths,
             np.zeros_like(self.sizes) if headers is None else headers.counts,
@@ -111,11 +126,14 @@ def measure_with_numpy(fields: RecordFields) -> NumpyRecordBody:
     keys = nulls if fields.keys is None else _lengths("key", fields.keys)
     values = nulls if fields.values is None else _lengths("value", fields.values)
     headers = None if fields.headers is None else _headers(fields.headers)
-    numbers = np.stack((fields.stamps, fields.offsets, keys, values))
+    # What is too large for 64 bits wraps, as the reader's sum does.
+    stamps = fields.stamps - np.int64(fields.first)
+    offsets = fields.offsets - np.int64(fields.base)
+    numbers = np.stack((stamps, offsets, keys, values))
     sizes = 1 + varint_sizes(numbers).sum(axis=0) + keys.clip(0) + values.clip(0)
     sizes += 1 if headers is None else varint_sizes(headers.counts) + headers.sizes
     size = int(sizes.sum() + varint_sizes(sizes).sum())
-    return NumpyRecordBody(size, sizes, fields, keys, values, headers)
+    return NumpyRecordBody(size, sizes, fields, stamps, offsets, keys, values, headers)
 
 
 def _headers(array: pa.Array) -> _Headers:

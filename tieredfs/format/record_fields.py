@@ -27,8 +27,10 @@ class RecordFields(NamedTuple):
     """What the records of a batch consist of.
 
     Attributes:
-        stamps: Timestamps as they are stored, less the batch's own.
-        offsets: Offsets likewise.
+        stamps: Timestamps.
+        offsets: Offsets.
+        first: The batch's own timestamp: what stored ones are relative to.
+        base: The batch's own offset, likewise.
         keys: Of each record, ``binary``; None when all are null.
         values: Likewise.
         headers: Of each record, ``HEADERS``, none without a key; None likewise.
@@ -36,6 +38,8 @@ class RecordFields(NamedTuple):
 
     stamps: Int64Array
     offsets: Int64Array
+    first: int
+    base: int
     keys: pa.Array | None
     values: pa.Array | None
     headers: pa.Array | None
