@@ -11,7 +11,7 @@ from servers import Bucket, FaultProxy, Fleet, ProxiedBucket
 from tieredfs import ObjectStore
 
 
-@pytest.fixture(params=KINDS)
+@pytest.fixture(params=[*KINDS, "sftp", "webhdfs", "chained"])
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
     """A place of this test's own, with nothing in it."""
     return make_place(request.param, request, tmp_path)

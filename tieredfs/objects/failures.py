@@ -72,6 +72,20 @@ _BY_NAME: dict[str, type[TieredFSError]] = {
     "InvalidURL": InvalidArgumentError,
     "ParamValidationError": InvalidArgumentError,
     "OptionError": InvalidArgumentError,
+    "BadZipFile": CorruptObjectError,
+    "InvalidURL": InvalidArgumentError,  # of aiohttp and of requests
+    # asyncssh's; below them paramiko's, which chains of URLs may bring
+    "PermissionDenied": PermissionDeniedError,
+    "HostKeyNotVerifiable": PermissionDeniedError,
+    "SFTPNoSuchFile": NotFoundError,
+    "SFTPNoSuchPath": NotFoundError,
+    "SFTPPermissionDenied": PermissionDeniedError,
+    "SFTPWriteProtect": PermissionDeniedError,
+    "SFTPFileAlreadyExists": AlreadyExistsError,
+    "SFTPInvalidFilename": InvalidArgumentError,
+    "SFTPOpUnsupported": UnsupportedOperationError,
+    "AuthenticationException": PermissionDeniedError,
+    "BadHostKeyException": PermissionDeniedError,
     # fsspec's HTTP filesystem makes "not found" of a server that is not there.
     "ClientConnectionError": StorageUnavailableError,
     "ConnectionError": StorageUnavailableError,
@@ -182,8 +196,9 @@ def _status(error: BaseException) -> int | None:
     if isinstance(response, dict):
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     else:
-        names = (name for name in _STATUS_NAMES if hasattr(error, name))
-        status = getattr(error, next(names, ""), None)
+        told = error if response is None else response  # requests' errors have one
+        names = (name for name in _STATUS_NAMES if hasattr(told, name))
+        status = getattr(told, next(names, ""), None)
     return status if isinstance(status, int) and status in _STATUSES else None
 
 

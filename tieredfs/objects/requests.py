@@ -1,7 +1,7 @@
 """One call of a store: bounded, repeated, its failures made ours, and reported."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
@@ -68,31 +68,39 @@ class Requests:
         """Return what messages call an object: its URL, without secrets."""
         return f"{redact_url(self.connection.url).rstrip('/')}/{key}"
 
-    def backend(self, verb: str, key: str) -> Backend:
-        """Return the backend; its failure to connect is one of ours.
+    def backend(self, verb: str, key: str, deadline: Deadline | None = None) -> Backend:
+        """Return the backend; its failure to connect is one of ours, and repeated.
 
         Raises:
             TieredFSError: It cannot be made.
         """
-        try:
-            return self.connection.backend()
-        except Exception as error:
-            ours = self._failure(verb, self.name(key), error, None)
-            if ours is error:
-                raise
-            raise ours from self._shown(error)
+        made = self.connection.made
+        if made is not None:
+            return made
+        call = Call(verb, key, lambda backend, _: backend)
+        return replace(self, observer=None).make(call, deadline)
 
-    def need(self, capability: Capability, verb: str, key: str) -> Backend:
+    def need(
+        self,
+        capability: Capability,
+        verb: str,
+        key: str,
+        deadline: Deadline | None = None,
+    ) -> Backend:
         """Return the backend, which must be able to do this.
 
         Raises:
-            UnsupportedOperationError: It is not.
+            UnsupportedOperationError: It is not; where no store of its kind is,
+                nothing is asked.
         """
-        backend = self.backend(verb, key)
-        if capability not in backend.capabilities:
+        kind = self.connection.kind
+        if (
+            capability not in kind.capabilities
+            or capability not in self.backend(verb, key, deadline).capabilities
+        ):
             msg = f"{verb} {self.name(key)}: this store has no {capability.value}"
             raise UnsupportedOperationError(msg)
-        return backend
+        return self.backend(verb, key, deadline)
 
     def make(self, call: Call[_T], deadline: Deadline | None = None) -> _T:
         """Make a call: repeat it if that may help, tell the observer.
@@ -115,12 +123,15 @@ class Requests:
 
         def once() -> _T:
             nonlocal attempts, pause
+            backend: Backend | None = None
             try:
+                backend = self.connection.backend(end.check())
                 left = end.check()
-                backend = self.connection.backend()
                 attempts += 1
                 return call.attempt(backend, left)
             except Exception as error:
+                if backend is not None and backend.is_broken_by(error):
+                    self.connection.give_up(backend)
                 name = f"{self.name(call.key)}{call.span}"
                 ours = self._failure(call.verb, name, error, end)
                 if ours is error:

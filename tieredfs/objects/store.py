@@ -152,12 +152,11 @@ class ObjectStore:
         check_key(key)
         if not any(ranges):
             return [memoryview(b"")] * len(ranges)
-        backend = self._requests.backend("get_ranges", key)
+        deadline = self._requests.deadline()
+        backend = self._requests.backend("get_ranges", key, deadline)
         plan = plan_ranges(ranges, gap=backend.gap)
         calls = [self._range(key, span) for span in plan.requests]
-        found = self._requests.make_all(
-            calls, self._requests.deadline(), at_once=backend.at_once
-        )
+        found = self._requests.make_all(calls, deadline, at_once=backend.at_once)
         empty = memoryview(b"")
         return [
             empty if place is None else _cut(found[place], plan.requests[place], span)
@@ -360,10 +359,12 @@ class ObjectStore:
 
     def _put(self, verb: str, key: str, content: Content, *, overwrite: bool) -> None:
         requests = self._requests
-        backend = requests.need(Capability.WRITE, verb, key)
+        deadline = requests.deadline()
+        backend = requests.need(Capability.WRITE, verb, key, deadline)
         if not overwrite:
             prove_create(requests, backend, key)
-            requests.need(Capability.EXCLUSIVE_CREATE, f"exclusive {verb}", key)
+            exclusive = Capability.EXCLUSIVE_CREATE
+            requests.need(exclusive, f"exclusive {verb}", key, deadline)
         limits = backend.parts
         if limits is not None and content.size > limits.above:
             upload(requests, key, content, limits, overwrite=overwrite)
@@ -373,7 +374,7 @@ class ObjectStore:
             backend.put(key, content, left, overwrite=overwrite)
 
         call = Call(verb, key, attempt, lambda _: content.size)
-        write(requests, call, content, requests.deadline())
+        write(requests, call, content, deadline)
 
     def _pages(self, listing: Listing) -> Iterator[Page]:
         """Yield the pages of a listing, each one request; a failed one is repeated."""

@@ -10,8 +10,8 @@ and observes. Traps that are closed here for all (seen in released packages):
 - listings are cached without end: filesystems are made with the cache off;
 - ``find`` and ``walk`` leave out what they may not or cannot list: folders are listed
   one by one;
-- a call may hang for minutes: asynchronous filesystems are given a timeout and the
-  coroutine is cancelled when it passes.
+- a call may hang for minutes: a coroutine is cancelled when its time is up, and a
+  synchronous filesystem is left behind on a thread.
 """
 
 import asyncio
@@ -26,6 +26,7 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.core import url_to_fs
 
 from tieredfs.errors import NotFoundError
+from tieredfs.objects.abandoning import run_abandonable
 from tieredfs.objects.capabilities import Capability
 from tieredfs.objects.content import Content
 from tieredfs.objects.failures import failure_class
@@ -43,7 +44,7 @@ class Backend:
     """A filesystem with a root, and the verbs the store is made of.
 
     Paths are the filesystem's own; keys are relative to the root. Every verb is one
-    attempt that takes ``timeout`` seconds at most, where the client can be stopped.
+    attempt that takes ``timeout`` seconds at most.
     """
 
     options: ClassVar[Mapping[str, object]] = {"use_listings_cache": False}
@@ -81,15 +82,24 @@ class Backend:
         self._lead = self.root if self.root in {"", "/"} else f"{self.root}/"
 
     @classmethod
-    def connect(cls, url: str, options: Mapping[str, object]) -> Self:
-        """Make the filesystem that a URL names, and the backend of it.
+    def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
+        """Make the backend of a URL.
 
         Args:
-            url: Any that fsspec knows.
-            options: What the user gave; they go before our own.
+            url: Of a protocol that this class is for.
+            options: The user's.
+            timeout: Seconds that it may take, where the server is asked at once.
         """
-        chosen = {**cls.options, **options, "skip_instance_cache": True}
-        return cls(*url_to_fs(url, **chosen))
+        del timeout
+        filesystem, root = url_to_fs(
+            url, **{**cls.options, **options}, skip_instance_cache=True
+        )
+        return cls(filesystem, root)
+
+    def is_broken_by(self, error: Exception) -> bool:
+        """Return whether after ``error`` the next try needs a backend made anew."""
+        del error
+        return False
 
     def path(self, key: str) -> str:
         """Return the filesystem's path of a key."""
@@ -222,7 +232,8 @@ class Backend:
         **options: object,
     ) -> Any:  # noqa: ANN401 - whatever the filesystem's method returns
         if not isinstance(self.filesystem, AsyncFileSystem):
-            return getattr(self.filesystem, verb)(*args, **options)
+            call = partial(getattr(self.filesystem, verb), *args, **options)
+            return run_abandonable(call, timeout)
         return self.run_async(
             getattr(self.filesystem, f"_{verb}"), timeout, *args, **options
         )

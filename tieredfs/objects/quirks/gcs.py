@@ -59,8 +59,9 @@ class GCSBackend(Backend):
         self._sessions: dict[str, Session] = {}
 
     @classmethod
-    def connect(cls, url: str, options: Mapping[str, object]) -> Self:
+    def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
         """Make the plain filesystem; which one gcsfs makes is up to the environment."""
+        del timeout
         # Not at the top: tieredfs is imported without any cloud's client.
         from tieredfs.objects.quirks.gcs_client import OneTryFileSystem  # noqa: PLC0415
 

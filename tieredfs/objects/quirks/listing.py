@@ -114,7 +114,7 @@ class Walk:
                 self._levels.pop()
                 continue
             key, describe = level[-1]
-            if self._wants(key):
+            if self.wants(key):
                 if len(self._found) >= size:
                     return
                 if describe is not None:
@@ -133,7 +133,7 @@ class Walk:
         except FileNotFoundError:  # removed while it was listed
             return
 
-    def _wants(self, key: str) -> bool:
+    def wants(self, key: str) -> bool:
         """Return whether a key, or one below a folder, may be wanted."""
         if not key.startswith(self._listing.prefix):
             return False

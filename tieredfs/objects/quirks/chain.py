@@ -1,0 +1,113 @@
+"""Chained URLs, such as ``zip::s3://bucket/key``.
+
+Traps closed here, seen with fsspec 2026.9: ``simplecache``, ``filecache`` and
+``blockcache`` serve a file that was cut short, or zeros, after one download that
+failed; ``dir`` breaks off over filesystems that are not asynchronous, and knows nothing
+of the ones below. Neither adds what a store needs, so both are undone: the store is on
+what they stand in front of. The links that stay share no instance with anybody, which
+might be dead, and cache no listing.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tieredfs.errors import InvalidArgumentError
+
+__all__ = ["Place", "first_protocol", "own_links", "undo_wrappers"]
+
+_CACHES = frozenset({"simplecache", "filecache", "blockcache", "cached"})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a store is.
+
+    Attributes:
+        url: Without the links that only wrap another.
+        options: fsspec's: those of the first link, and of each other by its protocol.
+        caches: The protocols of the caches that were left out.
+    """
+
+    url: str
+    options: Mapping[str, object]
+    caches: tuple[str, ...] = ()
+
+
+def undo_wrappers(url: str, options: Mapping[str, object]) -> Place:
+    """Return the place that a URL means, whatever stands in front of it.
+
+    Raises:
+        InvalidArgumentError: A cache has a path of its own.
+    """
+    kept, caches = options, []
+    while "::" in url and (kind := first_protocol(url)) in {*_CACHES, "dir"}:
+        link, _, rest = url.partition("::")
+        path = link.partition("://")[2].strip("/")
+        if kind in _CACHES:
+            if path:
+                msg = f"{kind}:// takes no path of its own: {path}"
+                raise InvalidArgumentError(msg)
+            caches.append(kind)
+        url = _below(rest, path)
+        kept = _inner(first_protocol(url), rest, kept)
+    return Place(url, kept, tuple(caches))
+
+
+def own_links(
+    url: str,
+    options: Mapping[str, object],
+    defaults: Callable[[str], Mapping[str, object]],
+) -> dict[str, object]:
+    """Return options that make every link after the first anew, for us alone.
+
+    Args:
+        url: Chained or not.
+        options: As in ``undo_wrappers``.
+        defaults: The options of a protocol's filesystem, unless the user gives them.
+    """
+    found = dict(options)
+    for link in url.split("::")[1:]:
+        protocol = first_protocol(link, alone=False)
+        given: Any = found.get(protocol, {})
+        found[protocol] = {
+            **defaults(protocol),
+            **given,
+            "skip_instance_cache": True,
+        }
+    return found
+
+
+def first_protocol(url: str, *, alone: bool = True) -> str:
+    """Return the protocol of a URL's first link; ``file`` for a path.
+
+    Args:
+        url: Chained or not.
+        alone: Whether a link that is one word is a path.
+    """
+    link, chained, _ = url.partition("::")
+    protocol, separator, _ = link.partition("://")
+    if separator:
+        return protocol
+    is_word = link.isalpha() and link.islower()
+    return link if is_word and (chained or not alone) else "file"
+
+
+def _below(url: str, path: str) -> str:
+    """Return the URL whose first link goes on with ``path``."""
+    if not path:
+        return url
+    link, chained, rest = url.partition("::")
+    if "://" not in link and first_protocol(url) == link:
+        link = f"{link}://"  # one word
+    begin = "" if link.endswith(("/", "://")) else "/"
+    return f"{link}{begin}{path}{chained}{rest}"
+
+
+def _inner(
+    protocol: str, rest: str, options: Mapping[str, object]
+) -> dict[str, object]:
+    """Return the options that are left when the first link is gone."""
+    others = {first_protocol(link, alone=False) for link in rest.split("::")[1:]}
+    own: Any = options.get(protocol, {})
+    return {**{name: options[name] for name in others & options.keys()}, **own}

@@ -1,0 +1,44 @@
+"""Whatever else fsspec has a filesystem for.
+
+Traps closed here, seen with fsspec 2026.9: many connect when they are made, without a
+limit of time, so that is done where it can be left behind; what a call that hangs holds
+on to (a lock, a connection) stays held, and an instance that lost its connection stays
+dead, so after such a failure the next try makes a new one.
+"""
+
+from collections.abc import Mapping
+from typing import Self
+
+from fsspec.core import url_to_fs
+
+from tieredfs.errors import StorageUnavailableError, TieredFSError
+from tieredfs.objects.abandoning import run_abandonable
+from tieredfs.objects.failures import failure_class
+from tieredfs.objects.quirks.chain import own_links
+from tieredfs.objects.quirks.default import Backend
+
+__all__ = ["OtherBackend"]
+
+_SPOILS = frozenset({"sftp", "ssh"})
+"""Filesystems that hand on every option they do not know, to a client that refuses."""
+
+
+class OtherBackend(Backend):
+    """A filesystem nobody has looked at closely, or the first link of a chain."""
+
+    @classmethod
+    def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
+        """Make the filesystems of all links, new ones."""
+        own = own_links(url, {**cls.options, **options}, _defaults)
+        return run_abandonable(
+            lambda: cls(*url_to_fs(url, **own, skip_instance_cache=True)), timeout
+        )
+
+    def is_broken_by(self, error: Exception) -> bool:
+        """Trust nothing after a failure that nobody answered."""
+        ours = failure_class(error)
+        return ours is StorageUnavailableError and not isinstance(error, TieredFSError)
+
+
+def _defaults(protocol: str) -> Mapping[str, object]:
+    return {} if protocol in _SPOILS else Backend.options

@@ -1,0 +1,214 @@
+"""HDFS over HTTP, as name nodes and HttpFS gateways speak it.
+
+Traps closed here, seen with fsspec's WebHDFS 2026.9: a write goes to the final name, so
+readers see half a file; a rename that was refused is an answer of 200 that nobody looks
+at, and one onto a folder moves into it; what the server calls FileAlreadyExists is a
+RuntimeError; no request has a limit of time; a listing of a file is the file itself. A
+read or a write is two requests, since the name node sends the client on to a data node.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Any, cast
+from urllib.parse import quote
+
+from fsspec import AbstractFileSystem
+
+from tieredfs.objects.abandoning import run_abandonable
+from tieredfs.objects.content import BufferContent, Content
+from tieredfs.objects.quirks.default import OptionError
+from tieredfs.objects.quirks.folders import FoldersBackend, Item
+from tieredfs.objects.quirks.listing import ObjectInfo
+
+__all__ = ["WebHdfsBackend"]
+
+_REFUSED = 400
+_REMOTE: dict[str, type[Exception]] = {
+    "AccessControlException": PermissionError,
+    "AuthorizationException": PermissionError,
+    "FileAlreadyExistsException": FileExistsError,
+    "FileNotFoundException": FileNotFoundError,
+    "IllegalArgumentException": OptionError,
+    "InvalidPathException": OptionError,
+    "ParentNotDirectoryException": NotADirectoryError,
+    "PathIsNotEmptyDirectoryException": IsADirectoryError,
+    "SecurityException": PermissionError,
+    "UnsupportedOperationException": NotImplementedError,
+}
+"""What the Java side throws → what it is called here; all else is unavailable."""
+
+
+class WebHdfsBackend(FoldersBackend):
+    """A folder of HDFS; a rename decides who is first, and replaces as a whole."""
+
+    at_once = 4
+
+    def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
+        """Take the client's session, and make room in it for several threads."""
+        # Not at the top: tieredfs is imported without the client of any store.
+        from requests.adapters import HTTPAdapter  # noqa: PLC0415
+
+        super().__init__(filesystem, root or "/")
+        for scheme in ("http://", "https://"):
+            filesystem.session.mount(scheme, HTTPAdapter(pool_maxsize=16))
+
+    def get(self, key: str, timeout: float) -> bytes:
+        """Return a whole file."""
+        return self._read(key, timeout)
+
+    def get_range(self, key: str, start: int, end: int, timeout: float) -> bytes:
+        """Return the bytes ``[start, end)``, or what there is of them."""
+        return self._read(key, timeout, offset=start, length=end - start)
+
+    def put(
+        self, key: str, content: Content, timeout: float, *, overwrite: bool
+    ) -> None:
+        """Write beside the final name, then rename."""
+
+        def put() -> None:
+            beside, final = self.beside(key), self.path(key)
+            body = content.read(0, content.size)
+            try:
+                self._ask("PUT", "CREATE", beside, timeout, body, overwrite="false")
+                self._rename(beside, final, timeout, overwrite=overwrite)
+            except NotADirectoryError as error:
+                raise FileExistsError(str(error)) from error
+            except Exception:
+                with suppress(Exception):
+                    self._ask("DELETE", "DELETE", beside, timeout)
+                raise
+
+        run_abandonable(put, timeout)
+
+    def copy(self, source: str, target: str, timeout: float) -> None:
+        """Read the source and write it again: HDFS copies nothing by itself."""
+
+        def copy() -> None:
+            content = BufferContent(self.get(source, timeout))
+            self.put(target, content, timeout, overwrite=True)
+
+        run_abandonable(copy, timeout)
+
+    def head(self, key: str, timeout: float) -> ObjectInfo:
+        """Return size and version of a file."""
+        path = self.path(key)
+        status = run_abandonable(partial(self._status, path, timeout), timeout)
+        if status["type"] != "FILE":
+            raise FileNotFoundError(key)
+        return _item(status).entry(key)
+
+    def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
+        """Delete one file; a folder with something in it is none."""
+        ask = partial(self._ask, "DELETE", "DELETE", self.path(keys[0]), timeout)
+        with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            run_abandonable(ask, timeout)
+        return {}
+
+    def items(self, folder: str, timeout: float) -> list[Item]:
+        """Return what lies in a folder, in one request."""
+        path = self.path(folder.removesuffix("/"))
+        ask = partial(self._ask, "GET", "LISTSTATUS", path, timeout)
+        try:
+            answer = run_abandonable(ask, timeout)
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        found = answer.json()["FileStatuses"]["FileStatus"]
+        # A file lists itself, without a name.
+        return [_item(each) for each in found if each["pathSuffix"]]
+
+    def _read(self, key: str, timeout: float, **span: int) -> bytes:
+        ask = partial(self._ask, "GET", "OPEN", self.path(key), timeout, None, **span)
+        try:
+            return cast("bytes", run_abandonable(ask, timeout).content)
+        except OSError:
+            # Behind the end, or a folder: the Java side calls both an IOException.
+            if self.head(key, timeout).size <= span.get("offset", -1):  # type: ignore[operator] # it has one
+                return b""
+            raise
+
+    def _status(self, path: str, timeout: float) -> Mapping[str, Any]:
+        answer = self._ask("GET", "GETFILESTATUS", path, timeout)
+        return cast("Mapping[str, Any]", answer.json()["FileStatus"])
+
+    def _rename(
+        self, source: str, target: str, timeout: float, *, overwrite: bool
+    ) -> None:
+        options = "OVERWRITE" if overwrite else "NONE"
+        try:
+            answer = self._ask(
+                *("PUT", "RENAME", source, timeout),
+                destination=target,
+                renameoptions=options,
+            )
+        except OSError as error:
+            if not isinstance(error, FileExistsError) and self._is_folder(
+                target, timeout
+            ):
+                raise FileExistsError(target) from error
+            raise
+        if not answer.content:
+            return
+        # A gateway that knows no options: it renames over nothing.
+        if not answer.json()["boolean"]:
+            if overwrite:
+                raise NotImplementedError("this server renames over no file")
+            raise FileExistsError(target)
+        if self._is_folder(target, timeout):
+            inside = f"{target}/{source.rpartition('/')[2]}"
+            self._ask("DELETE", "DELETE", inside, timeout)
+            raise FileExistsError(target)
+
+    def _is_folder(self, path: str, timeout: float) -> bool:
+        try:
+            return bool(self._status(path, timeout)["type"] == "DIRECTORY")
+        except FileNotFoundError:
+            return False
+
+    def _ask(
+        self,
+        method: str,
+        operation: str,
+        path: str,
+        timeout: float,
+        body: bytes | None = None,
+        **parameters: object,
+    ) -> Any:  # noqa: ANN401 - an answer of requests
+        """Make a request, to the data node too if there is one to go to."""
+        client = self.filesystem
+        sent = {**parameters, **client.pars, "op": operation}
+        url = client._apply_proxy(client.url + quote(path))  # noqa: SLF001 - the user's
+        ask = partial(client.session.request, method, timeout=timeout)
+        answer = _checked(ask(url, params=sent, allow_redirects=False))
+        where = answer.headers.get("Location")
+        if where is None:
+            if body is not None:
+                raise OSError("the name node names no data node")
+            return answer
+        kind = {} if body is None else {"Content-Type": "application/octet-stream"}
+        where = client._apply_proxy(where)  # noqa: SLF001 - the user's
+        return _checked(ask(where, data=body, headers=kind, allow_redirects=False))
+
+
+def _checked(answer: Any) -> Any:  # noqa: ANN401 - an answer of requests
+    """Return an answer that says yes; raise what any other means."""
+    if answer.status_code < _REFUSED:
+        return answer
+    try:
+        told = answer.json()["RemoteException"]
+        name, said = told["exception"], str(told["message"])
+    except (ValueError, LookupError, TypeError):
+        answer.raise_for_status()
+        raise
+    if "is not a directory" in said:
+        raise NotADirectoryError(said)  # HDFS says access denied
+    raise _REMOTE.get(name, OSError)(f"{name}: {said}")
+
+
+def _item(status: Mapping[str, Any]) -> Item:
+    return Item(
+        status["pathSuffix"],
+        status["length"] if status["type"] == "FILE" else None,
+        status["modificationTime"] / 1000,
+        status.get("fileId", 0),
+    )
