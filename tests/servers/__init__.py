@@ -10,8 +10,9 @@ from servers.places import Bucket, ProxiedBucket, Service
 from servers.process import NotInstalledError, Server
 from servers.proxy import FaultProxy
 from servers.ranges import RangeHTTP
+from servers.relay import Relay
 from servers.s3 import MotoS3, RcloneS3, SeaweedS3
-from servers.sftp import Sftp
+from servers.sftp import OpenSshSftp, Sftp
 from servers.webhdfs import WebHDFS
 
 __all__ = [
@@ -25,9 +26,11 @@ __all__ = [
     "Fleet",
     "MotoS3",
     "NotInstalledError",
+    "OpenSshSftp",
     "ProxiedBucket",
     "RangeHTTP",
     "RcloneS3",
+    "Relay",
     "Request",
     "Rule",
     "SeaweedS3",

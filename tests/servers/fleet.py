@@ -10,7 +10,7 @@ from servers.places import Bucket, Service
 from servers.process import NotInstalledError
 from servers.ranges import RangeHTTP
 from servers.s3 import MotoS3, RcloneS3, SeaweedS3
-from servers.sftp import Sftp
+from servers.sftp import OpenSshSftp, Sftp
 from servers.webhdfs import WebHDFS
 
 SERVICES: dict[str, Callable[[Path], Service]] = {
@@ -20,6 +20,7 @@ SERVICES: dict[str, Callable[[Path], Service]] = {
     "gcs": FakeGCS,
     "azure": Azurite,
     "sftp": Sftp,
+    "sftp-openssh": OpenSshSftp,
     "webhdfs": WebHDFS,
     "http": RangeHTTP,
 }

@@ -1,27 +1,40 @@
-"""SFTP, as asyncssh speaks it."""
+"""SFTP, as asyncssh speaks it, and as OpenSSH does."""
 
+import asyncio
 import os
+import threading
+from asyncio.subprocess import PIPE
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+from urllib.parse import urlsplit
 
 import asyncssh
 from typing_extensions import override
 
-from servers.loop import LoopServer
 from servers.places import Bucket
-from servers.process import HOST
+from servers.process import HOST, NotInstalledError
 
+_PROGRAMS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server")
 _USER, _PASSWORD = "tests", "tieredfs-secret-0123456789"
 
 
-class Sftp(LoopServer):
-    """An SFTP server in a thread, for which a folder is all there is."""
+class Sftp:
+    """An SFTP server in a thread, for which a folder is all there is.
 
-    def __init__(self, root: Path) -> None:
-        super().__init__("sftp")
+    A context manager that starts and ends it.
+    """
+
+    def __init__(
+        self,
+        root: Path,
+        speaks: type[asyncssh.SFTPServer] = asyncssh.SFTPServer,
+    ) -> None:
         self.root = root
-        self._connections: set[asyncssh.SSHServerConnection] = set()
-        self._listener: asyncssh.SSHAcceptor
+        self.port = 0
+        self._speaks = speaks
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name="sftp", daemon=True)
+        self._up = threading.Event()
 
     def storage_options(self, endpoint: str | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Return what sshfs needs besides the URL."""
@@ -32,38 +45,158 @@ class Sftp(LoopServer):
         (self.root / name).mkdir()
 
     def bucket(self, name: str, endpoint: str | None = None) -> Bucket:
-        """Return how to get at a folder."""
-        url = f"sftp://{HOST}:{self.port}/{name}"
+        """Return how to get at a folder, through another endpoint if given."""
+        port = urlsplit(endpoint).port if endpoint else self.port
+        url = f"sftp://{HOST}:{port}{self.above}/{name}"
         return Bucket(url, self.storage_options(endpoint))
 
-    @override
-    async def _listen(self) -> None:
+    @property
+    def above(self) -> str:
+        """The path of what holds the buckets, as a client sees it."""
+        return ""
+
+    def start(self) -> Self:
+        """Start the thread, and return when it listens."""
+        self._thread.start()
+        if not self._up.wait(10):
+            raise TimeoutError("the SFTP server did not start")
+        return self
+
+    def kill(self) -> None:
+        """End every connection, and the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+
+    def __enter__(self) -> Self:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def _service(self) -> dict[str, Any]:
+        """Return the options that say who answers."""
         chroot = os.fsencode(self.root)
-        self._listener = await asyncssh.create_server(
-            lambda: _Session(self._connections),
-            HOST,
-            0,
-            server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],
-            sftp_factory=lambda chan: asyncssh.SFTPServer(chan, chroot),
+        return {"sftp_factory": lambda chan: self._speaks(chan, chroot)}
+
+    def _answer(self) -> asyncssh.SSHServerSession[bytes] | bool:
+        """Return who answers if asyncssh does not."""
+        return False
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        connections: set[asyncssh.SSHServerConnection] = set()
+
+        class Session(_Session):
+            @override
+            def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
+                connections.add(conn)
+
+            @override
+            def session_requested(_) -> asyncssh.SSHServerSession[bytes] | bool:  # noqa: N805 -- `self` is the server's
+                return self._answer()
+
+        listener = self._loop.run_until_complete(
+            asyncssh.create_server(
+                Session,
+                HOST,
+                0,
+                server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],
+                **self._service(),
+            )
         )
-        self.port = self._listener.get_port()
+        self.port = listener.get_port()
+        self._up.set()
+        self._loop.run_forever()
+        listener.close()
+        for connection in connections:
+            connection.abort()
+        # Closed transports end in the loop's next rounds.
+        self._loop.run_until_complete(asyncio.sleep(0.01))
+        self._loop.close()
+
+
+class OpenSshSftp(Sftp):
+    """OpenSSH's own program, which sees the whole disk, behind asyncssh's connection.
+
+    Raises NotInstalledError when it is not on this machine.
+    """
+
+    def __init__(self, root: Path) -> None:
+        found = [program for program in _PROGRAMS if os.access(program, os.X_OK)]
+        if not found:
+            raise NotInstalledError("openssh-sftp-server (Debian) is not installed")
+        self._program = found[0]
+        super().__init__(root)
+
+    @property
+    @override
+    def above(self) -> str:
+        return str(self.root)
 
     @override
-    async def _close(self) -> None:
-        self._listener.close()
-        for connection in self._connections:
-            connection.abort()
+    def _service(self) -> dict[str, Any]:
+        return {"encoding": None}
+
+    @override
+    def _answer(self) -> asyncssh.SSHServerSession[bytes]:
+        return _Program(self._program)
+
+
+class _Program(asyncssh.SSHServerSession[bytes]):
+    """Hands what comes to a child process, and back what it says."""
+
+    def __init__(self, program: str) -> None:
+        self._program = program
+        self._said: asyncio.Queue[bytes] = asyncio.Queue()
+
+    @override
+    def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
+        self._channel = chan
+
+    @override
+    def subsystem_requested(self, subsystem: str) -> bool:
+        return subsystem == "sftp"
+
+    @override
+    def session_started(self) -> None:
+        self._task = asyncio.get_running_loop().create_task(self._serve())
+
+    @override
+    def data_received(self, data: bytes, datatype: int | None) -> None:
+        self._said.put_nowait(data)
+
+    @override
+    def eof_received(self) -> bool:
+        self._said.put_nowait(b"")
+        return True
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._said.put_nowait(b"")
+
+    async def _serve(self) -> None:
+        child = await asyncio.create_subprocess_exec(
+            self._program, stdin=PIPE, stdout=PIPE
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        reading = asyncio.create_task(self._hand_back(child.stdout))
+        while data := await self._said.get():
+            child.stdin.write(data)
+            await child.stdin.drain()
+        child.stdin.close()
+        await reading
+        await child.wait()
+        self._channel.close()
+
+    async def _hand_back(self, output: asyncio.StreamReader) -> None:
+        while data := await output.read(1 << 16):
+            if not self._channel.is_closing():
+                self._channel.write(data)
 
 
 class _Session(asyncssh.SSHServer):
     """Lets one user in, with a password."""
-
-    def __init__(self, connections: set[asyncssh.SSHServerConnection]) -> None:
-        self._connections = connections
-
-    @override
-    def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
-        self._connections.add(conn)
 
     @override
     def begin_auth(self, username: str) -> bool:
