@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import asyncssh
 import pytest
+from typing_extensions import override
 
 from logs import files_of
 from missing import server_of
@@ -296,6 +297,7 @@ def test_without_sshfs_it_is_told_what_to_install(
 class NoLinks(asyncssh.SFTPServer):
     """As many servers that are no OpenSSH."""
 
+    @override
     def link(self, oldpath: bytes, newpath: bytes) -> None:
         raise asyncssh.SFTPOpUnsupported("no hard links")
 
@@ -303,6 +305,7 @@ class NoLinks(asyncssh.SFTPServer):
 class NoRename(asyncssh.SFTPServer):
     """Knows the rename of the third version only."""
 
+    @override
     def posix_rename(self, oldpath: bytes, newpath: bytes) -> None:
         raise asyncssh.SFTPOpUnsupported("no such extension")
 

@@ -14,6 +14,9 @@ from servers.process import HOST
 from servers.web import Handler, WebThread
 
 _PREFIX = "/webhdfs/v1"
+RENAME_OPTIONS = "renameoptions"
+"""What a name node knows, and an HttpFS gateway does not."""
+
 _DATA = ("OPEN", "CREATE", "APPEND")
 """What a name node passes on to a data node, by a redirect."""
 
@@ -146,7 +149,7 @@ class _Files:
     def rename(self) -> bytes:
         to = self.root / self.query["destination"].strip("/")
         with _renaming:
-            if "renameoptions" in self.query:
+            if RENAME_OPTIONS in self.query:
                 return self._rename_as_told(to)
             done = self.path.exists() and to.parent.is_dir() and not to.is_file()
             if done:

@@ -39,6 +39,10 @@ _REMOTE: dict[str, type[Exception]] = {
 """What the Java side throws → what it is called here; all else is unavailable."""
 
 
+class _RemoteError(OSError):
+    """Something on the Java side that has no name here."""
+
+
 class WebHdfsBackend(FoldersBackend):
     """A folder of HDFS; a rename decides who is first, and replaces as a whole."""
 
@@ -118,14 +122,22 @@ class WebHdfsBackend(FoldersBackend):
         return [_item(each) for each in found if each["pathSuffix"]]
 
     def _read(self, key: str, timeout: float, **span: int) -> bytes:
-        ask = partial(self._ask, "GET", "OPEN", self.path(key), timeout, None, **span)
-        try:
-            return cast("bytes", run_abandonable(ask, timeout).content)
-        except OSError:
-            # Behind the end, or a folder: the Java side calls both an IOException.
-            if self.head(key, timeout).size <= span.get("offset", -1):  # type: ignore[operator] # it has one
-                return b""
-            raise
+        path = self.path(key)
+
+        def read() -> bytes:
+            try:
+                answer = self._ask("GET", "OPEN", path, timeout, None, **span)
+            except _RemoteError:
+                # Behind the end, or a folder: the Java side calls both IOException.
+                status = self._status(path, timeout)
+                if status["type"] != "FILE":
+                    raise FileNotFoundError(key) from None
+                if status["length"] <= span.get("offset", -1):
+                    return b""
+                raise
+            return cast("bytes", answer.content)
+
+        return run_abandonable(read, timeout)
 
     def _status(self, path: str, timeout: float) -> Mapping[str, Any]:
         answer = self._ask("GET", "GETFILESTATUS", path, timeout)
@@ -141,10 +153,8 @@ class WebHdfsBackend(FoldersBackend):
                 destination=target,
                 renameoptions=options,
             )
-        except OSError as error:
-            if not isinstance(error, FileExistsError) and self._is_folder(
-                target, timeout
-            ):
+        except _RemoteError as error:
+            if self._is_folder(target, timeout):
                 raise FileExistsError(target) from error
             raise
         if not answer.content:
@@ -202,7 +212,7 @@ def _checked(answer: Any) -> Any:  # noqa: ANN401 - an answer of requests
         raise
     if "is not a directory" in said:
         raise NotADirectoryError(said)  # HDFS says access denied
-    raise _REMOTE.get(name, OSError)(f"{name}: {said}")
+    raise _REMOTE.get(name, _RemoteError)(f"{name}: {said}")
 
 
 def _item(status: Mapping[str, Any]) -> Item:

@@ -1,0 +1,296 @@
+"""HDFS over HTTP, seen from behind a proxy."""
+
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from logs import files_of
+from missing import server_of
+from seen import Events
+from servers import FaultProxy, Fleet, ProxiedBucket, WebHDFS, faults, webhdfs
+from servers.faults import Faults
+from tieredfs import (
+    AlreadyExistsError,
+    DeadlineExceededError,
+    InvalidArgumentError,
+    NotFoundError,
+    ObjectStore,
+    PermissionDeniedError,
+    RequestPolicy,
+    StorageUnavailableError,
+    TieredFSError,
+    UnsupportedOperationError,
+)
+from tieredfs.objects import Capability
+
+CONTENT = bytes(range(256)) * 400
+Call = Callable[[ObjectStore], Any]
+
+CALLS: dict[str, Call] = {
+    "get": lambda store: store.get("key"),
+    "get_range": lambda store: store.get_range("key", 10, 90_000),
+    "head": lambda store: store.head("key"),
+    "put": lambda store: store.put("key", CONTENT, overwrite=True),
+    "create": lambda store: store.put("new", CONTENT, overwrite=False),
+    "copy": lambda store: store.copy("key", "copy"),
+    "list": lambda store: [entry.key for entry in store.list("k")],
+    "delete": lambda store: store.delete(["other"]),
+}
+ON_THE_WIRE = {
+    "get": 2,  # the name node, and the data node it names
+    "get_range": 2,
+    "head": 1,
+    "put": 3,  # likewise, and a rename
+    "create": 3,
+    "copy": 5,
+    "list": 1,
+    "delete": 1,
+}
+
+
+@pytest.fixture
+def proxied(fleet: Fleet) -> Iterator[ProxiedBucket]:
+    """A folder reached through a proxy of this test's own."""
+    with FaultProxy(server_of("webhdfs", fleet).port) as proxy:
+        yield ProxiedBucket(*fleet.place("webhdfs", proxy.url), proxy)
+
+
+def quick(proxied: ProxiedBucket, events: Events, **policy: float) -> ObjectStore:
+    """Return a store with short waits and one object."""
+    chosen: dict[str, Any] = {"backoff": 0.001, "max_backoff": 0.01} | policy
+    store = ObjectStore(
+        proxied.url,
+        proxied.storage_options,
+        policy=RequestPolicy(**chosen),
+        observer=events,
+    )
+    store.with_policy(RequestPolicy()).put("key", CONTENT, overwrite=True)
+    proxied.proxy.clear()
+    events.clear()
+    return store
+
+
+@pytest.fixture
+def folder(proxied: ProxiedBucket, fleet: Fleet) -> Path:
+    """Where the server keeps what lies in the place."""
+    server = server_of("webhdfs", fleet)
+    assert isinstance(server, WebHDFS)
+    return server.root / urlsplit(proxied.url).path.strip("/")
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_a_call_takes_as_few_requests_as_the_protocol_allows(
+    proxied: ProxiedBucket, verb: str
+) -> None:
+    events = Events()
+    CALLS[verb](quick(proxied, events))
+    assert [event.attempts for event in events] == [1]
+    assert len(proxied.proxy.requests()) == ON_THE_WIRE[verb]
+
+
+@pytest.mark.parametrize("fault", [{"status": 503}, {"cut_before": True}], ids=str)
+@pytest.mark.parametrize("verb", CALLS)
+def test_what_fails_twice_comes_right(
+    proxied: ProxiedBucket, verb: str, fault: Faults
+) -> None:
+    events = Events()
+    store = quick(proxied, events)
+    proxied.proxy.add(**fault, times=2)
+    CALLS[verb](store)
+    assert store.get("key") == CONTENT
+    assert events[0].attempts in {2, 3}  # taking back a try may fail in its place
+
+
+@pytest.mark.parametrize("verb", ["put", "create", "delete", "copy"])
+def test_a_reply_that_is_lost_does_no_harm(
+    proxied: ProxiedBucket, verb: str, folder: Path
+) -> None:
+    store = quick(proxied, Events())
+    for operation in ("op=RENAME", "op=CREATE", "op=DELETE"):
+        store.delete(["new"])
+        proxied.proxy.add(path=operation, lose_reply=True, times=1)
+        CALLS[verb](store)
+        assert store.get("key") == CONTENT
+    kept = {key: data for key, data in files_of(folder).items() if key[0] != "."}
+    assert set(kept.values()) == {CONTENT}
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_what_fails_for_ever_is_unavailable(proxied: ProxiedBucket, verb: str) -> None:
+    events = Events()
+    store = quick(proxied, events, attempts=3)
+    proxied.proxy.add(status=500)
+    with pytest.raises(StorageUnavailableError, match="webhdfs://"):
+        CALLS[verb](store)
+    assert events[0].attempts == 3
+
+
+@pytest.mark.parametrize("verb", ["get", "get_range"])
+@pytest.mark.parametrize("reset", [False, True])
+def test_a_body_that_is_cut_is_fetched_again(
+    proxied: ProxiedBucket, verb: str, reset: bool
+) -> None:
+    store = quick(proxied, Events())
+    proxied.proxy.add("GET", "datanode", cut_after=50_000, reset=reset, times=2)
+    content = CONTENT if verb == "get" else CONTENT[10:90_000]
+    assert CALLS[verb](store) == content
+
+
+@pytest.mark.parametrize("verb", CALLS)
+def test_what_hangs_ends_by_the_deadline(proxied: ProxiedBucket, verb: str) -> None:
+    store = quick(proxied, Events(), deadline=0.5)
+    proxied.proxy.add(hang=60)
+    begun = time.monotonic()
+    with pytest.raises(DeadlineExceededError):
+        CALLS[verb](store)
+    assert time.monotonic() - begun <= 0.55
+    proxied.proxy.clear()
+    assert store.with_policy(RequestPolicy()).get("key") == CONTENT
+
+
+def test_a_slow_body_is_a_hang_too(proxied: ProxiedBucket) -> None:
+    store = quick(proxied, Events(), deadline=0.5)
+    proxied.proxy.bandwidth = 1000
+    begun = time.monotonic()
+    with pytest.raises(DeadlineExceededError):
+        store.get("key")
+    assert time.monotonic() - begun <= 0.55
+
+
+@pytest.mark.parametrize(
+    ("status", "error"), [(401, PermissionDeniedError), (403, PermissionDeniedError)]
+)
+@pytest.mark.parametrize("verb", CALLS)
+def test_a_refusal_is_not_tried_again(
+    proxied: ProxiedBucket, verb: str, status: int, error: type[Exception]
+) -> None:
+    events = Events()
+    store = quick(proxied, events)
+    proxied.proxy.add(status=status)
+    with pytest.raises(error):
+        CALLS[verb](store)
+    assert events[0].attempts == 1
+
+
+def test_a_password_is_not_shown(proxied: ProxiedBucket) -> None:
+    options = proxied.storage_options | {"password": "hunter2-secret"}
+    store = ObjectStore(proxied.url, options)
+    proxied.proxy.add(status=401)
+    with pytest.raises(PermissionDeniedError) as caught:
+        store.get("a")
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_delegation_token_is_not_shown() -> None:
+    options = {"token": "hunter2-secret"}
+    policy = RequestPolicy(attempts=1)
+    store = ObjectStore("webhdfs://127.0.0.1:9/x", options, policy=policy)
+    with pytest.raises(StorageUnavailableError) as caught:
+        store.get("a")
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_only_the_object_is_left_of_a_put(proxied: ProxiedBucket, folder: Path) -> None:
+    store = ObjectStore(proxied.url, proxied.storage_options)
+    store.put("a/b", b"1", overwrite=False)
+    store.put("a/b", b"2", overwrite=True)
+    with pytest.raises(AlreadyExistsError):
+        store.put("a/b", b"3", overwrite=False)
+    store.copy("a/b", "c")
+    assert files_of(folder) == {"a/b": b"2", "c": b"2"}
+
+
+def test_there_is_no_object_where_a_folder_is(
+    proxied: ProxiedBucket, folder: Path
+) -> None:
+    store = ObjectStore(proxied.url, proxied.storage_options)
+    store.put("folder/a", b"1", overwrite=False)
+    for overwrite in (False, True):
+        with pytest.raises(AlreadyExistsError, match="folder"):
+            store.put("folder", b"2", overwrite=overwrite)
+    for verb in (store.get, store.head):
+        with pytest.raises(NotFoundError, match="folder"):
+            verb("folder")
+    store.delete(["folder"])
+    assert files_of(folder) == {"folder/a": b"1"}
+
+
+def test_folders_that_hold_no_object_are_not_listed(proxied: ProxiedBucket) -> None:
+    store = ObjectStore(proxied.url, proxied.storage_options)
+    for key in ("full/er/a", "gone/b"):
+        store.put(key, b"1", overwrite=True)
+    store.delete(["gone/b"])
+    assert [entry.key for entry in store.list(delimiter="/")] == ["full/"]
+    assert [entry.key for entry in store.list()] == ["full/er/a"]
+
+
+REMOTE: list[tuple[int, str, str, type[TieredFSError]]] = [
+    (403, "AccessControlException", "user may not", PermissionDeniedError),
+    (403, "AccessControlException", "/a (is not a directory)", NotFoundError),
+    (403, "ParentNotDirectoryException", "/a is not a directory", NotFoundError),
+    (403, "StandbyException", "not active", StorageUnavailableError),
+    (403, "RetriableException", "in safe mode", StorageUnavailableError),
+    (400, "IllegalArgumentException", "a name like that", InvalidArgumentError),
+    (400, "InvalidPathException", "a:b", InvalidArgumentError),
+    (400, "UnsupportedOperationException", "no", UnsupportedOperationError),
+    (404, "FileNotFoundException", "gone", NotFoundError),
+    (500, "RuntimeException", "null", StorageUnavailableError),
+]
+
+
+@pytest.mark.parametrize(("status", "name", "said", "error"), REMOTE)
+def test_what_the_name_node_throws_is_what_is_raised(
+    proxied: ProxiedBucket,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    name: str,
+    said: str,
+    error: type[TieredFSError],
+) -> None:
+    body = f'{{"RemoteException": {{"exception": "{name}", "message": "{said}"}}}}'
+    monkeypatch.setitem(faults._BODIES, status, body)
+    proxied.proxy.add(status=status)
+    policy = RequestPolicy(attempts=1)
+    store = ObjectStore(proxied.url, proxied.storage_options, policy=policy)
+    with pytest.raises(error):
+        store.head("a")
+
+
+class TestGateway:
+    """An HttpFS gateway ignores the options of a rename."""
+
+    @pytest.fixture
+    def gateway(
+        self, proxied: ProxiedBucket, monkeypatch: pytest.MonkeyPatch
+    ) -> ObjectStore:
+        monkeypatch.setattr(webhdfs, "RENAME_OPTIONS", "none that it knows")
+        return ObjectStore(proxied.url, proxied.storage_options)
+
+    def test_it_still_tells_who_is_first(self, gateway: ObjectStore) -> None:
+        assert Capability.EXCLUSIVE_CREATE in gateway.capabilities
+        gateway.put("a", b"1", overwrite=False)
+        with pytest.raises(AlreadyExistsError):
+            gateway.put("a", b"2", overwrite=False)
+        assert gateway.get("a") == b"1"
+
+    def test_it_replaces_nothing_and_that_is_told(
+        self, gateway: ObjectStore, folder: Path
+    ) -> None:
+        gateway.put("a", b"1", overwrite=True)
+        with pytest.raises(UnsupportedOperationError):
+            gateway.put("a", b"2", overwrite=True)
+        assert files_of(folder) == {"a": b"1"}
+
+    def test_nothing_is_moved_into_a_folder(
+        self, gateway: ObjectStore, folder: Path
+    ) -> None:
+        gateway.put("folder/a", b"1", overwrite=True)
+        for overwrite in (False, True):
+            with pytest.raises(AlreadyExistsError):
+                gateway.put("folder", b"2", overwrite=overwrite)
+        assert files_of(folder) == {"folder/a": b"1"}
