@@ -93,14 +93,16 @@ def test_a_call_takes_as_few_requests_as_the_protocol_allows(
     assert len(proxied.proxy.requests()) == ON_THE_WIRE[verb]
 
 
-@pytest.mark.parametrize("fault", [{"status": 503}, {"cut_before": True}], ids=str)
+@pytest.mark.parametrize(
+    "fault", [{"status": 503, "times": 2}, {"cut_before": True, "times": 2}], ids=str
+)
 @pytest.mark.parametrize("verb", CALLS)
 def test_what_fails_twice_comes_right(
     proxied: ProxiedBucket, verb: str, fault: Faults
 ) -> None:
     events = Events()
     store = quick(proxied, events)
-    proxied.proxy.add(**fault, times=2)
+    proxied.proxy.add(**fault)
     CALLS[verb](store)
     assert store.get("key") == CONTENT
     assert events[0].attempts in {2, 3}  # taking back a try may fail in its place

@@ -121,6 +121,9 @@ class _Files:
 
     def content(self) -> bytes:
         self._must_exist()
+        if self.path.is_dir():
+            message = f"Path is not a file: {self.path}"
+            raise _RefusedError(404, "FileNotFoundException", message)
         content = self.path.read_bytes()
         start = int(self.query.get("offset", 0))
         if start > len(content):

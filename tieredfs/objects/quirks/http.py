@@ -42,6 +42,8 @@ class HttpBackend(Backend):
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
         """Take the URL apart: keys go before its query."""
         url = urlsplit(root)
+        if not url.hostname or url.port == 0:  # asking for a port that is none raises
+            raise ValueError("the URL names no server")
         folder = quote(url.path, safe=_AS_IT_STANDS).rstrip("/")
         super().__init__(
             filesystem, urlunsplit((url.scheme, url.netloc, folder, "", ""))
@@ -176,12 +178,19 @@ class HttpBackend(Backend):
         folder: bool = False,
     ) -> AsyncIterator[Any]:
         """Make one request, whose answer is one that says yes."""
-        from yarl import URL  # noqa: PLC0415 - comes with aiohttp, which is optional
+        # Not at the top: tieredfs is imported without the client of any store.
+        from aiohttp import ClientTimeout  # noqa: PLC0415
+        from yarl import URL  # noqa: PLC0415
 
         filesystem = self.filesystem
         session = await filesystem.set_session()
-        session._retry_connection = False  # noqa: SLF001 - there is no other way
-        sent: dict[str, Any] = {"allow_redirects": True, **filesystem.kwargs}
+        # There is no other way when the session is the filesystem's.
+        session._retry_connection = session._auto_decompress = False  # noqa: SLF001
+        sent: dict[str, Any] = {
+            "allow_redirects": True,
+            "timeout": ClientTimeout(total=None),  # not aiohttp's five minutes
+            **filesystem.kwargs,
+        }
         own = {"Accept-Encoding": "identity", **(headers or {})}
         sent["headers"] = {**sent.get("headers", {}), **own}
         async with session.request(method, URL(url, encoded=True), **sent) as answer:
