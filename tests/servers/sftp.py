@@ -32,6 +32,7 @@ class Sftp:
         self.root = root
         self.port = 0
         self._speaks = speaks
+        self._connections: set[asyncssh.SSHServerConnection] = set()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="sftp", daemon=True)
         self._up = threading.Event()
@@ -82,9 +83,18 @@ class Sftp:
         """Return who answers if asyncssh does not."""
         return False
 
+    def drop(self) -> None:
+        """End every connection."""
+
+        def drop() -> None:
+            for connection in self._connections:
+                connection.abort()
+
+        self._loop.call_soon_threadsafe(drop)
+
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
-        connections: set[asyncssh.SSHServerConnection] = set()
+        connections = self._connections
 
         class Session(_Session):
             @override

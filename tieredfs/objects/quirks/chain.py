@@ -40,18 +40,19 @@ def undo_wrappers(url: str, options: Mapping[str, object]) -> Place:
     Raises:
         InvalidArgumentError: A cache has a path of its own.
     """
-    kept, caches = options, []
+    kept, caches, below = options, [], ""
     while "::" in url and (kind := first_protocol(url)) in {*_CACHES, "dir"}:
-        link, _, rest = url.partition("::")
+        link, _, url = url.partition("::")
         path = link.partition("://")[2].strip("/")
-        if kind in _CACHES:
-            if path:
-                msg = f"{kind}:// takes no path of its own: {path}"
-                raise InvalidArgumentError(msg)
+        if kind == "dir":
+            below = f"{path}/{below}".strip("/")
+        elif path:
+            msg = f"{kind}:// takes no path of its own: {path}"
+            raise InvalidArgumentError(msg)
+        else:
             caches.append(kind)
-        url = _below(rest, path)
-        kept = _inner(first_protocol(url), rest, kept)
-    return Place(url, kept, tuple(caches))
+        kept = _inner(url, kept)
+    return Place(_below(url, below), kept, tuple(caches))
 
 
 def own_links(
@@ -104,10 +105,8 @@ def _below(url: str, path: str) -> str:
     return f"{link}{begin}{path}{chained}{rest}"
 
 
-def _inner(
-    protocol: str, rest: str, options: Mapping[str, object]
-) -> dict[str, object]:
-    """Return the options that are left when the first link is gone."""
-    others = {first_protocol(link, alone=False) for link in rest.split("::")[1:]}
-    own: Any = options.get(protocol, {})
+def _inner(url: str, options: Mapping[str, object]) -> dict[str, object]:
+    """Return the options that are left for a URL when what stood before it is gone."""
+    others = {first_protocol(link, alone=False) for link in url.split("::")[1:]}
+    own: Any = options.get(first_protocol(url, alone=False), {})
     return {**{name: options[name] for name in others & options.keys()}, **own}
