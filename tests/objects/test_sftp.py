@@ -2,7 +2,6 @@
 
 import pickle
 import sys
-import time
 import traceback
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -20,7 +19,6 @@ from missing import server_of
 from servers import Bucket, Fleet, Relay, Sftp
 from tieredfs import (
     AlreadyExistsError,
-    DeadlineExceededError,
     NotFoundError,
     ObjectStore,
     PermissionDeniedError,
@@ -30,6 +28,7 @@ from tieredfs import (
     UnsupportedOperationError,
 )
 from tieredfs.objects import Capability
+from timing import assert_all_end_by_the_deadline
 
 CONTENT = bytes(range(256)) * 8192
 QUICK = RequestPolicy(backoff=0.001, max_backoff=0.01)
@@ -138,50 +137,19 @@ def test_a_server_that_stops_answering_is_given_up_and_connected_to_anew(
     relayed: Relayed,
 ) -> None:
     store = relayed.store()
-    hasty = store.with_policy(RequestPolicy(deadline=0.5))
     store.put("key", CONTENT, overwrite=True)
     assert Capability.EXCLUSIVE_CREATE in store.capabilities
-
-    def timed(verb: str) -> float:
-        begun = time.monotonic()
-        with pytest.raises(DeadlineExceededError):
-            VERBS[verb](hasty)
-        return time.monotonic() - begun
-
     relayed.relay.hang()
-    with ThreadPoolExecutor(len(VERBS)) as pool:
-        took = list(pool.map(timed, VERBS))
-    assert 0.5 <= min(took) <= max(took) <= 0.55
+    assert_all_end_by_the_deadline(store, VERBS.values())
     assert store.get("key") == CONTENT
     assert relayed.relay.connections == 2
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_server_that_never_answers_is_given_up_by_the_deadline(
-    relayed: Relayed, verb: str
-) -> None:
-    relayed.relay.stall = True
-    store = relayed.store(RequestPolicy(deadline=0.4))
-    begun = time.monotonic()
-    with pytest.raises(DeadlineExceededError):
-        VERBS[verb](store)
-    assert time.monotonic() - begun <= 0.44
-
-
-def test_threads_that_wait_for_one_connection_have_deadlines_of_their_own(
+def test_a_server_that_never_answers_is_given_up_by_the_deadline_by_each_thread(
     relayed: Relayed,
 ) -> None:
     relayed.relay.stall = True
-    store = relayed.store(RequestPolicy(deadline=0.4))
-
-    def timed(_: int) -> float:
-        begun = time.monotonic()
-        with pytest.raises(DeadlineExceededError):
-            store.get("key")
-        return time.monotonic() - begun
-
-    with ThreadPoolExecutor(16) as pool:
-        assert max(pool.map(timed, range(16))) <= 0.5
+    assert_all_end_by_the_deadline(relayed.store(), [*VERBS.values()] * 2)
 
 
 def test_a_reader_of_a_connection_that_is_cut_never_gets_part_of_an_object(

@@ -4,15 +4,18 @@ Traps closed here, seen with fsspec's archive filesystems 2026.9: ``ls`` goes th
 all members for each folder, and gives for a folder in the middle of a path what is not
 in it, so a listing is one pass over the members; a damaged member is a zlib error, a
 truncated one an EOFError, a missing password a RuntimeError; a tar's members share one
-file position, so reads take turns. An archive is read only, whatever it lies on, and
-stays what it was when it was opened.
+file position, so reads take turns; one that is dropped closes the file below, by a
+request that may hang, in whatever thread drops it. An archive is read only, whatever it
+lies on, and stays what it was when it was opened.
 """
 
+import _thread
 import tarfile
 import threading
+import weakref
 import zlib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, Self, cast
 from zipfile import BadZipFile
 
@@ -40,6 +43,7 @@ class ArchiveBackend(OtherBackend):
         """Read the directory of an archive, once: it stays in memory."""
         super().__init__(filesystem, root)
         self._turn = threading.Lock()
+        weakref.finalize(self, _leave, filesystem).atexit = False
         filesystem._get_dirs()  # noqa: SLF001 - neither `info` nor `find` says all
         self._members: Mapping[str, Mapping[str, Any]] = filesystem.dir_cache
 
@@ -100,6 +104,18 @@ class ArchiveBackend(OtherBackend):
                 return cast("bytes", self.filesystem.cat_file(self.path(key), **span))
 
         return run_abandonable(read, timeout)
+
+
+def _leave(filesystem: AbstractFileSystem) -> None:
+    """Close the file below where nobody waits for it."""
+    # Not a Thread: this may run in the midst of anything, another Thread's start too.
+    with suppress(RuntimeError):  # the process ends
+        _thread.start_new_thread(_close, (filesystem,))
+
+
+def _close(filesystem: AbstractFileSystem) -> None:
+    with suppress(Exception):
+        filesystem.of.__exit__(None, None, None)
 
 
 def _entry(key: str, info: Mapping[str, Any]) -> ObjectInfo:
