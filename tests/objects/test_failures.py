@@ -1,7 +1,13 @@
 import errno
 from types import SimpleNamespace
+from zipfile import BadZipFile
 
+import aiohttp
+import asyncssh
 import pytest
+import requests
+from multidict import CIMultiDict, CIMultiDictProxy
+from yarl import URL
 
 from tieredfs import (
     AlreadyExistsError,
@@ -13,7 +19,7 @@ from tieredfs import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.objects.failures import failure_class, was_refused
+from tieredfs.objects.failures import failure_class, retry_after, was_refused
 
 
 class ResponseError(Exception):
@@ -126,6 +132,80 @@ def test_without_a_status_the_class_decides(
     error: Exception, ours: type[TieredFSError]
 ) -> None:
     assert failure_class(error) is ours
+
+
+def answered(status: int) -> requests.HTTPError:
+    """Return what requests makes of an answer."""
+    response = requests.Response()
+    response.status_code = status
+    response.headers["Retry-After"] = "7"
+    return requests.HTTPError(f"{status} for url", response=response)
+
+
+def responded(status: int) -> aiohttp.ClientResponseError:
+    """Return what aiohttp makes of an answer."""
+    url = URL("http://host/x")
+    asked = aiohttp.RequestInfo(url, "GET", CIMultiDictProxy(CIMultiDict()), url)
+    headers = CIMultiDictProxy(CIMultiDict({"Retry-After": "7"}))
+    return aiohttp.ClientResponseError(asked, (), status=status, headers=headers)
+
+
+class AuthenticationException(Exception):  # noqa: N818 - as paramiko calls it
+    """Named as paramiko's."""
+
+
+class NoValidConnectionsError(OSError):
+    """Named, and inherits, as paramiko's."""
+
+
+@pytest.mark.parametrize(
+    ("error", "ours"),
+    [
+        (asyncssh.SFTPNoSuchFile("x"), NotFoundError),
+        (asyncssh.SFTPNoSuchPath("x"), NotFoundError),
+        (asyncssh.SFTPPermissionDenied("x"), PermissionDeniedError),
+        (asyncssh.SFTPWriteProtect("x"), PermissionDeniedError),
+        (asyncssh.SFTPFileAlreadyExists("x"), AlreadyExistsError),
+        (asyncssh.SFTPInvalidFilename("x"), InvalidArgumentError),
+        (asyncssh.SFTPOpUnsupported("x"), UnsupportedOperationError),
+        (asyncssh.SFTPFailure("x"), StorageUnavailableError),
+        (asyncssh.SFTPConnectionLost("x"), StorageUnavailableError),
+        (asyncssh.SFTPNoSpaceOnFilesystem("x"), StorageUnavailableError),
+        (asyncssh.PermissionDenied("x"), PermissionDeniedError),
+        (asyncssh.HostKeyNotVerifiable("x"), PermissionDeniedError),
+        (asyncssh.ConnectionLost("x"), StorageUnavailableError),
+        (asyncssh.ChannelOpenError(1, "x"), StorageUnavailableError),
+        (asyncssh.KeyExchangeFailed("x"), StorageUnavailableError),
+        (AuthenticationException(), PermissionDeniedError),
+        (NoValidConnectionsError(), StorageUnavailableError),
+        (requests.ConnectionError(), StorageUnavailableError),
+        (requests.ReadTimeout(), StorageUnavailableError),
+        (requests.exceptions.ChunkedEncodingError(), StorageUnavailableError),
+        (requests.exceptions.InvalidURL(), InvalidArgumentError),
+        (answered(403), PermissionDeniedError),
+        (answered(404), NotFoundError),
+        (answered(503), StorageUnavailableError),
+        (aiohttp.ClientPayloadError(), StorageUnavailableError),
+        (aiohttp.ServerDisconnectedError(), StorageUnavailableError),
+        (aiohttp.ServerTimeoutError(), StorageUnavailableError),
+        (aiohttp.InvalidURL("x"), InvalidArgumentError),
+        (responded(401), PermissionDeniedError),
+        (responded(416), CorruptObjectError),
+        (responded(429), StorageUnavailableError),
+        (BadZipFile(), CorruptObjectError),
+    ],
+    ids=repr,
+)
+def test_what_clients_raise_is_known_by_its_name(
+    error: Exception, ours: type[TieredFSError]
+) -> None:
+    assert failure_class(error) is ours
+
+
+@pytest.mark.parametrize("error", [answered(503), responded(503)], ids=repr)
+def test_a_wait_that_is_asked_for_is_heard_from_every_client(error: Exception) -> None:
+    assert retry_after(error) == 7
+    assert was_refused(error)
 
 
 @pytest.mark.parametrize(
