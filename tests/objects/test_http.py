@@ -1,6 +1,8 @@
 """Web servers: good ones, ones that know no ranges, and ones that misbehave."""
 
 import http.server
+import subprocess
+import sys
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -391,3 +393,20 @@ def test_headers_of_the_user_s_go_with_each_request() -> None:
         assert store.get("key") == CONTENT
         assert store.head("key").size == len(CONTENT)
         assert store.get_range("key", 1, 3) == CONTENT[1:3]
+
+
+def test_a_forked_child_that_ends_leaves_the_parent_s_connection_alone(
+    url: str,
+) -> None:
+    program = (
+        "import os, sys, tieredfs\n"
+        "policy = tieredfs.RequestPolicy(attempts=1, deadline=10)\n"
+        "store = tieredfs.ObjectStore(sys.argv[1], policy=policy)\n"
+        "whole = bytes(store.get('key'))\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    sys.exit(store.get('key') != whole)\n"
+        "assert os.waitpid(child, 0)[1] == 0\n"
+        "assert store.get('key') == whole\n"
+    )
+    subprocess.run([sys.executable, "-c", program, url], check=True)  # noqa: S603 - ours

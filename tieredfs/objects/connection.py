@@ -164,6 +164,12 @@ def _in_parent() -> None:
 
 def _in_child() -> None:
     _kept.extend([connection.begin_anew() for connection in list(_connections)])
+    # Sessions are closed when a process ends, too (seen with HTTP: the parent's next
+    # request was never answered).
+    for end in list(weakref.finalize._registry):  # type: ignore[attr-defined] # noqa: SLF001
+        found = end.peek()
+        if found is not None and isinstance(found[0], AbstractFileSystem):
+            end.atexit = False
     # fsspec means to renew its lock, but assigns another name: a child that is forked
     # while a thread holds it would wait for ever.
     fsspec.asyn.reset_lock()

@@ -69,7 +69,6 @@ _BY_NAME: dict[str, type[TieredFSError]] = {
     "TransportError": StorageUnavailableError,  # google-auth's, like the one above
     "GoogleAuthError": PermissionDeniedError,
     "BadRequestError": InvalidArgumentError,
-    "InvalidURL": InvalidArgumentError,
     "ParamValidationError": InvalidArgumentError,
     "OptionError": InvalidArgumentError,
     "BadZipFile": CorruptObjectError,
