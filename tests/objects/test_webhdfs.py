@@ -232,6 +232,7 @@ REMOTE: list[tuple[int, str, str, type[TieredFSError]]] = [
     (400, "IllegalArgumentException", "a name like that", InvalidArgumentError),
     (400, "InvalidPathException", "a:b", InvalidArgumentError),
     (400, "UnsupportedOperationException", "no", UnsupportedOperationError),
+    (403, "PathComponentTooLongException", "of 255", InvalidArgumentError),
     (404, "FileNotFoundException", "gone", NotFoundError),
     (500, "RuntimeException", "null", StorageUnavailableError),
 ]
