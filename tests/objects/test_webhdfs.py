@@ -11,7 +11,7 @@ import pytest
 from logs import files_of
 from missing import server_of
 from seen import Events
-from servers import FaultProxy, Fleet, ProxiedBucket, WebHDFS, faults, webhdfs
+from servers import FaultProxy, Fleet, ProxiedBucket, WebHDFS, webhdfs
 from servers.faults import Faults
 from tieredfs import (
     AlreadyExistsError,
@@ -241,15 +241,13 @@ REMOTE: list[tuple[int, str, str, type[TieredFSError]]] = [
 @pytest.mark.parametrize(("status", "name", "said", "error"), REMOTE)
 def test_what_the_name_node_throws_is_what_is_raised(
     proxied: ProxiedBucket,
-    monkeypatch: pytest.MonkeyPatch,
     status: int,
     name: str,
     said: str,
     error: type[TieredFSError],
 ) -> None:
     body = f'{{"RemoteException": {{"exception": "{name}", "message": "{said}"}}}}'
-    monkeypatch.setitem(faults._BODIES, status, body)
-    proxied.proxy.add(status=status)
+    proxied.proxy.add(status=status, body=body)
     policy = RequestPolicy(attempts=1)
     store = ObjectStore(proxied.url, proxied.storage_options, policy=policy)
     with pytest.raises(error):

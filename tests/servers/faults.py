@@ -43,6 +43,7 @@ class Faults(TypedDict, total=False):
     probability: float
     status: int
     headers: Mapping[str, str]
+    body: str
     cut_before: bool
     cut_after: int
     reset: bool
@@ -66,6 +67,7 @@ class Rule:
         probability: Of each of the others to fail.
         status: Answer this at once, without asking the server.
         headers: Of that answer, such as Retry-After.
+        body: Of that answer; empty for what the store that was asked would say.
         cut_before: Reset the connection before the server hears.
         cut_after: End the connection after so many bytes of the reply's body.
         reset: Make that end a reset.
@@ -85,6 +87,7 @@ class Rule:
     probability: float = 1.0
     status: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
+    body: str = ""
     cut_before: bool = False
     cut_after: int | None = None
     reset: bool = False

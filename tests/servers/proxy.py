@@ -217,7 +217,8 @@ class FaultProxy(LoopServer):
         if request.headers.get("expect", "").lower() != "100-continue":
             await copy_request_body(request.headers, client.reader, Sink(None))
         await asyncio.sleep(rule.delay + self.latency)
-        headers, body = refusal(rule.status, request)
+        headers, said = refusal(rule.status, request)
+        body = rule.body or said
         headers |= {"Content-Length": str(len(body)), "Connection": "close"}
         lines = [
             f"HTTP/1.1 {rule.status} Injected",
