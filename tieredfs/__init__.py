@@ -43,6 +43,7 @@ from tieredfs.objects import (
     RequestEvent,
     RequestObserver,
     RequestPolicy,
+    StoreCapability,
 )
 from tieredfs.storage import (
     Capability,
@@ -91,6 +92,7 @@ __all__ = [
     "SegmentMetadata",
     "SegmentSlice",
     "StorageUnavailableError",
+    "StoreCapability",
     "Tier",
     "TieredFSError",
     "TieredFSWarning",

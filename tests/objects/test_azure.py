@@ -41,7 +41,7 @@ from tieredfs import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.objects import Capability
+from tieredfs.objects import StoreCapability
 from tieredfs.objects.quirks.azure import AzureBackend
 from tieredfs.objects.quirks.listing import Listing
 
@@ -686,8 +686,8 @@ def test_every_way_to_name_an_account_is_understood(
 
 
 def test_it_does_all_but_delete_in_bulk_and_seek(azure: Azure) -> None:
-    missing = {Capability.BULK_DELETE, Capability.SEEK_LISTING}
-    assert azure.store.capabilities == frozenset(Capability) - missing
+    missing = {StoreCapability.BULK_DELETE, StoreCapability.SEEK_LISTING}
+    assert azure.store.capabilities == frozenset(StoreCapability) - missing
 
 
 def test_deletes_go_one_by_one_several_at_a_time(azure: Azure) -> None:

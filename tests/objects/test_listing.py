@@ -15,7 +15,7 @@ from tieredfs import (
     RequestPolicy,
     UnsupportedOperationError,
 )
-from tieredfs.objects import Capability
+from tieredfs.objects import StoreCapability
 
 KEYS = [
     "a-b/c",
@@ -244,7 +244,7 @@ def test_thousands_come_a_page_a_request_even_when_a_page_fails(
     assert len(proxy.requests()) == 1
 
     proxy.clear()  # the server is told where to begin; Azurite does not listen
-    seeks = Capability.SEEK_LISTING in store.capabilities
+    seeks = StoreCapability.SEEK_LISTING in store.capabilities
     proxy.clear()
     assert listed(store, "many/", start_after=MANY[1999]) == MANY[2000:]
     assert len(proxy.requests()) == (1 if seeks else 3)

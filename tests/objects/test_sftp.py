@@ -27,7 +27,7 @@ from tieredfs import (
     StorageUnavailableError,
     UnsupportedOperationError,
 )
-from tieredfs.objects import Capability
+from tieredfs.objects import StoreCapability
 from timing import assert_all_end_by_the_deadline
 
 CONTENT = bytes(range(256)) * 8192
@@ -68,10 +68,10 @@ def relayed(request: pytest.FixtureRequest, fleet: Fleet) -> Iterator[Relayed]:
 
 def test_it_is_declared_what_it_can_do(relayed: Relayed) -> None:
     assert relayed.store().capabilities == {
-        Capability.WRITE,
-        Capability.WHOLE_OBJECTS,
-        Capability.EXCLUSIVE_CREATE,
-        Capability.RANGE_READ,
+        StoreCapability.WRITE,
+        StoreCapability.WHOLE_OBJECTS,
+        StoreCapability.EXCLUSIVE_CREATE,
+        StoreCapability.RANGE_READ,
     }
 
 
@@ -138,7 +138,7 @@ def test_a_server_that_stops_answering_is_given_up_and_connected_to_anew(
 ) -> None:
     store = relayed.store()
     store.put("key", CONTENT, overwrite=True)
-    assert Capability.EXCLUSIVE_CREATE in store.capabilities
+    assert StoreCapability.EXCLUSIVE_CREATE in store.capabilities
     relayed.relay.hang()
     assert_all_end_by_the_deadline(store, VERBS.values())
     assert store.get("key") == CONTENT
@@ -282,7 +282,7 @@ def test_a_server_without_hard_links_cannot_tell_who_is_first(tmp_path: Path) ->
     with Sftp(tmp_path, NoLinks) as server:
         server.make_bucket("b")
         store = ObjectStore(*server.bucket("b"))
-        assert Capability.EXCLUSIVE_CREATE not in store.capabilities
+        assert StoreCapability.EXCLUSIVE_CREATE not in store.capabilities
         with pytest.raises(UnsupportedOperationError, match="exclusive"):
             store.put("a", b"1", overwrite=False)
         store.put("a", b"1", overwrite=True)

@@ -22,7 +22,7 @@ from tieredfs import (
     RequestPolicy,
     StorageUnavailableError,
 )
-from tieredfs.objects import Capability
+from tieredfs.objects import StoreCapability
 
 WRITERS = 16
 
@@ -192,7 +192,7 @@ def sure(proxied: ProxiedBucket) -> tuple[ObjectStore, FaultProxy]:
     """A store behind a proxy that knows what it can do."""
     url, options, proxy = proxied
     store = ObjectStore(url, options, policy=RequestPolicy(backoff=0.01))
-    assert Capability.EXCLUSIVE_CREATE in store.capabilities
+    assert StoreCapability.EXCLUSIVE_CREATE in store.capabilities
     proxy.clear()
     return store, proxy
 

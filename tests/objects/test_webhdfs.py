@@ -24,7 +24,7 @@ from tieredfs import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.objects import Capability
+from tieredfs.objects import StoreCapability
 from timing import assert_all_end_by_the_deadline
 
 CONTENT = bytes(range(256)) * 400
@@ -265,7 +265,7 @@ class TestGateway:
         return ObjectStore(proxied.url, proxied.storage_options)
 
     def test_it_still_tells_who_is_first(self, gateway: ObjectStore) -> None:
-        assert Capability.EXCLUSIVE_CREATE in gateway.capabilities
+        assert StoreCapability.EXCLUSIVE_CREATE in gateway.capabilities
         gateway.put("a", b"1", overwrite=False)
         with pytest.raises(AlreadyExistsError):
             gateway.put("a", b"2", overwrite=False)

@@ -4,18 +4,18 @@
 file per backend, saying what that backend does otherwise and how it is put right.
 """
 
-from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.observer import RequestCounter, RequestEvent, RequestObserver
 from tieredfs.objects.policy import RequestPolicy
 from tieredfs.objects.quirks import ObjectInfo
 from tieredfs.objects.store import ObjectStore
 
 __all__ = [
-    "Capability",
     "ObjectInfo",
     "ObjectStore",
     "RequestCounter",
     "RequestEvent",
     "RequestObserver",
     "RequestPolicy",
+    "StoreCapability",
 ]

@@ -2,10 +2,10 @@
 
 from enum import StrEnum
 
-__all__ = ["Capability"]
+__all__ = ["StoreCapability"]
 
 
-class Capability(StrEnum):
+class StoreCapability(StrEnum):
     """One thing that not every store can do.
 
     What a store lacks and is asked for all the same is an UnsupportedOperationError;

@@ -13,7 +13,7 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import BufferContent
 from tieredfs.objects.quirks import Backend
 from tieredfs.objects.requests import Call, Requests
@@ -74,4 +74,4 @@ def _try_create(requests: Requests, backend: Backend, key: str) -> None:
     finally:
         with suppress(TieredFSError):
             requests.make(Call("delete", key, delete), deadline)
-    backend.capabilities -= {Capability.EXCLUSIVE_CREATE}
+    backend.capabilities -= {StoreCapability.EXCLUSIVE_CREATE}

@@ -13,7 +13,7 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.connection import Connection
 from tieredfs.objects.failures import failure_class, links, retry_after
 from tieredfs.objects.observer import RequestEvent, RequestObserver
@@ -82,7 +82,7 @@ class Requests:
 
     def need(
         self,
-        capability: Capability,
+        capability: StoreCapability,
         verb: str,
         key: str,
         deadline: Deadline | None = None,

@@ -14,7 +14,7 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.model import ByteRange
-from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.connection import Connection
 from tieredfs.objects.content import BufferContent, Content, opened
 from tieredfs.objects.deletion import delete
@@ -89,7 +89,7 @@ class ObjectStore:
         return self._requests.policy
 
     @property
-    def capabilities(self) -> frozenset[Capability]:
+    def capabilities(self) -> frozenset[StoreCapability]:
         """What this store can do, found out by trying where there is no other way.
 
         Raises:
@@ -205,7 +205,7 @@ class ObjectStore:
         """
         check_key(source)
         check_key(target)
-        self._requests.need(Capability.WRITE, "copy", target)
+        self._requests.need(StoreCapability.WRITE, "copy", target)
         self._requests.make(
             Call(
                 "copy", source, lambda backend, left: backend.copy(source, target, left)
@@ -274,7 +274,7 @@ class ObjectStore:
         """
         wanted = [check_key(key) for key in dict.fromkeys(keys)]
         if wanted:
-            backend = self._requests.need(Capability.WRITE, "delete", wanted[0])
+            backend = self._requests.need(StoreCapability.WRITE, "delete", wanted[0])
             delete(self._requests, wanted, backend)
 
     def abort_uploads(self, older_than: timedelta = timedelta(days=1)) -> Sequence[str]:
@@ -360,10 +360,10 @@ class ObjectStore:
     def _put(self, verb: str, key: str, content: Content, *, overwrite: bool) -> None:
         requests = self._requests
         deadline = requests.deadline()
-        backend = requests.need(Capability.WRITE, verb, key, deadline)
+        backend = requests.need(StoreCapability.WRITE, verb, key, deadline)
         if not overwrite:
             prove_create(requests, backend, key)
-            exclusive = Capability.EXCLUSIVE_CREATE
+            exclusive = StoreCapability.EXCLUSIVE_CREATE
             requests.need(exclusive, f"exclusive {verb}", key, deadline)
         limits = backend.parts
         if limits is not None and content.size > limits.above:

@@ -20,7 +20,7 @@ from typing import Any, cast
 
 from fsspec import AbstractFileSystem
 
-from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.failures import links
 from tieredfs.objects.quirks.azure_client import close_with, make_container
@@ -45,11 +45,11 @@ class AzureBackend(Backend):
 
     capabilities = frozenset(
         {
-            Capability.WRITE,
-            Capability.WHOLE_OBJECTS,
-            Capability.EXCLUSIVE_CREATE,
-            Capability.RANGE_READ,
-            Capability.PARTS,
+            StoreCapability.WRITE,
+            StoreCapability.WHOLE_OBJECTS,
+            StoreCapability.EXCLUSIVE_CREATE,
+            StoreCapability.RANGE_READ,
+            StoreCapability.PARTS,
         }
     )
     at_once = 16

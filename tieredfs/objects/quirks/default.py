@@ -27,7 +27,7 @@ from fsspec.core import url_to_fs
 
 from tieredfs.errors import NotFoundError
 from tieredfs.objects.abandoning import run_abandonable
-from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.failures import failure_class
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
@@ -50,8 +50,8 @@ class Backend:
     options: ClassVar[Mapping[str, object]] = {"use_listings_cache": False}
     """Options that the filesystem is made with, unless the user gives them."""
 
-    capabilities: frozenset[Capability] = frozenset(
-        {Capability.WRITE, Capability.RANGE_READ}
+    capabilities: frozenset[StoreCapability] = frozenset(
+        {StoreCapability.WRITE, StoreCapability.RANGE_READ}
     )
     """What it can do; only this is asked of it."""
 

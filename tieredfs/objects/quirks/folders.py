@@ -11,7 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import NamedTuple
 
-from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
@@ -47,10 +47,10 @@ class FoldersBackend(Backend):
 
     capabilities = frozenset(
         {
-            Capability.WRITE,
-            Capability.WHOLE_OBJECTS,
-            Capability.EXCLUSIVE_CREATE,
-            Capability.RANGE_READ,
+            StoreCapability.WRITE,
+            StoreCapability.WHOLE_OBJECTS,
+            StoreCapability.EXCLUSIVE_CREATE,
+            StoreCapability.RANGE_READ,
         }
     )
 

@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import google_crc32c
 from fsspec import AbstractFileSystem
 
-from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.gcs_bodies import answers, deletions, described
@@ -39,7 +39,7 @@ class GCSBackend(Backend):
     a week.
     """
 
-    capabilities = frozenset(Capability)
+    capabilities = frozenset(StoreCapability)
     at_once = 16
     delete_limit = 100
     parts = PartLimits(above=64 << 20, size=32 << 20, most=100_000, at_once=1)

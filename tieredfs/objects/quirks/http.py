@@ -19,7 +19,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from fsspec import AbstractFileSystem
 
-from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
 
@@ -36,7 +36,7 @@ _AT_ONCE = 16
 class HttpBackend(Backend):
     """What lies below a URL; its query, such as a signature, goes with each request."""
 
-    capabilities = frozenset({Capability.RANGE_READ})
+    capabilities = frozenset({StoreCapability.RANGE_READ})
     at_once = _AT_ONCE
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
@@ -94,7 +94,7 @@ class HttpBackend(Backend):
                 data = await answer.read()
                 return cast("bytes", data[: end - start])
             # The whole object, then: no more of it is read than has to be.
-            self.capabilities -= {Capability.RANGE_READ}
+            self.capabilities -= {StoreCapability.RANGE_READ}
             data = bytearray()
             async for piece in answer.content.iter_any():
                 data += piece

@@ -24,7 +24,7 @@ from typing import BinaryIO
 import pyarrow as pa
 
 from tieredfs.errors import TieredFSWarning
-from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content, pieces
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
@@ -39,7 +39,7 @@ _TEMPORARY = ".tieredfs-tmp"
 class LocalBackend(Backend):
     """A directory of a local disk; a disk is not stopped by a timeout."""
 
-    capabilities = frozenset(Capability) - {Capability.PARTS}
+    capabilities = frozenset(StoreCapability) - {StoreCapability.PARTS}
     gap = 0
     delete_limit = 1000
     options = {"auto_mkdir": False}  # noqa: RUF012 - a Mapping in the base class

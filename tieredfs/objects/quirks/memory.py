@@ -12,7 +12,7 @@ from typing import Any, cast
 from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFile
 
-from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import BufferContent, Content
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
@@ -25,7 +25,7 @@ _create = threading.Lock()  # as global as the store itself
 class MemoryBackend(Backend):
     """A folder of the process's memory filesystem."""
 
-    capabilities = frozenset(Capability) - {Capability.PARTS}
+    capabilities = frozenset(StoreCapability) - {StoreCapability.PARTS}
     gap = 0
     delete_limit = 1000
 

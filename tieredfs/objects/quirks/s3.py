@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from fsspec import AbstractFileSystem
 
-from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.quirks.default import Backend, OptionError
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
@@ -32,7 +32,7 @@ _DENIED = frozenset({"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId"})
 class S3Backend(Backend):
     """A bucket, or a prefix in one."""
 
-    capabilities = frozenset(Capability)
+    capabilities = frozenset(StoreCapability)
     create_is_proven = False
     at_once = 16
     delete_limit = 1000
