@@ -15,6 +15,7 @@ from tieredfs.errors import (
 )
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import BufferContent
+from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks import Backend
 from tieredfs.objects.requests import Call, Requests
 
@@ -24,35 +25,40 @@ PROBE = ".tieredfs-probe-"
 """What the keys of trials begin with; listings leave them out."""
 
 
-def prove_create(requests: Requests, backend: Backend, key: str) -> None:
+def prove_create(
+    requests: Requests, backend: Backend, key: str, deadline: Deadline
+) -> None:
     """Try it, unless that was done; afterwards the backend's capabilities are true.
 
     Args:
         requests: Makes the calls.
         backend: Of the store.
         key: What is to be created; errors name it.
+        deadline: When the call has to end that wants to know.
 
     Raises:
         TieredFSError: The trial could not be made; the next call makes it again.
     """
     if backend.create_is_proven:
         return
-    proving, limit = requests.connection.proving, requests.policy.deadline
-    if not proving.acquire(timeout=limit):
+    proving = requests.connection.proving
+    if not proving.acquire(timeout=deadline.remaining):
+        limit = requests.policy.deadline
         msg = f"put {requests.name(key)}: not tried what the store can in {limit:g} s"
         raise DeadlineExceededError(msg)
     try:
         if not backend.create_is_proven:
-            _try_create(requests, backend, key)
+            _try_create(requests, key, deadline, backend)
             backend.create_is_proven = True
     finally:
         proving.release()
 
 
-def _try_create(requests: Requests, backend: Backend, key: str) -> None:
+def _try_create(
+    requests: Requests, key: str, deadline: Deadline, backend: Backend
+) -> None:
     """Put an object, create it again, delete it."""
     probe = f"{PROBE}{secrets.token_hex(8)}"
-    deadline = requests.deadline()
 
     def put(overwrite: bool) -> Call[None]:  # noqa: FBT001 - two calls, side by side
         def attempt(backend: Backend, left: float) -> None:

@@ -96,7 +96,7 @@ class ObjectStore:
             TieredFSError: The store cannot be reached, or may not be written to.
         """
         backend = self._requests.backend("capabilities", "")
-        prove_create(self._requests, backend, "")
+        prove_create(self._requests, backend, "", self._requests.deadline())
         return backend.capabilities
 
     def with_policy(self, policy: RequestPolicy) -> "ObjectStore":
@@ -362,12 +362,12 @@ class ObjectStore:
         deadline = requests.deadline()
         backend = requests.need(StoreCapability.WRITE, verb, key, deadline)
         if not overwrite:
-            prove_create(requests, backend, key)
+            prove_create(requests, backend, key, deadline)
             exclusive = StoreCapability.EXCLUSIVE_CREATE
             requests.need(exclusive, f"exclusive {verb}", key, deadline)
         limits = backend.parts
         if limits is not None and content.size > limits.above:
-            upload(requests, key, content, limits, overwrite=overwrite)
+            upload(requests, key, content, limits, deadline, overwrite=overwrite)
             return
 
         def attempt(backend: Backend, left: float) -> None:

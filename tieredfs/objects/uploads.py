@@ -42,6 +42,7 @@ def upload(
     key: str,
     content: Content,
     limits: PartLimits,
+    deadline: Deadline,
     *,
     overwrite: bool,
 ) -> None:
@@ -54,7 +55,6 @@ def upload(
         AlreadyExistsError: There is one, and ``overwrite`` is false.
         TieredFSError: A part could not be uploaded.
     """
-    deadline = requests.deadline()
     if not overwrite:
         _refuse_if_there(requests, key, deadline)
 
