@@ -1,0 +1,126 @@
+"""Listings: complete, sorted, and of now."""
+
+from itertools import product
+
+import pytest
+
+from logs import CLOUDS, SECOND
+from objects.guarantees.model import guarantee
+from objects.subject import Subject
+from tieredfs import NotFoundError, ObjectStore
+from tieredfs.objects import Capability
+
+KEYS = [
+    *("a-b/c", "a/b-c/d", "a/b.txt", "a/b/c", "a0", "ab/c", "b/x.y", "b/x/y/z", "z"),
+    "é/ü",
+]
+"""Sorted: a folder's keys come after its siblings with ``-`` or ``.`` < ``/``."""
+
+FILES = {key: key.encode() for key in KEYS}
+SIBLINGS = {key: b"1" for key in KEYS if key not in {"a-b/c", "a/b-c/d", "a/b.txt"}}
+PREFIXES = ["", "a", "a/", "a/b", "ab", "b/x", "b/x/y/z", "z", "zz", "é", "q/"]
+AFTER = ["", "a0", "a/b/c", "ab", "b/x.y", "b/x/y/zz", "zz"]
+
+
+@guarantee("listings are complete and sorted", given=FILES)
+def complete_and_sorted(subject: Subject) -> None:
+    """Every object comes once, with its size, in the order of its key's code points,
+    folders or not. A server that gives its pages in another order is refused.
+    """
+    found = list(subject.store.list())
+    assert [entry.key for entry in found] == KEYS
+    assert [entry.size for entry in found] == [len(key.encode()) for key in KEYS]
+
+
+@guarantee("a prefix is any text", given=FILES)
+def prefixes(subject: Subject) -> None:
+    """A prefix need not be a whole part of a path; a missing one gives an empty
+    listing.
+    """
+    for prefix in PREFIXES:
+        assert subject.keys(prefix) == [key for key in KEYS if key.startswith(prefix)]
+
+
+@guarantee("folders fold", given=FILES)
+def folded(subject: Subject) -> None:
+    """With `delimiter="/"`, what lies below a folder is one entry."""
+    for prefix in PREFIXES:
+        found = set()
+        for key in KEYS:
+            if key.startswith(prefix):
+                head, slash, _ = key.removeprefix(prefix).partition("/")
+                found.add(prefix + head + slash)
+        assert subject.keys(prefix, delimiter="/") == sorted(found)
+
+
+@guarantee("a listing begins after a key", given=SIBLINGS)
+def start_after(subject: Subject) -> None:
+    """`start_after` leaves out that key and what comes before it."""
+    for prefix, after in product(["", "a/", "b"], AFTER):
+        assert subject.keys(prefix, start_after=after) == [
+            key for key in SIBLINGS if key.startswith(prefix) and key > after
+        ]
+
+
+@guarantee(
+    "… without asking for those before",
+    places=CLOUDS,
+    needs=Capability.SEEK_LISTING,
+    given=SIBLINGS,
+)
+def seeks(subject: Subject) -> None:
+    """The server is told where to begin."""
+    with subject.proxied() as (store, proxy):
+        assert [e.key for e in store.list(start_after="b/x.y")] == [
+            key for key in SIBLINGS if key > "b/x.y"
+        ]
+        (asked,) = proxy.requests()
+        assert "x.y" in asked.target
+
+
+@guarantee("folders are no objects", needs=Capability.WRITE)
+def no_folders(subject: Subject) -> None:
+    """Folder markers of other tools and empty directories are not listed, and not
+    found.
+    """
+    subject.store.put("folder/a", b"1", overwrite=True)
+    for key in ("folder", "empty", "deep/er"):
+        subject.others_mark_folder(key)
+    assert subject.keys() == ["folder/a"]
+    assert subject.keys("folder/") == ["folder/a"]
+    assert subject.keys("folder/", delimiter="/") == ["folder/a"]
+    assert subject.keys("empty/") == []
+    with pytest.raises(NotFoundError):
+        subject.store.head("empty")
+
+
+@guarantee("listings are never cached", needs=Capability.WRITE)
+def never_cached(subject: Subject) -> None:
+    """What another client has written or deleted is seen by the next call."""
+    assert subject.keys("x/") == []
+    subject.others_put("x/1", b"1")
+    assert subject.keys("x/") == ["x/1"]
+    subject.others_put("x/2", b"22")
+    subject.others_delete("x/1")
+    assert subject.keys("x/") == ["x/2"]
+    subject.others_put("x/2", b"333")
+    assert [entry.size for entry in subject.store.list("x/")] == [3]
+    assert subject.store.head("x/2").size == 3
+
+
+@guarantee("a missing container is not found", places=(*CLOUDS, *SECOND))
+def missing_container(subject: Subject) -> None:
+    """A bucket or container that is not there is a `NotFoundError`, for listings as
+    well; a missing folder is just empty.
+    """
+    store = ObjectStore(*subject.container)
+    for call in (
+        lambda: list(store.list()),
+        lambda: list(store.list("a/", delimiter="/")),
+        lambda: store.get("a"),
+        lambda: store.head("a"),
+        lambda: store.put("a", b"1", overwrite=True),
+    ):
+        with pytest.raises(NotFoundError):
+            call()
+    assert subject.keys("no/such/folder/") == []

@@ -1,0 +1,125 @@
+"""What a guarantee is, and how it is found out whether a place keeps it."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+import pytest
+
+from logs import PLACES, READ_ONLY
+from objects.subject import Subject
+from tieredfs import UnsupportedOperationError
+from tieredfs.objects import Capability
+
+__all__ = ["GUARANTEES", "Guarantee", "Outcome", "guarantee"]
+
+
+class Outcome(StrEnum):
+    """What a place answers."""
+
+    HOLDS = "holds"
+    """It was tried, and is so."""
+
+    OFF = "off"
+    """It is not so, and the store says so: by its capabilities, or by an error."""
+
+    NOT_TRIED = "–"
+    """The question makes no sense there, or nothing there could answer it."""
+
+
+@dataclass(frozen=True)
+class Guarantee:
+    """One thing that is the same on every backend.
+
+    Attributes:
+        title: What is promised, in a few words.
+        words: What it means.
+        check: Fails when it is not so.
+        places: Where the question makes sense.
+        needs: What a store has to be able to do; without, it must say so.
+        given: What lies in the place before.
+    """
+
+    title: str
+    words: str
+    check: Callable[[Subject], None]
+    places: tuple[str, ...]
+    needs: Capability | None
+    given: Mapping[str, bytes]
+
+    def outcome(self, subject: Subject) -> Outcome:
+        """Try it on a place of a kind.
+
+        Raises:
+            AssertionError: It is not so, and the store did not say so.
+        """
+        if subject.kind not in self.places:
+            return Outcome.NOT_TRIED
+        if self.needs is not None and not subject.can(self.needs):
+            _REFUSALS.get(self.needs, lambda _: None)(subject)
+            return Outcome.OFF
+        try:
+            self.check(subject)
+        except UnsupportedOperationError:
+            return Outcome.OFF
+        return Outcome.HOLDS
+
+
+GUARANTEES: list[Guarantee] = []
+"""All of them, in the order of the page."""
+
+
+def guarantee(
+    title: str,
+    *,
+    places: tuple[str, ...] = PLACES,
+    needs: Capability | None = None,
+    given: Mapping[str, bytes] | None = None,
+) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
+    """Make a guarantee of a function, whose docstring says what it means."""
+
+    def register(check: Callable[[Subject], None]) -> Callable[[Subject], None]:
+        words = " ".join((check.__doc__ or "").split())
+        GUARANTEES.append(Guarantee(title, words, check, places, needs, given or {}))
+        return check
+
+    return register
+
+
+def _refuses_writes(subject: Subject) -> None:
+    """Every verb that writes is refused, and nothing is changed."""
+    store, before = subject.store, subject.keys()
+    source = subject.folder / "source"
+    source.write_bytes(b"1")
+    (key, *_) = before or ["key"]
+    for overwrite in (False, True):
+        with pytest.raises(UnsupportedOperationError):
+            store.put(key, b"1", overwrite=overwrite)
+        with pytest.raises(UnsupportedOperationError):
+            store.put_file("new", source, overwrite=overwrite)
+    with pytest.raises(UnsupportedOperationError):
+        store.copy(key, "new")
+    with pytest.raises(UnsupportedOperationError):
+        store.delete([key])
+    assert subject.keys() == before
+    assert subject.kind not in READ_ONLY or before == sorted(subject.given)
+
+
+def _refuses_creates(subject: Subject) -> None:
+    """A create is refused whether there is an object or not, and nothing is changed."""
+    store = subject.store
+    with pytest.raises(UnsupportedOperationError):
+        store.put("new", b"1", overwrite=False)
+    if subject.can(Capability.WRITE):
+        store.put("old", b"old", overwrite=True)
+        with pytest.raises(UnsupportedOperationError):
+            store.put("old", b"new", overwrite=False)
+        assert store.get("old") == b"old"
+        assert subject.keys() == sorted({*subject.given, "old"})
+
+
+_REFUSALS = {
+    Capability.WRITE: _refuses_writes,
+    Capability.EXCLUSIVE_CREATE: _refuses_creates,
+}
+"""How a store that cannot do something has to answer, where it is a matter of right."""

@@ -1,0 +1,136 @@
+"""Reading: what is asked for, exactly, or an error."""
+
+from itertools import pairwise
+
+import pytest
+
+from objects.guarantees.model import guarantee
+from objects.subject import Subject
+from tieredfs import ByteRange, CorruptObjectError, NotFoundError
+from tieredfs.objects import Capability
+
+CONTENT = bytes(range(256)) * 40
+SIZE = len(CONTENT)
+FILES = {"folder/object": CONTENT, "folder/empty": b""}
+
+ODD = [
+    *("a b", "ä/ö", "a+b", "a%20b", "a#b", "a?b", "a?versionId=null", "a*b[c]"),
+    *("a&b=c", "a:b", "a~b", "...", ".hidden", "-", "~", "日本/語", "a'b", 'a"b'),
+    *("x" * 200, "{a}", "a;b", "a@b", "a,b", "$HOME", "a=b/c=d"),
+]
+
+
+@guarantee("ranges are exact", given=FILES)
+def exact_ranges(subject: Subject) -> None:
+    """`get_range(key, start, end)` gives the bytes from `start` up to, and without,
+    `end`; an empty range asks nothing.
+    """
+    store = subject.store
+    for start, end in [*pairwise((0, 1, 255, 4096, SIZE - 1, SIZE)), (0, SIZE)]:
+        assert store.get_range("folder/object", start, end) == CONTENT[start:end]
+    subject.events.clear()
+    assert store.get_range("folder/object", 7, 7) == b""
+    assert store.get_ranges("folder/object", []) == []
+    assert not subject.events
+
+
+@guarantee("a range moves only its bytes", needs=Capability.RANGE_READ, given=FILES)
+def range_moves_its_bytes(subject: Subject) -> None:
+    """Reading a range of a large object does not fetch the rest of it."""
+    store = subject.store
+    assert store.get_range("folder/object", 10, 20) == CONTENT[10:20]
+    assert subject.events.size == 10
+
+
+@guarantee("an object that is too short is an error", given=FILES)
+def short_object(subject: Subject) -> None:
+    """A range that the object does not have is a `CorruptObjectError` that names the
+    object and the range; never fewer bytes, never other ones.
+    """
+    for key, start, end in [
+        ("folder/object", 0, SIZE + 1),
+        ("folder/object", SIZE - 1, SIZE + 1),
+        ("folder/object", SIZE, SIZE + 1),
+        ("folder/object", SIZE + 1000, SIZE + 1001),
+        ("folder/empty", 0, 1),
+    ]:
+        with pytest.raises(CorruptObjectError) as caught:
+            subject.store.get_range(key, start, end)
+        assert key in str(caught.value)
+        assert f"[{start}, {end})" in str(caught.value)
+    with pytest.raises(CorruptObjectError):
+        spans = [ByteRange(0, 5), ByteRange(SIZE, SIZE + 1)]
+        subject.store.get_ranges("folder/object", spans)
+
+
+@guarantee("several ranges are exact", given=FILES)
+def several_ranges(subject: Subject) -> None:
+    """`get_ranges` gives them in the order of the question; they may overlap, repeat
+    and be empty. It gives all of them or raises.
+    """
+    spans = [
+        *(ByteRange(start, start + 64) for start in range(SIZE - 64, 0, -1013)),
+        *(ByteRange(5, 5), ByteRange(0, 9), ByteRange(3, 12), ByteRange(0, 9)),
+        ByteRange(0, SIZE),
+    ]
+    found = subject.store.get_ranges("folder/object", spans)
+    assert found == [CONTENT[span.start : span.end] for span in spans]
+
+
+@guarantee("whole objects are exact", given=FILES)
+def whole_objects(subject: Subject) -> None:
+    """`get` gives all of an object, of an empty one too; what it gives cannot be
+    changed.
+    """
+    for key, content in FILES.items():
+        found = subject.store.get(key)
+        assert found == content
+        assert found.readonly
+
+
+@guarantee("`head` tells size and version", given=FILES)
+def size_and_version(subject: Subject) -> None:
+    """`head` tells the size, and a version that is the one of the listing."""
+    for key, content in FILES.items():
+        found = subject.store.head(key)
+        assert (found.key, found.size) == (key, len(content))
+        assert found.version
+        assert [found] == list(subject.store.list(key))
+
+
+@guarantee("a missing object is not found", given=FILES)
+def missing_object(subject: Subject) -> None:
+    """`get`, `get_range`, `get_ranges` and `head` raise `NotFoundError`, for the name
+    of a folder as well.
+    """
+    for key in ("folder/missing", "missing", "folder", "no/such/folder"):
+        for call in (
+            lambda key: subject.store.get(key),
+            lambda key: subject.store.get_range(key, 0, 1),
+            lambda key: subject.store.get_ranges(key, [ByteRange(0, 1)]),
+            lambda key: subject.store.head(key),
+        ):
+            with pytest.raises(NotFoundError, match=key):
+                call(key)
+
+
+@guarantee("keys are any text", given={key: key.encode() for key in ODD})
+def any_text(subject: Subject) -> None:
+    """Spaces, `%`, `#`, `?`, `*`, quotes, letters of any script: a key is taken as it
+    stands by every verb.
+    """
+    store = subject.store
+    for key in ODD:
+        content = key.encode()
+        assert store.get(key) == content
+        assert store.get_range(key, 0, 1) == content[:1]
+        assert store.head(key).size == len(content)
+        assert subject.keys(key) == [key]
+    assert subject.keys() == sorted(ODD)
+    if subject.can(Capability.WRITE):
+        for key in ODD:
+            store.copy(key, f"copy/{key}")
+        assert store.get(f"copy/{ODD[0]}") == ODD[0].encode()
+        assert subject.keys("copy/") == [f"copy/{key}" for key in sorted(ODD)]
+        store.delete([*ODD, *(f"copy/{key}" for key in ODD)])
+        assert subject.keys() == []

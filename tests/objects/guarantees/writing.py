@@ -1,0 +1,204 @@
+"""Writing: whole or not at all, and to one of several."""
+
+import os
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from objects.guarantees.model import guarantee
+from objects.racing import race
+from objects.subject import Subject
+from tieredfs import AlreadyExistsError, InvalidArgumentError, NotFoundError
+from tieredfs.objects import Capability
+
+MIB = 1 << 20
+READERS = 2
+ROUNDS = 8
+
+
+@guarantee("what was put is what is got", needs=Capability.WRITE)
+def put_and_got(subject: Subject) -> None:
+    """An object that was put is there at once: nothing, one byte, a MiB."""
+    for content in (b"", b"x", os.urandom(MIB)):
+        for kind in (bytes, bytearray, memoryview):
+            subject.store.put("a/b", kind(content), overwrite=True)
+            assert subject.store.get("a/b") == content
+        assert subject.store.head("a/b").size == len(content)
+    source = subject.folder / "source"
+    source.write_bytes(bytes(300_000))
+    subject.store.put_file("a/c", source, overwrite=True)
+    assert subject.store.get("a/c") == bytes(300_000)
+
+
+@guarantee("an overwrite replaces all", needs=Capability.WRITE)
+def overwrite(subject: Subject) -> None:
+    """`put(…, overwrite=True)` leaves nothing of what was there; the version is
+    another one, also for a content of the same size.
+    """
+    store = subject.store
+    store.put("a", bytes(1000), overwrite=True)
+    store.put("a", b"short", overwrite=True)
+    assert store.get("a") == b"short"
+    before = store.head("a")
+    store.put("a", b"SHORT", overwrite=True)
+    assert store.head("a").version != before.version
+
+
+@guarantee("readers see whole objects", needs=Capability.WHOLE_OBJECTS)
+def readers_beside_writers(subject: Subject) -> None:
+    """Who reads or lists while others overwrite sees one of the contents, never a
+    part of one, never two mixed, never nothing.
+    """
+    store = subject.store
+    contents = [bytes([number]) * 100_000 for number in range(3)]
+    store.put("a", contents[0], overwrite=True)
+    done = threading.Event()
+
+    def read() -> int:
+        seen = 0
+        while not done.is_set() or seen < 2:
+            assert bytes(store.get("a")) in contents
+            assert subject.keys() == ["a"]
+            seen += 1
+        return seen
+
+    def write(content: bytes) -> None:
+        for _ in range(ROUNDS // 2):
+            store.put("a", content, overwrite=True)
+
+    with ThreadPoolExecutor(READERS + len(contents)) as pool:
+        readers = [pool.submit(read) for _ in range(READERS)]
+        try:
+            list(pool.map(write, contents))
+        finally:
+            done.set()
+        assert all(reader.result() >= 2 for reader in readers)
+
+
+class Broken:
+    """Content that cannot be read to its end."""
+
+    size = 9 * MIB
+
+    def read(self, start: int, end: int) -> bytes:
+        if end == self.size:
+            raise InvalidArgumentError("it has become shorter while it was read")
+        return bytes(end - start)
+
+
+@guarantee("a writer that fails leaves nothing", needs=Capability.WHOLE_OBJECTS)
+def failed_writer(subject: Subject) -> None:
+    """When the content cannot be read to its end, there is no object, and one that
+    was there stays as it was.
+    """
+    store = subject.store
+    store.put("old", b"old", overwrite=True)
+    for key in ("new", "old"):
+        with pytest.raises(InvalidArgumentError):
+            store._put("put", key, Broken(), overwrite=True)
+    if subject.can(Capability.EXCLUSIVE_CREATE):
+        with pytest.raises(InvalidArgumentError):
+            store._put("put", "new", Broken(), overwrite=False)
+    assert store.get("old") == b"old"
+    assert subject.keys() == ["old"]
+
+
+@guarantee("a create leaves what is there", needs=Capability.EXCLUSIVE_CREATE)
+def exclusive_create(subject: Subject) -> None:
+    """`put(…, overwrite=False)` raises `AlreadyExistsError` when there is an object,
+    and does not touch it.
+    """
+    store = subject.store
+    store.put("a/b", b"first", overwrite=False)
+    for content in (b"second", b""):
+        with pytest.raises(AlreadyExistsError, match="a/b"):
+            store.put("a/b", content, overwrite=False)
+        assert store.get("a/b") == b"first"
+    source = subject.folder / "source"
+    source.write_bytes(b"third")
+    with pytest.raises(AlreadyExistsError):
+        store.put_file("a/b", source, overwrite=False)
+    assert store.get("a/b") == b"first"
+
+
+@guarantee("one of sixteen creators wins", needs=Capability.EXCLUSIVE_CREATE)
+def sixteen_creators(subject: Subject) -> None:
+    """Of sixteen that create one key at the same moment, one succeeds and the others
+    get `AlreadyExistsError`; what is there is what the one has put.
+    """
+    won = race(subject.store, "some/key", size=100)
+    assert len(won) == 1
+    assert subject.store.get("some/key") == won[0]
+
+
+@guarantee("a copy is what its source is", needs=Capability.WRITE)
+def copies(subject: Subject) -> None:
+    """`copy` replaces the target, makes folders as it needs them, and raises
+    `NotFoundError` without a source.
+    """
+    store = subject.store
+    content = os.urandom(100_000)
+    store.put("a", content, overwrite=True)
+    store.put("deep/er/b", b"old", overwrite=True)
+    for target in ("deep/er/b", "new/folder/c"):
+        store.copy("a", target)
+        assert store.get(target) == content
+    with pytest.raises(NotFoundError, match="missing"):
+        store.copy("missing", "d")
+    assert subject.keys() == ["a", "deep/er/b", "new/folder/c"]
+
+
+@guarantee("deletes take many, and missing ones", needs=Capability.WRITE)
+def deletes(subject: Subject) -> None:
+    """`delete` takes any number of keys; one that is not there is success, and the
+    name of a folder deletes nothing.
+    """
+    store = subject.store
+    for key in ("a", "b", "c/d", "c/e"):
+        store.put(key, b"1", overwrite=True)
+    store.delete(["a", "missing", "c/d", "no/such/folder", "c"])
+    assert subject.keys() == ["b", "c/e"]
+    store.delete(["a"])
+    store.delete([])
+    store.delete(iter(["b", "c/e"]))
+    assert subject.keys() == []
+
+
+@guarantee("… in one request", needs=Capability.BULK_DELETE)
+def bulk_deletes(subject: Subject) -> None:
+    """Many keys are deleted by one request."""
+    store = subject.store
+    for key in ("a", "b", "c/d"):
+        store.put(key, b"1", overwrite=True)
+    subject.events.clear()
+    store.delete(["a", "b", "c/d", "missing"])
+    assert subject.events.by_verb() == {"delete": 1}
+    assert subject.keys() == []
+
+
+@guarantee("large objects go in parts", needs=Capability.PARTS)
+def in_parts(subject: Subject) -> None:
+    """What is larger than a limit (64 MiB; here made smaller) is uploaded in parts and
+    appears when all are there; exclusive, refused and failed uploads leave nothing.
+    """
+    store = subject.store
+    backend = store._requests.backend("", "")
+    assert backend.parts is not None
+    backend.parts = replace(  # type: ignore[misc] # smaller, for this test
+        backend.parts, above=5 * MIB, size=5 * MIB
+    )
+    content = os.urandom(11 * MIB)
+    store.put("a", content, overwrite=False)
+    assert subject.events.by_verb()["put_part"] == 3
+    assert store.get("a") == content
+    with pytest.raises(AlreadyExistsError):
+        store.put("a", bytes(11 * MIB), overwrite=False)
+    with pytest.raises(InvalidArgumentError):
+        store._put("put", "b", Broken(), overwrite=True)
+    assert subject.keys() == ["a"]
+    assert store.abort_uploads(timedelta(hours=-1)) == []
+    store.put("a", content[: 6 * MIB], overwrite=True)
+    assert store.get("a") == content[: 6 * MIB]

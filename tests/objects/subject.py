@@ -1,0 +1,139 @@
+"""What a guarantee is tried on: a place, the store there, and other clients of it."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlencode
+from urllib.request import Request, urlopen
+
+import pytest
+from azure.storage.blob import ContainerClient
+from fsspec import AbstractFileSystem
+from fsspec.core import url_to_fs
+
+from logs import READ_ONLY, SECOND, fill, make_place
+from missing import server_of
+from seen import Events
+from servers import Bucket, FaultProxy, Fleet
+from tieredfs import ObjectStore, RequestPolicy
+from tieredfs.objects import Capability
+
+__all__ = ["Subject"]
+
+_QUICK = RequestPolicy(backoff=0.01, max_backoff=0.1)
+
+
+@dataclass
+class Subject:
+    """One place of a test's own.
+
+    Attributes:
+        kind: One of `PLACES`.
+        folder: For the test's own files.
+        given: What lies there at the beginning.
+        events: What the store tells.
+    """
+
+    kind: str
+    request: pytest.FixtureRequest
+    folder: Path
+    given: Mapping[str, bytes]
+    events: Events = field(default_factory=Events)
+
+    @cached_property
+    def place(self) -> Bucket:
+        """The place, filled; by the plain client where ours writes nothing."""
+        if self.kind in READ_ONLY:
+            return make_place(self.kind, self.request, self.folder, self.given)
+        place = make_place(self.kind, self.request, self.folder)
+        fill(ObjectStore(place.url, place.storage_options), self.given)
+        return place
+
+    @cached_property
+    def store(self) -> ObjectStore:
+        """The store, which knows what it can do, and whose events are counted."""
+        return self._open(self.place)
+
+    def _open(self, place: Bucket) -> ObjectStore:
+        store = ObjectStore(
+            place.url, place.storage_options, policy=_QUICK, observer=self.events
+        )
+        assert store.capabilities is not None
+        self.events.clear()
+        return store
+
+    def can(self, capability: Capability) -> bool:
+        """Tell whether the store says that it can do something."""
+        return capability in self.store.capabilities
+
+    def keys(self, prefix: str = "", **options: str) -> list[str]:
+        """List the keys."""
+        return [entry.key for entry in self.store.list(prefix, **options)]
+
+    @property
+    def container(self) -> Bucket:
+        """A container that is not there, on the same server."""
+        protocol, _, _ = self.place.url.partition("://")
+        url = f"{protocol}://no-such-container-0123456789/root"
+        return Bucket(url, self.place.storage_options)
+
+    @cached_property
+    def plain(self) -> tuple[AbstractFileSystem, str]:
+        """Another client, as users have it, and the root as it calls it."""
+        url, options = self.place
+        return cast(
+            "tuple[AbstractFileSystem, str]",
+            url_to_fs(url, skip_instance_cache=True, **options),
+        )
+
+    def others_put(self, key: str, content: bytes) -> None:
+        """Let the other client write an object."""
+        filesystem, root = self.plain
+        path = f"{root}/{key}"
+        filesystem.makedirs(filesystem._parent(path), exist_ok=True)
+        filesystem.pipe_file(path, content)
+
+    def others_delete(self, key: str) -> None:
+        """Let the other client delete an object."""
+        filesystem, root = self.plain
+        filesystem.rm_file(f"{root}/{key}")
+
+    @contextmanager
+    def proxied(self) -> Iterator[tuple[ObjectStore, FaultProxy]]:
+        """Open the place through a proxy that has seen nothing yet."""
+        fleet = cast("Fleet", self.request.getfixturevalue("fleet"))
+        with FaultProxy(server_of(self.kind, fleet).port) as proxy:
+            place = fleet.place(self.kind, proxy.url)
+            here = urlpath(self.place.url)
+            there = place.url.removesuffix(urlpath(place.url)) + here
+            store = self._open(Bucket(there, place.storage_options))
+            proxy.clear()
+            yield store, proxy
+
+    def others_mark_folder(self, key: str) -> None:
+        """Let another tool make a folder, as each kind of place has them."""
+        filesystem, root = self.plain
+        path = f"{root}/{key}"
+        bucket, _, rest = path.partition("/")
+        if self.kind in {"s3", *SECOND}:
+            filesystem.call_s3("put_object", Bucket=bucket, Key=f"{rest}/", Body=b"")
+        elif self.kind == "gcs":
+            endpoint = self.place.storage_options["endpoint_url"]
+            asked = urlencode({"uploadType": "media", "name": f"{rest}/"})
+            url = f"{endpoint}/upload/storage/v1/b/{bucket}/o?{asked}"
+            with urlopen(Request(url, b"", method="POST")) as reply:  # noqa: S310 - ours
+                assert reply.status == 200
+        elif self.kind == "azure":
+            connection = self.place.storage_options["connection_string"]
+            with ContainerClient.from_connection_string(connection, bucket) as client:
+                client.upload_blob(f"{rest}/", b"")
+        else:
+            filesystem.makedirs(path, exist_ok=True)
+
+
+def urlpath(url: str) -> str:
+    """Return the two folders that a place of a fleet is, below its bucket."""
+    return "/".join(url.rsplit("/", 2)[1:])

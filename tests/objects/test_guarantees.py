@@ -1,0 +1,27 @@
+"""Every guarantee on every place, and the page that says which holds where."""
+
+from pathlib import Path
+
+import pytest
+
+from logs import PLACES
+from objects.guarantees import GUARANTEES, Guarantee
+from objects.matrix_page import HINT, PAGE, read_cells, rendered, rewrite, rewrites
+from objects.subject import Subject
+
+
+@pytest.mark.parametrize("each", GUARANTEES, ids=lambda each: each.check.__name__)
+@pytest.mark.parametrize("kind", PLACES)
+def test_a_place_keeps_what_the_page_says(
+    kind: str, each: Guarantee, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    outcome = each.outcome(Subject(kind, request, tmp_path, each.given))
+    if rewrites():
+        rewrite(each.title, kind, outcome)
+    assert read_cells().get((each.title, kind)) == outcome, HINT
+
+
+def test_the_page_tells_the_guarantees_as_they_are() -> None:
+    assert PAGE.read_text() == rendered(read_cells()), HINT
+    assert len({each.title for each in GUARANTEES}) == len(GUARANTEES)
+    assert all(each.words for each in GUARANTEES)
