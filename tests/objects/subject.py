@@ -45,17 +45,18 @@ class Subject:
 
     @cached_property
     def place(self) -> Bucket:
-        """The place, filled; by the plain client where ours writes nothing."""
-        if self.kind in READ_ONLY:
-            return make_place(self.kind, self.request, self.folder, self.given)
-        place = make_place(self.kind, self.request, self.folder)
-        fill(ObjectStore(place.url, place.storage_options), self.given)
-        return place
+        """The place; what cannot be written there later is there already."""
+        there = self.given if self.kind in READ_ONLY else None
+        return make_place(self.kind, self.request, self.folder, there)
 
     @cached_property
     def store(self) -> ObjectStore:
-        """The store, which knows what it can do, and whose events are counted."""
-        return self._open(self.place)
+        """The store, filled, which knows what it can do; its events are counted."""
+        store = self._open(self.place)
+        if self.kind not in READ_ONLY:
+            fill(store, self.given)
+        self.events.clear()
+        return store
 
     def _open(self, place: Bucket) -> ObjectStore:
         store = ObjectStore(
@@ -107,9 +108,10 @@ class Subject:
         fleet = cast("Fleet", self.request.getfixturevalue("fleet"))
         with FaultProxy(server_of(self.kind, fleet).port) as proxy:
             place = fleet.place(self.kind, proxy.url)
-            here = urlpath(self.place.url)
-            there = place.url.removesuffix(urlpath(place.url)) + here
-            store = self._open(Bucket(there, place.storage_options))
+            assert self.store.url  # what is given is there
+            here, there = (_folders(each.url) for each in (self.place, place))
+            url = place.url.removesuffix(there) + here
+            store = self._open(Bucket(url, place.storage_options))
             proxy.clear()
             yield store, proxy
 
@@ -118,7 +120,10 @@ class Subject:
         filesystem, root = self.plain
         path = f"{root}/{key}"
         bucket, _, rest = path.partition("/")
-        if self.kind in {"s3", *SECOND}:
+        if self.kind == "s3-rclone":  # its folders are those of a disk
+            filesystem.pipe_file(f"{path}/x", b"")
+            filesystem.rm_file(f"{path}/x")
+        elif self.kind in {"s3", *SECOND}:
             filesystem.call_s3("put_object", Bucket=bucket, Key=f"{rest}/", Body=b"")
         elif self.kind == "gcs":
             endpoint = self.place.storage_options["endpoint_url"]
@@ -134,6 +139,6 @@ class Subject:
             filesystem.makedirs(path, exist_ok=True)
 
 
-def urlpath(url: str) -> str:
-    """Return the two folders that a place of a fleet is, below its bucket."""
+def _folders(url: str) -> str:
+    """Return the two folders of a place of a fleet, which are below its bucket."""
     return "/".join(url.rsplit("/", 2)[1:])

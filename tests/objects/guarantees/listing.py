@@ -1,6 +1,8 @@
 """Listings: complete, sorted, and of now."""
 
+from collections.abc import Sequence
 from itertools import product
+from urllib.parse import unquote
 
 import pytest
 
@@ -17,9 +19,12 @@ KEYS = [
 """Sorted: a folder's keys come after its siblings with ``-`` or ``.`` < ``/``."""
 
 FILES = {key: key.encode() for key in KEYS}
-SIBLINGS = {key: b"1" for key in KEYS if key not in {"a-b/c", "a/b-c/d", "a/b.txt"}}
+APART = {key: b"1" for key in KEYS if not {"-", "."} & set(key)}
+"""Keys that servers list alike which go folder by folder."""
+
 PREFIXES = ["", "a", "a/", "a/b", "ab", "b/x", "b/x/y/z", "z", "zz", "é", "q/"]
-AFTER = ["", "a0", "a/b/c", "ab", "b/x.y", "b/x/y/zz", "zz"]
+AFTER = ["", "a0", "a/b/c", "aa", "b/w", "b/x/y/z", "b/x/y/zz", "zz"]
+AMONG = ["a", "ab", "a-b/c", "a/", "a/b-c", "a/b-c/d", "b/x", "b/x.y"]
 
 
 @guarantee("listings are complete and sorted", given=FILES)
@@ -53,29 +58,42 @@ def folded(subject: Subject) -> None:
         assert subject.keys(prefix, delimiter="/") == sorted(found)
 
 
-@guarantee("a listing begins after a key", given=SIBLINGS)
+def _check_start_after(subject: Subject, marks: Sequence[str]) -> None:
+    for prefix, after in product(["", "a/", "b"], marks):
+        assert subject.keys(prefix, start_after=after) == [
+            key
+            for key in subject.given
+            if key.startswith(prefix) and key > after
+        ], (prefix, after)
+
+
+@guarantee("a listing begins after a key", given=APART)
 def start_after(subject: Subject) -> None:
     """`start_after` leaves out that key and what comes before it."""
-    for prefix, after in product(["", "a/", "b"], AFTER):
-        assert subject.keys(prefix, start_after=after) == [
-            key for key in SIBLINGS if key.startswith(prefix) and key > after
-        ]
+    _check_start_after(subject, AFTER)
+
+
+@guarantee("… in the midst of folders' names", given=FILES, not_by=("s3",))
+def start_after_among(subject: Subject) -> None:
+    """The key may be, or begin with, the name of a folder, and folders may have
+    siblings whose names go on with `-` or `.`.
+    """
+    _check_start_after(subject, [*AFTER, *AMONG])
 
 
 @guarantee(
     "… without asking for those before",
     places=CLOUDS,
     needs=Capability.SEEK_LISTING,
-    given=SIBLINGS,
+    given=APART,
 )
 def seeks(subject: Subject) -> None:
     """The server is told where to begin."""
     with subject.proxied() as (store, proxy):
-        assert [e.key for e in store.list(start_after="b/x.y")] == [
-            key for key in SIBLINGS if key > "b/x.y"
-        ]
+        found = [entry.key for entry in store.list(start_after="b/w")]
+        assert found == [key for key in APART if key > "b/w"]
         (asked,) = proxy.requests()
-        assert "x.y" in asked.target
+        assert unquote(asked.target).count("b/w") == 1
 
 
 @guarantee("folders are no objects", needs=Capability.WRITE)

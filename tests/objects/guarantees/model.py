@@ -8,7 +8,7 @@ import pytest
 
 from logs import PLACES, READ_ONLY
 from objects.subject import Subject
-from tieredfs import UnsupportedOperationError
+from tieredfs import TieredFSError, UnsupportedOperationError
 from tieredfs.objects import Capability
 
 __all__ = ["GUARANTEES", "Guarantee", "Outcome", "guarantee"]
@@ -23,6 +23,9 @@ class Outcome(StrEnum):
     OFF = "off"
     """It is not so, and the store says so: by its capabilities, or by an error."""
 
+    NOT_BY_SERVER = "no"
+    """The server that it was tried on gives wrong answers itself."""
+
     NOT_TRIED = "–"
     """The question makes no sense there, or nothing there could answer it."""
 
@@ -36,6 +39,7 @@ class Guarantee:
         words: What it means.
         check: Fails when it is not so.
         places: Where the question makes sense.
+        not_by: Where the server gets it wrong, whoever asks; that too is tried.
         needs: What a store has to be able to do; without, it must say so.
         given: What lies in the place before.
     """
@@ -44,6 +48,7 @@ class Guarantee:
     words: str
     check: Callable[[Subject], None]
     places: tuple[str, ...]
+    not_by: tuple[str, ...]
     needs: Capability | None
     given: Mapping[str, bytes]
 
@@ -58,6 +63,10 @@ class Guarantee:
         if self.needs is not None and not subject.can(self.needs):
             _REFUSALS.get(self.needs, lambda _: None)(subject)
             return Outcome.OFF
+        if subject.kind in self.not_by:
+            with pytest.raises((AssertionError, TieredFSError)):
+                self.check(subject)
+            return Outcome.NOT_BY_SERVER
         try:
             self.check(subject)
         except UnsupportedOperationError:
@@ -73,6 +82,7 @@ def guarantee(
     title: str,
     *,
     places: tuple[str, ...] = PLACES,
+    not_by: tuple[str, ...] = (),
     needs: Capability | None = None,
     given: Mapping[str, bytes] | None = None,
 ) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
@@ -80,7 +90,7 @@ def guarantee(
 
     def register(check: Callable[[Subject], None]) -> Callable[[Subject], None]:
         words = " ".join((check.__doc__ or "").split())
-        GUARANTEES.append(Guarantee(title, words, check, places, needs, given or {}))
+        GUARANTEES.append(Guarantee(title, words, check, places, not_by, needs, given or {}))
         return check
 
     return register
