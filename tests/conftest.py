@@ -47,6 +47,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say how many cells of the fault matrix were tried, in all workers."""
+    told = [
+        dict(report.user_properties)
+        for report in terminalreporter.getreports("passed")
+        if report.when == "call"
+    ]
+    cells = [each for each in told if "fault cells" in each]
+    if cells:
+        count = sum(each["fault cells"] for each in cells)
+        slowest = max(each["slowest fault cell"] for each in cells)
+        terminalreporter.write_line(
+            f"fault matrix: {count} cells on {len(cells)} clouds,"
+            f" each right or the right error; the slowest took {slowest:.2f} s"
+        )
+
+
 @pytest.fixture(scope="session")
 def data() -> Path:
     """The folder of sample data."""

@@ -61,9 +61,7 @@ def folded(subject: Subject) -> None:
 def _check_start_after(subject: Subject, marks: Sequence[str]) -> None:
     for prefix, after in product(["", "a/", "b"], marks):
         assert subject.keys(prefix, start_after=after) == [
-            key
-            for key in subject.given
-            if key.startswith(prefix) and key > after
+            key for key in subject.given if key.startswith(prefix) and key > after
         ], (prefix, after)
 
 

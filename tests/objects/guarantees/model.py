@@ -90,7 +90,9 @@ def guarantee(
 
     def register(check: Callable[[Subject], None]) -> Callable[[Subject], None]:
         words = " ".join((check.__doc__ or "").split())
-        GUARANTEES.append(Guarantee(title, words, check, places, not_by, needs, given or {}))
+        GUARANTEES.append(
+            Guarantee(title, words, check, places, not_by, needs, given or {})
+        )
         return check
 
     return register
