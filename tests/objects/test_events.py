@@ -1,0 +1,110 @@
+"""What the observer is told and what the proxy saw are the same, on every cloud."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from logs import CLOUDS
+from seen import Events
+from servers import FaultProxy, ProxiedBucket
+from servers.faults import Faults
+from tieredfs import ByteRange, ObjectStore, RequestPolicy, TieredFSError
+
+CONTENT = os.urandom(300_000)
+MIB = 1 << 20
+LARGE = os.urandom(11 * MIB)
+SPANS = [ByteRange(0, 10), ByteRange(290_000, 300_000)]
+MANY = [f"many/{number}" for number in range(30)]
+
+Call = Callable[[ObjectStore, Path], Any]
+
+CALLS: Mapping[str, tuple[Call, int]] = {
+    "get": (lambda store, _: store.get("key"), len(CONTENT)),
+    "get_range": (lambda store, _: store.get_range("key", 5, 9000), 8995),
+    "get_ranges": (lambda store, _: store.get_ranges("key", SPANS), 10_010),
+    "head": (lambda store, _: store.head("key"), 0),
+    "put": (lambda store, _: store.put("a", CONTENT, overwrite=True), len(CONTENT)),
+    "create": (
+        lambda store, _: store.put("new", CONTENT, overwrite=False),
+        len(CONTENT),
+    ),
+    "put_file": (lambda store, p: store.put_file("a", p, overwrite=True), 1000),
+    "put in parts": (
+        lambda store, _: store.put("large", LARGE, overwrite=True),
+        len(LARGE),
+    ),
+    "copy": (lambda store, _: store.copy("key", "b"), 0),
+    "list": (lambda store, _: list(store.list()), 0),
+    "delete": (lambda store, _: store.delete(["key"]), 0),
+    "delete many": (lambda store, _: store.delete(MANY), 0),
+}
+"""What is called, and the bytes of content that it moves."""
+
+FAULTS: Mapping[str, Faults] = {
+    "calm": {"times": 0},
+    "503 twice": {"status": 503, "times": 2},
+    "lost twice": {"cut_before": True, "times": 2},
+    "503 for ever": {"status": 503},
+    "403": {"status": 403},
+}
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("source") / "file"
+    path.write_bytes(bytes(1000))
+    return path
+
+
+def check(
+    store: ObjectStore, events: Events, proxy: FaultProxy, source: Path, verb: str
+) -> None:
+    """Make every kind of trouble for one call, and compare both accounts of it."""
+    call, size = CALLS[verb]
+    calm = store.with_policy(RequestPolicy())
+    for fault in FAULTS:
+        proxy.clear()
+        calm.put("key", CONTENT, overwrite=True)
+        calm.delete(["new"])
+        proxy.clear()
+        events.clear()
+        proxy.add(**FAULTS[fault])
+        outcome = None
+        try:
+            call(store, source)
+        except TieredFSError as error:
+            outcome = error.kind
+        asked = [f"{r.method} {r.target}" for r in proxy.requests()]
+        assert events.requests == len(asked), (verb, fault, events, asked)
+        assert all(event.attempts and event.seconds >= 0 for event in events)
+        outcomes = {event.outcome for event in events}
+        assert outcome in outcomes, (verb, fault)
+        if outcome is None:
+            assert outcomes == {None}
+            assert events.size == size, (verb, fault, events)
+
+
+@pytest.mark.parametrize("proxied", CLOUDS, indirect=True)
+@pytest.mark.parametrize(
+    "verbs", [list(CALLS)[:6], list(CALLS)[6:]], ids=["reading first", "the others"]
+)
+def test_events_and_the_wire_agree(
+    proxied: ProxiedBucket, source: Path, verbs: list[str]
+) -> None:
+    events = Events()
+    policy = RequestPolicy(attempts=3, backoff=0.001, max_backoff=0.01)
+    url, options, proxy = proxied
+    store = ObjectStore(url, options, policy=policy, observer=events)
+    assert store.capabilities
+    backend = store._requests.backend("", "")
+    assert backend.parts is not None
+    backend.parts = replace(  # type: ignore[misc] # smaller, for this test
+        backend.parts, above=5 * MIB, size=5 * MIB
+    )
+    backend.gap = 0  # type: ignore[misc] # so that two ranges are two requests
+    for verb in verbs:
+        check(store, events, proxy, source, verb)
