@@ -53,11 +53,26 @@ FAULTS: Mapping[str, Faults] = {
 }
 
 
+ENDING = ("503 for ever", "403")
+"""What ends a call; nobody waits for what else of it is under way, so nothing is."""
+
+
 @pytest.fixture(scope="module")
 def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("source") / "file"
     path.write_bytes(bytes(1000))
     return path
+
+
+def _limit(store: ObjectStore, at_once: int) -> None:
+    """Make parts small, ranges requests of their own, and few of them at once."""
+    backend = store._requests.backend("", "")
+    assert backend.parts is not None
+    backend.parts = replace(  # type: ignore[misc] # for this test
+        backend.parts, above=5 * MIB, size=5 * MIB, at_once=at_once
+    )
+    backend.at_once = at_once  # type: ignore[misc] # likewise
+    backend.gap = 0  # type: ignore[misc] # likewise
 
 
 def check(
@@ -72,6 +87,7 @@ def check(
         calm.delete(["new"])
         proxy.clear()
         events.clear()
+        _limit(store, 1 if fault in ENDING else 8)
         proxy.add(**FAULTS[fault])
         outcome = None
         try:
@@ -100,11 +116,5 @@ def test_events_and_the_wire_agree(
     url, options, proxy = proxied
     store = ObjectStore(url, options, policy=policy, observer=events)
     assert store.capabilities
-    backend = store._requests.backend("", "")
-    assert backend.parts is not None
-    backend.parts = replace(  # type: ignore[misc] # smaller, for this test
-        backend.parts, above=5 * MIB, size=5 * MIB
-    )
-    backend.gap = 0  # type: ignore[misc] # so that two ranges are two requests
     for verb in verbs:
         check(store, events, proxy, source, verb)
