@@ -1,0 +1,45 @@
+"""Two hundred races of sixteen that create one key: exactly one wins each."""
+
+from pathlib import Path
+
+import pytest
+
+from logs import CLOUDS, make_place, open_store
+from objects.racing import race
+from tieredfs import UnsupportedOperationError
+from tieredfs.objects import Capability
+
+RACES = 200
+KINDS = ("local", "memory", *CLOUDS, "s3-moto")
+
+
+@pytest.mark.parametrize("size", [17, 100_000])
+@pytest.mark.parametrize("kind", KINDS)
+def test_one_of_sixteen_creators_wins_each_of_200_races(
+    kind: str, size: int, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    store = open_store(make_place(kind, request, tmp_path))
+    assert Capability.EXCLUSIVE_CREATE in store.capabilities
+    won = {}
+    for number in range(RACES):
+        key = f"races/{number:03d}"
+        won[key] = race(store, key, size=size)
+    winners = [len(contents) for contents in won.values()]
+    assert winners == [1] * RACES
+    for key, (content,) in won.items():
+        assert store.get(key) == content
+    assert [entry.key for entry in store.list()] == sorted(won)
+
+
+def test_where_nobody_can_be_first_nobody_is_and_nothing_is_overwritten(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    store = open_store(make_place("s3-rclone", request, tmp_path))
+    assert Capability.EXCLUSIVE_CREATE not in store.capabilities
+    store.put("old", b"old", overwrite=True)
+    for key in ("old", "new"):
+        for number in range(RACES):
+            with pytest.raises(UnsupportedOperationError, match="exclusive_create"):
+                store.put(key, str(number).encode(), overwrite=False)
+    assert store.get("old") == b"old"
+    assert [entry.key for entry in store.list()] == ["old"]
