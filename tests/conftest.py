@@ -4,6 +4,7 @@ What a fixture needs and this machine lacks is a skip with a line that says what
 install, and a failure when the environment variable CI is set.
 """
 
+import functools
 import os
 import shutil
 import sys
@@ -12,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
 
+import botocore.session
 import hypothesis
 import pytest
 import s3fs
@@ -22,6 +24,9 @@ from servers import Bucket, FaultProxy, Fleet, ProxiedBucket, SeaweedS3
 
 # Before anything imports gcsfs: it would ask a server of ours over gRPC and TLS first.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
+
+# A client of S3 loads the model of the service anew: two thirds of what opening it costs.
+botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 # No deadlines: the cores are shared, and a slow example is not a wrong one.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)

@@ -80,6 +80,24 @@ def test_a_page_that_fails_is_asked_for_again_where_it_was() -> None:
     assert pages.asked == [0, PAGE, *(2 * PAGE,) * 3, 3 * PAGE]
 
 
+class Twice(Pages):
+    """Lists each key twice, and the last of a page again on the next one."""
+
+    def page(self, listing: Listing, at: object, timeout: float) -> Page:
+        """Return a page with what should not be there."""
+        page = super().page(listing, at, timeout)
+        twice = [entry for entry in page.entries for _ in range(2)]
+        start = at if isinstance(at, int) else 0
+        again = [ObjectInfo(f"topic/{start - 1:08d}.log", 1)] if start else []
+        return Page([*again, *twice], page.following)
+
+
+def test_a_key_that_the_store_lists_again_comes_once() -> None:
+    found = opened(Twice(), Events()).list()
+    keys = [entry.key for entry in islice(found, 3 * PAGE)]
+    assert keys == [f"topic/{number:08d}.log" for number in range(3 * PAGE)]
+
+
 def test_a_page_that_always_fails_ends_the_listing_with_an_error() -> None:
     pages = Pages()
     pages.failing = {PAGE: 3}

@@ -257,7 +257,9 @@ class ObjectStore:
                     continue
                 if key.startswith(PROBE):
                     continue
-                if key <= last:
+                if key == last:
+                    continue  # rclone lists an object twice while it is replaced
+                if key < last:
                     msg = f"{self.url}: the store lists {key!r} after {last!r}"
                     raise UnsupportedOperationError(msg)
                 last = key
