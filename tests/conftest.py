@@ -25,7 +25,7 @@ from servers import Bucket, FaultProxy, Fleet, ProxiedBucket, SeaweedS3
 # Before anything imports gcsfs: it would ask a server of ours over gRPC and TLS first.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 
-# A client of S3 loads the model of the service anew: two thirds of what opening it costs.
+# Each client of S3 loads the model of the service: two thirds of what it costs.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 # No deadlines: the cores are shared, and a slow example is not a wrong one.

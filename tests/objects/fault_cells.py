@@ -141,7 +141,7 @@ class Lane:
         fault, attempts = FAULTS[cell.fault], 4
         if fault is not None:
             times = 1 if cell.passes else math.inf
-            self.proxy.add(**{**fault, "times": times})
+            self.proxy.add(times=times, **fault)  # type: ignore[misc] # not twice
         else:
             self.proxy.refuse()
             if cell.passes:

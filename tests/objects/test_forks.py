@@ -7,6 +7,7 @@ stalls for 15 s (seen with s3fs).
 
 import gc
 import threading
+from functools import partial
 from pathlib import Path
 
 import fsspec
@@ -78,7 +79,7 @@ def test_a_store_made_in_a_child_does_not_stall_what_fsspec_keeps_for_its_user(
     assert plain(filled) == CONTENT  # only fsspec's cache has it from here on
     try:
         for work in (fresh, plain):
-            assert forked(lambda work=work: work(filled)) == CONTENT
+            assert forked(partial(work, filled)) == CONTENT
             assert soon(lambda: plain(filled)) == CONTENT
     finally:
         fsspec.get_filesystem_class(filled.url.partition(":")[0]).clear_instance_cache()

@@ -9,7 +9,6 @@ from objects.guarantees import GUARANTEES, Guarantee
 from objects.matrix_page import HINT, PAGE, read_cells, rendered, rewrite, rewrites
 from objects.subject import Subject
 
-
 THERE = {"some": b"1"}
 """What lies where nothing can be put, when a guarantee does not say."""
 

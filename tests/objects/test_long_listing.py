@@ -1,7 +1,6 @@
 """A listing of a million keys: pages when they are needed, and never all of them."""
 
 import sys
-from collections.abc import Mapping
 from itertools import islice
 
 import pytest
@@ -23,7 +22,7 @@ class Pages(Backend):
     def __init__(self) -> None:
         """Have nothing behind it."""
         self.asked: list[int] = []
-        self.failing: Mapping[int, int] = {}
+        self.failing: dict[int, int] = {}
 
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
         """Return the thousand keys from number ``at`` on."""

@@ -1,10 +1,8 @@
 """Threads share a store, processes make their own."""
 
-import os
 import pickle
 import threading
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
 from operator import methodcaller
@@ -13,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from logs import make_place, open_store
+from objects.forking import forked
 from servers import Bucket, ProxiedBucket
 from tieredfs import (
     NotFoundError,
@@ -63,7 +62,6 @@ def test_a_forked_child_makes_its_own_connections(
     assert store.get("a") == b"from the parent"
 
 
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_fork_of_memory_sees_what_was_there_and_keeps_its_own(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -24,35 +24,6 @@ from tieredfs import (
 )
 from tieredfs.objects import StoreCapability
 
-WRITERS = 16
-
-
-def race(store: ObjectStore, key: str, payloads: list[bytes]) -> list[bytes]:
-    """Let a thread for each payload create one key; return what succeeded."""
-    ready = threading.Barrier(len(payloads))
-
-    def create(payload: bytes) -> bytes | None:
-        ready.wait()
-        try:
-            store.put(key, payload, overwrite=False)
-        except AlreadyExistsError:
-            return None
-        return payload
-
-    with ThreadPoolExecutor(len(payloads)) as pool:
-        return [won for won in pool.map(create, payloads) if won is not None]
-
-
-@pytest.mark.parametrize("size", [1, 100_000])
-def test_exactly_one_of_many_creators_wins(store: ObjectStore, size: int) -> None:
-    store.put("warm", b"1", overwrite=True)
-    rounds = 1 if store.url.startswith("s3:") else 5  # SeaweedFS takes seconds
-    for number in range(rounds):
-        payloads = [bytes([writer]) * size for writer in range(WRITERS)]
-        won = race(store, f"key/{number}", payloads)
-        assert len(won) == 1
-        assert store.get(f"key/{number}") == won[0]
-
 
 def test_readers_beside_writers_see_whole_objects(store: ObjectStore) -> None:
     payloads = [bytes([number]) * 200_000 for number in range(4)]

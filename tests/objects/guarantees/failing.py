@@ -72,7 +72,7 @@ def comes_right(subject: Subject) -> None:
             for call in CALLS.values():
                 expected = call(store)
                 proxy.clear()
-                proxy.add(times=2, **fault)  # type: ignore[arg-type] # one of them
+                proxy.add(times=2, **fault)
                 assert call(store) == expected
 
 
@@ -83,7 +83,7 @@ def unavailable(subject: Subject) -> None:
         few = store.with_policy(RequestPolicy(attempts=2, backoff=0.01))
         for fault in ({"status": 500}, {"status": 503}, {"cut_before": True}):
             proxy.clear()
-            proxy.add(**fault)  # type: ignore[arg-type] # one of them
+            proxy.add(**fault)
             for verb, call in CALLS.items():
                 with pytest.raises(StorageUnavailableError) as caught:
                     call(few)

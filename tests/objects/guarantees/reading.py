@@ -1,5 +1,6 @@
 """Reading: what is asked for, exactly, or an error."""
 
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -58,8 +59,8 @@ def short_object(subject: Subject) -> None:
             subject.store.get_range(key, start, end)
         assert key in str(caught.value)
         assert f"[{start}, {end})" in str(caught.value)
+    spans = [ByteRange(0, 5), ByteRange(SIZE, SIZE + 1)]
     with pytest.raises(CorruptObjectError):
-        spans = [ByteRange(0, 5), ByteRange(SIZE, SIZE + 1)]
         subject.store.get_ranges("folder/object", spans)
 
 
@@ -103,15 +104,16 @@ def missing_object(subject: Subject) -> None:
     """`get`, `get_range`, `get_ranges` and `head` raise `NotFoundError`, for the name
     of a folder as well.
     """
+    store = subject.store
     for key in ("folder/missing", "missing", "folder", "no/such/folder"):
         for call in (
-            lambda key: subject.store.get(key),
-            lambda key: subject.store.get_range(key, 0, 1),
-            lambda key: subject.store.get_ranges(key, [ByteRange(0, 1)]),
-            lambda key: subject.store.head(key),
+            partial(store.get, key),
+            partial(store.get_range, key, 0, 1),
+            partial(store.get_ranges, key, [ByteRange(0, 1)]),
+            partial(store.head, key),
         ):
             with pytest.raises(NotFoundError, match=key):
-                call(key)
+                call()
 
 
 @guarantee("keys are any text", given={key: key.encode() for key in ODD})

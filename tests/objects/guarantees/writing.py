@@ -35,7 +35,7 @@ def put_and_got(subject: Subject) -> None:
 
 @guarantee("an overwrite replaces all", needs=Capability.WRITE)
 def overwrite(subject: Subject) -> None:
-    """`put(…, overwrite=True)` leaves nothing of what was there."""
+    """With `overwrite=True`, nothing is left of what was there."""
     store = subject.store
     store.put("a", bytes(1000), overwrite=True)
     store.put("a", b"short", overwrite=True)
@@ -47,7 +47,7 @@ def overwrite(subject: Subject) -> None:
 @guarantee("a version tells contents apart", needs=Capability.WRITE, not_by=("sftp",))
 def versions(subject: Subject) -> None:
     """Two contents of one size under one key, put one right after the other, have
-    different versions. (SFTP knows only in which second a file was written.)
+    different versions; SFTP only knows in which second a file was written.
     """
     found = set()
     for number in range(5):
@@ -93,6 +93,7 @@ class Broken:
     size = 9 * MIB
 
     def read(self, start: int, end: int) -> bytes:
+        """Return zeros, and fail at the end."""
         if end == self.size:
             raise InvalidArgumentError("it has become shorter while it was read")
         return bytes(end - start)
