@@ -73,7 +73,9 @@ def rendered(cells: Cells) -> str:
 def rewrite(title: str, kind: str, outcome: Outcome) -> None:
     """Put one answer into the page."""
     with FileLock(f"{PAGE}.lock"):
-        PAGE.write_text(rendered({**read_cells(), (title, kind): outcome.value}))
+        fresh = PAGE.with_suffix(".new")
+        fresh.write_text(rendered({**read_cells(), (title, kind): outcome.value}))
+        fresh.replace(PAGE)  # whole, for those who read it meanwhile
 
 
 assert set(_COLUMNS) == set(PLACES)
