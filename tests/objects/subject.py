@@ -19,7 +19,7 @@ from missing import server_of
 from seen import Events
 from servers import Bucket, FaultProxy, Fleet
 from tieredfs import ObjectStore, RequestPolicy
-from tieredfs.objects import Capability
+from tieredfs.objects import StoreCapability
 
 __all__ = ["Subject"]
 
@@ -66,7 +66,7 @@ class Subject:
         self.events.clear()
         return store
 
-    def can(self, capability: Capability) -> bool:
+    def can(self, capability: StoreCapability) -> bool:
         """Tell whether the store says that it can do something."""
         return capability in self.store.capabilities
 

@@ -7,7 +7,7 @@ import pytest
 
 from seen import Events
 from tieredfs import ObjectStore, RequestPolicy, StorageUnavailableError
-from tieredfs.objects.capabilities import Capability
+from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.quirks import Backend, Listing, ObjectInfo, Page
 
 KEYS = 1_000_000
@@ -17,7 +17,7 @@ PAGE = 1000
 class Pages(Backend):
     """Makes pages up, as a bucket of a million keys would give them."""
 
-    capabilities = frozenset(Capability)
+    capabilities = frozenset(StoreCapability)
 
     def __init__(self) -> None:
         """Have nothing behind it."""

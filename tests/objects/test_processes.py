@@ -22,29 +22,6 @@ from tieredfs import (
 )
 
 
-def forked(work: Callable[[], bytes]) -> bytes:
-    """Return what ``work`` returns in a forked child; the child has ten seconds."""
-    reading, writing = os.pipe()
-    child = os.fork()
-    if not child:
-        answer = b"failed"
-        try:
-            os.close(reading)
-            answer = work()
-        finally:
-            os.write(writing, answer)
-            os._exit(0)
-    os.close(writing)
-    timer = threading.Timer(10, os.kill, (child, 9))
-    timer.start()
-    try:
-        with open(reading, "rb") as pipe:  # noqa: PTH123 - a descriptor, not a path
-            return pipe.read()
-    finally:
-        timer.cancel()
-        os.waitpid(child, 0)
-
-
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 @pytest.mark.parametrize("kind", ["local", "s3", "azure"])
 def test_a_forked_child_makes_its_own_connections(

@@ -7,7 +7,7 @@ import pytest
 from logs import CLOUDS, make_place, open_store
 from objects.racing import race
 from tieredfs import UnsupportedOperationError
-from tieredfs.objects import Capability
+from tieredfs.objects import StoreCapability
 
 RACES = 200
 SIZES = (17, 100_000)
@@ -19,7 +19,7 @@ def test_one_of_sixteen_creators_wins_each_of_200_races(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     store = open_store(make_place(kind, request, tmp_path))
-    assert Capability.EXCLUSIVE_CREATE in store.capabilities
+    assert StoreCapability.EXCLUSIVE_CREATE in store.capabilities
     won = {}
     for number in range(RACES):
         key = f"races/{number:03d}"
@@ -35,7 +35,7 @@ def test_where_nobody_can_be_first_nobody_is_and_nothing_is_overwritten(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     store = open_store(make_place("s3-rclone", request, tmp_path))
-    assert Capability.EXCLUSIVE_CREATE not in store.capabilities
+    assert StoreCapability.EXCLUSIVE_CREATE not in store.capabilities
     store.put("old", b"old", overwrite=True)
     for key in ("old", "new"):
         for number in range(RACES):

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import NoReturn
 
 from servers.faults import Rule
 
@@ -35,30 +36,35 @@ class Sink:
         self._writer = writer
         self._rule = rule or Rule()
         self._bandwidth = bandwidth
-        self._sent = 0
+        self.sent = 0
 
     async def payload(self, data: bytes) -> None:
         """Take bytes of the body."""
-        start, end = self._sent, self._sent + len(data)
-        flip, cut, hang = (
-            self._rule.flip_byte,
-            self._rule.cut_after,
-            self._rule.hang_after,
-        )
+        start, end = self.sent, self.sent + len(data)
+        flip, stop = self._rule.flip_byte, self.stop_at
         if flip is not None and start <= flip < end:
             at = flip - start
             data = data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
-        if hang is not None and end >= hang:
-            await self.framing(data[: hang - start])
-            await asyncio.sleep(float("inf"))
-        if cut is not None and end >= cut:
-            await self.framing(data[: cut - start])
-            await asyncio.sleep(0.02)  # so that these bytes arrive before the end does
-            raise ResetError if self._rule.reset else ConnectionError("cut")
-        self._sent = end
+        if stop is not None and end >= stop:
+            await self.stop(data[: stop - start])
+        self.sent = end
         await self.framing(data)
         if self._bandwidth:
             await asyncio.sleep(len(data) / self._bandwidth)
+
+    @property
+    def stop_at(self) -> int | None:
+        """After how many bytes of the body no more come; None for all of them."""
+        rule = self._rule
+        return rule.cut_after if rule.hang_after is None else rule.hang_after
+
+    async def stop(self, last: bytes) -> NoReturn:
+        """Send the last bytes, and fall silent or end as the rule says."""
+        await self.framing(last)
+        silent = self._rule.hang_after is not None
+        # At least until these bytes have arrived.
+        await asyncio.sleep(float("inf") if silent else 0.02)
+        raise ResetError if self._rule.reset else ConnectionError("cut")
 
     async def framing(self, data: bytes) -> None:
         """Take bytes that stand around the body."""

@@ -19,6 +19,7 @@ class Request:
         headers: By their names in lower case.
         status: Of the answer.
         injected: Whether a rule took it.
+        moved: Bytes of the answer's body that were passed on.
     """
 
     at: float
@@ -27,6 +28,7 @@ class Request:
     headers: Mapping[str, str] = field(repr=False)
     status: int = 0
     injected: bool = False
+    moved: int = 0
 
     @property
     def range(self) -> str:
@@ -50,7 +52,6 @@ class Faults(TypedDict, total=False):
     hang_after: int
     lose_reply: bool
     hang: float
-    hang_after: int
     delay: float
     flip_byte: int
 
@@ -71,12 +72,12 @@ class Rule:
         body: Of that answer; empty for what the store that was asked would say.
         cut_before: Reset the connection before the server hears.
         cut_after: End the connection after so many bytes of the reply's body; in the
-            middle of the reply's head if there is no body.
+            middle of its head if there is no body.
         reset: Make that end a reset.
-        hang_after: Silence for ever after so many bytes of the reply's body.
+        hang_after: Silence for ever after so many bytes of the reply's body, or in the
+            middle of its head.
         lose_reply: Reset the connection when the server has answered.
         hang: Seconds of silence before the request is passed on.
-        hang_after: Fall silent for ever where ``cut_after`` would end the connection.
         delay: Seconds before the answer.
         flip_byte: Position of a byte of the reply's body to be inverted.
         hits: How many requests failed so far.
@@ -97,7 +98,6 @@ class Rule:
     hang_after: int | None = None
     lose_reply: bool = False
     hang: float = 0.0
-    hang_after: int | None = None
     delay: float = 0.0
     flip_byte: int | None = None
     hits: int = 0

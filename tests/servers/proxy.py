@@ -107,12 +107,16 @@ class FaultProxy(LoopServer):
         self.log.clear()
         self.latency = self.bandwidth = 0.0
         self.silent = False
-        if self._listener is None:
-            self._do(self._listen())
+        self.accept()
 
     def refuse(self) -> None:
-        """Reset every open connection, and refuse new ones until `clear`."""
+        """Reset every open connection, and refuse new ones until `accept`."""
         self._do(self._close())
+
+    def accept(self) -> None:
+        """Listen again, on the same port, unless it does."""
+        if self._listener is None:
+            self._do(self._listen())
 
     def drop_connections(self) -> None:
         """Reset every open connection, as a restarted load balancer does."""
@@ -250,9 +254,13 @@ class FaultProxy(LoopServer):
                 await copy_reply_body(headers, server.reader, Sink(None))
             raise ResetError
         await asyncio.sleep(rule.delay + self.latency)
+        sink = Sink(client.writer, rule, self.bandwidth)
+        empty = bodiless or headers.get("content-length") == "0"
+        if empty and sink.stop_at is not None:
+            await sink.stop(head[: len(head) // 2])
         upstream = f"http://{HOST}:{self._upstream_port}/".encode()
         client.writer.write(head.replace(upstream, f"{self.url}/".encode()))
         if not bodiless:
-            sink = Sink(client.writer, rule, self.bandwidth)
             await copy_reply_body(headers, server.reader, sink)
+        request.moved = sink.sent
         return headers

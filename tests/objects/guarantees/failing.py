@@ -18,7 +18,7 @@ from tieredfs import (
     RequestPolicy,
     StorageUnavailableError,
 )
-from tieredfs.objects import Capability
+from tieredfs.objects import StoreCapability
 
 CONTENT = bytes(range(256)) * 40
 FILES = {"key": CONTENT}
@@ -128,7 +128,7 @@ def deadlines(subject: Subject) -> None:
 @guarantee(
     "a lost reply to a create is no loss",
     places=PROXIED,
-    needs=Capability.EXCLUSIVE_CREATE,
+    needs=StoreCapability.EXCLUSIVE_CREATE,
 )
 def lost_reply(subject: Subject) -> None:
     """When the answer to a create is lost, what lies there is compared with what was

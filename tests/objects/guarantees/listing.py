@@ -10,7 +10,7 @@ from logs import CLOUDS, SECOND
 from objects.guarantees.model import guarantee
 from objects.subject import Subject
 from tieredfs import NotFoundError, ObjectStore
-from tieredfs.objects import Capability
+from tieredfs.objects import StoreCapability
 
 KEYS = [
     *("a-b/c", "a/b-c/d", "a/b.txt", "a/b/c", "a0", "ab/c", "b/x.y", "b/x/y/z", "z"),
@@ -82,7 +82,7 @@ def start_after_among(subject: Subject) -> None:
 @guarantee(
     "… without asking for those before",
     places=CLOUDS,
-    needs=Capability.SEEK_LISTING,
+    needs=StoreCapability.SEEK_LISTING,
     given=APART,
 )
 def seeks(subject: Subject) -> None:
@@ -94,7 +94,7 @@ def seeks(subject: Subject) -> None:
         assert unquote(asked.target).count("b/w") == 1
 
 
-@guarantee("folders are no objects", needs=Capability.WRITE)
+@guarantee("folders are no objects", needs=StoreCapability.WRITE)
 def no_folders(subject: Subject) -> None:
     """Folder markers of other tools and empty directories are not listed, and not
     found.
@@ -110,7 +110,7 @@ def no_folders(subject: Subject) -> None:
         subject.store.head("empty")
 
 
-@guarantee("listings are never cached", needs=Capability.WRITE)
+@guarantee("listings are never cached", needs=StoreCapability.WRITE)
 def never_cached(subject: Subject) -> None:
     """What another client has written or deleted is seen by the next call."""
     assert subject.keys("x/") == []

@@ -9,7 +9,7 @@ import pytest
 from logs import PLACES
 from objects.subject import Subject
 from tieredfs import TieredFSError, UnsupportedOperationError
-from tieredfs.objects import Capability
+from tieredfs.objects import StoreCapability
 
 __all__ = ["GUARANTEES", "Guarantee", "Outcome", "guarantee"]
 
@@ -49,7 +49,7 @@ class Guarantee:
     check: Callable[[Subject], None]
     places: tuple[str, ...]
     not_by: tuple[str, ...]
-    needs: Capability | None
+    needs: StoreCapability | None
     given: Mapping[str, bytes]
 
     def outcome(self, subject: Subject) -> Outcome:
@@ -83,7 +83,7 @@ def guarantee(
     *,
     places: tuple[str, ...] = PLACES,
     not_by: tuple[str, ...] = (),
-    needs: Capability | None = None,
+    needs: StoreCapability | None = None,
     given: Mapping[str, bytes] | None = None,
 ) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
     """Make a guarantee of a function, whose docstring says what it means."""
@@ -122,7 +122,7 @@ def _refuses_creates(subject: Subject) -> None:
     store = subject.store
     with pytest.raises(UnsupportedOperationError):
         store.put("new", b"1", overwrite=False)
-    if subject.can(Capability.WRITE):
+    if subject.can(StoreCapability.WRITE):
         store.put("old", b"old", overwrite=True)
         with pytest.raises(UnsupportedOperationError):
             store.put("old", b"new", overwrite=False)
@@ -131,7 +131,7 @@ def _refuses_creates(subject: Subject) -> None:
 
 
 _REFUSALS = {
-    Capability.WRITE: _refuses_writes,
-    Capability.EXCLUSIVE_CREATE: _refuses_creates,
+    StoreCapability.WRITE: _refuses_writes,
+    StoreCapability.EXCLUSIVE_CREATE: _refuses_creates,
 }
 """How a store that cannot do something has to answer, where it is a matter of right."""

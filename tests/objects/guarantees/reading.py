@@ -9,7 +9,7 @@ from logs import CLOUDS, SECOND
 from objects.guarantees.model import guarantee
 from objects.subject import Subject
 from tieredfs import ByteRange, CorruptObjectError, NotFoundError
-from tieredfs.objects import Capability
+from tieredfs.objects import StoreCapability
 
 CONTENT = bytes(range(256)) * 40
 SIZE = len(CONTENT)
@@ -39,7 +39,7 @@ def exact_ranges(subject: Subject) -> None:
 @guarantee(
     "a range moves only its bytes",
     places=(*CLOUDS, *SECOND, "webhdfs", "http"),
-    needs=Capability.RANGE_READ,
+    needs=StoreCapability.RANGE_READ,
     given=FILES,
 )
 def range_moves_its_bytes(subject: Subject) -> None:
@@ -135,7 +135,7 @@ def any_text(subject: Subject) -> None:
         assert store.head(key).size == len(content)
         assert subject.keys(key) == [key]
     assert subject.keys() == sorted(ODD)
-    if subject.can(Capability.WRITE):
+    if subject.can(StoreCapability.WRITE):
         for key in ODD:
             store.copy(key, f"copy/{key}")
         assert store.get(f"copy/{ODD[0]}") == ODD[0].encode()

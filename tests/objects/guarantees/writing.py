@@ -12,14 +12,14 @@ from objects.guarantees.model import guarantee
 from objects.racing import race
 from objects.subject import Subject
 from tieredfs import AlreadyExistsError, InvalidArgumentError, NotFoundError
-from tieredfs.objects import Capability
+from tieredfs.objects import StoreCapability
 
 MIB = 1 << 20
 READERS = 2
 ROUNDS = 8
 
 
-@guarantee("what was put is what is got", needs=Capability.WRITE)
+@guarantee("what was put is what is got", needs=StoreCapability.WRITE)
 def put_and_got(subject: Subject) -> None:
     """An object that was put is there at once: nothing, one byte, a MiB."""
     for content in (b"", b"x", os.urandom(MIB)):
@@ -33,7 +33,7 @@ def put_and_got(subject: Subject) -> None:
     assert subject.store.get("a/c") == bytes(300_000)
 
 
-@guarantee("an overwrite replaces all", needs=Capability.WRITE)
+@guarantee("an overwrite replaces all", needs=StoreCapability.WRITE)
 def overwrite(subject: Subject) -> None:
     """With `overwrite=True`, nothing is left of what was there."""
     store = subject.store
@@ -44,7 +44,9 @@ def overwrite(subject: Subject) -> None:
     assert subject.keys() == ["a"]
 
 
-@guarantee("a version tells contents apart", needs=Capability.WRITE, not_by=("sftp",))
+@guarantee(
+    "a version tells contents apart", needs=StoreCapability.WRITE, not_by=("sftp",)
+)
 def versions(subject: Subject) -> None:
     """Two contents of one size under one key, put one right after the other, have
     different versions; SFTP only knows in which second a file was written.
@@ -56,7 +58,7 @@ def versions(subject: Subject) -> None:
     assert len(found) == 5
 
 
-@guarantee("readers see whole objects", needs=Capability.WHOLE_OBJECTS)
+@guarantee("readers see whole objects", needs=StoreCapability.WHOLE_OBJECTS)
 def readers_beside_writers(subject: Subject) -> None:
     """Who reads or lists while others overwrite sees one of the contents, never a
     part of one, never two mixed, never nothing.
@@ -99,7 +101,7 @@ class Broken:
         return bytes(end - start)
 
 
-@guarantee("a writer that fails leaves nothing", needs=Capability.WHOLE_OBJECTS)
+@guarantee("a writer that fails leaves nothing", needs=StoreCapability.WHOLE_OBJECTS)
 def failed_writer(subject: Subject) -> None:
     """When the content cannot be read to its end, there is no object, and one that
     was there stays as it was.
@@ -109,14 +111,14 @@ def failed_writer(subject: Subject) -> None:
     for key in ("new", "old"):
         with pytest.raises(InvalidArgumentError):
             store._put("put", key, Broken(), overwrite=True)
-    if subject.can(Capability.EXCLUSIVE_CREATE):
+    if subject.can(StoreCapability.EXCLUSIVE_CREATE):
         with pytest.raises(InvalidArgumentError):
             store._put("put", "new", Broken(), overwrite=False)
     assert store.get("old") == b"old"
     assert subject.keys() == ["old"]
 
 
-@guarantee("a create leaves what is there", needs=Capability.EXCLUSIVE_CREATE)
+@guarantee("a create leaves what is there", needs=StoreCapability.EXCLUSIVE_CREATE)
 def exclusive_create(subject: Subject) -> None:
     """`put(…, overwrite=False)` raises `AlreadyExistsError` when there is an object,
     and does not touch it.
@@ -134,7 +136,7 @@ def exclusive_create(subject: Subject) -> None:
     assert store.get("a/b") == b"first"
 
 
-@guarantee("one of sixteen creators wins", needs=Capability.EXCLUSIVE_CREATE)
+@guarantee("one of sixteen creators wins", needs=StoreCapability.EXCLUSIVE_CREATE)
 def sixteen_creators(subject: Subject) -> None:
     """Of sixteen that create one key at the same moment, one succeeds and the others
     get `AlreadyExistsError`; what is there is what the one has put.
@@ -144,7 +146,7 @@ def sixteen_creators(subject: Subject) -> None:
     assert subject.store.get("some/key") == won[0]
 
 
-@guarantee("a copy is what its source is", needs=Capability.WRITE)
+@guarantee("a copy is what its source is", needs=StoreCapability.WRITE)
 def copies(subject: Subject) -> None:
     """`copy` replaces the target, makes folders as it needs them, and raises
     `NotFoundError` without a source.
@@ -161,7 +163,7 @@ def copies(subject: Subject) -> None:
     assert subject.keys() == ["a", "deep/er/b", "new/folder/c"]
 
 
-@guarantee("deletes take many, and missing ones", needs=Capability.WRITE)
+@guarantee("deletes take many, and missing ones", needs=StoreCapability.WRITE)
 def deletes(subject: Subject) -> None:
     """`delete` takes any number of keys; one that is not there is success."""
     store = subject.store
@@ -176,7 +178,9 @@ def deletes(subject: Subject) -> None:
 
 
 @guarantee(
-    "a folder's name deletes nothing", needs=Capability.WRITE, not_by=("s3-rclone",)
+    "a folder's name deletes nothing",
+    needs=StoreCapability.WRITE,
+    not_by=("s3-rclone",),
 )
 def delete_of_a_folder(subject: Subject) -> None:
     """A key that only names a folder is one that is not there."""
@@ -186,7 +190,7 @@ def delete_of_a_folder(subject: Subject) -> None:
     assert subject.keys() == ["c/d"]
 
 
-@guarantee("many keys are deleted in one request", needs=Capability.BULK_DELETE)
+@guarantee("many keys are deleted in one request", needs=StoreCapability.BULK_DELETE)
 def bulk_deletes(subject: Subject) -> None:
     """Many keys are deleted by one request."""
     store = subject.store
@@ -198,7 +202,7 @@ def bulk_deletes(subject: Subject) -> None:
     assert subject.keys() == []
 
 
-@guarantee("large objects go in parts", needs=Capability.PARTS)
+@guarantee("large objects go in parts", needs=StoreCapability.PARTS)
 def in_parts(subject: Subject) -> None:
     """What is larger than a limit (64 MiB; here made smaller) is uploaded in parts and
     appears when all are there; exclusive, refused and failed uploads leave nothing.
@@ -210,7 +214,7 @@ def in_parts(subject: Subject) -> None:
         backend.parts, above=5 * MIB, size=5 * MIB
     )
     content = os.urandom(11 * MIB)
-    exclusive = subject.can(Capability.EXCLUSIVE_CREATE)
+    exclusive = subject.can(StoreCapability.EXCLUSIVE_CREATE)
     store.put("a", content, overwrite=not exclusive)
     assert subject.events.by_verb()["put_part"] == 3
     assert store.get("a") == content
