@@ -211,7 +211,7 @@ def test_several_keys_are_counted_as_the_requests_they_take(
 
 
 class TestDeadline:
-    LIMIT = 1.5
+    LIMIT = 2.5
 
     def timed(self, store: ObjectStore, verb: str) -> float:
         begun = time.monotonic()
