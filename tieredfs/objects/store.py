@@ -19,6 +19,7 @@ from tieredfs.objects.connection import Connection
 from tieredfs.objects.content import BufferContent, Content, opened
 from tieredfs.objects.deletion import delete
 from tieredfs.objects.exclusive import PROBE, prove_create
+from tieredfs.objects.identity import identity_of
 from tieredfs.objects.keys import check_key, is_key
 from tieredfs.objects.observer import RequestObserver
 from tieredfs.objects.policy import RequestPolicy
@@ -82,6 +83,12 @@ class ObjectStore:
     def url(self) -> str:
         """The URL, without any secret that was in it."""
         return redact_url(self._requests.connection.url)
+
+    @property
+    def identity(self) -> str:
+        """What tells this store from others: the URL and where it leads, no secret."""
+        connection = self._requests.connection
+        return identity_of(connection.url, connection.options)
 
     @property
     def policy(self) -> RequestPolicy:

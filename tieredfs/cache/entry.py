@@ -1,0 +1,115 @@
+"""The indexes of one segment, ready to be looked into."""
+
+from tieredfs.errors import NotFoundError
+from tieredfs.format.buffers import Buffer
+from tieredfs.format.index_lookup import OffsetLookup, TimeLookup
+from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
+from tieredfs.format.offset_index import OffsetIndex, OffsetPosition
+from tieredfs.format.producer_snapshot import ProducerSnapshot
+from tieredfs.format.time_index import TimeIndex
+from tieredfs.format.txn_index import CollectedAborts, TransactionIndex
+from tieredfs.format.varints import Int64Array
+from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
+
+__all__ = ["CachedIndexes", "check_indexes"]
+
+
+class CachedIndexes:
+    """The indexes of one segment, mapped from a file of the cache.
+
+    They stay readable as long as this object is held, whatever becomes of the cache,
+    the file or the segment. Nothing is copied: a lookup reads the mapping.
+
+    Attributes:
+        indexes: The bytes of each index, read-only, and what the layout keeps.
+    """
+
+    __slots__ = ("_aborts", "_base_offset", "_offsets", "_times", "indexes")
+
+    def __init__(self, indexes: SegmentIndexes, base_offset: int) -> None:
+        """Hold indexes that ``check_indexes`` accepts."""
+        self.indexes = indexes
+        self._base_offset = base_offset
+        self._offsets = OffsetLookup(indexes.get(IndexType.OFFSET, b""), base_offset)
+        self._times = TimeLookup(indexes.get(IndexType.TIMESTAMP, b""), base_offset)
+        self._aborts: TransactionIndex | None = None
+
+    def lookup_offset(self, offset: int) -> OffsetPosition:
+        """Return the last index entry at or below ``offset``.
+
+        Reading the log from its position finds the batch that holds ``offset``. Below
+        the first entry that is the start of the segment.
+        """
+        return self._offsets.lookup(offset)
+
+    def lookup_offsets(self, offsets: Int64Array) -> Int64Array:
+        """Return the positions of many offsets at once, both int64."""
+        return self._offsets.positions(offsets)
+
+    def lookup_timestamp(self, timestamp: int, start_offset: int = 0) -> OffsetPosition:
+        """Return where to begin to look for the first record at or after a time.
+
+        Args:
+            timestamp: Milliseconds since 1970 UTC.
+            start_offset: Records below it are not wanted.
+        """
+        floor = self._times.lookup(timestamp).offset
+        return self._offsets.lookup(max(start_offset, floor))
+
+    def aborted_transactions(self, start: int, end: int) -> CollectedAborts:
+        """Collect the aborted transactions that touch the offsets ``[start, end)``."""
+        if self._aborts is None:
+            data = self.indexes.get(IndexType.TRANSACTION, b"")
+            self._aborts = TransactionIndex.parse(data, self._base_offset)
+        return self._aborts.collect(start, end)
+
+    def index(self, index_type: IndexType, name: str) -> memoryview:
+        """Return the bytes of one index.
+
+        Raises:
+            NotFoundError: The segment has none of this type; ``name`` is the segment's.
+        """
+        try:
+            return self.indexes[index_type]
+        except KeyError:
+            msg = f"not found: {name}: {index_type} index"
+            raise NotFoundError(msg) from None
+
+
+def check_indexes(indexes: SegmentIndexes, segment: SegmentMetadata, name: str) -> None:
+    """Check that every index is one that Kafka can have written for a segment.
+
+    Args:
+        indexes: As the storage gave them.
+        segment: Whose they are.
+        name: How to call the segment in an error.
+
+    Raises:
+        CorruptIndexError: One is malformed, or points outside the segment.
+        UnsupportedFormatError: One is of a newer version.
+    """
+    base, end, size = segment.start_offset, segment.end_offset, segment.size
+
+    def part(index_type: IndexType) -> Buffer:
+        return indexes.get(index_type, b"")
+
+    OffsetIndex.parse(
+        part(IndexType.OFFSET),
+        base,
+        end_offset=end,
+        log_size=size,
+        name=f"{name}: offset index",
+    )
+    TimeIndex.parse(
+        part(IndexType.TIMESTAMP), base, end_offset=end, name=f"{name}: time index"
+    )
+    TransactionIndex.parse(
+        part(IndexType.TRANSACTION), base, name=f"{name}: transaction index"
+    )
+    parse_leader_epochs(
+        part(IndexType.LEADER_EPOCH), name=f"{name}: leader-epoch checkpoint"
+    )
+    if IndexType.PRODUCER_SNAPSHOT in indexes:
+        ProducerSnapshot.parse(
+            part(IndexType.PRODUCER_SNAPSHOT), name=f"{name}: producer snapshot"
+        )
