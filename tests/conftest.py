@@ -28,6 +28,9 @@ os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
 # Each client of S3 loads the model of the service: two thirds of what it costs.
 botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
+# No test reads what another one kept, nor writes to the user's own cache.
+os.environ["TIEREDFS_CACHE_DIR"] = ""
+
 # No deadlines: the cores are shared, and a slow example is not a wrong one.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile(

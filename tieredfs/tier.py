@@ -5,12 +5,13 @@ import warnings
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from time import time_ns
-from types import TracebackType
+from types import EllipsisType, TracebackType
 from typing import Literal, Self, TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
 
+from tieredfs.cache import default_directory, with_index_cache
 from tieredfs.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
@@ -29,7 +30,7 @@ from tieredfs.model import OffsetAndTimestamp, TopicIdPartition, Uuid, check_top
 from tieredfs.objects import ObjectStore, RequestPolicy
 from tieredfs.storage import RemoteStorageManager, open_storage, split_plugin_url
 
-__all__ = ["Position", "Tier", "Topic", "open_tier"]
+__all__ = ["Position", "Tier", "Topic", "cached", "open_tier"]
 
 Position: TypeAlias = "int | datetime | str | Mapping[int, int] | None"
 """An offset, a time (a datetime, or ISO text; UTC when it has no zone), an offset for
@@ -44,6 +45,7 @@ def open_tier(
     plugin: str | None = None,
     plugin_options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, object] | None = None,
+    cache_dir: str | os.PathLike[str] | EllipsisType | None = ...,
 ) -> "Tier":
     """Open what is stored at a URL, in whichever layout it is.
 
@@ -52,6 +54,9 @@ def open_tier(
         plugin: The layout; None to find it out.
         plugin_options: The plugin's own options.
         storage_options: fsspec's own, for the filesystem of the URL.
+        cache_dir: Where indexes are kept across restarts; None to keep none. When it
+            is not given: what the environment variable TIEREDFS_CACHE_DIR says, else
+            the user's cache directory. What is on this machine is not kept twice.
 
     Raises:
         NotFoundError: Nothing is there.
@@ -65,7 +70,24 @@ def open_tier(
         msg = f"the URL names plugin {named!r}, plugin= names {plugin!r}"
         raise InvalidArgumentError(msg)
     store = ObjectStore(plain, storage_options)
-    return Tier(open_storage(store, plugin or named, plugin_options))
+    storage = open_storage(store, plugin or named, plugin_options)
+    return Tier(cached(storage, cache_dir))
+
+
+def cached(
+    storage: RemoteStorageManager,
+    cache_dir: str | os.PathLike[str] | EllipsisType | None = ...,
+) -> RemoteStorageManager:
+    """Put a cache of indexes in front of a storage that is not on this machine.
+
+    Args:
+        storage: What is read through it.
+        cache_dir: As ``open_tier`` takes it.
+    """
+    place = default_directory() if isinstance(cache_dir, EllipsisType) else cache_dir
+    if place is None or storage.store.is_local:
+        return storage
+    return with_index_cache(storage, place)
 
 
 class Tier:

@@ -1,7 +1,24 @@
 """Floor 4: indexes of stored segments, kept on a local disk across restarts."""
 
+from tieredfs.cache.cached_storage import IndexCachedStorage, with_index_cache
+from tieredfs.cache.directory import CacheDirectory, Usage
 from tieredfs.cache.entry import CachedIndexes
 from tieredfs.cache.index_cache import DEFAULT_BYTES, RemoteIndexCache
+from tieredfs.cache.inspection import EntryReport, inspect_entries
+from tieredfs.cache.place import CACHE_SETTING, default_directory
 from tieredfs.cache.stats import CacheStats
 
-__all__ = ["DEFAULT_BYTES", "CacheStats", "CachedIndexes", "RemoteIndexCache"]
+__all__ = [
+    "CACHE_SETTING",
+    "DEFAULT_BYTES",
+    "CacheDirectory",
+    "CacheStats",
+    "CachedIndexes",
+    "EntryReport",
+    "IndexCachedStorage",
+    "RemoteIndexCache",
+    "Usage",
+    "default_directory",
+    "inspect_entries",
+    "with_index_cache",
+]

@@ -11,11 +11,12 @@ directory tells in which order to remove. That of an entry which was used only o
 """
 
 import os
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import pyarrow as pa
 from filelock import FileLock
@@ -28,6 +29,7 @@ __all__ = ["CacheDirectory", "Usage"]
 
 _SUFFIX = ".indexes"
 _TEMPORARY = ".tmp"
+_LEDGER = "ledger"
 _STRIPES = 64
 _PROBATION = 40 * 365 * 86_400.0
 _NEVER = 1_200_000_000.0
@@ -70,12 +72,22 @@ class CacheDirectory:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
         self._lock = FileLock(path / "lock")
         self._loading = [FileLock(path / f"load-{n:02d}") for n in range(_STRIPES)]
-        self._ledger = Ledger(path / "ledger")
+        self._ledger = Ledger(path / _LEDGER)
         with self._lock:
             self._remove_leftovers()
             self._ledger.write(Balance(bound, None))
         with self._changing() as room:
             room.make(0)
+
+    @classmethod
+    def existing(cls, path: Path) -> Self | None:
+        """Return a directory that a cache has made, its bound as it is; else None.
+
+        Raises:
+            OSError: It cannot be read or written.
+        """
+        told = Ledger(path / _LEDGER).read()
+        return None if told is None else cls(path, told.bound, time.time)
 
     def resize(self, bound: int) -> list[str]:
         """Set the bound for all processes; return the names of what had to go."""

@@ -22,7 +22,7 @@ from tieredfs.format.buffers import Buffer
 from tieredfs.format.checksum import crc32c
 from tieredfs.model import IndexType, SegmentIndexes
 
-__all__ = ["InvalidEntryError", "decode_entry", "encode_entry"]
+__all__ = ["InvalidEntryError", "decode_entry", "encode_entry", "entry_identity"]
 
 _MAGIC = b"TFSINDEX"
 _VERSION = 1
@@ -72,6 +72,19 @@ def encode_entry(identity: bytes, found: SegmentIndexes) -> list[Buffer]:
     for (_, data), size in zip(parts, sizes, strict=True):
         pieces += [data, bytes(_round_up(size) - size)]
     return pieces
+
+
+def entry_identity(data: memoryview) -> bytes:
+    """Return what a file says that it is; nothing of it is checked.
+
+    Raises:
+        InvalidEntryError: It is too short to say anything.
+    """
+    if len(data) < _HEADER.size:
+        msg = f"{len(data)} bytes are too few"
+        raise InvalidEntryError(msg)
+    found: bytes = _HEADER.unpack_from(data)[-1]
+    return found
 
 
 def decode_entry(data: memoryview, identity: bytes) -> SegmentIndexes:

@@ -7,6 +7,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from copy import copy
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -120,7 +121,7 @@ class RemoteIndexCache:
         self.storage = storage
         self._clock = clock
         self._ttl = ttl
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._directory = CacheDirectory(Path(directory), max_bytes, clock)
         self._place = f"{type(storage).__qualname__}\0{storage.store.identity}"
         self._counts = _Counts()
@@ -188,6 +189,27 @@ class RemoteIndexCache:
         self._directory.use_again(opened.name)
         return opened.indexes
 
+    def layout_of(self, metadata: SegmentMetadata) -> bytes:
+        """Return what the layout keeps of a segment, if that is here; nothing is asked.
+
+        Returns:
+            Empty when it is not here, or there is nothing that the layout keeps.
+        """
+        key = (metadata.partition, metadata.id, metadata.version)
+        with self._live.lock:
+            opened = self._live.opened.get(key)
+        if opened is not None:
+            return opened.indexes.indexes.layout
+        found, _ = self._open(*self._identify(metadata), metadata)
+        return b"" if found is None else found.indexes.layout
+
+    def in_front_of(self, storage: RemoteStorageManager) -> "RemoteIndexCache":
+        """Return a cache over the same files that asks another view of the storage."""
+        view = copy(self)
+        view.storage = storage
+        _caches.add(view)
+        return view
+
     def lookup_offset(self, metadata: SegmentMetadata, offset: int) -> OffsetPosition:
         """Return where in a segment's log to look for an offset, by ``get``."""
         return self.get(metadata).lookup_offset(offset)
@@ -247,7 +269,7 @@ class RemoteIndexCache:
             raise InvalidArgumentError(msg)
         with self._live.lock:
             self._check_open()
-        self._max_bytes = max_bytes
+        self.max_bytes = max_bytes
         self._drop(self._directory.resize(max_bytes))
 
     def close(self) -> None:
@@ -279,7 +301,7 @@ class RemoteIndexCache:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle where it is and how large; what it has done stays here."""
-        arguments = (self.storage, self.directory, self._max_bytes, self._ttl)
+        arguments = (self.storage, self.directory, self.max_bytes, self._ttl)
         return _reopened, arguments
 
     def begin_anew(self) -> None:

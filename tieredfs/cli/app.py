@@ -8,6 +8,7 @@ from typing import NoReturn, TextIO
 
 import click
 
+from tieredfs.cli.cache import cache
 from tieredfs.cli.cat import cat
 from tieredfs.cli.demo import demo
 from tieredfs.cli.exit_codes import EXIT_CODES, INTERRUPTED, OTHER, USAGE
@@ -30,7 +31,7 @@ def cli() -> None:
     """Read what Kafka tiers, from any fsspec URL, with no broker in the way."""
 
 
-for _command in (ls, cat, push, pull, verify, plugins, demo):
+for _command in (ls, cat, push, pull, verify, cache, plugins, demo):
     cli.add_command(_command)
 
 

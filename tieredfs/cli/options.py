@@ -16,7 +16,7 @@ from tieredfs.storage import (
     open_storage,
     split_plugin_url,
 )
-from tieredfs.tier import Tier
+from tieredfs.tier import Tier, cached
 
 __all__ = [
     "JsonObject",
@@ -112,11 +112,24 @@ class TierOptions:
     plugin: str | None
     plugin_options: Mapping[str, object] | None = field(repr=False)
 
-    def tier(self, url: str, observer: RequestObserver | None = None) -> Tier:
-        """Open what is at ``url``, in the layout that is named or found."""
+    def tier(
+        self,
+        url: str,
+        observer: RequestObserver | None = None,
+        *,
+        is_cached: bool = True,
+    ) -> Tier:
+        """Open what is at ``url``, in the layout that is named or found.
+
+        Args:
+            url: Where it is.
+            observer: Sees the requests.
+            is_cached: Whether indexes may come from the cache, not from the store.
+        """
         plugin, plain = self._named(url)
         store = self.reach.store(plain, observer)
-        return Tier(open_storage(store, plugin, self.plugin_options))
+        storage = open_storage(store, plugin, self.plugin_options)
+        return Tier(cached(storage) if is_cached else storage)
 
     def target(self, url: str) -> RemoteStorageManager:
         """Open what is at ``url`` to write to it: the native layout if it is empty."""

@@ -41,7 +41,7 @@ def pull(
     Files are byte for byte what the broker wrote. One that is in DIR already with other
     content is an error, and stays as it is.
     """
-    with options.tier(url) as tier:
+    with options.tier(url, is_cached=False) as tier:
         storage = tier.storage
         topics = None if topic is None else [topic]
         partitions = select_partitions(storage, topics, topic_id)

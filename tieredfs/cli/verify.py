@@ -47,7 +47,7 @@ def verify(
     exit code is 4 when something is wrong. Nothing is changed.
     """
     how = Depth.INDEXES if depth is None else depth
-    with options.tier(url) as tier:
+    with options.tier(url, is_cached=False) as tier:
         storage = tier.storage
         partitions = select_partitions(storage, None if topic is None else [topic])
         with bytes_done(f"verify {url}", None) as done:

@@ -50,16 +50,14 @@ class Ranks:
     def __init__(self, numbers: memoryview) -> None: ...
     def of(self, number: int) -> int: ...
 
-_Bytes: TypeAlias = Buffer | pa.Buffer | npt.NDArray[np.int32] | None
-_Numbers: TypeAlias = tuple[Int64Array, int]
-_Payloads: TypeAlias = tuple[_Bytes, _Bytes, int, _Bytes]
 class WireRanks:
     def __init__(self, data: Buffer, size: int, width: int) -> None: ...
     def of(self, number: int) -> int: ...
     def of_all(self, numbers: Int64Array, ranks: Int64Array) -> None: ...
 
-_Ends: TypeAlias = npt.NDArray[np.int32]
-_Payloads: TypeAlias = tuple[Buffer | pa.Buffer | None, int, _Ends, Buffer | pa.Buffer]
+_Bytes: TypeAlias = Buffer | pa.Buffer | npt.NDArray[np.int32] | None
+_Numbers: TypeAlias = tuple[Int64Array, int]
+_Payloads: TypeAlias = tuple[_Bytes, _Bytes, int, _Bytes]
 
 class RecordBody:
     def __init__(

@@ -7,9 +7,11 @@ one must never be taken for the other's. No secret is part of it.
 import os
 from collections.abc import Iterator, Mapping
 
+from fsspec.utils import get_protocol
+
 from tieredfs.objects.secrets import redact_url
 
-__all__ = ["identity_of"]
+__all__ = ["identity_of", "is_local"]
 
 _PLACES = frozenset(
     {
@@ -31,6 +33,11 @@ _ENVIRONMENT = (
     "AZURE_STORAGE_ACCOUNT_NAME",
     "STORAGE_EMULATOR_HOST",
 )
+
+
+def is_local(url: str) -> bool:
+    """Tell whether a URL leads to this machine's disks or this process's memory."""
+    return "::" not in url and get_protocol(url) in {"file", "local", "memory"}
 
 
 def identity_of(

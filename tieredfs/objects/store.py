@@ -19,7 +19,7 @@ from tieredfs.objects.connection import Connection
 from tieredfs.objects.content import BufferContent, Content, opened
 from tieredfs.objects.deletion import delete
 from tieredfs.objects.exclusive import PROBE, prove_create
-from tieredfs.objects.identity import identity_of
+from tieredfs.objects.identity import identity_of, is_local
 from tieredfs.objects.keys import check_key, is_key
 from tieredfs.objects.observer import RequestObserver
 from tieredfs.objects.policy import RequestPolicy
@@ -89,6 +89,11 @@ class ObjectStore:
         """What tells this store from others: the URL and where it leads, no secret."""
         connection = self._requests.connection
         return identity_of(connection.url, connection.options)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on this machine: on its disks, or in this process's memory."""
+        return is_local(self._requests.connection.url)
 
     @property
     def policy(self) -> RequestPolicy:

@@ -59,6 +59,8 @@ class SourceOptions:
         plugin: The layout; None to find it out.
         plugin_options: The layout's own.
         topic_id: Which of several topics of one name.
+        cache_dir: Where indexes are kept, on each machine; None for the default, and
+            empty for nowhere.
     """
 
     path: str
@@ -72,6 +74,7 @@ class SourceOptions:
     plugin: str | None = None
     plugin_options: Mapping[str, object] = field(default_factory=dict, repr=False)
     topic_id: str | None = None
+    cache_dir: str | None = None
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -112,6 +115,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         plugin=options.get("plugin"),
         plugin_options=_object("plugin_options", options),
         topic_id=options.get("topic_id"),
+        cache_dir=options.get("cache_dir"),
     )
 
 

@@ -129,6 +129,7 @@ class TieredFSReader(DataSourceReader):
             plugin=options.plugin,
             plugin_options=options.plugin_options,
             storage_options=options.storage_options,
+            cache_dir=... if options.cache_dir is None else options.cache_dir or None,
         )
         topics = self._topics(tier)
         assigned = {name: numbers for name, (_, numbers) in topics.items()}

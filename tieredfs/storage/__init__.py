@@ -10,12 +10,14 @@ from tieredfs.storage.registry import (
     open_storage,
     split_plugin_url,
 )
+from tieredfs.storage.wrapper import StorageWrapper
 
 __all__ = [
     "NATIVE_LAYOUT",
     "Capability",
     "PluginInfo",
     "RemoteStorageManager",
+    "StorageWrapper",
     "check_layout",
     "installed_plugins",
     "load_plugin",

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Iterator
 from copy import copy
 from enum import StrEnum
 from types import TracebackType
-from typing import ClassVar, Final, Self
+from typing import Final, Self
 
 from tieredfs.errors import (
     NotFoundError,
@@ -61,7 +61,8 @@ class RemoteStorageManager(ABC):
     StorageUnavailableError and DeadlineExceededError, PermissionDeniedError.
     """
 
-    capabilities: ClassVar[frozenset[Capability]] = frozenset()
+    capabilities: frozenset[Capability] = frozenset()
+    """What it can do beyond the four methods: of the class, or of one storage."""
 
     def __init__(self, store: ObjectStore) -> None:
         """Keep ``store``; ask nothing of it yet."""

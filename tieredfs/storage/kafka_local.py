@@ -10,7 +10,6 @@ import re
 from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
 
 from tieredfs.errors import (
     InvalidArgumentError,
@@ -49,7 +48,7 @@ _ALWAYS = {LOG_SUFFIX, *SUFFIXES.values()} - {SUFFIXES[IndexType.TRANSACTION]}
 class KafkaLocal(RemoteStorageManager):
     """Read and write what a broker tiers with LocalTieredStorage."""
 
-    capabilities: ClassVar = frozenset({Capability.WRITE, Capability.RANGE_READ})
+    capabilities = frozenset({Capability.WRITE, Capability.RANGE_READ})
 
     def __init__(self, store: ObjectStore) -> None:
         """Keep ``store``, whose root holds the folders of the partitions.

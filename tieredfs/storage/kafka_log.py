@@ -12,7 +12,6 @@ import hashlib
 import re
 from collections.abc import Collection
 from itertools import pairwise
-from typing import ClassVar
 
 import numpy as np
 
@@ -78,7 +77,7 @@ _ENTRY_SIZES = {
 class KafkaLog(RemoteStorageManager):
     """Read a broker's log directory."""
 
-    capabilities: ClassVar = frozenset({Capability.RANGE_READ})
+    capabilities = frozenset({Capability.RANGE_READ})
 
     @classmethod
     def recognises(cls, keys: Collection[str]) -> float:

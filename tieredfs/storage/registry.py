@@ -24,6 +24,7 @@ from tieredfs.errors import (
 )
 from tieredfs.objects import ObjectStore
 from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.wrapper import StorageWrapper
 
 __all__ = [
     "NATIVE_LAYOUT",
@@ -163,7 +164,10 @@ def check_layout(storage: RemoteStorageManager) -> None:
     if not keys:
         msg = f"not found: {storage.store.url}: there is nothing"
         raise NotFoundError(msg)
-    if storage.recognises(keys) <= 0:
+    inner = storage
+    while isinstance(inner, StorageWrapper):
+        inner = inner.inner
+    if inner.recognises(keys) <= 0:
         seen = ", ".join(keys[:_SHOWN])
         msg = f"{storage!r}: nothing of this layout is there (it begins with {seen})"
         raise UnsupportedFormatError(msg)

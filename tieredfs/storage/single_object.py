@@ -11,7 +11,7 @@ from dataclasses import replace
 from io import BytesIO
 from itertools import chain, islice
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from tieredfs.errors import (
     CorruptObjectError,
@@ -70,7 +70,7 @@ _Surveyed = tuple[_Identity | None, SegmentMetadata | TieredFSError]
 class SingleObject(RemoteStorageManager):
     """Keep each segment, its indexes and its manifest in one object."""
 
-    capabilities: ClassVar = frozenset(
+    capabilities = frozenset(
         {
             Capability.WRITE,
             Capability.RANGE_READ,

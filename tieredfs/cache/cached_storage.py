@@ -1,0 +1,122 @@
+"""A storage whose indexes come from a cache; whoever reads through it need not know."""
+
+import os
+import warnings
+from collections.abc import Iterable
+from pathlib import Path
+
+from tieredfs.cache.entry import CachedIndexes
+from tieredfs.cache.index_cache import DEFAULT_BYTES, RemoteIndexCache
+from tieredfs.errors import (
+    CorruptIndexError,
+    TieredFSWarning,
+    UnsupportedFormatError,
+)
+from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
+from tieredfs.objects import RequestPolicy
+from tieredfs.storage import RemoteStorageManager, StorageWrapper
+
+__all__ = ["IndexCachedStorage", "with_index_cache"]
+
+
+class IndexCachedStorage(StorageWrapper):
+    """A storage that asks for the indexes of a segment once.
+
+    Attributes:
+        cache: Where the indexes are kept.
+    """
+
+    def __init__(self, inner: RemoteStorageManager, cache: RemoteIndexCache) -> None:
+        """Stand in front of ``inner``, whose indexes ``cache`` fetches."""
+        super().__init__(inner)
+        self.cache = cache
+
+    def fetch_index(
+        self, metadata: SegmentMetadata, index_type: IndexType
+    ) -> memoryview:
+        """Return one index of a segment; the first asks for all of them."""
+        found = self._cached(metadata)
+        if found is None:
+            return self.inner.fetch_index(metadata, index_type)
+        return found.index(index_type, self.name_of(metadata))
+
+    def fetch_indexes(
+        self, metadata: SegmentMetadata, index_types: Iterable[IndexType]
+    ) -> SegmentIndexes:
+        """Return several indexes of a segment; the first call asks for all."""
+        wanted = list(index_types)
+        found = self._cached(metadata)
+        if found is None:
+            return self.inner.fetch_indexes(metadata, wanted)
+        kept = found.indexes
+        chosen = {kind: kept[kind] for kind in wanted if kind in kept}
+        return SegmentIndexes(chosen, kept.layout)
+
+    def fetch_all_indexes(self, metadata: SegmentMetadata) -> SegmentIndexes:
+        """Return all indexes of a segment; only the first call asks."""
+        found = self._cached(metadata)
+        if found is None:
+            return self.inner.fetch_all_indexes(metadata)
+        return found.indexes
+
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Return a part of a log; what the cache has of the layout is not asked for."""
+        known = layout or self.cache.layout_of(metadata)
+        return self.inner.fetch_log_segment(metadata, start, end, layout=known)
+
+    def with_policy(self, policy: RequestPolicy) -> "IndexCachedStorage":
+        """Return the same storage, on the same connections and files."""
+        inner = self.inner.with_policy(policy)
+        return type(self)(inner, self.cache.in_front_of(inner))
+
+    def close(self) -> None:
+        """Let go of the cache, whose files stay, and of the storage behind it."""
+        self.cache.close()
+        super().close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the storage and where the cache is."""
+        cache = self.cache
+        return with_index_cache, (self.inner, cache.directory, cache.max_bytes)
+
+    def _cached(self, metadata: SegmentMetadata) -> CachedIndexes | None:
+        """Return the indexes; None when one of them is such that none are kept.
+
+        One that nobody asked for must not keep the others from being read.
+        """
+        try:
+            return self.cache.get(metadata)
+        except (CorruptIndexError, UnsupportedFormatError):
+            return None
+
+
+def with_index_cache(
+    storage: RemoteStorageManager,
+    directory: str | os.PathLike[str],
+    max_bytes: int = DEFAULT_BYTES,
+) -> RemoteStorageManager:
+    """Put a cache of indexes in front of a storage.
+
+    Args:
+        storage: What is read through it.
+        directory: Where the indexes are kept; made if need be.
+        max_bytes: Bytes on disk, of all that share the directory.
+
+    Returns:
+        The storage with the cache in front; as it is, with a TieredFSWarning, when the
+        directory cannot be made or written.
+    """
+    try:
+        cache = RemoteIndexCache(storage, Path(directory), max_bytes=max_bytes)
+    except OSError as error:
+        msg = f"no indexes are kept: {directory} cannot be used: {error}"
+        warnings.warn(msg, TieredFSWarning, stacklevel=2)
+        return storage
+    return IndexCachedStorage(storage, cache)

@@ -1,0 +1,99 @@
+"""``tieredfs cache``: the directory in which indexes are kept."""
+
+from pathlib import Path
+
+import click
+
+from tieredfs.cache import (
+    CACHE_SETTING,
+    CacheDirectory,
+    default_directory,
+    inspect_entries,
+)
+from tieredfs.cli.exit_codes import CORRUPT
+from tieredfs.cli.options import json_option
+from tieredfs.cli.output import show_json, show_line, show_table
+
+__all__ = ["cache"]
+
+_COLUMNS = {
+    "directory": "DIRECTORY",
+    "entries": "SEGMENTS",
+    "bytes": "BYTES",
+    "bound": "AT MOST",
+}
+
+_directory_option = click.option(
+    "--cache-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help=f"The directory; by default what {CACHE_SETTING} says, else the user's own.",
+)
+
+
+@click.group
+def cache() -> None:
+    """Show, verify or clear the indexes that are kept on this machine."""
+
+
+@cache.command
+@_directory_option
+@json_option
+def show(cache_dir: Path | None, *, as_json: bool) -> None:
+    """Say where the indexes are, of how many segments, and how much room they have."""
+    place = cache_dir or default_directory()
+    found = None if place is None else CacheDirectory.existing(place)
+    usage = None if found is None else found.usage()
+    row = {
+        "directory": None if place is None else str(place),
+        "entries": usage.entries if usage else 0,
+        "bytes": usage.size if usage else 0,
+        "bound": usage.bound if usage else None,
+    }
+    if as_json:
+        show_json(row)
+    else:
+        show_table([row], _COLUMNS)
+
+
+@cache.command
+@_directory_option
+@json_option
+def verify(cache_dir: Path | None, *, as_json: bool) -> None:
+    """Check every byte that is kept.
+
+    The exit code is 4 when something is wrong. Nothing is changed: what is wrong is
+    fetched anew when it is next asked for.
+    """
+    found = _existing(cache_dir)
+    reports = [] if found is None else list(inspect_entries(found))
+    bad = [report for report in reports if report.problem is not None]
+    if as_json:
+        problems = [{"entry": r.name, "detail": r.problem} for r in bad]
+        show_json({"entries": len(reports), "problems": problems})
+    else:
+        show_line(f"{len(reports)} segments, {len(bad)} of them not as written")
+        for report in bad:
+            show_line(f"{report.name}: {report.problem}")
+    if bad:
+        click.get_current_context().exit(CORRUPT)
+
+
+@cache.command
+@_directory_option
+@json_option
+def clear(cache_dir: Path | None, *, as_json: bool) -> None:
+    """Remove all indexes that are kept, of every store."""
+    found = _existing(cache_dir)
+    entries, size = (0, 0) if found is None else found.usage()[:2]
+    if found is not None:
+        found.clear()
+    if as_json:
+        show_json({"entries": entries, "bytes": size})
+    else:
+        show_line(f"removed {entries} segments, {size} bytes")
+
+
+def _existing(cache_dir: Path | None) -> CacheDirectory | None:
+    """Return the directory, if a cache has been there."""
+    place = cache_dir or default_directory()
+    return None if place is None else CacheDirectory.existing(place)

@@ -1,0 +1,141 @@
+"""A storage that passes everything on to another: what wrappers inherit."""
+
+from collections.abc import Iterable, Iterator
+from copy import copy
+from typing import Self
+
+from tieredfs.errors import TieredFSError
+from tieredfs.model import (
+    IndexType,
+    LogSegmentData,
+    SegmentIndexes,
+    SegmentMetadata,
+    TopicIdPartition,
+)
+from tieredfs.objects import RequestPolicy
+from tieredfs.storage.contract import RemoteStorageManager
+
+__all__ = ["StorageWrapper"]
+
+
+class StorageWrapper(RemoteStorageManager):
+    """A storage in front of another one.
+
+    Every method asks the other. A subclass changes what it is there for, and the rest
+    stays true, the capabilities too; wrappers can be put around wrappers.
+
+    Attributes:
+        inner: The storage behind it.
+    """
+
+    def __init__(self, inner: RemoteStorageManager) -> None:
+        """Stand in front of ``inner``; ask nothing of it yet."""
+        super().__init__(inner.store)
+        self.inner = inner
+        self.capabilities = inner.capabilities
+
+    def list_partitions(self) -> list[TopicIdPartition]:
+        """Return every partition of every topic, sorted."""
+        return self.inner.list_partitions()
+
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        """Return the segments of a partition, sorted by start offset."""
+        return self.inner.list_segments(partition, min_offset)
+
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Return the bytes ``[start, end)`` of a segment's log, read-only."""
+        return self.inner.fetch_log_segment(metadata, start, end, layout=layout)
+
+    def fetch_index(
+        self, metadata: SegmentMetadata, index_type: IndexType
+    ) -> memoryview:
+        """Return one index of a segment, as Kafka writes it."""
+        return self.inner.fetch_index(metadata, index_type)
+
+    def fetch_indexes(
+        self, metadata: SegmentMetadata, index_types: Iterable[IndexType]
+    ) -> SegmentIndexes:
+        """Return several indexes of a segment, without those it does not have."""
+        return self.inner.fetch_indexes(metadata, index_types)
+
+    def fetch_all_indexes(self, metadata: SegmentMetadata) -> SegmentIndexes:
+        """Return all indexes of a segment, without those it does not have."""
+        return self.inner.fetch_all_indexes(metadata)
+
+    def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
+        """Return segments that end at ``offset`` or later, the first at least."""
+        return self.inner.seek(partition, offset)
+
+    def survey(
+        self, partition: TopicIdPartition
+    ) -> Iterator[SegmentMetadata | TieredFSError]:
+        """Yield every segment, or the error that a reader of it would meet."""
+        return self.inner.survey(partition)
+
+    def fetch_producers_before(self, metadata: SegmentMetadata) -> memoryview:
+        """Return the snapshot of the producers where a segment begins."""
+        return self.inner.fetch_producers_before(metadata)
+
+    def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
+        """Yield a segment's whole log, in order, piece by piece."""
+        return self.inner.stream_log(metadata)
+
+    def is_active(self, metadata: SegmentMetadata) -> bool:
+        """Tell whether a broker may still be writing a segment."""
+        return self.inner.is_active(metadata)
+
+    def is_current(self, metadata: SegmentMetadata) -> bool:
+        """Tell whether a segment is still what was listed."""
+        return self.inner.is_current(metadata)
+
+    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
+        """Return ``metadata`` with every field told."""
+        return self.inner.describe(metadata)
+
+    def is_compacted(self, partition: TopicIdPartition) -> bool:
+        """Tell whether a cleaner may have removed batches from a partition's log."""
+        return self.inner.is_compacted(partition)
+
+    def name_of(self, metadata: SegmentMetadata) -> str:
+        """Return how to call a segment in an error."""
+        return self.inner.name_of(metadata)
+
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        """Store a segment; it is visible only when it is whole."""
+        return self.inner.copy_log_segment(metadata, data)
+
+    def append_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        """Store a segment unless another one was appended at its start offset."""
+        return self.inner.append_log_segment(metadata, data)
+
+    def delete_log_segment(self, metadata: SegmentMetadata) -> None:
+        """Delete a segment; one that is not there is success."""
+        self.inner.delete_log_segment(metadata)
+
+    def with_policy(self, policy: RequestPolicy) -> Self:
+        """Return the same storage, on the same connections, under ``policy``."""
+        view = copy(self)
+        view.inner = self.inner.with_policy(policy)
+        view.store = view.inner.store
+        return view
+
+    def close(self) -> None:
+        """Let go of what the storage behind it holds."""
+        self.inner.close()
+
+    def __repr__(self) -> str:
+        """Show the storage behind it."""
+        return repr(self.inner)
