@@ -3,10 +3,11 @@
 import os
 import warnings
 from collections.abc import Iterable
-from pathlib import Path
+from contextlib import suppress
 
+from tieredfs.cache.directory import DEFAULT_BYTES
 from tieredfs.cache.entry import CachedIndexes
-from tieredfs.cache.index_cache import DEFAULT_BYTES, RemoteIndexCache
+from tieredfs.cache.index_cache import RemoteIndexCache
 from tieredfs.errors import (
     CorruptIndexError,
     TieredFSWarning,
@@ -71,6 +72,13 @@ class IndexCachedStorage(StorageWrapper):
         known = layout or self.cache.layout_of(metadata)
         return self.inner.fetch_log_segment(metadata, start, end, layout=known)
 
+    def delete_log_segment(self, metadata: SegmentMetadata) -> None:
+        """Delete a segment, and what is kept of it; not there is success."""
+        self.inner.delete_log_segment(metadata)
+        # What stays behind is of no use to anyone, and the first to go.
+        with suppress(OSError):
+            self.cache.remove([metadata])
+
     def with_policy(self, policy: RequestPolicy) -> "IndexCachedStorage":
         """Return the same storage, on the same connections and files."""
         inner = self.inner.with_policy(policy)
@@ -84,13 +92,21 @@ class IndexCachedStorage(StorageWrapper):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the storage and where the cache is."""
         cache = self.cache
-        return with_index_cache, (self.inner, cache.directory, cache.max_bytes)
+        return with_index_cache, (
+            self.inner,
+            cache.directory,
+            cache.max_bytes,
+            cache.ttl,
+        )
 
     def _cached(self, metadata: SegmentMetadata) -> CachedIndexes | None:
-        """Return the indexes; None when one of them is such that none are kept.
+        """Return the indexes; None when they are such that none are kept.
 
-        One that nobody asked for must not keep the others from being read.
+        Those that a broker is still writing are not; and one that is damaged, and that
+        nobody asked for, must not keep the others from being read.
         """
+        if self.inner.is_active(metadata):
+            return None
         try:
             return self.cache.get(metadata)
         except (CorruptIndexError, UnsupportedFormatError):
@@ -101,6 +117,7 @@ def with_index_cache(
     storage: RemoteStorageManager,
     directory: str | os.PathLike[str],
     max_bytes: int = DEFAULT_BYTES,
+    ttl: float | None = None,
 ) -> RemoteStorageManager:
     """Put a cache of indexes in front of a storage.
 
@@ -108,13 +125,14 @@ def with_index_cache(
         storage: What is read through it.
         directory: Where the indexes are kept; made if need be.
         max_bytes: Bytes on disk, of all that share the directory.
+        ttl: Seconds after which an entry that nobody used is not served any more.
 
     Returns:
         The storage with the cache in front; as it is, with a TieredFSWarning, when the
         directory cannot be made or written.
     """
     try:
-        cache = RemoteIndexCache(storage, Path(directory), max_bytes=max_bytes)
+        cache = RemoteIndexCache(storage, directory, max_bytes=max_bytes, ttl=ttl)
     except OSError as error:
         msg = f"no indexes are kept: {directory} cannot be used: {error}"
         warnings.warn(msg, TieredFSWarning, stacklevel=2)

@@ -11,12 +11,15 @@ directory tells in which order to remove. That of an entry which was used only o
 """
 
 import os
+import re
+import shutil
+import stat
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from secrets import token_hex
-from typing import NamedTuple, Self
+from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
 from filelock import FileLock
@@ -25,12 +28,23 @@ from tieredfs.cache.eviction import Candidate, plan_evictions
 from tieredfs.cache.ledger import Balance, Ledger
 from tieredfs.format.buffers import Buffer
 
-__all__ = ["CacheDirectory", "Usage"]
+__all__ = ["DEFAULT_BYTES", "CacheDirectory", "Usage"]
 
+DEFAULT_BYTES: Final = 1 << 30
+"""Bytes on disk that a cache may take, unless it is told otherwise: 1 GiB, as Kafka."""
+
+# The directory may be one that somebody else keeps files in: only ours are touched.
 _SUFFIX = ".indexes"
-_TEMPORARY = ".tmp"
+_ENTRY = re.compile(rf"[0-9a-f]{{32}}\{_SUFFIX}", re.ASCII)
+_LEFTOVER = re.compile(r"(\d{1,10})-[0-9a-f]{16}\.tmp", re.ASCII)
 _LEDGER = "ledger"
-_STRIPES = 64
+_STRIPES = 1024
+_PATIENCE = 10.0
+_POLL = 0.002
+_ABANDONED = 3600.0
+"""Seconds after which a file is not being written any more: in a container the number
+of a process that is gone may be that of one that runs."""
+
 _PROBATION = 40 * 365 * 86_400.0
 _NEVER = 1_200_000_000.0
 """No entry was used before this time (2008): an earlier one is of one on probation."""
@@ -54,40 +68,39 @@ class CacheDirectory:
     """Files of a cache, by names of hexadecimal digits, and the room they have."""
 
     def __init__(self, path: Path, bound: int, clock: Callable[[], float]) -> None:
-        """Make the directory, set its bound for all processes, and keep within it.
-
-        No entry is opened: one look at the directory counts them.
+        """Name a directory; nothing is read or written yet.
 
         Args:
             path: The directory.
             bound: Bytes that all entries may have together.
             clock: Seconds since 1970.
-
-        Raises:
-            OSError: It cannot be made or written.
         """
         self.path = path
         self._bound = bound
         self._clock = clock
-        path.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._lock = FileLock(path / "lock")
-        self._loading = [FileLock(path / f"load-{n:02d}") for n in range(_STRIPES)]
         self._ledger = Ledger(path / _LEDGER)
-        with self._lock:
-            self._remove_leftovers()
-            self._ledger.write(Balance(bound, None))
-        with self._changing() as room:
-            room.make(0)
 
     @classmethod
     def existing(cls, path: Path) -> Self | None:
-        """Return a directory that a cache has made, its bound as it is; else None.
+        """Return a directory that a cache has made, its bound as it is; else None."""
+        ledger = path / _LEDGER
+        if not ledger.exists():
+            return None
+        told = Ledger(ledger).read()
+        return cls(path, told.bound if told else DEFAULT_BYTES, time.time)
+
+    def establish(self) -> None:
+        """Make the directory, set its bound for all processes, and keep within it.
+
+        No entry is opened: one look at the directory counts them.
 
         Raises:
-            OSError: It cannot be read or written.
+            OSError: It cannot be made or written.
         """
-        told = Ledger(path / _LEDGER).read()
-        return None if told is None else cls(path, told.bound, time.time)
+        with self._locked("lock", _PATIENCE):
+            self._ledger.write(Balance(self._bound, None))
+        with self._changing() as room:
+            room.make(0)
 
     def resize(self, bound: int) -> list[str]:
         """Set the bound for all processes; return the names of what had to go."""
@@ -117,7 +130,8 @@ class CacheDirectory:
             OSError: It cannot be written.
         """
         size = sum(memoryview(piece).nbytes for piece in pieces)
-        temporary = self.path / f"{os.getpid()}-{token_hex(8)}{_TEMPORARY}"
+        temporary = self.path / f"{os.getpid()}-{token_hex(8)}.tmp"
+        self._make()
         try:
             with temporary.open("xb") as file:
                 file.writelines(pieces)
@@ -131,24 +145,36 @@ class CacheDirectory:
                 room.total += size
                 return gone
         finally:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):
+                temporary.unlink(missing_ok=True)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove entries; one that is not there is no error."""
+        """Remove entries; one that is not there is no error.
+
+        Raises:
+            OSError: They cannot be removed.
+        """
         with self._changing() as room:
             for name in names:
                 room.remove(name)
 
     def clear(self) -> None:
-        """Remove all entries."""
+        """Remove all entries.
+
+        Raises:
+            OSError: They cannot be removed.
+        """
         with self._changing() as room:
             for candidate in self.scan():
                 room.remove(candidate.name)
             room.total = 0
 
     def use_again(self, name: str) -> None:
-        """Note that an entry was used once more: it is hot from now on."""
-        with suppress(FileNotFoundError):
+        """Note that an entry was used once more: it is hot from now on.
+
+        Where nothing can be written the oldest goes first, used again or not.
+        """
+        with suppress(OSError):
             self._stamp(self._file(name), self._clock())
 
     def used(self, name: str) -> float | None:
@@ -161,16 +187,15 @@ class CacheDirectory:
 
     def scan(self) -> Iterator[Candidate]:
         """Look at each entry once; none is opened."""
-        with os.scandir(self.path) as found:
-            for item in found:
-                if not item.name.endswith(_SUFFIX):
-                    continue
-                with suppress(FileNotFoundError):
-                    told = item.stat()
-                    is_hot = told.st_mtime > _NEVER
-                    used = told.st_mtime + (0 if is_hot else _PROBATION)
-                    name = item.name.removesuffix(_SUFFIX)
-                    yield Candidate(name, told.st_size, used, is_hot)
+        for item in self._items():
+            if _ENTRY.fullmatch(item.name) is None:
+                continue
+            with suppress(FileNotFoundError):
+                told = item.stat(follow_symlinks=False)
+                is_hot = told.st_mtime > _NEVER
+                used = told.st_mtime + (0 if is_hot else _PROBATION)
+                name = item.name.removesuffix(_SUFFIX)
+                yield Candidate(name, told.st_size, used, is_hot)
 
     def usage(self) -> Usage:
         """Count what is there."""
@@ -179,9 +204,17 @@ class CacheDirectory:
         return Usage(len(sizes), sum(sizes), told.bound if told else self._bound)
 
     @contextmanager
-    def loading(self, name: str) -> Iterator[None]:
-        """Be the only one, of all threads and processes, that loads an entry."""
-        with self._loading[int(name, 16) % _STRIPES]:
+    def loading(self, name: str, patience: float) -> Iterator[None]:
+        """Be the only one, of all threads and processes, that loads an entry.
+
+        Args:
+            name: The entry's.
+            patience: Seconds to wait for another one.
+
+        Raises:
+            OSError: There can be no lock; TimeoutError, when ``patience`` ran out.
+        """
+        with self._locked(f"load-{int(name, 16) % _STRIPES:04d}", patience):
             yield
 
     @contextmanager
@@ -190,7 +223,7 @@ class CacheDirectory:
 
         Whoever is killed inside, or fails, leaves word that it has to be counted.
         """
-        with self._lock:
+        with self._locked("lock", _PATIENCE):
             told = self._ledger.read() or Balance(self._bound, None)
             self._ledger.write(Balance(told.bound, None))
             total = self._count() if told.total is None else told.total
@@ -198,8 +231,38 @@ class CacheDirectory:
             yield room
             self._ledger.write(Balance(room.bound, room.total))
 
+    @contextmanager
+    def _locked(self, name: str, patience: float) -> Iterator[None]:
+        """Hold one of the locks.
+
+        A process that is killed lets go of it; one that is stopped does not, and
+        nobody may wait for it for ever.
+        """
+        self._make()
+        with FileLock(self.path / name, timeout=patience, poll_interval=_POLL):
+            yield
+
+    def _make(self) -> None:
+        """Make the directory: somebody may have removed it under us."""
+        self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+    def _items(self) -> Iterator[os.DirEntry[str]]:
+        try:
+            with os.scandir(self.path) as found:
+                yield from found
+        except FileNotFoundError:
+            return
+
     def _count(self) -> int:
-        return sum(candidate.size for candidate in self.scan())
+        """Count the bytes of all entries; remove what was never written to its end."""
+        size = 0
+        for item in self._items():
+            with suppress(FileNotFoundError):
+                if _ENTRY.fullmatch(item.name):
+                    size += item.stat(follow_symlinks=False).st_size
+                elif writer := _LEFTOVER.fullmatch(item.name):
+                    self._remove_leftover(Path(item.path), int(writer[1]))
+        return size
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}{_SUFFIX}"
@@ -208,22 +271,26 @@ class CacheDirectory:
     def _stamp(path: Path, moment: float) -> None:
         os.utime(path, (moment, moment))
 
-    def _remove_leftovers(self) -> None:
-        """Remove what processes that are gone were writing."""
-        for path in self.path.glob(f"*{_TEMPORARY}"):
-            writer = path.name.partition("-")[0]
-            if not (writer.isdecimal() and _is_running(int(writer))):
-                path.unlink(missing_ok=True)
+    @staticmethod
+    def _remove_leftover(path: Path, writer: int) -> None:
+        """Remove what a process was writing, if that is gone."""
+        # By the system's clocks: what is being written has no time of ours yet.
+        is_old = time.time() - path.stat().st_ctime > _ABANDONED
+        if is_old or not _is_running(writer):
+            path.unlink(missing_ok=True)
 
     def unlink(self, name: str) -> int:
         """Remove a file, the lock being held; return the bytes that it had."""
         path = self._file(name)
         try:
-            size = path.stat().st_size
-            path.unlink()
+            told = path.lstat()
+            if stat.S_ISDIR(told.st_mode):  # nobody knows why, but it is in the way
+                shutil.rmtree(path)
+            else:
+                path.unlink()
         except FileNotFoundError:
             return 0
-        return size
+        return told.st_size
 
 
 class _Room:

@@ -1,24 +1,21 @@
 """Kafka's RemoteIndexCache: indexes of stored segments, kept on a local disk."""
 
 import os
-import threading
 import time
 import warnings
-import weakref
 from collections.abc import Callable, Iterable
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from concurrent.futures import CancelledError, Future
+from contextlib import ExitStack, suppress
 from copy import copy
-from dataclasses import dataclass, field
-from hashlib import sha256
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cachetools import LRUCache
-
-from tieredfs.cache.directory import CacheDirectory
+from tieredfs.cache.directory import DEFAULT_BYTES, CacheDirectory
 from tieredfs.cache.entry import CachedIndexes, check_indexes
 from tieredfs.cache.entry_file import InvalidEntryError, decode_entry, encode_entry
+from tieredfs.cache.entry_name import EntryKey, EntryName, key_of, name_of, place_of
+from tieredfs.cache.process_state import Opened, ProcessState
 from tieredfs.cache.stats import CacheStats
 from tieredfs.errors import (
     ClosedError,
@@ -29,52 +26,13 @@ from tieredfs.errors import (
 from tieredfs.format.offset_index import OffsetPosition
 from tieredfs.format.txn_index import CollectedAborts
 from tieredfs.format.varints import Int64Array
-from tieredfs.model import SegmentIndexes, SegmentMetadata, TopicIdPartition, Uuid
+from tieredfs.model import SegmentIndexes, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["DEFAULT_BYTES", "RemoteIndexCache"]
+__all__ = ["RemoteIndexCache"]
 
-DEFAULT_BYTES = 1 << 30
-"""Bytes on disk that a cache may take, unless it is told otherwise: 1 GiB, as Kafka."""
-
-_OPENED = 1024
-_LOADERS = 16
-_TOUCH_SECONDS = 30.0
-
-_Key = tuple[TopicIdPartition, Uuid, str]
-
-
-@dataclass(slots=True)
-class _Opened:
-    """An entry that this process has mapped."""
-
-    name: str
-    indexes: CachedIndexes
-    used: float
-    noted: float
-    """When the directory was told of a use; 0 for not since it was loaded."""
-
-
-@dataclass(slots=True)
-class _Counts:
-    hits: int = 0
-    misses: int = 0
-    loads: int = 0
-    load_seconds: float = 0.0
-    evictions: int = 0
-    corruptions: int = 0
-
-
-@dataclass(slots=True)
-class _Live:
-    """What a forked child must begin anew, and a pickle leaves at home."""
-
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    opened: "LRUCache[_Key, _Opened]" = field(default_factory=lambda: LRUCache(_OPENED))
-    loads: "dict[_Key, Future[CachedIndexes]]" = field(default_factory=dict)
-    pool: ThreadPoolExecutor = field(
-        default_factory=lambda: ThreadPoolExecutor(_LOADERS, "tieredfs-index-load")
-    )
+_NOTED_SECONDS = 30.0
+"""The directory is told of the uses of an entry so often."""
 
 
 class RemoteIndexCache:
@@ -89,6 +47,11 @@ class RemoteIndexCache:
     its own, over the same files.
 
     Source: Kafka's RemoteIndexCache (KIP-405), KIP-1002.
+
+    Attributes:
+        storage: Where the indexes come from.
+        max_bytes: How many bytes this cache last said that there may be on disk.
+        ttl: Seconds after which an entry that nobody used is not served any more.
     """
 
     def __init__(
@@ -112,22 +75,23 @@ class RemoteIndexCache:
             clock: Seconds since 1970.
 
         Raises:
-            InvalidArgumentError: ``max_bytes`` is negative, or ``ttl`` not above 0.
+            InvalidArgumentError: ``max_bytes`` is negative or beyond 63 bits, or
+                ``ttl`` not above 0.
             OSError: The directory cannot be made or written.
         """
-        if max_bytes < 0 or (ttl is not None and not ttl > 0):
-            msg = f"not a cache: max_bytes={max_bytes}, ttl={ttl}"
+        _check_bound(max_bytes)
+        if ttl is not None and not ttl > 0:
+            msg = f"a cache cannot keep its entries for {ttl} seconds"
             raise InvalidArgumentError(msg)
         self.storage = storage
-        self._clock = clock
-        self._ttl = ttl
         self.max_bytes = max_bytes
+        self.ttl = ttl
+        self._clock = clock
+        self._noted = _NOTED_SECONDS if ttl is None else min(_NOTED_SECONDS, ttl / 4)
+        self._place = place_of(storage)
         self._directory = CacheDirectory(Path(directory), max_bytes, clock)
-        self._place = f"{type(storage).__qualname__}\0{storage.store.identity}"
-        self._counts = _Counts()
-        self._live = _Live()
-        self._is_closed = False
-        _caches.add(self)
+        self._directory.establish()
+        self._state = ProcessState()
 
     @property
     def directory(self) -> Path:
@@ -138,8 +102,8 @@ class RemoteIndexCache:
     def stats(self) -> CacheStats:
         """What this cache has done so far, and what the directory holds."""
         size = self._directory.usage().size
-        with self._live.lock:
-            counts = self._counts
+        with self._state.lock:
+            counts = self._state.counts
             return CacheStats(
                 counts.hits,
                 counts.misses,
@@ -170,18 +134,19 @@ class RemoteIndexCache:
             DeadlineExceededError: ``timeout`` passed.
             TieredFSError: What the storage raised.
         """
-        key = (metadata.partition, metadata.id, metadata.version)
+        key = key_of(metadata)
         now = self._clock()
-        with self._live.lock:
+        state = self._state
+        with state.lock:
             self._check_open()
-            opened = self._live.opened.get(key)
+            opened = state.opened.get(key)
             if opened is not None and self._is_idle(now, opened.used):
-                del self._live.opened[key]
+                del state.opened[key]
                 opened = None
             if opened is not None:
-                self._counts.hits += 1
+                state.counts.hits += 1
                 opened.used = now
-                if now - opened.noted < _TOUCH_SECONDS:
+                if now - opened.noted < self._noted:
                     return opened.indexes
                 opened.noted = now
         if opened is None:
@@ -195,19 +160,28 @@ class RemoteIndexCache:
         Returns:
             Empty when it is not here, or there is nothing that the layout keeps.
         """
-        key = (metadata.partition, metadata.id, metadata.version)
-        with self._live.lock:
-            opened = self._live.opened.get(key)
-        if opened is not None:
-            return opened.indexes.indexes.layout
-        found, _ = self._open(*self._identify(metadata), metadata)
-        return b"" if found is None else found.indexes.layout
+        key = key_of(metadata)
+        state = self._state
+        with state.lock:
+            opened = state.opened.get(key)
+            removals = state.removals
+        if opened is None:
+            with suppress(InvalidEntryError):
+                entry = name_of(self._place, metadata)
+                opened = self._open(entry, metadata.start_offset)
+            if opened is None:
+                return b""
+            with state.lock:  # or each range of a log would have it checked again
+                state.keep(key, opened, removals)
+        return opened.indexes.indexes.layout
 
     def in_front_of(self, storage: RemoteStorageManager) -> "RemoteIndexCache":
-        """Return a cache over the same files that asks another view of the storage."""
+        """Return this cache as one that asks another view of the same storage.
+
+        What is opened, counted and closed is the same.
+        """
         view = copy(self)
         view.storage = storage
-        _caches.add(view)
         return view
 
     def lookup_offset(self, metadata: SegmentMetadata, offset: int) -> OffsetPosition:
@@ -237,37 +211,44 @@ class RemoteIndexCache:
 
         Raises:
             ClosedError: The cache was closed.
+            OSError: The files cannot be removed.
         """
-        gone = list(segments)
-        with self._live.lock:
+        with self._state.lock:
             self._check_open()
-            for metadata in gone:
-                key = (metadata.partition, metadata.id, metadata.version)
-                self._live.opened.pop(key, None)
-        self._directory.remove([self._identify(metadata)[0] for metadata in gone])
+        names = [name_of(self._place, metadata).name for metadata in segments]
+        try:
+            self._directory.remove(names)
+        finally:  # after the files: whoever opened one of them before sees it here
+            with self._state.lock:
+                self._state.removals += 1
+                self._state.forget(set(names))
 
     def clear(self) -> None:
         """Forget all segments, those of other stores in the directory too.
 
         Raises:
             ClosedError: The cache was closed.
+            OSError: The files cannot be removed.
         """
-        with self._live.lock:
+        with self._state.lock:
             self._check_open()
-            self._live.opened.clear()
-        self._directory.clear()
+        try:
+            self._directory.clear()
+        finally:
+            with self._state.lock:
+                self._state.removals += 1
+                self._state.opened.clear()
 
     def resize(self, max_bytes: int) -> None:
         """Set how many bytes all that share the directory may keep.
 
         Raises:
             ClosedError: The cache was closed.
-            InvalidArgumentError: ``max_bytes`` is negative.
+            InvalidArgumentError: ``max_bytes`` is negative or beyond 63 bits.
+            OSError: The directory cannot be written.
         """
-        if max_bytes < 0:
-            msg = f"a cache cannot have {max_bytes} bytes"
-            raise InvalidArgumentError(msg)
-        with self._live.lock:
+        _check_bound(max_bytes)
+        with self._state.lock:
             self._check_open()
         self.max_bytes = max_bytes
         self._drop(self._directory.resize(max_bytes))
@@ -276,11 +257,12 @@ class RemoteIndexCache:
         """Let go of everything but the files; again is no error.
 
         What was handed out stays readable; a fetch that is under way comes to its end.
+        Views of the cache are closed with it.
         """
-        with self._live.lock:
-            self._is_closed = True
-            self._live.opened.clear()
-        self._live.pool.shutdown(wait=False, cancel_futures=True)
+        with self._state.lock:
+            self._state.is_closed = True
+            self._state.opened.clear()
+        self._state.pool.shutdown(wait=False, cancel_futures=True)
 
     def __enter__(self) -> Self:
         """Use the cache in a with block."""
@@ -301,149 +283,167 @@ class RemoteIndexCache:
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle where it is and how large; what it has done stays here."""
-        arguments = (self.storage, self.directory, self.max_bytes, self._ttl)
+        arguments = (self.storage, self.directory, self.max_bytes, self.ttl)
         return _reopened, arguments
 
-    def begin_anew(self) -> None:
-        """Forget what a fork cannot take along; the child does this."""
-        self._live = _Live()
-
     def _check_open(self) -> None:
-        if self._is_closed:
+        if self._state.is_closed:
             msg = f"{self!r} is closed"
             raise ClosedError(msg)
 
     def _is_idle(self, now: float, used: float) -> bool:
-        return self._ttl is not None and now - used > self._ttl
-
-    def _identify(self, metadata: SegmentMetadata) -> tuple[str, bytes]:
-        """Return the name of a segment's file, and what the file says that it is."""
-        partition = metadata.partition
-        parts = (
-            self._place,
-            partition.topic,
-            str(partition.topic_id),
-            str(partition.partition),
-            str(metadata.id),
-            str(metadata.start_offset),
-            metadata.version,
-        )
-        digest = sha256("\0".join(parts).encode()).digest()
-        return digest[:16].hex(), digest
+        return self.ttl is not None and now - used > self.ttl
 
     def _find(
-        self, metadata: SegmentMetadata, key: _Key, timeout: float | None
+        self, metadata: SegmentMetadata, key: EntryKey, timeout: float | None
     ) -> CachedIndexes:
         """Open an entry that is not held, or have it loaded."""
-        name, identity = self._identify(metadata)
-        found, is_corrupt = self._open(name, identity, metadata)
-        if found is not None:
-            now = self._clock()
-            with self._live.lock:
-                self._check_open()
-                self._counts.hits += 1
-                self._live.opened[key] = _Opened(name, found, now, now)
-            self._directory.use_again(name)
-            return found
-        with self._live.lock:
+        entry = name_of(self._place, metadata)
+        state = self._state
+        removals = state.removals
+        opened = None
+        with suppress(InvalidEntryError):  # the load counts it
+            opened = self._open(entry, metadata.start_offset)
+        if opened is None:
+            return self._wait(metadata, self._loading(metadata, key, entry), timeout)
+        opened.noted = opened.used
+        with state.lock:
             self._check_open()
-            self._counts.misses += 1
-            self._counts.corruptions += is_corrupt
-            future = self._live.loads.get(key)
+            state.counts.hits += 1
+            state.keep(key, opened, removals)
+        self._directory.use_again(entry.name)
+        return opened.indexes
+
+    def _loading(
+        self, metadata: SegmentMetadata, key: EntryKey, entry: EntryName
+    ) -> Future[CachedIndexes]:
+        """Return the load of an entry that is under way, or begin one."""
+        state = self._state
+        with state.lock:
+            self._check_open()
+            state.counts.misses += 1
+            future = state.loads.get(key)
             if future is None:
-                future = self._live.pool.submit(self._load, metadata, key)
-                self._live.loads[key] = future
+                future = state.pool.submit(self._load, metadata, key, entry)
+                state.loads[key] = future
+            return future
+
+    def _wait(
+        self,
+        metadata: SegmentMetadata,
+        future: Future[CachedIndexes],
+        timeout: float | None,
+    ) -> CachedIndexes:
+        """Wait for a load, which goes on when ``timeout`` passes."""
         try:
             return future.result(timeout)
-        except CancelledError:
+        except CancelledError:  # it had not begun when the cache was closed
             self._check_open()
             raise
-        except TimeoutError as error:
-            if future.done():
-                raise
-            msg = (
-                f"{self.storage.name_of(metadata)}: indexes not there in {timeout:g} s"
-            )
-            raise DeadlineExceededError(msg) from error
+        except TimeoutError:
+            if future.done():  # it raised that itself, or came to its end just now
+                return future.result()
+        name = self.storage.name_of(metadata)
+        msg = f"{name}: indexes not there in {timeout:g} s"
+        raise DeadlineExceededError(msg)
 
-    def _open(
-        self, name: str, identity: bytes, metadata: SegmentMetadata
-    ) -> tuple[CachedIndexes | None, bool]:
-        """Open an entry from disk, and tell whether there was one that is not valid."""
+    def _open(self, entry: EntryName, base_offset: int) -> Opened | None:
+        """Map an entry and check every byte of it; None when there is none.
+
+        Raises:
+            InvalidEntryError: There is one, but not what was written.
+        """
+        now = self._clock()
         try:
-            if self._ttl is not None:
-                used = self._directory.used(name)
-                if used is None or self._is_idle(self._clock(), used):
-                    return None, False
-            indexes = decode_entry(self._directory.read(name), identity)
+            if self.ttl is not None:
+                used = self._directory.used(entry.name)
+                if used is None or self._is_idle(now, used):
+                    return None
+            data = self._directory.read(entry.name)
         except FileNotFoundError:
-            return None, False
-        except (OSError, InvalidEntryError):
-            return None, True
-        return CachedIndexes(indexes, metadata.start_offset), False
+            return None
+        except OSError as error:
+            msg = f"it cannot be read: {error}"
+            raise InvalidEntryError(msg) from error
+        indexes = decode_entry(data, entry.identity)
+        return Opened(entry.name, CachedIndexes(indexes, base_offset), now, 0.0)
 
-    def _load(self, metadata: SegmentMetadata, key: _Key) -> CachedIndexes:
+    def _load(
+        self, metadata: SegmentMetadata, key: EntryKey, entry: EntryName
+    ) -> CachedIndexes:
         """Fetch an entry and keep it, unless another process just did."""
-        name, identity = self._identify(metadata)
-        live = self._live
+        state = self._state
+        base_offset = metadata.start_offset
         try:
-            with self._directory.loading(name):
-                found, _ = self._open(name, identity, metadata)
-                if found is None:
-                    fetched = self._fetch(name, identity, metadata)
-                    found, _ = self._open(name, identity, metadata)
-            if found is None:  # there is no room for it
-                return CachedIndexes(fetched, metadata.start_offset)
-            with live.lock:
-                if not self._is_closed:
-                    live.opened[key] = _Opened(name, found, self._clock(), 0.0)
-            return found
+            with ExitStack() as alone:
+                # Where there can be no lock, or whoever has it stands still, two fetch.
+                with suppress(OSError):
+                    patience = self.storage.store.policy.deadline
+                    alone.enter_context(self._directory.loading(entry.name, patience))
+                removals = state.removals
+                opened = self._open_counted(entry, base_offset)
+                if opened is None:
+                    fetched = self._fetch(metadata)
+                    self._publish(entry, fetched)
+                    removals = state.removals
+                    opened = self._open_counted(entry, base_offset)
+            if opened is None:  # it could not be kept
+                return CachedIndexes(fetched, base_offset)
+            with state.lock:
+                state.keep(key, opened, removals)
+            return opened.indexes
         finally:
-            with live.lock:
-                live.loads.pop(key, None)
+            with state.lock:
+                state.loads.pop(key, None)
 
-    def _fetch(
-        self, name: str, identity: bytes, metadata: SegmentMetadata
-    ) -> SegmentIndexes:
-        """Fetch all indexes of a segment, and write them to disk if that can be."""
+    def _open_counted(self, entry: EntryName, base_offset: int) -> Opened | None:
+        """Map an entry; one that is not valid is counted, and as good as none."""
+        try:
+            return self._open(entry, base_offset)
+        except InvalidEntryError:
+            with self._state.lock:
+                self._state.counts.corruptions += 1
+            return None
+
+    def _fetch(self, metadata: SegmentMetadata) -> SegmentIndexes:
+        """Fetch all indexes of a segment, and check them."""
         begun = time.perf_counter()
         fetched = self.storage.fetch_all_indexes(metadata)
-        with self._live.lock:
-            self._counts.loads += 1
-            self._counts.load_seconds += time.perf_counter() - begun
+        taken = time.perf_counter() - begun
+        with self._state.lock:
+            self._state.counts.loads += 1
+            self._state.counts.load_seconds += taken
         check_indexes(fetched, metadata, self.storage.name_of(metadata))
+        return fetched
+
+    def _publish(self, entry: EntryName, fetched: SegmentIndexes) -> None:
+        """Write an entry to disk, if that can be."""
+        pieces = encode_entry(entry.identity, fetched)
         try:
-            self._drop(self._directory.publish(name, encode_entry(identity, fetched)))
+            gone = self._directory.publish(entry.name, pieces)
         except OSError as error:
             msg = f"{self.directory}: indexes cannot be kept: {error}"
             warnings.warn(msg, TieredFSWarning, stacklevel=2)
-        return fetched
+        else:
+            self._drop(gone)
 
     def _drop(self, names: Iterable[str]) -> None:
         """Count entries that had to go, and let go of them."""
         gone = set(names)
         if not gone:
             return
-        with self._live.lock:
-            self._counts.evictions += len(gone)
-            opened = self._live.opened
-            for key in [key for key, entry in opened.items() if entry.name in gone]:
-                del opened[key]
+        with self._state.lock:
+            self._state.counts.evictions += len(gone)
+            self._state.forget(gone)
+
+
+def _check_bound(max_bytes: int) -> None:
+    if not 0 <= max_bytes < 1 << 63:
+        msg = f"a cache cannot have {max_bytes} bytes"
+        raise InvalidArgumentError(msg)
 
 
 def _reopened(
     storage: RemoteStorageManager, directory: Path, max_bytes: int, ttl: float | None
 ) -> RemoteIndexCache:
     return RemoteIndexCache(storage, directory, max_bytes=max_bytes, ttl=ttl)
-
-
-_caches: "weakref.WeakSet[RemoteIndexCache]" = weakref.WeakSet()
-
-
-def _in_child() -> None:
-    for cache in list(_caches):
-        cache.begin_anew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_in_child)

@@ -1,4 +1,4 @@
-"""How much a cache directory holds and may hold: 32 bytes that its processes share.
+"""How much a cache directory holds and may hold: 28 bytes that its processes share.
 
 Whoever changes the directory says so first, and what it holds afterwards. When it was
 killed in between, or something else has written here, nobody knows, and the next one
@@ -10,10 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from struct import Struct
 
+from tieredfs.format.checksum import crc32c
+
 __all__ = ["Balance", "Ledger"]
 
-_RECORD = Struct("<8sqqq")
+_RECORD = Struct("<8sqq")
+_CRC = Struct("<I")
 _MAGIC = b"TFSCACH1"
+_UNKNOWN = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,21 +41,17 @@ class Ledger:
         self._path = path
 
     def read(self) -> Balance | None:
-        """Return what was told last; None when nothing was, or not by us.
-
-        Raises:
-            OSError: It is there and cannot be read.
-        """
+        """Return what was told last; None when nothing was, or not by us."""
         try:
             data = self._path.read_bytes()
-        except FileNotFoundError:
+        except OSError:  # not there, or nothing that we wrote
             return None
-        if len(data) != _RECORD.size:
+        if len(data) != _RECORD.size + _CRC.size:
             return None
-        magic, bound, total, is_changing = _RECORD.unpack(data)
-        if magic != _MAGIC or bound < 0 or total < 0:
+        magic, bound, total = _RECORD.unpack_from(data)
+        if magic != _MAGIC or _CRC.pack(crc32c(data[: _RECORD.size])) != data[-4:]:
             return None
-        return Balance(bound, None if is_changing else total)
+        return Balance(bound, None if total == _UNKNOWN else total)
 
     def write(self, balance: Balance) -> None:
         """Tell it; in place, for a new file each time would take four times as long.
@@ -59,8 +59,16 @@ class Ledger:
         Raises:
             OSError: It cannot be written.
         """
-        is_changing = balance.total is None
-        record = _RECORD.pack(_MAGIC, balance.bound, balance.total or 0, is_changing)
+        total = _UNKNOWN if balance.total is None else balance.total
+        record = _RECORD.pack(_MAGIC, balance.bound, total)
+        record += _CRC.pack(crc32c(record))
+        try:
+            self._put(record)
+        except PermissionError:  # somebody has changed its mode
+            self._path.unlink()
+            self._put(record)
+
+    def _put(self, record: bytes) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.pwrite(descriptor, record, 0)
