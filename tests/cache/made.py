@@ -4,7 +4,6 @@ Any process knows what the indexes of a segment have to be, so that one wrong by
 seen, and counts in a file that all of them share.
 """
 
-import os
 import random
 import struct
 from collections.abc import Callable, Mapping

@@ -484,20 +484,38 @@ def test_size_and_age_both_bound_what_is_kept(tmp_path: Path, clock: Clock) -> N
     assert len(files_in(cache.directory)) == 2
 
 
-KAFKAS = """
-IndexFileNameAndLocationOnDisk FetchIndexFromRemoteStorage
-FetchIndexForMissingTransactionIndex PositionForNonExistingIndex CacheEntryExpiry
-GetIndexAfterCacheClose CloseIsIdempotent CacheEntryIsDeletedOnRemoval
-CleanerThreadShutdown Close ConcurrentReadWriteAccess ReloadCacheAfterClose RemoveItem
-RemoveNonExistentItem RemoveMultipleItems ClearCacheAndIndexFilesWhenResizeCache
-CorrectnessForCacheAndIndexFilesWhenResizeCache
-CorruptCacheIndexFileExistsButNotInCache ConcurrentRemoveReadForCache
-MultipleIndexEntriesExecutionInCorruptException
-IndexFileAlreadyExistOnDiskButNotInCache RSMReturnCorruptedIndexFile
-ConcurrentCacheDeletedFileExists DeleteInvalidIndexFilesOnInit
-FetchIndexAccessibleWhenMarkedForCleanup CacheTtlCanBeDisabled TtlEviction
-TtlRefreshOnAccess TtlWithMultipleEntries SizeAndTimeBasedEviction
-""".split()
+KAFKAS = [
+    "IndexFileNameAndLocationOnDisk",
+    "FetchIndexFromRemoteStorage",
+    "FetchIndexForMissingTransactionIndex",
+    "PositionForNonExistingIndex",
+    "CacheEntryExpiry",
+    "GetIndexAfterCacheClose",
+    "CloseIsIdempotent",
+    "CacheEntryIsDeletedOnRemoval",
+    "CleanerThreadShutdown",
+    "Close",
+    "ConcurrentReadWriteAccess",
+    "ReloadCacheAfterClose",
+    "RemoveItem",
+    "RemoveNonExistentItem",
+    "RemoveMultipleItems",
+    "ClearCacheAndIndexFilesWhenResizeCache",
+    "CorrectnessForCacheAndIndexFilesWhenResizeCache",
+    "CorruptCacheIndexFileExistsButNotInCache",
+    "ConcurrentRemoveReadForCache",
+    "MultipleIndexEntriesExecutionInCorruptException",
+    "IndexFileAlreadyExistOnDiskButNotInCache",
+    "RSMReturnCorruptedIndexFile",
+    "ConcurrentCacheDeletedFileExists",
+    "DeleteInvalidIndexFilesOnInit",
+    "FetchIndexAccessibleWhenMarkedForCleanup",
+    "CacheTtlCanBeDisabled",
+    "TtlEviction",
+    "TtlRefreshOnAccess",
+    "TtlWithMultipleEntries",
+    "SizeAndTimeBasedEviction",
+]
 """Its tests, the newer ones at the end; what came as two or three is one."""
 
 SAME = ""
@@ -559,8 +577,10 @@ TABLE: dict[str, tuple[Callable[..., None], str]] = {
     ),
     "ConcurrentRemoveReadForCache": (
         test_an_entry_that_is_removed_while_it_loads_is_there_or_not_but_never_half,
-        "in both orders, and where they race "
-        "(test_removing_and_getting_at_once_leaves_memory_and_disk_at_one)",
+        (
+            "in both orders; where they race, see "
+            "test_removing_and_getting_at_once_leaves_memory_and_disk_at_one"
+        ),
     ),
     "MultipleIndexEntriesExecutionInCorruptException": (
         test_nothing_is_kept_of_a_corrupt_remote_copy_and_the_next_call_asks_again,

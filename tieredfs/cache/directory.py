@@ -97,9 +97,8 @@ class CacheDirectory:
         Raises:
             OSError: It cannot be made or written.
         """
-        with self._locked("lock", _PATIENCE):
-            self._ledger.write(Balance(self._bound, None))
-        with self._changing() as room:
+        with self._changing(is_known=False) as room:
+            room.bound = self._bound
             room.make(0)
 
     def resize(self, bound: int) -> list[str]:
@@ -218,15 +217,20 @@ class CacheDirectory:
             yield
 
     @contextmanager
-    def _changing(self) -> Iterator["_Room"]:
+    def _changing(self, *, is_known: bool = True) -> Iterator["_Room"]:
         """Hold the lock, and the account of what is there.
 
-        Whoever is killed inside, or fails, leaves word that it has to be counted.
+        Whoever is killed inside, or fails, leaves word that it has to be counted, and
+        the bound that was kept before.
+
+        Args:
+            is_known: Whether to believe what was told; else it is counted.
         """
         with self._locked("lock", _PATIENCE):
             told = self._ledger.read() or Balance(self._bound, None)
             self._ledger.write(Balance(told.bound, None))
-            total = self._count() if told.total is None else told.total
+            total = told.total if is_known else None
+            total = self._count() if total is None else total
             room = _Room(self, told.bound, total)
             yield room
             self._ledger.write(Balance(room.bound, room.total))

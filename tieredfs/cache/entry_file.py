@@ -102,7 +102,12 @@ def decode_entry(data: memoryview, identity: bytes) -> SegmentIndexes:
     layout = b""
     end = _HEADER.size + len(sections) * _SECTION.size + _CRC.size
     end = _padded(data, end)
+    before = 0
     for kind, crc, position, length in sections:
+        if kind <= before:
+            msg = f"section {kind} comes after section {before}"
+            raise InvalidEntryError(msg)
+        before = kind
         if position != end or position + length > len(data):
             msg = f"section {kind} lies at [{position}, {position + length})"
             raise InvalidEntryError(msg)

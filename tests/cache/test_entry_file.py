@@ -1,0 +1,151 @@
+"""An entry's file: what was written comes back, and nothing else ever does."""
+
+import struct
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from cache.made import bytes_of, content_of, made_segment
+from damage import damaged, flipped
+from tieredfs import IndexType, SegmentIndexes
+from tieredfs.cache.entry_file import (
+    InvalidEntryError,
+    decode_entry,
+    encode_entry,
+    entry_identity,
+)
+from tieredfs.format.checksum import crc32c
+
+IDENTITY = bytes(range(32))
+IDENTITIES = st.binary(min_size=32, max_size=32)
+INDEXES = st.builds(
+    SegmentIndexes,
+    st.dictionaries(
+        st.sampled_from(IndexType), st.binary(max_size=100).map(memoryview)
+    ),
+    st.binary(max_size=50),
+)
+
+
+def written(found: SegmentIndexes, identity: bytes = IDENTITY) -> bytes:
+    return b"".join(encode_entry(identity, found))
+
+
+def made() -> bytes:
+    content = content_of(made_segment(0))
+    views = {kind: memoryview(data) for kind, data in content.items()}
+    return written(SegmentIndexes(views, b"layout"))
+
+
+def read(data: bytes, identity: bytes = IDENTITY) -> SegmentIndexes:
+    return decode_entry(memoryview(data), identity)
+
+
+@given(IDENTITIES, INDEXES)
+def test_what_was_written_comes_back(identity: bytes, found: SegmentIndexes) -> None:
+    data = written(found, identity)
+    again = read(data, identity)
+    assert bytes_of(again) == bytes_of(found)
+    assert again.layout == found.layout
+    assert entry_identity(memoryview(data)) == identity
+
+
+def test_indexes_are_views_that_lie_at_multiples_of_eight() -> None:
+    data = bytearray(made())
+    found = decode_entry(memoryview(data).toreadonly(), IDENTITY)
+    for kind, section in found.items():
+        assert section.obj is data
+        assert section.readonly
+        assert data.index(content_of(made_segment(0))[kind]) % 8 == 0
+
+
+def test_every_flipped_bit_is_found() -> None:
+    data = made()
+    for position in range(len(data)):
+        for bit in range(8):
+            with pytest.raises(InvalidEntryError):
+                read(flipped(data, position, 1 << bit))
+
+
+def test_every_cut_and_every_byte_too_many_is_found() -> None:
+    data = made()
+    for end in range(len(data)):
+        with pytest.raises(InvalidEntryError):
+            read(data[:end])
+    for more in (b"\0", bytes(8), b"x" * 4096, data):
+        with pytest.raises(InvalidEntryError):
+            read(data + more)
+
+
+def test_another_identity_is_another_entry() -> None:
+    with pytest.raises(InvalidEntryError, match="another store or segment"):
+        read(made(), bytes(32))
+
+
+def sealed(data: bytes, at: int, change: bytes) -> bytes:
+    """Change the head of a file, and make its checksum right again."""
+    out = bytearray(data)
+    out[at : at + len(change)] = change
+    end = 56 + 24 * struct.unpack_from("<I", out, 12)[0]
+    if end + 4 <= len(out):
+        out[end : end + 4] = struct.pack("<I", crc32c(out[:end]))
+    return bytes(out)
+
+
+@pytest.mark.parametrize("version", [0, 2, 1 << 31])
+def test_no_version_but_this_one_is_understood(version: int) -> None:
+    with pytest.raises(InvalidEntryError, match="version 1"):
+        read(sealed(made(), 8, struct.pack("<I", version)))
+
+
+@pytest.mark.parametrize(
+    ("at", "change"),
+    [
+        (56, struct.pack("<I", 77)),  # a kind that nobody knows
+        (56, struct.pack("<I", 2)),  # one that comes twice
+        (64, struct.pack("<Q", 0)),  # a section within the head
+        (64, struct.pack("<Q", 1 << 63)),  # … and beyond the end
+        (72, struct.pack("<Q", (1 << 64) - 1)),  # … and longer than everything
+        (72, struct.pack("<Q", 0)),  # … and empty
+        (12, struct.pack("<I", 0)),  # no sections at all
+        (12, struct.pack("<I", 7)),  # more than there can be
+        (16, struct.pack("<Q", 0)),  # a file without bytes
+    ],
+    ids=lambda value: str(value) if isinstance(value, int) else value.hex(),
+)
+def test_a_head_that_contradicts_the_file_is_found(at: int, change: bytes) -> None:
+    with pytest.raises(InvalidEntryError):
+        read(sealed(made(), at, change))
+
+
+@given(damaged(made()))
+def test_damage_is_found_or_none(data: bytes) -> None:
+    if data != made():
+        with pytest.raises(InvalidEntryError):
+            read(data)
+
+
+@given(
+    st.integers(0, 200),
+    st.binary(min_size=1, max_size=40),
+)
+def test_hostile_heads_give_what_is_there_or_a_typed_error(
+    at: int, change: bytes
+) -> None:
+    try:
+        found = read(sealed(made(), at, change))
+    except InvalidEntryError:
+        return
+    assert bytes_of(found) == content_of(made_segment(0))
+
+
+@given(st.binary(max_size=300))
+def test_bytes_that_are_no_entry_are_a_typed_error(data: bytes) -> None:
+    with pytest.raises(InvalidEntryError):
+        read(data)
+
+
+def test_a_file_that_is_too_short_to_say_what_it_is() -> None:
+    with pytest.raises(InvalidEntryError, match="55 bytes"):
+        entry_identity(memoryview(made()[:55]))

@@ -1,0 +1,346 @@
+"""Whatever becomes of what is on disk: one fetch, no error, the right answer."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from cache.made import (
+    Made,
+    bytes_of,
+    content_of,
+    entry_size,
+    files_in,
+    made_segment,
+    open_cache,
+)
+from damage import damaged, flipped
+from privileges import GIVE_UP_PRIVILEGES
+from tieredfs import IndexType, SegmentMetadata
+from tieredfs.cache import RemoteIndexCache
+from tieredfs.errors import TieredFSWarning
+
+SEGMENT = made_segment(0)
+CONTENT = content_of(SEGMENT)
+
+
+def empty(file: Path) -> None:
+    file.write_bytes(b"")
+
+
+def cut(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[:-8])
+
+
+def longer(file: Path) -> None:
+    file.write_bytes(file.read_bytes() + bytes(8))
+
+
+def older_version(file: Path) -> None:
+    data = bytearray(file.read_bytes())
+    data[8] = 0
+    file.write_bytes(data)
+
+
+def folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+    (file / "something").write_bytes(b"1")
+
+
+def link_to_nothing(file: Path) -> None:
+    file.unlink()
+    file.symlink_to("nothing")
+
+
+def link_in_a_circle(file: Path) -> None:
+    file.unlink()
+    file.symlink_to(file.name)
+
+
+def another_entry(file: Path) -> None:
+    others = [path for path in files_in(file.parent) if path != file]
+    shutil.copy(others[0], file)
+
+
+def gone(file: Path) -> None:
+    file.unlink()
+
+
+def no_directory(file: Path) -> None:
+    shutil.rmtree(file.parent)
+
+
+def no_ledger(file: Path) -> None:
+    file.unlink()
+    (file.parent / "ledger").unlink()
+
+
+def strange_ledger(file: Path) -> None:
+    file.unlink()
+    (file.parent / "ledger").write_bytes(os.urandom(28))
+
+
+DAMAGES = [
+    empty,
+    cut,
+    longer,
+    older_version,
+    folder,
+    link_to_nothing,
+    link_in_a_circle,
+    another_entry,
+    gone,
+    no_directory,
+    no_ledger,
+    strange_ledger,
+]
+
+
+@pytest.mark.parametrize("is_open", [True, False], ids=["while open", "while closed"])
+@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+def test_one_damage_costs_one_fetch(
+    tmp_path: Path, damage: Callable[[Path], None], is_open: bool
+) -> None:
+    made, first = open_cache(tmp_path)
+    first.get(SEGMENT)
+    (file,) = files_in(first.directory)
+    first.get(made_segment(1))
+    first.close()
+    if is_open:
+        _, cache = open_cache(tmp_path)
+        damage(file)
+    else:
+        damage(file)
+        _, cache = open_cache(tmp_path)
+    for _ in range(2):
+        assert bytes_of(cache.get(SEGMENT).indexes) == CONTENT
+        assert made.fetches == 3
+    _, again = open_cache(tmp_path)
+    assert bytes_of(again.get(SEGMENT).indexes) == CONTENT
+    assert made.fetches == 3
+    assert file.is_file()
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_change_of_the_bytes_on_disk_costs_one_fetch(
+    tmp_path: Path, data: st.DataObject
+) -> None:
+    made, first = open_cache(tmp_path)
+    first.get(SEGMENT)
+    before = made.fetches
+    (file,) = files_in(first.directory)
+    true = file.read_bytes()
+    single = st.builds(
+        flipped,
+        st.just(true),
+        st.integers(0, len(true) - 1),
+        st.sampled_from([1 << bit for bit in range(8)]),
+    )
+    changed = data.draw(single | damaged(true))
+    file.unlink()
+    file.write_bytes(changed)
+    _, cache = open_cache(tmp_path)
+    for _ in range(2):
+        assert bytes_of(cache.get(SEGMENT).indexes) == CONTENT
+    assert made.fetches == before + (changed != true)
+    assert cache.stats.corruptions == (changed != true)
+    assert file.read_bytes() == true
+
+
+def test_the_entry_of_another_store_is_never_taken(tmp_path: Path) -> None:
+    made, cache = open_cache(tmp_path)
+    cache.get(SEGMENT)
+    (mine,) = files_in(cache.directory)
+    there = Made(tmp_path / "asked there", "memory://elsewhere")
+    other = RemoteIndexCache(there, cache.directory)
+    other.get(SEGMENT)
+    (others,) = set(files_in(cache.directory)) - {mine}
+    shutil.copy(mine, others)
+    again = RemoteIndexCache(there, cache.directory)
+    assert bytes_of(again.get(SEGMENT).indexes) == CONTENT
+    assert (made.fetches, there.fetches) == (1, 2)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(SEGMENT, version="2"),
+        replace(SEGMENT, start_offset=SEGMENT.start_offset - 1),
+        replace(SEGMENT, partition=replace(SEGMENT.partition, topic="bar")),
+        replace(SEGMENT, partition=replace(SEGMENT.partition, partition=1)),
+        replace(SEGMENT, partition=replace(SEGMENT.partition, topic_id=SEGMENT.id)),
+        replace(SEGMENT, id=made_segment(1).id),
+    ],
+    ids=["version", "start", "topic", "partition", "topic id", "id"],
+)
+def test_what_differs_in_anything_that_names_it_is_another_entry(
+    tmp_path: Path, other: SegmentMetadata
+) -> None:
+    made, cache = open_cache(tmp_path)
+    cache.get(SEGMENT)
+    content = content_of(other)
+    made.damage.update(content)
+    assert bytes_of(cache.get(other).indexes) == content
+    assert made.fetches == 2
+    assert len(files_in(cache.directory)) == 2
+    assert bytes_of(cache.get(SEGMENT).indexes) == CONTENT
+    assert made.fetches == 2
+
+
+def test_what_only_says_more_of_a_segment_is_the_same_entry(tmp_path: Path) -> None:
+    made, cache = open_cache(tmp_path)
+    cache.get(SEGMENT)
+    cache.get(replace(SEGMENT, max_timestamp_ms=5, custom_metadata=b"1"))
+    assert made.fetches == 1
+
+
+def test_a_cache_that_lost_its_directory_makes_it_again(tmp_path: Path) -> None:
+    made, cache = open_cache(tmp_path)
+    cache.get(SEGMENT)
+    shutil.rmtree(cache.directory)
+    assert cache.stats.size == 0
+    assert bytes_of(cache.get(SEGMENT).indexes) == CONTENT  # it is still mapped
+    cache.get(made_segment(1))
+    assert cache.stats.size == entry_size()
+    shutil.rmtree(cache.directory)
+    cache.remove([SEGMENT])
+    shutil.rmtree(cache.directory)
+    cache.clear()
+    shutil.rmtree(cache.directory)
+    cache.resize(10 * entry_size())
+    assert bytes_of(cache.get(SEGMENT).indexes) == CONTENT
+    assert len(files_in(cache.directory)) == 1
+    assert made.fetches == 3
+
+
+def test_a_file_where_the_directory_was_leaves_the_answers_right(
+    tmp_path: Path,
+) -> None:
+    made, cache = open_cache(tmp_path)
+    shutil.rmtree(cache.directory)
+    cache.directory.write_bytes(b"")
+    with pytest.warns(TieredFSWarning, match="cannot be kept"):
+        assert bytes_of(cache.get(SEGMENT).indexes) == CONTENT
+    assert made.fetches == 1
+
+
+CHECK = """
+import sys, warnings
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from cache.made import bytes_of, content_of, files_in, made_segment, open_cache
+
+tmp_path = Path(sys.argv[2])
+directory = tmp_path / "cache"
+
+def check(cache, number, warns):
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = bytes_of(cache.get(made_segment(number)).indexes)
+    assert found == content_of(made_segment(number))
+    assert bool(told) == warns, told
+
+"""
+
+
+def run_apart(program: str, tmp_path: Path) -> None:
+    tests = str(Path(__file__).parents[1])
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", program, tests, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+IN_A_CLOSED_DIRECTORY = """
+made, cache = open_cache(tmp_path)
+check(cache, 0, False)
+check(cache, 1, False)
+(tmp_path / "cache" / "ledger").chmod(0)
+check(cache, 2, False)                     # nobody may read the ledger: it is made anew
+for file in files_in(directory):
+    file.chmod(0)                          # nobody may read an entry: it is replaced
+before = made.fetches
+made, cache = open_cache(tmp_path)
+check(cache, 0, False)
+assert made.fetches == before + 1
+cache.close()
+made, cache = open_cache(tmp_path)
+directory.chmod(0o500)                     # read-only under us
+check(cache, 0, False)                     # a hit, which cannot be noted
+assert made.fetches == before + 1
+check(cache, 3, True)
+check(cache, 3, True)
+assert made.fetches == before + 3
+for call in (lambda: cache.remove([made_segment(0)]), cache.clear,
+             lambda: cache.resize(1)):
+    try:
+        call()
+    except PermissionError:
+        continue
+    raise AssertionError
+directory.chmod(0)                         # and not even to be looked into
+check(cache, 4, True)
+directory.chmod(0o700)
+"""
+
+
+def test_modes_that_forbid_reading_or_writing_leave_the_answers_right(
+    tmp_path: Path,
+) -> None:
+    run_apart(GIVE_UP_PRIVILEGES + CHECK + IN_A_CLOSED_DIRECTORY, tmp_path)
+
+
+ON_A_FULL_DISK = """
+import resource
+made, cache = open_cache(tmp_path)
+check(cache, 0, False)
+_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (600, hard))
+check(cache, 1, True)
+check(cache, 1, True)
+made, cache = open_cache(tmp_path)         # it can still be opened
+check(cache, 0, False)
+check(cache, 1, True)
+assert made.fetches == 4
+assert not list(directory.glob("*.tmp"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+check(cache, 1, False)
+check(cache, 1, False)
+assert made.fetches == 5
+"""
+
+
+def test_a_full_disk_leaves_the_answers_right(tmp_path: Path) -> None:
+    run_apart(CHECK + ON_A_FULL_DISK, tmp_path)
+
+
+def test_what_does_not_fit_is_answered_and_not_kept(tmp_path: Path) -> None:
+    made, cache = open_cache(tmp_path, max_bytes=entry_size() - 1)
+    for number in (1, 2):
+        assert bytes_of(cache.get(SEGMENT).indexes) == CONTENT
+        assert made.fetches == number
+    assert files_in(cache.directory) == []
+
+
+def test_an_index_that_became_corrupt_in_the_store_does_not_hide_what_is_kept(
+    tmp_path: Path,
+) -> None:
+    made, cache = open_cache(tmp_path)
+    cache.get(SEGMENT)
+    made.damage[IndexType.OFFSET] = b"Hello, world"
+    again = RemoteIndexCache(made, cache.directory)
+    assert bytes_of(again.get(SEGMENT).indexes) == CONTENT
+    assert made.fetches == 1
