@@ -2,9 +2,9 @@
 
     python crowd.py FOLDER SECONDS PROCESSES SEED
 
-Each gets, removes, resizes, clears and opens at random, and flips bits of files on disk.
-Every byte that one gets is compared with what it has to be. The answer is a line of JSON;
-whatever goes wrong ends all of them, and is told on stderr.
+Each gets, removes, resizes, clears and opens at random, and flips bits of files on
+disk. Every byte that one gets is compared with what it has to be. The answer is a line
+of JSON; whatever goes wrong ends all of them, and is told on stderr.
 """
 
 import json
@@ -95,7 +95,7 @@ class _Visitor:
         assert found.lookup_offset(offset)[0] <= offset
 
     def _flip(self) -> None:
-        """Flip a bit of a file, in the way disks do: whoever has it mapped sees none."""
+        """Flip a bit of a file as disks do: whoever has it mapped does not see it."""
         from damage import flipped  # noqa: PLC0415 - as a script
 
         directory = self._cache._directory

@@ -8,6 +8,7 @@ import random
 import struct
 from collections.abc import Callable, Mapping
 from functools import partial
+from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 from logs import empty_snapshot
@@ -35,6 +36,7 @@ __all__ = [
     "content_of",
     "entry_size",
     "files_in",
+    "get_together",
     "made_segment",
     "open_cache",
 ]
@@ -208,3 +210,12 @@ def entry_size() -> int:
     # The head, a table of five sections, a checksum, all up to a multiple of eight.
     sizes = [len(data) for data in content_of(made_segment(0)).values()]
     return 184 + sum(-(-size // 8) * 8 for size in sizes)
+
+
+def get_together(tmp_path: Path, start: Barrier, count: int) -> None:
+    """Get segments at the same time as other processes, and compare every byte."""
+    _, cache = open_cache(tmp_path)
+    for number in range(count):
+        segment = made_segment(number)
+        start.wait(60)
+        assert bytes_of(cache.get(segment).indexes) == content_of(segment)

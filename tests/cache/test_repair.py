@@ -2,8 +2,6 @@
 
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,6 +10,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+from cache.apart import run_apart
 from cache.made import (
     Made,
     bytes_of,
@@ -233,37 +232,6 @@ def test_a_file_where_the_directory_was_leaves_the_answers_right(
     assert made.fetches == 1
 
 
-CHECK = """
-import sys, warnings
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-from cache.made import bytes_of, content_of, files_in, made_segment, open_cache
-
-tmp_path = Path(sys.argv[2])
-directory = tmp_path / "cache"
-
-def check(cache, number, warns):
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
-        found = bytes_of(cache.get(made_segment(number)).indexes)
-    assert found == content_of(made_segment(number))
-    assert bool(told) == warns, told
-
-"""
-
-
-def run_apart(program: str, tmp_path: Path) -> None:
-    tests = str(Path(__file__).parents[1])
-    done = subprocess.run(  # noqa: S603 - our own interpreter
-        [sys.executable, "-c", program, tests, str(tmp_path)],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-
-
 IN_A_CLOSED_DIRECTORY = """
 made, cache = open_cache(tmp_path)
 check(cache, 0, False)
@@ -300,7 +268,7 @@ directory.chmod(0o700)
 def test_modes_that_forbid_reading_or_writing_leave_the_answers_right(
     tmp_path: Path,
 ) -> None:
-    run_apart(GIVE_UP_PRIVILEGES + CHECK + IN_A_CLOSED_DIRECTORY, tmp_path)
+    run_apart(GIVE_UP_PRIVILEGES + IN_A_CLOSED_DIRECTORY, tmp_path)
 
 
 ON_A_FULL_DISK = """
@@ -324,7 +292,7 @@ assert made.fetches == 5
 
 
 def test_a_full_disk_leaves_the_answers_right(tmp_path: Path) -> None:
-    run_apart(CHECK + ON_A_FULL_DISK, tmp_path)
+    run_apart(ON_A_FULL_DISK, tmp_path)
 
 
 def test_what_does_not_fit_is_answered_and_not_kept(tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, suppress
-from copy import copy
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -180,7 +179,8 @@ class RemoteIndexCache:
 
         What is opened, counted and closed is the same.
         """
-        view = copy(self)
+        view = object.__new__(type(self))
+        vars(view).update(vars(self))  # copy() would open another one, as pickle does
         view.storage = storage
         return view
 
