@@ -79,7 +79,8 @@ def made_segment(number: int, *, version: str = "") -> SegmentMetadata:
 
 def content_of(metadata: SegmentMetadata, entries: int = 20) -> dict[IndexType, bytes]:
     """Make the indexes of a segment."""
-    draw = random.Random(f"{metadata.id}{metadata.version}")  # noqa: S311 - no secret
+    seed = f"{metadata.id}{metadata.version!r}"
+    draw = random.Random(seed)  # noqa: S311 - no secret
     offsets = sorted(draw.sample(range(1, _OFFSETS), entries))
     positions = sorted(draw.sample(range(1, _SIZE), entries))
     times = sorted(draw.sample(range(_OFFSETS * 1000), entries))

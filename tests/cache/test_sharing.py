@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from multiprocessing import get_context
-from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
 import pytest
@@ -81,7 +80,7 @@ def test_caches_of_one_process_on_one_directory_fetch_once(tmp_path: Path) -> No
 
 def test_processes_that_want_the_same_segments_fetch_each_once(tmp_path: Path) -> None:
     context = get_context("spawn")
-    start: Barrier = context.Barrier(3)
+    start = context.Barrier(3)
     processes = [
         context.Process(target=get_together, args=(tmp_path, start, 20))
         for _ in range(3)
@@ -281,22 +280,25 @@ def test_a_bound_is_that_of_all_processes(tmp_path: Path) -> None:
     assert cache.stats.evictions == 6
 
 
-@pytest.mark.parametrize("way", ["get", "remove", "clear", "resize", "close"])
+WAYS: dict[str, Callable[[RemoteIndexCache], object]] = {
+    "get": lambda cache: [cache.get(made_segment(number)) for number in range(1, 5)],
+    "remove": lambda cache: cache.remove([SEGMENT]),
+    "clear": lambda cache: cache.clear(),
+    "resize": lambda cache: cache.resize(0),
+    "close": lambda cache: cache.close(),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
 def test_what_is_held_outlives_everything(tmp_path: Path, way: str) -> None:
     clock = Clock()
     _, cache = open_cache(tmp_path, max_bytes=2 * entry_size(), clock=clock)
     held = cache.get(SEGMENT)
-    ways: dict[str, Callable[[], object]] = {
-        "get": lambda: [cache.get(made_segment(number)) for number in range(1, 5)],
-        "remove": lambda: cache.remove([SEGMENT]),
-        "clear": cache.clear,
-        "resize": lambda: cache.resize(0),
-        "close": cache.close,
-    }
     clock.now += 1
-    ways[way]()
+    WAYS[way](cache)
     for file in files_in(cache.directory):
         file.unlink()
+    del cache
     assert bytes_of(held.indexes) == CONTENT
     assert held.lookup_offset(BASE - 1) == (BASE, 0)
 

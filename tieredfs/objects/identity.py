@@ -7,6 +7,7 @@ one must never be taken for the other's. No secret is part of it.
 import os
 from collections.abc import Iterator, Mapping
 
+from fsspec.config import conf
 from fsspec.utils import get_protocol
 
 from tieredfs.objects.secrets import redact_url
@@ -22,6 +23,7 @@ _PLACES = frozenset(
         "fo",
         "host",
         "port",
+        "profile",
         "target_protocol",
     }
 )
@@ -30,6 +32,7 @@ _FIELDS = ("AccountName", "BlobEndpoint", "EndpointSuffix", "DefaultEndpointsPro
 _ENVIRONMENT = (
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
+    "AWS_PROFILE",
     "AZURE_STORAGE_ACCOUNT_NAME",
     "STORAGE_EMULATOR_HOST",
 )
@@ -52,7 +55,8 @@ def identity_of(
         options: The storage options, nested ones included.
         environment: Where clients look when the options say nothing.
     """
-    told = sorted(_places("", options))
+    # What fsspec's configuration says counts where the options say nothing.
+    told = sorted([*_places("", options), *_places("fsspec.", conf)])
     told += [
         f"{name}={environment[name]}" for name in _ENVIRONMENT if name in environment
     ]

@@ -1,0 +1,240 @@
+"""A storage with a cache in front is the same storage that asks less."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from brokers import small, source_of
+from cache.made import (
+    Made,
+    bytes_of,
+    content_of,
+    files_in,
+    made_segment,
+    open_cache,
+)
+from tieredfs import (
+    CorruptIndexError,
+    IndexType,
+    NotFoundError,
+    ObjectStore,
+    RequestPolicy,
+)
+from tieredfs.cache import IndexCachedStorage, RemoteIndexCache, with_index_cache
+from tieredfs.errors import TieredFSWarning
+from tieredfs.storage import StorageWrapper
+from tieredfs.storage.kafka_local import KafkaLocal
+from tieredfs.storage.kafka_log import KafkaLog
+from tieredfs.storage.single_object import SingleObject
+
+SEGMENT = made_segment(0)
+CONTENT = content_of(SEGMENT)
+
+
+def open_cached(tmp_path: Path) -> tuple[Made, IndexCachedStorage]:
+    made, cache = open_cache(tmp_path)
+    return made, IndexCachedStorage(made, cache)
+
+
+def test_all_ways_to_ask_for_indexes_ask_once(tmp_path: Path) -> None:
+    made, storage = open_cached(tmp_path)
+    assert storage.fetch_index(SEGMENT, IndexType.OFFSET) == CONTENT[IndexType.OFFSET]
+    some = [IndexType.TRANSACTION, IndexType.LEADER_EPOCH]
+    found = storage.fetch_indexes(SEGMENT, some)
+    assert bytes_of(found) == {kind: CONTENT[kind] for kind in some}
+    assert bytes_of(storage.fetch_all_indexes(SEGMENT)) == CONTENT
+    assert made.fetches == 1
+
+
+def test_an_index_that_is_not_there_is_not_found_and_not_asked_for_again(
+    tmp_path: Path,
+) -> None:
+    made, storage = open_cached(tmp_path)
+    made.damage[IndexType.TRANSACTION] = None
+    for _ in range(2):
+        with pytest.raises(NotFoundError, match=f"{SEGMENT.id}.*TRANSACTION"):
+            storage.fetch_index(SEGMENT, IndexType.TRANSACTION)
+        assert IndexType.TRANSACTION not in storage.fetch_indexes(SEGMENT, IndexType)
+    assert made.fetches == 1
+
+
+def test_a_damaged_index_does_not_keep_the_others_from_being_read(
+    tmp_path: Path,
+) -> None:
+    made, storage = open_cached(tmp_path)
+    made.damage[IndexType.TIMESTAMP] = b"damaged"
+    assert storage.fetch_index(SEGMENT, IndexType.OFFSET) == CONTENT[IndexType.OFFSET]
+    assert storage.fetch_index(SEGMENT, IndexType.TIMESTAMP) == b"damaged"
+    assert bytes_of(storage.fetch_all_indexes(SEGMENT))[IndexType.TIMESTAMP] == (
+        b"damaged"
+    )
+    assert files_in(storage.cache.directory) == []
+    with pytest.raises(CorruptIndexError):
+        storage.cache.get(SEGMENT)
+
+
+def test_the_layout_comes_back_with_each_range_of_the_log_after_a_restart_too(
+    tmp_path: Path,
+) -> None:
+    made, storage = open_cached(tmp_path)
+    made.layout = b"manifest"
+    storage.fetch_log_segment(SEGMENT, 0, 1)
+    assert storage.fetch_indexes(SEGMENT, [IndexType.OFFSET]).layout == b"manifest"
+    storage.fetch_log_segment(SEGMENT, 0, 1)
+    storage.fetch_log_segment(SEGMENT, 0, 1, layout=b"newer")
+    assert made.seen_layouts == [b"", b"manifest", b"newer"]
+    again, after = open_cached(tmp_path)
+    after.fetch_log_segment(SEGMENT, 0, 1)
+    assert again.seen_layouts == [b"manifest"]
+    assert made.fetches == 1
+
+
+def test_the_layout_is_read_from_disk_once(tmp_path: Path) -> None:
+    made, storage = open_cached(tmp_path)
+    made.layout = b"manifest"
+    storage.fetch_all_indexes(SEGMENT)
+    again, after = open_cached(tmp_path)
+    for _ in range(2):
+        after.fetch_log_segment(SEGMENT, 0, 1)
+        for file in files_in(after.cache.directory):
+            file.unlink()
+    assert again.seen_layouts == [b"manifest"] * 2
+    assert made.fetches == 1
+
+
+def test_what_is_deleted_is_not_kept(tmp_path: Path) -> None:
+    made, storage = open_cached(tmp_path)
+    storage.fetch_all_indexes(SEGMENT)
+    storage.delete_log_segment(SEGMENT)
+    assert files_in(storage.cache.directory) == []
+    storage.fetch_all_indexes(SEGMENT)
+    assert made.fetches == 2
+
+
+def test_what_a_broker_is_writing_is_not_kept(tmp_path: Path) -> None:
+    small(tmp_path / "log")
+    source = source_of(tmp_path / "log")
+    cache = RemoteIndexCache(source, tmp_path / "cache")
+    storage = IndexCachedStorage(source, cache)
+    (partition,) = storage.list_partitions()
+    segments = storage.list_segments(partition)
+    for segment in segments:
+        found = storage.fetch_all_indexes(segment)
+        assert bytes_of(found) == bytes_of(source.fetch_all_indexes(segment))
+    assert len(files_in(cache.directory)) == len(segments) - 1
+    assert cache.stats.loads == len(segments) - 1
+
+
+def test_a_view_under_another_policy_asks_by_it_and_shares_the_cache(
+    tmp_path: Path,
+) -> None:
+    made, storage = open_cached(tmp_path)
+    view = storage.with_policy(RequestPolicy(attempts=1))
+    assert view.store.policy.attempts == 1
+    assert view.cache.storage.store.policy.attempts == 1
+    assert storage.cache.storage.store.policy.attempts != 1
+    view.fetch_all_indexes(SEGMENT)
+    storage.fetch_all_indexes(SEGMENT)
+    assert made.fetches == 1
+    assert storage.cache.stats.hits == 1
+
+
+def test_closing_the_storage_closes_the_cache_and_leaves_the_files(
+    tmp_path: Path,
+) -> None:
+    _, storage = open_cached(tmp_path)
+    with storage:
+        storage.fetch_all_indexes(SEGMENT)
+    assert len(files_in(storage.cache.directory)) == 1
+
+
+def test_a_directory_that_cannot_be_is_a_warning_and_no_cache(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_bytes(b"1")
+    made = Made(tmp_path / "asked")
+    with pytest.warns(TieredFSWarning, match="no indexes are kept: .*file"):
+        storage = with_index_cache(made, file / "cache")
+    assert storage is made
+
+
+OTHERS = {
+    "endpoint": {"endpoint_url": "http://127.0.0.1:2"},
+    "nested endpoint": {"client_kwargs": {"endpoint_url": "http://127.0.0.1:2"}},
+    "none": {},
+}
+HERE = {"endpoint_url": "http://127.0.0.1:1", "key": "AKIAX", "secret": "hush-hush"}
+
+
+def cache_of(store: ObjectStore, directory: Path) -> RemoteIndexCache:
+    made = Made(directory.parent / "asked")
+    made.store = store
+    return RemoteIndexCache(made, directory)
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_the_same_url_at_another_endpoint_is_another_store(
+    tmp_path: Path, other: str
+) -> None:
+    here = cache_of(ObjectStore("s3://bucket", HERE), tmp_path / "cache")
+    there = cache_of(ObjectStore("s3://bucket", OTHERS[other]), tmp_path / "cache")
+    here.get(SEGMENT)
+    there.get(SEGMENT)
+    assert there.stats.loads == 1
+    assert len(files_in(tmp_path / "cache")) == 2
+
+
+def test_other_credentials_reach_the_same_store_and_none_is_in_its_name(
+    tmp_path: Path,
+) -> None:
+    store = ObjectStore("s3://bucket", HERE)
+    here = cache_of(store, tmp_path / "cache")
+    here.get(SEGMENT)
+    other = ObjectStore("s3://bucket", {**HERE, "key": "AKIAY", "secret": "other"})
+    there = cache_of(other, tmp_path / "cache")
+    there.get(SEGMENT)
+    assert there.stats.loads == 0
+    assert store.identity == other.identity
+    assert "hush" not in store.identity
+    (file,) = files_in(tmp_path / "cache")
+    assert b"hush" not in file.read_bytes()
+    signed = ObjectStore("https://alice:hush@127.0.0.1/a?sig=hush-hush")
+    assert "hush" not in signed.identity
+    azure = {"connection_string": "AccountName=a;AccountKey=hush;BlobEndpoint=http://b"}
+    assert "hush" not in ObjectStore("abfs://a", azure).identity
+
+
+def test_the_environments_endpoint_makes_another_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("AWS_ENDPOINT_URL", raising=False)
+    before = ObjectStore("s3://bucket").identity
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    assert ObjectStore("s3://bucket").identity != before
+
+
+def test_an_endpoint_in_fsspecs_configuration_makes_another_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    before = ObjectStore("s3://bucket").identity
+    told = {"endpoint_url": "http://127.0.0.1:1", "secret": "hush-hush"}
+    monkeypatch.setitem(fsspec.config.conf, "s3", told)
+    after = ObjectStore("s3://bucket").identity
+    assert after != before
+    assert "hush" not in after
+
+
+def test_layouts_at_one_url_do_not_share_and_wrappers_do(tmp_path: Path) -> None:
+    store = ObjectStore("memory://index-cache-layouts")
+    layouts = [KafkaLocal(store), KafkaLog(store), SingleObject(store)]
+    places = {RemoteIndexCache(one, tmp_path)._place for one in layouts}
+    assert len(places) == 3
+    wrapped = StorageWrapper(StorageWrapper(layouts[0]))
+    assert RemoteIndexCache(wrapped, tmp_path)._place in places
+
+
+def test_a_version_that_is_no_text_is_a_name_like_any_other(tmp_path: Path) -> None:
+    _, cache = open_cache(tmp_path)
+    strange = replace(SEGMENT, version="\ud800\0")
+    assert bytes_of(cache.get(strange).indexes) == content_of(strange)

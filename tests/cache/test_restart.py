@@ -1,0 +1,148 @@
+"""Opening a directory that holds much: one look, no file opened, nothing held."""
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from cache.apart import run_apart
+from cache.made import (
+    Clock,
+    bytes_of,
+    content_of,
+    entry_size,
+    files_in,
+    made_segment,
+    open_cache,
+)
+from tieredfs import ClosedError, InvalidArgumentError
+from tieredfs.cache import CacheStats
+
+MANY: Final = [made_segment(number) for number in range(30)]
+
+_RESTART: Final = """
+import os
+seen = []
+sys.addaudithook(lambda event, args: seen.append((event, str(args[0]))))
+made, cache = open_cache(tmp_path)
+opened = [path for event, path in seen if event == "open" and "indexes" in path]
+scans = [path for event, path in seen if event == "os.scandir" and "cache" in path]
+assert (opened, len(scans)) == ([], 1), (opened, scans)
+held = [os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")
+        if os.path.islink(f"/proc/self/fd/{n}")]
+assert not [path for path in held if str(directory) in path]
+assert str(directory) not in Path("/proc/self/maps").read_text()
+for number in range(30):
+    check(cache, number)
+held = [os.readlink(f"/proc/self/fd/{n}") for n in os.listdir("/proc/self/fd")
+        if os.path.islink(f"/proc/self/fd/{n}")]
+assert not [path for path in held if str(directory) in path]
+assert made.fetches == 30
+"""
+
+
+def test_a_restart_looks_at_the_directory_once_and_opens_no_entry(
+    tmp_path: Path,
+) -> None:
+    _, cache = open_cache(tmp_path)
+    for segment in MANY:
+        cache.get(segment)
+    cache.close()
+    run_apart(_RESTART, tmp_path)
+
+
+def test_a_restart_keeps_the_bound_that_it_is_given(tmp_path: Path) -> None:
+    clock = Clock()
+    made, cache = open_cache(tmp_path, clock=clock)
+    for segment in MANY:
+        clock.now += 1
+        cache.get(segment)
+    cache.close()
+    _, again = open_cache(tmp_path, max_bytes=10 * entry_size(), clock=clock)
+    assert len(files_in(again.directory)) == 10
+    for segment in MANY[-10:]:  # the oldest went
+        again.get(segment)
+    assert made.fetches == 30
+
+
+def test_counters_begin_at_nothing_and_count_everything(tmp_path: Path) -> None:
+    made, cache = open_cache(tmp_path, max_bytes=2 * entry_size())
+    assert cache.stats == CacheStats(0, 0, 0, 0.0, 0, 0, 0)
+    cache.get(MANY[0])
+    cache.get(MANY[0])
+    cache.lookup_offset(MANY[0], 0)
+    cache.get(MANY[1])
+    cache.get(MANY[2])
+    stats = cache.stats
+    assert (stats.hits, stats.misses, stats.loads) == (2, 3, 3)
+    assert (stats.evictions, stats.corruptions) == (1, 0)
+    assert stats.size == 2 * entry_size()
+    assert stats.load_seconds > 0
+    for file in files_in(cache.directory):
+        file.write_bytes(b"")
+    _, again = open_cache(tmp_path)
+    again.get(MANY[2])
+    again.get(MANY[2])
+    stats = again.stats
+    assert (stats.hits, stats.misses, stats.loads, stats.corruptions) == (1, 1, 1, 1)
+    assert made.fetches == 4
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"max_bytes": -1},
+        {"max_bytes": 1 << 63},
+        {"ttl": 0},
+        {"ttl": -1},
+        {"ttl": float("nan")},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_is_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidArgumentError):
+        open_cache(tmp_path, **options)
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_cache_cannot_be_resized_to_less_than_nothing(tmp_path: Path) -> None:
+    _, cache = open_cache(tmp_path)
+    with pytest.raises(InvalidArgumentError):
+        cache.resize(-1)
+
+
+def test_a_cache_can_be_used_in_a_with_block(tmp_path: Path) -> None:
+    _, cache = open_cache(tmp_path)
+    with cache as same:
+        assert same is cache
+        found = cache.get(MANY[0])
+    assert bytes_of(found.indexes) == content_of(MANY[0])
+    with pytest.raises(ClosedError, match="closed"):
+        cache.get(MANY[0])
+
+
+def test_the_directory_is_for_its_user_alone(tmp_path: Path) -> None:
+    _, cache = open_cache(tmp_path)
+    assert cache.directory.stat().st_mode & 0o777 == 0o700
+
+
+def test_what_was_left_by_a_process_that_has_our_number_goes_when_it_is_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = tmp_path / "cache"
+    directory.mkdir()
+    left = directory / f"{os.getpid()}-{'0' * 16}.tmp"
+    left.write_bytes(b"1")
+    open_cache(tmp_path)
+    assert left.exists()
+    now = left.stat().st_ctime + 3601
+    monkeypatch.setattr("tieredfs.cache.directory.time.time", lambda: now)
+    open_cache(tmp_path)
+    assert not left.exists()
+
+
+def test_a_cache_shows_where_it_is_and_no_secret(tmp_path: Path) -> None:
+    _, cache = open_cache(tmp_path)
+    assert str(tmp_path) in repr(cache)
+    assert "memory://" in repr(cache)
