@@ -31,8 +31,9 @@ from tieredfs.cache.entry_name import name_of
 
 __all__ = ["Machine"]
 
-NUMBERS = st.integers(0, 7)
-BOUNDS = st.integers(0, 6)
+NUMBERS = st.integers(0, 4)
+_LARGEST = 5
+BOUNDS = st.sampled_from([0, 1, 3, *[_LARGEST] * 4])
 TTL = 100.0
 
 
@@ -89,7 +90,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS)
     def get(self, number: int) -> None:
-        """Get a segment: every byte is right, and it was fetched or not as it has to be."""
+        """Get a segment: each byte is right, and it was fetched if it had to be."""
         model, now = self.model, self.clock.now
         is_fresh = now - model.used.get(number, 0) <= TTL
         is_noted = now - model.noted.get(number, 0) <= TTL
@@ -151,13 +152,16 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def flip_a_bit(self, data: st.DataObject) -> None:
         """Damage a file."""
-        number = data.draw(st.sampled_from(sorted(self.model.whole)))
-        file = self._file(number)
-        whole = file.read_bytes()
-        position = data.draw(st.integers(0, len(whole) - 1))
-        self._replace(file, flipped(whole, position))
-        self.model.whole.discard(number)
-        self.model.spoilt.add(number)
+        self._spoil(data, data.draw(st.sampled_from(sorted(self.model.whole))))
+
+    @precondition(lambda self: self.model.whole)
+    @rule(data=st.data())
+    def flip_a_bit_of_each_and_open(self, data: st.DataObject) -> None:
+        """Damage all files while nobody has them mapped."""
+        self.cache.close()
+        for number in sorted(self.model.whole):
+            self._spoil(data, number)
+        self.open(_LARGEST)
 
     @precondition(lambda self: self.model.whole)
     @rule(data=st.data())
@@ -215,8 +219,13 @@ class Machine(RuleBasedStateMachine):
         name = name_of(self.cache._place, made_segment(number)).name
         return self.root / "cache" / f"{name}.indexes"
 
-    def _replace(self, file: Path, data: bytes) -> None:
-        scratch = self.root / "scratch"
-        scratch.write_bytes(data)
+    def _spoil(self, data: st.DataObject, number: int) -> None:
+        """Flip a bit of a file as disks do: whoever has it mapped does not see it."""
+        file, scratch = self._file(number), self.root / "scratch"
+        whole = file.read_bytes()
+        position = data.draw(st.integers(0, len(whole) - 1))
+        scratch.write_bytes(flipped(whole, position))
         shutil.copystat(file, scratch)
         scratch.replace(file)
+        self.model.whole.discard(number)
+        self.model.spoilt.add(number)

@@ -159,7 +159,7 @@ def test_a_directory_that_cannot_be_is_a_warning_and_no_cache(tmp_path: Path) ->
     assert storage is made
 
 
-OTHERS = {
+OTHERS: dict[str, dict[str, object]] = {
     "endpoint": {"endpoint_url": "http://127.0.0.1:2"},
     "nested endpoint": {"client_kwargs": {"endpoint_url": "http://127.0.0.1:2"}},
     "none": {},

@@ -8,5 +8,5 @@ from cache.machine import Machine
 
 def test_a_cache_does_as_its_model_whatever_is_done_to_it() -> None:
     run_state_machine_as_test(
-        Machine, settings=settings(max_examples=30, stateful_step_count=40)
+        Machine, settings=settings(max_examples=50, stateful_step_count=50)
     )
