@@ -1,6 +1,5 @@
 """Whatever becomes of what is on disk: one fetch, no error, the right answer."""
 
-import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cache.apart import run_apart
+from cache.harm import HARM
 from cache.made import (
     Made,
     bytes_of,
@@ -30,81 +30,8 @@ SEGMENT = made_segment(0)
 CONTENT = content_of(SEGMENT)
 
 
-def empty(file: Path) -> None:
-    file.write_bytes(b"")
-
-
-def cut(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[:-8])
-
-
-def longer(file: Path) -> None:
-    file.write_bytes(file.read_bytes() + bytes(8))
-
-
-def older_version(file: Path) -> None:
-    data = bytearray(file.read_bytes())
-    data[8] = 0
-    file.write_bytes(data)
-
-
-def folder(file: Path) -> None:
-    file.unlink()
-    file.mkdir()
-    (file / "something").write_bytes(b"1")
-
-
-def link_to_nothing(file: Path) -> None:
-    file.unlink()
-    file.symlink_to("nothing")
-
-
-def link_in_a_circle(file: Path) -> None:
-    file.unlink()
-    file.symlink_to(file.name)
-
-
-def another_entry(file: Path) -> None:
-    others = [path for path in files_in(file.parent) if path != file]
-    shutil.copy(others[0], file)
-
-
-def gone(file: Path) -> None:
-    file.unlink()
-
-
-def no_directory(file: Path) -> None:
-    shutil.rmtree(file.parent)
-
-
-def no_ledger(file: Path) -> None:
-    file.unlink()
-    (file.parent / "ledger").unlink()
-
-
-def strange_ledger(file: Path) -> None:
-    file.unlink()
-    (file.parent / "ledger").write_bytes(os.urandom(28))
-
-
-DAMAGES = [
-    empty,
-    cut,
-    longer,
-    older_version,
-    folder,
-    link_to_nothing,
-    link_in_a_circle,
-    another_entry,
-    gone,
-    no_directory,
-    no_ledger,
-    strange_ledger,
-]
-
-
 @pytest.mark.parametrize("is_open", [True, False], ids=["while open", "while closed"])
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("damage", HARM, ids=lambda damage: damage.__name__)
 def test_one_damage_costs_one_fetch(
     tmp_path: Path, damage: Callable[[Path], None], is_open: bool
 ) -> None:
