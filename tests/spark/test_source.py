@@ -104,3 +104,19 @@ def test_no_message_shows_a_secret(load: Load, s3_bucket: Bucket) -> None:
         frame.collect()
     assert "PermissionDeniedError" in str(raised.value)
     assert "wrong-secret-0123456789" not in str(raised.value)
+
+
+def test_indexes_are_kept_where_the_option_says(
+    load: Load, s3_bucket: Bucket, files: dict[str, bytes], tmp_path: Path
+) -> None:
+    fill(open_store(s3_bucket), files)
+    kept = tmp_path / "kept"
+    middle = {"startingOffsets": json.dumps({TOPIC: {"0": 45}})}
+    expected = Answer.of(load(ALL | middle))
+    options = ALL | in_s3(s3_bucket) | middle
+    assert Answer.of(load(options | {"cache_dir": ""}, s3_bucket.url)) == expected
+    assert not kept.exists()
+    for _ in range(2):
+        found = Answer.of(load(options | {"cache_dir": str(kept)}, s3_bucket.url))
+        assert found == expected
+    assert list(kept.glob("*.indexes"))
