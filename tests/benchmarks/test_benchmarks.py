@@ -7,6 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from benchmarks.bench_cache import (
+    bench_cold_load,
+    bench_held,
+    bench_opening,
+    bench_restart,
+)
 from benchmarks.bench_codecs import bench_codecs, codecs_alone, payloads
 from benchmarks.bench_decode import bench_decode
 from benchmarks.bench_encode import arrow_batch, bench_encode
@@ -36,7 +42,7 @@ from benchmarks.measuring import (
 )
 from benchmarks.segments import KIB, MIB, Shape, segment
 from golden import rows_of
-from servers import Fleet
+from servers import Fleet, ProxiedBucket
 from tieredfs.format.batch import HEADER_SIZE, Codec, scan_batches
 from tieredfs.format.codecs import decompress
 
@@ -82,6 +88,39 @@ def test_parsing_of_indexes_is_measured_beside_reading_them_once() -> None:
 
 def test_lookups_are_measured_beside_bisect() -> None:
     _check(bench_lookups(SMOKE), 4, {"tieredfs", "np.searchsorted", "bisect alone"})
+
+
+def test_lookups_in_a_cached_index_are_measured_three_ways(tmp_path: Path) -> None:
+    works = {"held", "through the cache", "many at once"}
+    _check(bench_held(SMOKE, tmp_path), 1, works)
+
+
+def test_opening_an_entry_is_measured_beside_a_copy_and_a_checksum(
+    tmp_path: Path,
+) -> None:
+    report = bench_opening(SMOKE, tmp_path)
+    (comparison,) = report.comparisons
+    assert {figures.name for figures in comparison.figures} == {
+        "opened, every byte checked",
+        "loaded, every entry checked",
+        "memcpy + CRC",
+    }
+
+
+def test_a_cold_load_is_measured_in_round_trips(
+    s3_proxied: ProxiedBucket, tmp_path: Path
+) -> None:
+    trips, milliseconds = bench_cold_load(s3_proxied, tmp_path, 1)
+    assert trips.found > 0
+    assert milliseconds.found >= 30
+
+
+def test_a_restart_is_measured_by_what_it_takes_and_holds(tmp_path: Path) -> None:
+    limits = {limit.name: limit for limit in bench_restart(tmp_path, 3, 1)}
+    assert limits["files for each entry"].found == 1
+    assert limits["descriptors and mappings held"].found == 0
+    assert limits["reopening"].found > 0
+    assert limits["memory for each entry"].most == 300
 
 
 def test_importing_is_measured_beside_pyarrow() -> None:
