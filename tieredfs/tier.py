@@ -28,7 +28,7 @@ from tieredfs.log.scan import Order, Scan
 from tieredfs.log.times import find_offset
 from tieredfs.model import OffsetAndTimestamp, TopicIdPartition, Uuid, check_topic_name
 from tieredfs.objects import ObjectStore, RequestPolicy
-from tieredfs.storage import RemoteStorageManager, open_storage, split_plugin_url
+from tieredfs.storage import RemoteStorageManager, StorageAddress, open_storage
 
 __all__ = ["Position", "Tier", "Topic", "cached", "open_tier"]
 
@@ -51,9 +51,10 @@ def open_tier(
 
     Args:
         url: Any fsspec URL or local path; ``name+`` in front names the plugin.
-        plugin: The layout; None to find it out.
+        plugin: The layout, by its name or as ``module:Class``; None to find it out.
         plugin_options: The plugin's own options.
-        storage_options: fsspec's own, for the filesystem of the URL.
+        storage_options: fsspec's own, for the filesystem of the URL. One is ours, for
+            where only these can be given: ``tieredfs={"plugin": name}``.
         cache_dir: Where indexes are kept across restarts; None to keep none. When it
             is not given: what the environment variable TIEREDFS_CACHE_DIR says, else
             the user's cache directory. What is on this machine is not kept twice.
@@ -62,15 +63,18 @@ def open_tier(
         NotFoundError: Nothing is there.
         UnsupportedFormatError: No plugin recognises what is there.
         UnknownPluginError: No plugin has the name.
-        PluginNotInstalledError: The filesystem's package is missing.
+        PluginNotInstalledError: The plugin's package or the filesystem's is missing.
+        PluginError: The plugin cannot be used, or two recognise what is there.
         InvalidArgumentError: The URL or an option can never be right.
     """
-    named, plain = split_plugin_url(os.fspath(url))
-    if named and plugin and named != plugin:
-        msg = f"the URL names plugin {named!r}, plugin= names {plugin!r}"
-        raise InvalidArgumentError(msg)
-    store = ObjectStore(plain, storage_options)
-    storage = open_storage(store, plugin or named, plugin_options)
+    address = StorageAddress.of(
+        os.fspath(url),
+        storage_options=storage_options,
+        plugin=plugin,
+        plugin_options=plugin_options,
+    )
+    store = ObjectStore(address.url, address.storage_options)
+    storage = open_storage(store, address.plugin, address.plugin_options)
     return Tier(cached(storage, cache_dir))
 
 

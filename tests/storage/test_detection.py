@@ -4,6 +4,8 @@ from pathlib import Path
 import pytest
 
 from logs import KAFKA, LOCAL, REMOTE, files_of, fill
+from seen import Events
+from servers import Bucket
 from tieredfs import (
     NotFoundError,
     ObjectStore,
@@ -174,6 +176,21 @@ def test_two_of_one_name_do_not_break_detection(
     distribute("twice", CLAIMS.format(score=0.0))
     with pytest.warns(TieredFSWarning, match="twice"):
         assert kind(tiered) == "KafkaLocal"
+
+
+def test_a_layout_is_found_out_from_one_page_of_a_listing(
+    tiered: ObjectStore, s3_bucket: Bucket
+) -> None:
+    folder, name = min(files_of(KAFKA / "two-partitions" / REMOTE)).split("/")
+    options = s3_bucket.storage_options
+    fill(
+        ObjectStore(s3_bucket.url, options),
+        {f"{folder}/{n:020d}{name[20:]}": b"1" for n in range(1200)},
+    )
+    events = Events()
+    store = ObjectStore(s3_bucket.url, options, observer=events)
+    assert kind(store) == kind(tiered) == "KafkaLocal"
+    assert events.by_verb() == {"list": 1}
 
 
 def test_a_store_that_cannot_be_listed_is_its_own_error(tmp_path: Path) -> None:

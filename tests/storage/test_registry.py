@@ -98,6 +98,7 @@ def test_an_unknown_name_lists_the_known_and_the_nearest(memory: ObjectStore) ->
         "P = 5",
         "class P: pass",
         "def P(store): return store",
+        "raise SystemExit('imported')",
     ],
 )
 def test_a_plugin_that_cannot_be_used_is_a_plugin_error_and_still_listed(

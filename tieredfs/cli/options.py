@@ -3,18 +3,18 @@
 import json
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import wraps
 
 import click
 
-from tieredfs.errors import InvalidArgumentError, NotFoundError
+from tieredfs.errors import NotFoundError
 from tieredfs.objects import ObjectStore, RequestObserver, RequestPolicy
 from tieredfs.storage import (
     NATIVE_LAYOUT,
     RemoteStorageManager,
+    StorageAddress,
     open_storage,
-    split_plugin_url,
 )
 from tieredfs.tier import Tier, cached
 
@@ -104,7 +104,7 @@ class TierOptions:
 
     Attributes:
         reach: How to reach the store it is in.
-        plugin: The layout; None to find it out.
+        plugin: The layout, by its name or as ``module:Class``; None to find it out.
         plugin_options: The layout's own.
     """
 
@@ -126,27 +126,33 @@ class TierOptions:
             observer: Sees the requests.
             is_cached: Whether indexes may come from the cache, not from the store.
         """
-        plugin, plain = self._named(url)
-        store = self.reach.store(plain, observer)
-        storage = open_storage(store, plugin, self.plugin_options)
+        address = self._address(url)
+        store = self._store(address, observer)
+        storage = open_storage(store, address.plugin, address.plugin_options)
         return Tier(cached(storage) if is_cached else storage)
 
     def target(self, url: str) -> RemoteStorageManager:
         """Open what is at ``url`` to write to it: the native layout if it is empty."""
-        plugin, plain = self._named(url)
-        store = self.reach.store(plain)
+        address = self._address(url)
+        store = self._store(address)
         try:
-            return open_storage(store, plugin, self.plugin_options)
+            return open_storage(store, address.plugin, address.plugin_options)
         except NotFoundError:
-            return open_storage(store, NATIVE_LAYOUT, self.plugin_options)
+            return open_storage(store, NATIVE_LAYOUT, address.plugin_options)
 
-    def _named(self, url: str) -> tuple[str | None, str]:
-        """Split a URL into the layout that it or the option names, and the rest."""
-        named, plain = split_plugin_url(url)
-        if named and self.plugin and named != self.plugin:
-            msg = f"the URL names plugin {named!r}, --plugin names {self.plugin!r}"
-            raise InvalidArgumentError(msg)
-        return self.plugin or named, plain
+    def _store(
+        self, address: StorageAddress, observer: RequestObserver | None = None
+    ) -> ObjectStore:
+        reach = replace(self.reach, storage_options=address.storage_options)
+        return reach.store(address.url, observer)
+
+    def _address(self, url: str) -> StorageAddress:
+        return StorageAddress.of(
+            url,
+            storage_options=self.reach.storage_options,
+            plugin=self.plugin,
+            plugin_options=self.plugin_options,
+        )
 
 
 def store_options(command: Callable[..., object]) -> Callable[..., object]:
@@ -183,7 +189,11 @@ def tier_options(command: Callable[..., object]) -> Callable[..., object]:
     """Give a command the options that say how to reach a tier, as ``options``."""
 
     @store_options
-    @click.option("--plugin", metavar="NAME", help="The layout; found out when left.")
+    @click.option(
+        "--plugin",
+        metavar="NAME",
+        help="The layout, or module:Class; found out when left.",
+    )
     @click.option(
         "--plugin-options", type=JsonObject(), metavar="JSON", help="The layout's own."
     )

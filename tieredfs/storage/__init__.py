@@ -1,11 +1,11 @@
 """Floor 3: what a plugin promises, where plugins are found, and the built-in ones."""
 
+from tieredfs.storage.address import StorageAddress
 from tieredfs.storage.contract import Capability, RemoteStorageManager
+from tieredfs.storage.installed import PluginInfo, installed_plugins
 from tieredfs.storage.registry import (
     NATIVE_LAYOUT,
-    PluginInfo,
     check_layout,
-    installed_plugins,
     load_plugin,
     open_storage,
     split_plugin_url,
@@ -17,6 +17,7 @@ __all__ = [
     "Capability",
     "PluginInfo",
     "RemoteStorageManager",
+    "StorageAddress",
     "StorageWrapper",
     "check_layout",
     "installed_plugins",

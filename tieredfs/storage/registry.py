@@ -1,7 +1,7 @@
-"""Where plugins are found: the entry points of the group ``tieredfs.plugins``.
+"""Open a store in its layout: the one that is named, or the one that recognises it.
 
-A distribution registers a layout with ``name = "module:Class"``. Only the plugin that
-is named is imported; when none is named, those whose recogniser is asked.
+Only the plugin that is named is imported; when none is named, those whose recogniser is
+asked.
 """
 
 import difflib
@@ -9,8 +9,7 @@ import inspect
 import re
 import warnings
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from itertools import islice
 from typing import Final
 
@@ -18,19 +17,19 @@ from tieredfs.errors import (
     InvalidArgumentError,
     NotFoundError,
     PluginError,
+    PluginNotInstalledError,
     TieredFSWarning,
     UnknownPluginError,
     UnsupportedFormatError,
 )
 from tieredfs.objects import ObjectStore
 from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.installed import ELSEWHERE, find_plugins, origin_of
 from tieredfs.storage.wrapper import StorageWrapper
 
 __all__ = [
     "NATIVE_LAYOUT",
-    "PluginInfo",
     "check_layout",
-    "installed_plugins",
     "load_plugin",
     "open_storage",
     "split_plugin_url",
@@ -39,74 +38,72 @@ __all__ = [
 NATIVE_LAYOUT: Final = "single-object"
 """The layout that is written where nothing is yet."""
 
-_GROUP = "tieredfs.plugins"
 _PAGE = 1000
 _SHOWN = 3
+_ATTRIBUTE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _PREFIXED = re.compile(r"([a-z][a-z0-9-]*)\+(.+)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class PluginInfo:
-    """A plugin that is installed, whether it can be imported or not.
-
-    Attributes:
-        name: What it is called in URLs and options.
-        value: Where its class is: ``module:Class``.
-        distribution: The package that brings it.
-        version: That package's version.
-    """
-
-    name: str
-    value: str
-    distribution: str
-    version: str
-
-
-def installed_plugins() -> list[PluginInfo]:
-    """Return every plugin that is installed, sorted by name; none is imported."""
-    return [
-        PluginInfo(
-            name,
-            point.value,
-            point.dist.name if point.dist else "",
-            point.dist.version if point.dist else "",
-        )
-        for name, points in sorted(_points().items())
-        for point in points
-    ]
-
-
 def load_plugin(name: str) -> type[RemoteStorageManager]:
-    """Import one plugin.
+    """Import one plugin, and no other.
+
+    Args:
+        name: What it is called, or ``module:Class`` where there is no entry point, as
+            in a notebook or a test.
 
     Raises:
         UnknownPluginError: None has this name; the message lists those that do.
+        PluginNotInstalledError: It is a distribution of its own, which is missing; the
+            message has the ``pip install``.
         PluginError: It cannot be imported, is no RemoteStorageManager, lacks one of its
             methods, or two distributions bring it.
     """
-    points = _points()
+    if ":" in name:
+        point = EntryPoint(name, name, "")
+        if not _ATTRIBUTE.fullmatch(name):
+            raise UnknownPluginError(f"not a plugin: {name!r} is no module:Class")
+        return _imported(name, point, "")
+    points = find_plugins()
     if name not in points:
-        near = difflib.get_close_matches(name, points, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        msg = f"no plugin is called {name!r}{hint}; installed: {', '.join(points)}"
-        raise UnknownPluginError(msg)
+        raise _unknown(name, points)
     if len(points[name]) > 1:
         both = " and ".join(point.value for point in points[name])
         msg = f"several plugins are called {name!r}: {both}"
         raise PluginError(msg)
-    point = points[name][0]
+    (point,) = points[name]
+    return _imported(name, point, origin_of(point)[0])
+
+
+def _unknown(name: str, installed: Collection[str]) -> PluginError:
+    if name in ELSEWHERE:
+        msg = f"plugin {name!r} is not installed: pip install {ELSEWHERE[name]}"
+        return PluginNotInstalledError(msg)
+    near = difflib.get_close_matches(name, [*installed, *ELSEWHERE], n=1)
+    hint = f" (did you mean {near[0]!r}?)" if near else ""
+    msg = f"no plugin is called {name!r}{hint}; installed: {', '.join(installed)}"
+    return UnknownPluginError(msg)
+
+
+def _imported(
+    name: str, point: EntryPoint, distribution: str
+) -> type[RemoteStorageManager]:
+    """Import a plugin's class and see that it is one.
+
+    A plugin is not ours and may do anything, such as end the process.
+    """
+    source = f" of {distribution}" if distribution else ""
     try:
         plugin = point.load()
-    except Exception as error:
-        source = point.dist.name if point.dist else point.value
-        msg = f"plugin {name!r} of {source} cannot be imported: {error}"
+    except (Exception, SystemExit) as error:
+        msg = f"plugin {name!r}{source} cannot be imported: {error!s}"
         raise PluginError(msg) from error
+    where = "" if name == point.value else f" ({point.value})"
     if not (inspect.isclass(plugin) and issubclass(plugin, RemoteStorageManager)):
-        msg = f"plugin {name!r} ({point.value}) is not a RemoteStorageManager"
+        msg = f"plugin {name!r}{where} is not a RemoteStorageManager"
         raise PluginError(msg)
     if inspect.isabstract(plugin):
         missing = ", ".join(sorted(plugin.__abstractmethods__))
-        msg = f"plugin {name!r} ({point.value}) lacks the methods {missing}"
+        msg = f"plugin {name!r}{where} lacks the methods {missing}"
         raise PluginError(msg)
     return plugin
 
@@ -118,7 +115,7 @@ def split_plugin_url(url: str) -> tuple[str | None, str]:
     may have a plus.
     """
     match = _PREFIXED.fullmatch(url)
-    if match and ("://" in match[2] or match[1] in _points()):
+    if match and ("://" in match[2] or match[1] in {*find_plugins(), *ELSEWHERE}):
         return match[1], match[2]
     return None, url
 
@@ -179,7 +176,7 @@ def _detect(store: ObjectStore) -> type[RemoteStorageManager]:
         msg = f"not found: {store.url}: there is nothing"
         raise NotFoundError(msg)
     scores: dict[str, tuple[float, type[RemoteStorageManager]]] = {}
-    for name in _points():
+    for name in find_plugins():
         try:
             kind = load_plugin(name)
             scores[name] = _score(name, kind, keys), kind
@@ -191,7 +188,7 @@ def _detect(store: ObjectStore) -> type[RemoteStorageManager]:
         seen = ", ".join(keys[:_SHOWN])
         msg = (
             f"{store.url}: no installed plugin recognises what is there "
-            f"(it begins with {seen}); installed: {', '.join(scores)}"
+            f"(it begins with {seen}); installed: {', '.join(scores)}{_more(scores)}"
         )
         raise UnsupportedFormatError(msg)
     if len(winners) > 1:
@@ -200,24 +197,20 @@ def _detect(store: ObjectStore) -> type[RemoteStorageManager]:
     return scores[winners[0]][1]
 
 
+def _more(installed: Collection[str]) -> str:
+    """Name the distributions that bring plugins which are not installed."""
+    missing = [ELSEWHERE[name] for name in ELSEWHERE if name not in installed]
+    return f"; to be had: pip install {' '.join(missing)}" if missing else ""
+
+
 def _score(name: str, kind: type[RemoteStorageManager], keys: Collection[str]) -> float:
     """Ask a plugin's recogniser, which is not ours and may do anything."""
     try:
         score = kind.recognises(keys)
         if score >= 0:  # so it is a number, and not NaN
             return float(score)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         msg = f"plugin {name!r}: its recogniser fails: {error}"
         raise PluginError(msg) from error
     msg = f"plugin {name!r}: its recogniser answers {score!r}"
     raise PluginError(msg)
-
-
-def _points() -> dict[str, list[EntryPoint]]:
-    """Return the entry points by name; one that is found twice comes once."""
-    found: dict[str, list[EntryPoint]] = {}
-    for point in entry_points(group=_GROUP):
-        known = found.setdefault(point.name, [])
-        if point.value not in {other.value for other in known}:
-            known.append(point)
-    return found

@@ -1,0 +1,86 @@
+"""Which plugins there are: the entry points of the group ``tieredfs.plugins``.
+
+Nothing of a plugin is imported here. What a distribution tells of itself is not ours:
+one that tells nonsense is left out with a warning, and hides no other.
+"""
+
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, distributions, entry_points
+from typing import Final
+
+from tieredfs.errors import TieredFSWarning
+
+__all__ = ["ELSEWHERE", "PluginInfo", "find_plugins", "installed_plugins", "origin_of"]
+
+ELSEWHERE: Final = {"aiven": "tieredfs-aiven"}
+"""Plugins of this project that are distributions of their own."""
+
+_GROUP: Final = "tieredfs.plugins"
+
+
+@dataclass(frozen=True, slots=True)
+class PluginInfo:
+    """A plugin that is installed, whether it can be imported or not.
+
+    Attributes:
+        name: What it is called in URLs and options.
+        value: Where its class is: ``module:Class``.
+        distribution: The package that brings it.
+        version: That package's version.
+    """
+
+    name: str
+    value: str
+    distribution: str
+    version: str
+
+
+def installed_plugins() -> list[PluginInfo]:
+    """Return every plugin that is installed, sorted by name; none is imported."""
+    return [
+        PluginInfo(name, point.value, *origin_of(point))
+        for name, points in sorted(find_plugins().items())
+        for point in points
+    ]
+
+
+def find_plugins() -> dict[str, list[EntryPoint]]:
+    """Return the entry points by name; one that is found twice comes once."""
+    found: dict[str, list[EntryPoint]] = {}
+    for point in _points():
+        known = found.setdefault(point.name, [])
+        if point.value not in {other.value for other in known}:
+            known.append(point)
+    return found
+
+
+def origin_of(point: EntryPoint) -> tuple[str, str]:
+    """Return name and version of a plugin's distribution; empty when it tells none."""
+    if point.dist is None:
+        return "", ""
+    try:
+        return point.dist.name or "", point.dist.version or ""
+    except Exception:  # noqa: BLE001 - its metadata are missing or broken
+        return "", ""
+
+
+def _points() -> Iterable[EntryPoint]:
+    try:
+        return entry_points(group=_GROUP)
+    except Exception:  # noqa: BLE001 - some distribution's file, whatever is in it
+        return _one_by_one()
+
+
+def _one_by_one() -> Iterator[EntryPoint]:
+    """Ask each distribution apart, and leave out those that cannot be asked."""
+    for distribution in distributions():
+        try:
+            yield from distribution.entry_points.select(group=_GROUP)
+        except Exception as error:  # noqa: BLE001 - as above
+            warnings.warn(
+                f"left out: a distribution's entry points cannot be read: {error}",
+                TieredFSWarning,
+                stacklevel=2,
+            )
