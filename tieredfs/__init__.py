@@ -47,6 +47,7 @@ from tieredfs.objects import (
 )
 from tieredfs.storage import (
     Capability,
+    Leftover,
     PluginInfo,
     RemoteStorageManager,
     installed_plugins,
@@ -70,6 +71,7 @@ __all__ = [
     "IndexType",
     "InvalidArgumentError",
     "InvalidTransitionError",
+    "Leftover",
     "LogSegmentData",
     "NotFoundError",
     "ObjectInfo",

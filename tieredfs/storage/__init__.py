@@ -1,8 +1,10 @@
 """Floor 3: what a plugin promises, where plugins are found, and the built-in ones."""
 
 from tieredfs.storage.address import StorageAddress
-from tieredfs.storage.contract import Capability, RemoteStorageManager
+from tieredfs.storage.capability import Capability
+from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.installed import PluginInfo, installed_plugins
+from tieredfs.storage.leftover import Leftover
 from tieredfs.storage.registry import (
     NATIVE_LAYOUT,
     check_layout,
@@ -15,6 +17,7 @@ from tieredfs.storage.wrapper import StorageWrapper
 __all__ = [
     "NATIVE_LAYOUT",
     "Capability",
+    "Leftover",
     "PluginInfo",
     "RemoteStorageManager",
     "StorageAddress",

@@ -7,7 +7,6 @@ It joins Kafka's RemoteStorageManager (KIP-405) with the fetch of all indexes at
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator
 from copy import copy
-from enum import StrEnum
 from types import TracebackType
 from typing import Final, Self
 
@@ -24,41 +23,31 @@ from tieredfs.model import (
     TopicIdPartition,
 )
 from tieredfs.objects import ObjectStore, RequestPolicy
+from tieredfs.storage.capability import Capability
+from tieredfs.storage.leftover import Leftover
 
-__all__ = ["STREAM_PIECE", "Capability", "RemoteStorageManager"]
+__all__ = ["STREAM_PIECE", "RemoteStorageManager"]
 
 STREAM_PIECE: Final = 8 << 20
 """Bytes of a log that are fetched at once when all of it is read."""
-
-
-class Capability(StrEnum):
-    """What a layout can do beyond the four methods that every one has."""
-
-    WRITE = "write"
-    """Segments can be copied to it and deleted."""
-
-    RANGE_READ = "range_read"
-    """A part of a log costs a request for that part only."""
-
-    SINGLE_REQUEST_INDEXES = "single_request_indexes"
-    """All indexes of a segment cost one request."""
-
-    ATOMIC_COPY = "atomic_copy"
-    """A copy is one put: no crash leaves a part of a segment."""
-
-    PLAN_FROM_LISTING = "plan_from_listing"
-    """``list_segments`` says where segments end and how late their records are."""
 
 
 class RemoteStorageManager(ABC):
     """Keep the segments of topics in an object store, in one layout.
 
     A subclass has four methods to read; two more make it writable. It is built with
-    the store and its own keyword options, never retries (the store does), keeps no
-    cache, may be used from many threads, and can be pickled.
+    the store and its own keyword options, asks nothing while it is built, never retries
+    (the store does), keeps no cache that a restart would miss, may be used from many
+    threads, and can be pickled.
 
-    Every method raises the store's errors: NotFoundError for what is not there,
-    StorageUnavailableError and DeadlineExceededError, PermissionDeniedError.
+    Offsets of a segment are inclusive at both ends, byte ranges are ``[start, end)``,
+    times are milliseconds since 1970 UTC. Segments never change: what was read stays
+    true until the segment is deleted.
+
+    Every method that asks the store raises the store's errors besides its own, and lets
+    none of them pass for an answer: StorageUnavailableError (it was tried as often as
+    the policy allows), DeadlineExceededError, PermissionDeniedError. A method that
+    fails may be called again.
     """
 
     capabilities: frozenset[Capability] = frozenset()
@@ -76,14 +65,14 @@ class RemoteStorageManager(ABC):
         named.
 
         Args:
-            keys: The first keys of a store, in order, relative to it.
+            keys: The first keys of a store, at most 1000, in order, relative to it.
         """
         del keys
         return 0.0
 
     @abstractmethod
     def list_partitions(self) -> list[TopicIdPartition]:
-        """Return every partition of every topic, sorted.
+        """Return every partition of every topic, sorted; none is an empty list.
 
         What is not of this layout is skipped. Partitions of a topic that was made
         again come with each of its ids.
@@ -95,7 +84,9 @@ class RemoteStorageManager(ABC):
     ) -> list[SegmentMetadata]:
         """Return the segments of a partition, sorted by start offset.
 
-        Only complete segments are listed; each with what the listing alone says.
+        Only whole segments are listed, each with what the listing alone says; a copy
+        that returned, in whichever process, is listed from then on, and one that was
+        deleted is not. Segments may overlap, as uploads of several leaders do.
 
         Args:
             partition: As ``list_partitions`` gave it.
@@ -103,6 +94,8 @@ class RemoteStorageManager(ABC):
 
         Raises:
             NotFoundError: There is no such partition.
+            CorruptDataError: What lies in a segment's place is none.
+            UnsupportedFormatError: A segment was written by a newer release.
         """
 
     @abstractmethod
@@ -116,25 +109,37 @@ class RemoteStorageManager(ABC):
     ) -> memoryview:
         """Return the bytes ``[start, end)`` of a segment's log, read-only.
 
+        All of them or an error, never fewer.
+
         Args:
-            metadata: As it was listed.
+            metadata: As it was listed, or as it was copied with the custom metadata
+                that ``copy_log_segment`` returned.
             start: First byte.
             end: Byte after the last; None for the end of the log.
-            layout: What ``fetch_indexes`` of this segment gave, if it was asked.
+            layout: What ``fetch_indexes`` of this segment gave, if it was asked. It
+                saves requests, and changes nothing of what is returned.
 
         Raises:
             NotFoundError: The segment is gone.
-            CorruptObjectError: The log is shorter than it was listed.
+            CorruptObjectError: The log ends before ``end``, or is not what was stored.
+            InvalidArgumentError: ``start`` is negative or behind ``end``.
         """
 
     @abstractmethod
     def fetch_index(
         self, metadata: SegmentMetadata, index_type: IndexType
     ) -> memoryview:
-        """Return one index of a segment, as Kafka writes it.
+        """Return one index of a segment, as Kafka writes it, read-only.
+
+        Args:
+            metadata: As ``fetch_log_segment`` takes it.
+            index_type: Which one.
 
         Raises:
-            NotFoundError: The segment has no such index: most have no TRANSACTION.
+            NotFoundError: The segment is gone, or has no such index: most have no
+                TRANSACTION. An index of no entries is there, and empty.
+            CorruptIndexError: The index is not what was stored, where the layout keeps
+                a checksum.
         """
 
     def fetch_indexes(
@@ -142,8 +147,19 @@ class RemoteStorageManager(ABC):
     ) -> SegmentIndexes:
         """Return several indexes of a segment, without those it does not have.
 
+        Each is what ``fetch_index`` returns.
+
         Implementers: the default asks for each index apart. A layout that keeps them
         in one object asks for one range.
+
+        Args:
+            metadata: As ``fetch_log_segment`` takes it.
+            index_types: Which ones; any of them may be missing.
+
+        Raises:
+            CorruptIndexError: As in ``fetch_index``.
+            NotFoundError: The segment is gone, if the layout can tell that from one
+                that has none of these indexes.
         """
         found: dict[IndexType, memoryview] = {}
         for index_type in index_types:
@@ -154,17 +170,33 @@ class RemoteStorageManager(ABC):
         return SegmentIndexes(found)
 
     def fetch_all_indexes(self, metadata: SegmentMetadata) -> SegmentIndexes:
-        """Return all indexes of a segment, without those it does not have."""
+        """Return all indexes of a segment, without those it does not have.
+
+        Args:
+            metadata: As ``fetch_log_segment`` takes it.
+
+        Raises:
+            CorruptIndexError: As in ``fetch_indexes``.
+            NotFoundError: Likewise.
+        """
         return self.fetch_indexes(metadata, IndexType)
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
         """Return segments that end at ``offset`` or later, the first of them at least.
 
+        They are sorted as ``list_segments`` sorts them. Where a listing does not tell
+        ends, some that end before may be among them.
+
         Implementers: the default returns all of them. A layout whose listing can begin
         at an offset asks for one page.
 
+        Args:
+            partition: As ``list_partitions`` gave it.
+            offset: Where to; from 0.
+
         Raises:
-            NotFoundError: There is no such partition, or nothing in it ends so late.
+            NotFoundError: There is no such partition, or nothing in it surely ends so
+                late, where the listing tells ends.
         """
         return self.list_segments(partition, offset)
 
@@ -174,6 +206,9 @@ class RemoteStorageManager(ABC):
         """Yield every segment, or in its place the error that a reader would meet.
 
         Implementers: the default stops at the first error.
+
+        Args:
+            partition: As ``list_partitions`` gave it.
 
         Raises:
             NotFoundError: There is no such partition.
@@ -185,6 +220,9 @@ class RemoteStorageManager(ABC):
 
         Implementers: the default is right where a segment has only the one behind it.
 
+        Args:
+            metadata: As ``fetch_log_segment`` takes it.
+
         Raises:
             NotFoundError: There is none.
         """
@@ -194,8 +232,8 @@ class RemoteStorageManager(ABC):
     def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
         """Yield a segment's whole log, in order, piece by piece.
 
-        Implementers: the default fetches ranges. A layout that keeps a checksum of the
-        log compares it at the end.
+        Implementers: the default fetches ranges of 8 MiB. A layout that keeps a
+        checksum of the log compares it at the end.
 
         Args:
             metadata: With its size told.
@@ -210,7 +248,7 @@ class RemoteStorageManager(ABC):
             yield self.fetch_log_segment(metadata, start, end)
 
     def is_active(self, metadata: SegmentMetadata) -> bool:
-        """Tell whether a broker may still be writing a segment.
+        """Tell whether a broker may still be writing a segment; nothing is asked.
 
         Implementers: the default is right where only finished segments are stored.
 
@@ -224,6 +262,9 @@ class RemoteStorageManager(ABC):
         """Tell whether a segment is still what was listed.
 
         Implementers: the default is right where names are never used again.
+
+        Args:
+            metadata: As it was listed.
         """
         del metadata
         return True
@@ -231,9 +272,16 @@ class RemoteStorageManager(ABC):
     def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
         """Return ``metadata`` with every field told.
 
+        What was told stays as it is, but for the size of a segment that a broker is
+        writing: that becomes the end of its last whole batch.
+
         Implementers: the default is right where the listing says everything.
 
+        Args:
+            metadata: As it was listed.
+
         Raises:
+            NotFoundError: The segment is gone.
             CorruptDataError: The segment contradicts itself.
         """
         return metadata
@@ -244,12 +292,21 @@ class RemoteStorageManager(ABC):
         It is asked when a segment's log ends before its last offset, which is an error
         unless this is true. Implementers: the default, no, is right where only
         segments that Kafka would tier are kept.
+
+        Args:
+            partition: As ``list_partitions`` gave it.
         """
         del partition
         return False
 
     def name_of(self, metadata: SegmentMetadata) -> str:
-        """Return how to call a segment in an error: the store, without secrets, too."""
+        """Return how to call a segment in an error; nothing is asked.
+
+        It names the store, and has no secret of its URL.
+
+        Args:
+            metadata: Any of the partition.
+        """
         return f"{self.store.url}: {metadata}"
 
     def copy_log_segment(
@@ -257,13 +314,28 @@ class RemoteStorageManager(ABC):
     ) -> bytes:
         """Store a segment; it is visible only when it is whole.
 
-        Copying again what was copied is success.
+        When it returns, every reader sees the segment. When it raises, or the process
+        dies, they see all of it or nothing, and what is left of it is found by
+        ``scrub``; copying again completes it. Copying again what was copied is success
+        and changes nothing.
+
+        Args:
+            metadata: Its partition, id, first and last offset; the rest is read from
+                the log.
+            data: The log and its indexes. What Kafka always has and is not given may be
+                made from the log.
 
         Returns:
-            The plugin's custom metadata, at most 128 bytes.
+            The plugin's custom metadata, at most 128 bytes. Readers that did not list
+            the segment put it into the metadata they ask with.
 
         Raises:
-            UnsupportedOperationError: The layout is read only. That is the default.
+            UnsupportedOperationError: The layout is read only, or cannot hold such a
+                log. The former is the default.
+            InvalidArgumentError: ``metadata`` does not say where the segment ends.
+            NotFoundError: There is no such file of the log.
+            CorruptDataError: The log or an index is malformed, or is not that of the
+                segment; nothing was stored.
         """
         del data
         msg = f"{self!r} is read only: it cannot copy {metadata}"
@@ -274,7 +346,12 @@ class RemoteStorageManager(ABC):
     ) -> bytes:
         """Store a segment unless another one was appended at its start offset.
 
-        Afterwards it is there whole, or, also after a crash, not at all.
+        Of several writers exactly one succeeds, also when some of them die: what a dead
+        one left either never becomes visible, or is completed by the next to append.
+
+        Args:
+            metadata: As in ``copy_log_segment``.
+            data: Likewise.
 
         Returns:
             The plugin's custom metadata, at most 128 bytes.
@@ -288,8 +365,47 @@ class RemoteStorageManager(ABC):
         msg = f"{self!r} cannot be appended to: {metadata}"
         raise UnsupportedOperationError(msg)
 
+    def cancel_copying(self, partition: TopicIdPartition) -> None:
+        """Remove what copies of a partition that did not end have left.
+
+        Whole segments stay as they are. When it returns, ``scrub`` finds nothing; when
+        it raises, or the process dies, some of it may be left: call it again. It is for
+        whoever is in charge of a partition, while nobody copies to it: a copy that is
+        under way looks like one that never ended, and would be cut.
+
+        Implementers: the default deletes what ``scrub`` yields.
+
+        Args:
+            partition: Whose copies; it need not have a segment.
+
+        Raises:
+            UnsupportedOperationError: The layout is read only.
+        """
+        self._need_write(f"remove what copies of {partition} left")
+        self.store.delete([leftover.key for leftover in self.scrub(partition)])
+
+    def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
+        """Yield what copies of a partition that did not end have left.
+
+        A copy that is under way looks the same. Readers skip all of it, so it costs
+        space and nothing else. Whole segments that cannot be read are ``survey``'s.
+
+        Implementers: the default, nothing, is right where a copy is one put.
+
+        Args:
+            partition: Whose copies; it need not have a segment.
+        """
+        del partition
+        yield from ()
+
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
         """Delete a segment; one that is not there is success.
+
+        When it returns, nobody lists it. When it raises, or the process dies, it is
+        listed whole or not at all; deleting again removes what is left of it.
+
+        Args:
+            metadata: As ``fetch_log_segment`` takes it.
 
         Raises:
             UnsupportedOperationError: The layout is read only. That is the default.
@@ -297,14 +413,51 @@ class RemoteStorageManager(ABC):
         msg = f"{self!r} is read only: it cannot delete {metadata}"
         raise UnsupportedOperationError(msg)
 
+    def delete_partition(self, partition: TopicIdPartition) -> None:
+        """Delete all of a partition; one that is not there is success.
+
+        When it returns, there is no such partition, nothing that copies to it left, and
+        every other one is as it was. When it raises, or the process dies, each of its
+        segments is there whole or not at all: call it again. Nobody may be copying to
+        it meanwhile.
+
+        Implementers: the default deletes one segment after the other. A layout that
+        can name all of a partition's objects deletes them at once, damaged ones too.
+
+        Args:
+            partition: As ``list_partitions`` gave it.
+
+        Raises:
+            UnsupportedOperationError: The layout is read only.
+            CorruptDataError: What lies in a segment's place is none, where the layout
+                has nothing better than the default.
+        """
+        self._need_write(f"delete {partition}")
+        try:
+            segments = self.list_segments(partition)
+        except NotFoundError:
+            segments = []
+        for segment in segments:
+            self.delete_log_segment(segment)
+        self.cancel_copying(partition)
+
     def with_policy(self, policy: RequestPolicy) -> Self:
-        """Return the same storage, on the same connections, under ``policy``."""
+        """Return the same storage, on the same connections, under ``policy``.
+
+        This one goes on under its own.
+
+        Args:
+            policy: How long and how often each request may try.
+        """
         view = copy(self)
         view.store = self.store.with_policy(policy)
         return view
 
     def close(self) -> None:  # noqa: B027 - most plugins hold nothing
-        """Let go of what the plugin holds; the store is the caller's."""
+        """Let go of what the plugin holds; the store is the caller's.
+
+        Closing again does nothing.
+        """
 
     def __enter__(self) -> Self:
         """Use the storage in a with block."""
@@ -322,3 +475,8 @@ class RemoteStorageManager(ABC):
     def __repr__(self) -> str:
         """Show the layout and the store, without secrets."""
         return f"{type(self).__name__}({self.store.url!r})"
+
+    def _need_write(self, what: str) -> None:
+        if Capability.WRITE not in self.capabilities:
+            msg = f"{self!r} is read only: it cannot {what}"
+            raise UnsupportedOperationError(msg)

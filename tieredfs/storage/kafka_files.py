@@ -13,11 +13,12 @@ from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
 from tieredfs.format.offset_index import OffsetIndex
 from tieredfs.format.producer_snapshot import ProducerSnapshot
 from tieredfs.format.time_index import TimeIndex
-from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
+from tieredfs.model import ByteRange, IndexType, SegmentIndexes, SegmentMetadata
+from tieredfs.objects import ObjectStore
 from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.log_stream import read_batches
 
-__all__ = ["LOG_SUFFIX", "SUFFIXES", "describe_segment", "is_offset"]
+__all__ = ["LOG_SUFFIX", "SUFFIXES", "describe_segment", "fetch_log", "is_offset"]
 
 LOG_SUFFIX: Final = "log"
 
@@ -96,6 +97,35 @@ def describe_segment(
         ),
         size=(last.end if last else 0) if active else size,
     )
+
+
+def fetch_log(
+    store: ObjectStore,
+    key: str,
+    metadata: SegmentMetadata,
+    start: int,
+    end: int | None,
+) -> memoryview:
+    """Return the bytes ``[start, end)`` of a log file.
+
+    Args:
+        store: Where it is.
+        key: Its key.
+        metadata: The segment's; where it does not tell the size and ``end`` is None,
+            the whole file is asked for.
+        start: First byte.
+        end: Byte after the last; None for the end of the log.
+
+    Raises:
+        NotFoundError: There is no such file.
+        CorruptObjectError: It ends before the range does.
+        InvalidArgumentError: ``start`` is negative or behind ``end``.
+    """
+    stop = metadata.size if end is None else end
+    if stop is not None:
+        return store.get_range(key, start, stop)
+    whole = store.get(key)
+    return whole[start : ByteRange(start, max(start, len(whole))).end]
 
 
 def is_offset(number: int) -> bool:

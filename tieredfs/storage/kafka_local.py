@@ -7,7 +7,7 @@ what is written here.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,14 +25,17 @@ from tieredfs.model import (
     Uuid,
 )
 from tieredfs.objects import ObjectInfo, ObjectStore
-from tieredfs.storage.contract import Capability, RemoteStorageManager
+from tieredfs.storage.capability import Capability
+from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.inspection import inspect_segment
 from tieredfs.storage.kafka_files import (
     LOG_SUFFIX,
     SUFFIXES,
     describe_segment,
+    fetch_log,
     is_offset,
 )
+from tieredfs.storage.leftover import Leftover
 from tieredfs.storage.log_source import open_log
 from tieredfs.storage.log_stream import read_batches
 
@@ -43,6 +46,8 @@ _PARTITION = re.compile(r"(.+)-(\d{1,10})-([A-Za-z0-9_-]{22})", re.ASCII)
 _FILE = re.compile(r"(\d{20})-([A-Za-z0-9_-]{22})\.([a-z_]+)", re.ASCII)
 _ALWAYS = {LOG_SUFFIX, *SUFFIXES.values()} - {SUFFIXES[IndexType.TRANSACTION]}
 """What LocalTieredStorage writes for every segment; without one it is not whole."""
+
+_Files = dict[tuple[int, SegmentId], dict[str, ObjectInfo]]
 
 
 class KafkaLocal(RemoteStorageManager):
@@ -80,15 +85,7 @@ class KafkaLocal(RemoteStorageManager):
         self, partition: TopicIdPartition, min_offset: int = 0
     ) -> list[SegmentMetadata]:
         """Return the segments whose files are all there."""
-        folder = self._folder(partition)
-        files: dict[tuple[int, SegmentId], dict[str, ObjectInfo]] = {}
-        empty = True
-        for entry in self.store.list(folder, delimiter="/"):
-            empty = False
-            parsed = _file(entry.key[len(folder) :])
-            if parsed is not None:
-                start, segment_id, suffix = parsed
-                files.setdefault((start, segment_id), {})[suffix] = entry
+        files, empty = self._files(partition)
         if empty:
             msg = f"not found: {partition} in {self.store.url}"
             raise NotFoundError(msg)
@@ -109,11 +106,8 @@ class KafkaLocal(RemoteStorageManager):
     ) -> memoryview:
         """Return a range of the log file."""
         del layout
-        stop = metadata.size if end is None else end
         key = self._key(metadata, LOG_SUFFIX)
-        if stop is None:
-            return self.store.get(key)[start:]
-        return self.store.get_range(key, start, stop)
+        return fetch_log(self.store, key, metadata, start, end)
 
     def fetch_index(
         self, metadata: SegmentMetadata, index_type: IndexType
@@ -177,6 +171,36 @@ class KafkaLocal(RemoteStorageManager):
         """Delete the files of a segment, its log first: then it is listed no more."""
         self.store.delete([self._key(metadata, LOG_SUFFIX)])
         self.store.delete(self._key(metadata, suffix) for suffix in SUFFIXES.values())
+
+    def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
+        """Yield the files of segments that lack some."""
+        files, _ = self._files(partition)
+        for (start, segment_id), parts in sorted(files.items()):
+            lacking = ", ".join(sorted(_ALWAYS - parts.keys()))
+            for entry in parts.values() if lacking else ():
+                reason = f"segment {start:020d}-{segment_id} has no {lacking}"
+                yield Leftover(entry.key, entry.size or 0, reason)
+
+    def delete_partition(self, partition: TopicIdPartition) -> None:
+        """Delete the files of all segments, the logs first: then none is listed."""
+        files, _ = self._files(partition)
+        logs = [p[LOG_SUFFIX].key for p in files.values() if LOG_SUFFIX in p]
+        self.store.delete(logs)
+        others = {entry.key for parts in files.values() for entry in parts.values()}
+        self.store.delete(others.difference(logs))
+
+    def _files(self, partition: TopicIdPartition) -> tuple[_Files, bool]:
+        """Return the files of each segment, and whether there is nothing at all."""
+        folder = self._folder(partition)
+        files: _Files = {}
+        empty = True
+        for entry in self.store.list(folder, delimiter="/"):
+            empty = False
+            parsed = _file(entry.key[len(folder) :])
+            if parsed is not None:
+                start, segment_id, suffix = parsed
+                files.setdefault((start, segment_id), {})[suffix] = entry
+        return files, empty
 
     def _key(self, metadata: SegmentMetadata, suffix: str) -> str:
         stem = f"{metadata.start_offset:020d}-{metadata.id}"

@@ -32,11 +32,13 @@ from tieredfs.model import (
     TopicIdPartition,
     Uuid,
 )
-from tieredfs.storage.contract import Capability, RemoteStorageManager
+from tieredfs.storage.capability import Capability
+from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.kafka_files import (
     LOG_SUFFIX,
     SUFFIXES,
     describe_segment,
+    fetch_log,
     is_offset,
 )
 
@@ -153,11 +155,8 @@ class KafkaLog(RemoteStorageManager):
     ) -> memoryview:
         """Return a range of the log file, as far as it went when it was listed."""
         del layout
-        stop = metadata.size if end is None else end
         key = _key(metadata, LOG_SUFFIX)
-        if stop is None:
-            return self.store.get(key)[start:]
-        return self.store.get_range(key, start, stop)
+        return fetch_log(self.store, key, metadata, start, end)
 
     def fetch_index(
         self, metadata: SegmentMetadata, index_type: IndexType

@@ -7,21 +7,33 @@ again could be won by somebody who knows of an older end of the log. A claim who
 segment has been deleted is spent: the next claim of the offset has the next number.
 """
 
+from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
+from typing import Final
 
-from tieredfs.errors import AlreadyExistsError, CorruptObjectError, NotFoundError
+from tieredfs.errors import (
+    AlreadyExistsError,
+    CorruptObjectError,
+    NotFoundError,
+    UnsupportedFormatError,
+)
 from tieredfs.format.segment_key import (
     OWN_FOLDER,
     SEGMENT_SUFFIX,
     SegmentKey,
     partition_prefix,
 )
+from tieredfs.format.segment_tail import parse_manifest
 from tieredfs.model import TopicIdPartition
-from tieredfs.objects import ObjectStore
-from tieredfs.storage.segment_object import object_key, seek_key
+from tieredfs.objects import ObjectInfo, ObjectStore
+from tieredfs.storage.leftover import Leftover
+from tieredfs.storage.segment_object import check_facts, object_key, seek_key
 
-__all__ = ["claim_offset"]
+__all__ = ["claim_offset", "find_put_aside"]
+
+
+_ASIDE: Final = f"{OWN_FOLDER}aside/"
 
 
 def claim_offset(
@@ -57,6 +69,34 @@ def claim_offset(
         )
         raise AlreadyExistsError(msg)
     _complete(store, partition, key.stem)
+
+
+def find_put_aside(
+    store: ObjectStore, partition: TopicIdPartition
+) -> Iterator[Leftover]:
+    """Yield what appends to a partition that did not end have put aside.
+
+    The name of what is put aside does not say whose it is, so each is asked: one range
+    read. What nobody can tell whose it is belongs to no partition.
+    """
+    for entry in store.list(_ASIDE):
+        if _is_of(store, partition, entry):
+            reason = f"put aside to be appended to {partition}, and never completed"
+            yield Leftover(entry.key, entry.size or 0, reason)
+
+
+def _is_of(store: ObjectStore, partition: TopicIdPartition, entry: ObjectInfo) -> bool:
+    name = f"{store.url}/{entry.key}"
+    try:
+        key = SegmentKey.parse(entry.key.removeprefix(_ASIDE))
+        if key is None or key.size != entry.size:
+            return False
+        tail = store.get_range(entry.key, key.log_length, key.size)
+        manifest = parse_manifest(tail, key.log_length, key.flags, name=name)
+        check_facts(manifest, partition, key, name)
+    except (CorruptObjectError, NotFoundError, UnsupportedFormatError):
+        return False  # another partition's, or completed meanwhile
+    return True
 
 
 def _claim(
@@ -102,4 +142,4 @@ def _complete(store: ObjectStore, partition: TopicIdPartition, stem: str) -> boo
 
 
 def _aside(stem: str) -> str:
-    return f"{OWN_FOLDER}aside/{stem}"
+    return f"{_ASIDE}{stem}"

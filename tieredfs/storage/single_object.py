@@ -37,14 +37,13 @@ from tieredfs.model import (
     TopicIdPartition,
 )
 from tieredfs.objects import ObjectInfo, ObjectStore
+from tieredfs.storage.capability import Capability
 from tieredfs.storage.case_check import CaseCheck
-from tieredfs.storage.contract import (
-    Capability,
-    RemoteStorageManager,
-)
+from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.known_stems import KnownStems
+from tieredfs.storage.leftover import Leftover
 from tieredfs.storage.log_source import LogSource, open_log
-from tieredfs.storage.offset_claim import claim_offset
+from tieredfs.storage.offset_claim import claim_offset, find_put_aside
 from tieredfs.storage.segment_object import (
     check_facts,
     epochs_of,
@@ -382,6 +381,20 @@ class SingleObject(RemoteStorageManager):
         stems = self._known.stems(listed)
         self.store.delete({path, *(object_key(metadata.partition, s) for s in stems)})
         self._known.forget(listed)
+
+    def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
+        """Yield what appends have put aside; a copy leaves nothing."""
+        return find_put_aside(self.store, partition)
+
+    def delete_partition(self, partition: TopicIdPartition) -> None:
+        """Delete every segment, damaged ones too.
+
+        The claims of its offsets stay: whoever still appends must not win one again.
+        """
+        prefix = partition_prefix(partition)
+        found = (entry.key for entry in self.store.list(prefix))
+        self.store.delete([key for key in found if is_segment_key(key)])
+        self.cancel_copying(partition)
 
     def _put(
         self, metadata: SegmentMetadata, source: LogSource, data: LogSegmentData

@@ -14,6 +14,7 @@ from tieredfs.model import (
 )
 from tieredfs.objects import RequestPolicy
 from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.leftover import Leftover
 
 __all__ = ["StorageWrapper"]
 
@@ -121,9 +122,21 @@ class StorageWrapper(RemoteStorageManager):
         """Store a segment unless another one was appended at its start offset."""
         return self.inner.append_log_segment(metadata, data)
 
+    def cancel_copying(self, partition: TopicIdPartition) -> None:
+        """Remove what copies of a partition that did not end have left."""
+        self.inner.cancel_copying(partition)
+
+    def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
+        """Yield what copies of a partition that did not end have left."""
+        return self.inner.scrub(partition)
+
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
         """Delete a segment; one that is not there is success."""
         self.inner.delete_log_segment(metadata)
+
+    def delete_partition(self, partition: TopicIdPartition) -> None:
+        """Delete all of a partition; one that is not there is success."""
+        self.inner.delete_partition(partition)
 
     def with_policy(self, policy: RequestPolicy) -> Self:
         """Return the same storage, on the same connections, under ``policy``."""
