@@ -1,0 +1,82 @@
+"""Every call of a storage that may ask its store, seen in one place."""
+
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial, wraps
+from typing import Final, TypeVar
+
+from tieredfs.storage.wrapper import StorageWrapper
+
+__all__ = ["REMOTE_CALLS", "CallWrapper", "StorageCall"]
+
+_T = TypeVar("_T")
+
+REMOTE_CALLS: Final = (
+    "list_partitions",
+    "list_segments",
+    "fetch_log_segment",
+    "fetch_index",
+    "fetch_indexes",
+    "fetch_all_indexes",
+    "seek",
+    "survey",
+    "fetch_producers_before",
+    "stream_log",
+    "is_current",
+    "describe",
+    "is_compacted",
+    "copy_log_segment",
+    "append_log_segment",
+    "cancel_copying",
+    "scrub",
+    "delete_log_segment",
+    "delete_partition",
+)
+"""The methods of the contract that may ask the store."""
+
+
+@dataclass(frozen=True, slots=True)
+class StorageCall:
+    """One call, as the caller made it.
+
+    Attributes:
+        method: The method's name.
+        arguments: Those given by position.
+        options: Those given by name.
+    """
+
+    method: str
+    arguments: tuple[object, ...] = ()
+    options: Mapping[str, object] = field(default_factory=dict)
+
+
+class CallWrapper(StorageWrapper):
+    """A storage that sees each of the `REMOTE_CALLS` of the one behind it.
+
+    An iterator is seen when it is made, not while it is read.
+    """
+
+    @abstractmethod
+    def around(self, call: StorageCall, answer: Callable[[], _T]) -> _T:
+        """Make one call, or not, and return what it answers.
+
+        Args:
+            call: What was asked.
+            answer: Asks the storage behind.
+        """
+
+
+def _seen(method: str) -> Callable[..., object]:
+    passed_on: Callable[..., object] = getattr(StorageWrapper, method)
+
+    @wraps(passed_on)
+    def seen(self: CallWrapper, *arguments: object, **options: object) -> object:
+        call = StorageCall(method, arguments, options)
+        return self.around(call, partial(passed_on, self, *arguments, **options))
+
+    return seen
+
+
+for _method in REMOTE_CALLS:
+    setattr(CallWrapper, _method, _seen(_method))

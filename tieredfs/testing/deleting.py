@@ -1,0 +1,128 @@
+"""What a storage does with segments that are deleted."""
+
+from contextlib import suppress
+from dataclasses import replace
+
+from tieredfs.errors import NotFoundError, TieredFSError
+from tieredfs.model import SegmentMetadata
+from tieredfs.storage import Capability
+from tieredfs.testing.rule import Case, expect_error, require, rule
+from tieredfs.testing.samples import MISSING, PARTITIONS, sample
+from tieredfs.testing.stores import WRITES, WatchedStore
+
+__all__ = [
+    "check_delete_is_idempotent",
+    "check_delete_is_seen_whole",
+    "check_delete_partition_deletes_all_of_it",
+    "check_deleted_segment_is_gone",
+]
+
+_PARTITION = PARTITIONS[0]
+_MOST_WRITES = 100
+
+
+@rule(Capability.WRITE)
+def check_delete_is_idempotent(case: Case) -> None:
+    """Deleting what is not there is success, and changes nothing."""
+    gone, *kept = case.segments()
+    case.storage.delete_log_segment(gone)
+    never = sample(_PARTITION, 9).metadata
+    for segment in (gone, never, replace(never, partition=MISSING)):
+        for storage in (case.storage, case.another()):
+            storage.delete_log_segment(segment)
+    _require_listed(case, kept, "After deleting what is not there")
+
+
+@rule(Capability.WRITE)
+def check_deleted_segment_is_gone(case: Case) -> None:
+    """A deleted segment is not listed, all others are, and nothing of it is left."""
+    case.segments()
+    before = {entry.key for entry in case.store.list()}
+    one = sample(_PARTITION, 7)
+    custom = case.storage.copy_log_segment(one.metadata, one.data)
+    kept = [s for s in _listed(case) if s.id != one.metadata.id]
+    case.another().delete_log_segment(case.listed(one))
+    _require_listed(case, kept, "After one was deleted")
+    left = {entry.key for entry in case.store.list()} - before
+    require(not left, f"These objects are left: {sorted(left)}.")
+    case.storage.copy_log_segment(one.metadata, one.data)
+    case.another().delete_log_segment(replace(one.metadata, custom_metadata=custom))
+    _require_listed(case, kept, "After one was deleted by what its copy had returned")
+
+
+@rule(Capability.WRITE)
+def check_delete_is_seen_whole(case: Case) -> None:
+    """A delete that fails anywhere leaves a whole segment or none that is listed."""
+    one = sample(_PARTITION, 1)
+    for is_landed in (False, True):
+        for limit in range(_MOST_WRITES):
+            case.storage.copy_log_segment(one.metadata, one.data)
+            listed = case.listed(one)
+            dying = WatchedStore.over(
+                case.store, WRITES, limit=limit, is_landed=is_landed
+            )
+            try:
+                case.another(dying).delete_log_segment(listed)
+                break
+            except TieredFSError:
+                pass
+            where = f"A delete failed at write {limit + 1}, and then"
+            if listed in _listed(case):
+                found = case.another().fetch_all_indexes(listed)
+                log = case.another().fetch_log_segment(listed)
+                require(
+                    log == one.log and dict(found) == dict(one.data.indexes),
+                    f"{where} it was listed, but not whole.",
+                )
+            case.another().delete_log_segment(listed)
+            left = [entry.key for entry in case.store.list()]
+            require(not left, f"{where} deleting again left {left}.")
+
+
+@rule(Capability.WRITE)
+def check_delete_partition_deletes_all_of_it(case: Case) -> None:
+    """``delete_partition`` leaves nothing of one partition, and all of the others."""
+    segments = case.segments()
+    one = sample(_PARTITION, 8)
+    dying = WatchedStore.over(case.store, WRITES, limit=1)
+    with suppress(TieredFSError):  # what it leaves has to go as well
+        case.another(dying).copy_log_segment(one.metadata, one.data)
+    case.storage.delete_partition(MISSING)
+    _require_partitions(case, {s.partition for s in segments})
+    for storage in (case.storage, case.another()):
+        storage.delete_partition(_PARTITION)
+        for seen in (case.storage, case.another()):
+            expect_error(
+                lambda seen=seen: seen.list_segments(_PARTITION),  # type: ignore[misc]
+                NotFoundError,
+                "After its partition was deleted, list_segments",
+            )
+        left = [leftover.key for leftover in storage.scrub(_PARTITION)]
+        require(not left, f"It left {left}.")
+    kept = [segment for segment in segments if segment.partition != _PARTITION]
+    _require_listed(case, kept, "After one partition was deleted")
+    for segment in kept:
+        case.another().fetch_log_segment(segment)
+    for partition in PARTITIONS[1:]:
+        case.storage.delete_partition(partition)
+    left = [entry.key for entry in case.store.list()]
+    require(not left, f"With all partitions deleted, these objects are left: {left}.")
+
+
+def _listed(case: Case) -> list[SegmentMetadata]:
+    storage = case.another()
+    return [s for p in storage.list_partitions() for s in storage.list_segments(p)]
+
+
+def _require_listed(case: Case, kept: list[SegmentMetadata], when: str) -> None:
+    for storage in (case.storage, case.another()):
+        found = [s for p in storage.list_partitions() for s in storage.list_segments(p)]
+        require(found == kept, f"{when} it listed {found}, not {kept}.")
+
+
+def _require_partitions(case: Case, expected: set[object]) -> None:
+    found = case.another().list_partitions()
+    require(
+        set(found) == expected,
+        f"After a partition that is not there was deleted, there are {found}.",
+    )

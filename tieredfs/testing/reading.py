@@ -1,0 +1,225 @@
+"""What a storage reads of a log, and what it says when it cannot."""
+
+from dataclasses import replace
+
+from tieredfs.errors import (
+    CorruptDataError,
+    InvalidArgumentError,
+    NotFoundError,
+    StorageUnavailableError,
+    TieredFSError,
+)
+from tieredfs.model import IndexType, SegmentMetadata
+from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.testing.rule import Asked, Case, expect_error, require, rule
+from tieredfs.testing.samples import PARTITIONS, sample
+from tieredfs.testing.stores import READS, WatchedStore
+
+__all__ = [
+    "check_buffers_are_read_only",
+    "check_errors_are_typed",
+    "check_layout_changes_nothing",
+    "check_missing_segment_is_not_found",
+    "check_ranges_are_exact",
+    "check_ranges_outside_the_log_are_errors",
+    "check_store_errors_pass_through",
+    "check_stream_is_the_log",
+]
+
+
+@rule()
+def check_ranges_are_exact(case: Case) -> None:
+    """``fetch_log_segment`` returns exactly the bytes that were asked for."""
+    for listed in case.segments():
+        whole = bytes(case.storage.fetch_log_segment(listed))
+        size = len(whole)
+        said = case.storage.describe(listed).size
+        require(
+            size == said or case.storage.is_active(listed),
+            f"The log of {listed} has {said} bytes, and {size} came.",
+        )
+        middle = size // 2
+        ranges = {(0, 0), (0, 1), (1, middle), (middle, middle), (size - 1, size)}
+        for start, end in {*ranges, (0, size), (size, size)}:
+            if 0 <= start <= end <= size:
+                found = case.storage.fetch_log_segment(listed, start, end)
+                require(
+                    found == whole[start:end],
+                    f"The bytes [{start}, {end}) of {listed} are others: {len(found)} "
+                    f"came, {end - start} were asked for.",
+                )
+        rest = case.storage.fetch_log_segment(listed, middle)
+        require(
+            rest == whole[middle:],
+            f"Without an end, {len(rest)} bytes of {listed} came from {middle} on, not "
+            f"{size - middle}.",
+        )
+
+
+@rule()
+def check_ranges_outside_the_log_are_errors(case: Case) -> None:
+    """A range that is not inside the log is an error, never fewer bytes."""
+    for listed in case.segments():
+        size = len(case.storage.fetch_log_segment(listed))
+        ranges: list[tuple[int, int | None, type[TieredFSError]]] = [
+            (0, size + 1, CorruptDataError),
+            (max(size - 1, 0), size + 5, CorruptDataError),
+            (size, size + 1, CorruptDataError),
+            (2, 1, InvalidArgumentError),
+            (-1, size, InvalidArgumentError),
+            (-1, None, InvalidArgumentError),
+        ]
+        for start, end, error in ranges:
+            expect_error(
+                lambda listed=listed, start=start, end=end: (  # type: ignore[misc]
+                    case.storage.fetch_log_segment(listed, start, end)
+                ),
+                error,
+                f"The range [{start}, {end}) of {listed}, which has {size} bytes,",
+            )
+
+
+@rule()
+def check_buffers_are_read_only(case: Case) -> None:
+    """Logs and indexes come as memoryviews that nobody can write to."""
+    for listed in case.segments():
+        found: dict[str, object] = {
+            "fetch_log_segment": case.storage.fetch_log_segment(listed),
+            "an empty fetch_log_segment": case.storage.fetch_log_segment(listed, 0, 0),
+        }
+        indexes = case.storage.fetch_all_indexes(listed)
+        for kind in indexes:
+            found[f"fetch_all_indexes, {kind},"] = indexes[kind]
+            one = case.storage.fetch_index(listed, kind)
+            found[f"fetch_index of {kind}"] = one
+        for said, buffer in found.items():
+            require(
+                isinstance(buffer, memoryview) and buffer.readonly,
+                f"Of {listed} {said} returned {buffer!r}, which is no read-only "
+                "memoryview.",
+            )
+
+
+@rule()
+def check_stream_is_the_log(case: Case) -> None:
+    """``stream_log`` yields the whole log, in order."""
+    for listed in case.segments():
+        told = case.storage.describe(listed)
+        whole = case.storage.fetch_log_segment(told)
+        streamed = b"".join(case.storage.stream_log(told))
+        require(
+            streamed == whole,
+            f"Of {listed} it yielded {len(streamed)} bytes, which are not the "
+            f"{len(whole)} of the log.",
+        )
+
+
+@rule()
+def check_layout_changes_nothing(case: Case) -> None:
+    """With the ``layout`` that the indexes came with, the same bytes are returned."""
+    for listed in case.segments():
+        whole = bytes(case.storage.fetch_log_segment(listed))
+        ends = (len(whole) // 3, len(whole))
+        for kinds in (tuple(IndexType), (IndexType.OFFSET,)):
+            layout = case.another().fetch_indexes(listed, kinds).layout
+            for end in ends:
+                found = case.another().fetch_log_segment(listed, 0, end, layout=layout)
+                require(
+                    found == whole[:end],
+                    f"With the layout, the bytes [0, {end}) of {listed} are others.",
+                )
+
+
+@rule()
+def check_missing_segment_is_not_found(case: Case) -> None:
+    """A segment that is not there is a NotFoundError."""
+    listed = case.segments()[0]
+    start = listed.start_offset + 1_000_000_000
+    moved = replace(listed, start_offset=start, end_offset=start)
+    gone = [replace(moved, custom_metadata=b"")]
+    if case.can(Capability.WRITE):
+        case.storage.delete_log_segment(listed)
+        gone.append(listed)
+    for segment in gone:
+        for storage in (case.storage, case.another()):
+            asked: Asked = {
+                "its log": lambda s=storage, m=segment: s.fetch_log_segment(m),  # type: ignore[misc]
+                "a part of its log": lambda s=storage, m=segment: s.fetch_log_segment(  # type: ignore[misc]
+                    m, 1, 2
+                ),
+                "its offset index": lambda s=storage, m=segment: s.fetch_index(  # type: ignore[misc]
+                    m, IndexType.OFFSET
+                ),
+            }
+            for said, call in asked.items():
+                expect_error(call, NotFoundError, f"{segment} is gone, and {said}")
+
+
+@rule()
+def check_store_errors_pass_through(case: Case) -> None:
+    """An error of the store is raised, and never passes for an answer."""
+    listed = case.segments()[0]
+    failing = WatchedStore.over(case.store, READS)
+    storage = case.another(failing)
+    failing.limit = 0
+    for said, call in _reads(storage, listed).items():
+        before = failing.calls
+        try:
+            answer = call()
+        except StorageUnavailableError:
+            continue
+        require(
+            failing.calls == before,
+            f"The store could not be reached, and {said} returned {answer!r}.",
+        )
+
+
+@rule(Capability.WRITE)
+def check_errors_are_typed(case: Case) -> None:
+    """Whatever lies in the store, what is raised is a TieredFSError."""
+    one = sample(PARTITIONS[0], 1)
+    case.storage.copy_log_segment(one.metadata, one.data)
+    (listed,) = case.storage.list_segments(PARTITIONS[0])
+    for key in [entry.key for entry in case.store.list()]:
+        whole = bytes(case.store.get(key))
+        half = len(whole) // 2
+        damaged = {
+            "empty": b"",
+            "cut": whole[:half],
+            "longer": whole + b"\xff" * 9,
+            "all zeros": bytes(len(whole)),
+            "changed in the middle": whole[:half] + b"\xff" * (len(whole) - half),
+        }
+        for how, content in damaged.items():
+            case.store.put(key, content, overwrite=True)
+            storage = case.another()
+            for said, call in _reads(storage, listed).items():
+                try:
+                    call()
+                except TieredFSError:
+                    continue
+                except Exception as error:
+                    raise AssertionError(
+                        f"With {key} {how}, {said} raised {error!r}."
+                    ) from error
+        case.store.put(key, whole, overwrite=True)
+
+
+def _reads(storage: RemoteStorageManager, listed: SegmentMetadata) -> Asked:
+    """Return every call that reads, by its name."""
+    partition = listed.partition
+    return {
+        "list_partitions": storage.list_partitions,
+        "list_segments": lambda: storage.list_segments(partition),
+        "seek": lambda: storage.seek(partition, listed.start_offset),
+        "survey": lambda: list(storage.survey(partition)),
+        "describe": lambda: storage.describe(replace(listed, leader_epochs=None)),
+        "fetch_log_segment": lambda: storage.fetch_log_segment(listed, 0, 1),
+        "fetch_index": lambda: storage.fetch_index(listed, IndexType.OFFSET),
+        "fetch_indexes": lambda: storage.fetch_indexes(listed, [IndexType.TIMESTAMP]),
+        "fetch_all_indexes": lambda: storage.fetch_all_indexes(listed),
+        "stream_log": lambda: list(storage.stream_log(listed)),
+        "is_current": lambda: storage.is_current(listed),
+        "is_compacted": lambda: storage.is_compacted(partition),
+        "scrub": lambda: list(storage.scrub(partition)),
+    }

@@ -1,0 +1,156 @@
+"""One rule of the contract: who is asked, how, and how a broken rule is told."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Protocol, cast
+
+from tieredfs.model import SegmentMetadata
+from tieredfs.objects import ObjectStore
+from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.testing.samples import Sample, all_samples
+from tieredfs.testing.stores import scratch_store
+
+__all__ = ["Asked", "Case", "Check", "MakeStorage", "expect_error", "require", "rule"]
+
+MakeStorage = Callable[[ObjectStore], RemoteStorageManager]
+"""Makes a storage over the store it is given, each time a new one. Where the layout is
+read only, it puts segments into a store that is empty, so that there is something."""
+
+
+Asked = dict[str, Callable[[], object]]
+"""Calls to make, each by what is said of it."""
+
+
+class Check(Protocol):
+    """A rule of the contract, to be asked of a plugin.
+
+    Attributes:
+        needs: The capabilities without which there is nothing to ask: then it passes.
+    """
+
+    __name__: str
+    needs: frozenset[Capability]
+
+    def __call__(
+        self, make_storage: MakeStorage, store: ObjectStore | None = None
+    ) -> None:
+        """Ask; return when the rule holds.
+
+        Args:
+            make_storage: Makes the plugin's storage over a store.
+            store: An empty one, of this call's own; None for one in memory.
+
+        Raises:
+            AssertionError: The rule is broken; the message is the rule, and how.
+        """
+
+
+class Case:
+    """A plugin and a store to ask it about.
+
+    Attributes:
+        store: Empty, when nothing was done yet, but for a layout that is read only.
+        storage: The plugin over it.
+    """
+
+    def __init__(self, make_storage: MakeStorage, store: ObjectStore) -> None:
+        """Make the storage."""
+        self._make = make_storage
+        self.store = store
+        self.storage = make_storage(store)
+
+    def another(self, store: ObjectStore | None = None) -> RemoteStorageManager:
+        """Return a storage that knows nothing of this one, over the same objects."""
+        return self._make(self.store if store is None else store)
+
+    def can(self, *capabilities: Capability) -> bool:
+        """Tell whether the storage has all of these."""
+        return self.storage.capabilities >= set(capabilities)
+
+    def fill(self) -> list[Sample]:
+        """Copy the samples, the last first, and return them in order."""
+        samples = all_samples()
+        for sample in reversed(samples):
+            self.storage.copy_log_segment(sample.metadata, sample.data)
+        return samples
+
+    def listed(self, sample: Sample) -> SegmentMetadata:
+        """Return the metadata of a sample as it is listed."""
+        for found in self.storage.list_segments(sample.metadata.partition):
+            if (found.start_offset, found.id) == sample.identity:
+                return found
+        raise AssertionError(f"{sample.metadata} was copied and is not listed.")
+
+    def segments(self) -> list[SegmentMetadata]:
+        """Return segments as they are listed: the samples, where they can be copied."""
+        if self.can(Capability.WRITE):
+            self.fill()
+        found = [
+            segment
+            for partition in self.storage.list_partitions()
+            for segment in self.storage.list_segments(partition)
+        ]
+        require(bool(found), "there is no segment to ask about")
+        return found
+
+
+def rule(*needs: Capability) -> Callable[[Callable[[Case], None]], Check]:
+    """Make a check of a function that asks one rule; its first line is the rule.
+
+    Args:
+        needs: The capabilities without which there is nothing to ask.
+    """
+
+    def make(ask: Callable[[Case], None]) -> Check:
+        said = (ask.__doc__ or ask.__name__).strip().partition("\n")[0]
+
+        @wraps(ask)
+        def check(make_storage: MakeStorage, store: ObjectStore | None = None) -> None:
+            with scratch_store() as scratch, _telling(said):
+                case = Case(make_storage, scratch if store is None else store)
+                if case.can(*needs):
+                    ask(case)
+
+        made = cast("Check", check)
+        made.needs = frozenset(needs)
+        return made
+
+    return make
+
+
+def require(condition: bool, sentence: str) -> None:  # noqa: FBT001 - reads as assert
+    """Raise AssertionError with a sentence unless a condition holds."""
+    if not condition:
+        raise AssertionError(sentence)
+
+
+def expect_error(
+    call: Callable[[], object], error: type[Exception], sentence: str
+) -> None:
+    """Make a call that must raise an error of ours.
+
+    Args:
+        call: What is called.
+        error: The class that must come.
+        sentence: What was called, as the beginning of a sentence.
+    """
+    try:
+        answer = call()
+    except error:
+        return
+    except Exception as other:
+        said = f"{sentence} raised {other!r}, not {error.__name__}"
+        raise AssertionError(said) from other
+    raise AssertionError(f"{sentence} returned {answer!r}, not {error.__name__}")
+
+
+@contextmanager
+def _telling(said: str) -> Iterator[None]:
+    """Put the rule in front of what is wrong."""
+    try:
+        yield
+    except AssertionError as error:
+        raise AssertionError(f"{said} {error}") from error.__cause__
+    except Exception as error:
+        raise AssertionError(f"{said} A call raised {error!r}") from error

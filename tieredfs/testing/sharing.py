@@ -1,0 +1,139 @@
+"""How a storage is made, passed on, shared and closed."""
+
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+
+from tieredfs.model import SegmentMetadata
+from tieredfs.objects import RequestPolicy
+from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.testing.rule import Case, require, rule
+from tieredfs.testing.samples import PARTITIONS, Sample, sample
+from tieredfs.testing.stores import READS, WRITES, WatchedStore
+
+__all__ = [
+    "check_close_leaves_the_store",
+    "check_construction_asks_nothing",
+    "check_policy_is_that_of_the_view",
+    "check_storage_pickles",
+    "check_threads_share_it",
+]
+
+_THREADS = 8
+_ROUNDS = 3
+
+
+@rule(Capability.WRITE)
+def check_construction_asks_nothing(case: Case) -> None:
+    """Nothing is asked of the store while a storage is made."""
+    watched = WatchedStore.over(case.store, READS | WRITES)
+    storage = case.another(watched)
+    storage.with_policy(RequestPolicy(attempts=1))
+    repr(storage)
+    require(watched.calls == 0, f"It made {watched.calls} calls.")
+
+
+@rule()
+def check_storage_pickles(case: Case) -> None:
+    """A storage that was pickled reads the same, used before or not."""
+    fresh = pickle.dumps(case.another())
+    segments = case.segments()
+    expected = _read(case.storage, segments)
+    for told in (fresh, pickle.dumps(case.storage)):
+        copied = pickle.loads(told)  # noqa: S301 - what was made above
+        require(
+            type(copied) is type(case.storage),
+            f"It came back as {type(copied).__name__}.",
+        )
+        require(
+            copied.capabilities == case.storage.capabilities,
+            f"It came back with the capabilities {sorted(copied.capabilities)}.",
+        )
+        require(_read(copied, segments) == expected, "What came back read other bytes.")
+
+
+@rule()
+def check_threads_share_it(case: Case) -> None:
+    """Many threads may use one storage at once."""
+    segments = case.segments()
+    expected = _read(case.storage, segments)
+    together = Barrier(_THREADS)
+
+    def work(number: int) -> str:
+        together.wait()
+        for turn in range(_ROUNDS):
+            if _read(case.storage, segments) != expected:
+                return f"Thread {number} read other bytes than were read alone."
+            if case.can(Capability.WRITE):
+                made = sample(PARTITIONS[1], 10 + turn, f"thread {number}")
+                if not _copied_and_deleted(case.storage, made):
+                    return f"Thread {number} read other bytes than it had copied."
+        return ""
+
+    with ThreadPoolExecutor(_THREADS) as pool:
+        wrong = [said for said in pool.map(work, range(_THREADS)) if said]
+    require(not wrong, " ".join(wrong))
+    require(
+        _read(case.storage, segments) == expected,
+        "Afterwards alone it read other bytes.",
+    )
+
+
+@rule()
+def check_policy_is_that_of_the_view(case: Case) -> None:
+    """``with_policy`` gives the same storage under another policy, and changes none."""
+    segments = case.segments()
+    expected = _read(case.storage, segments)
+    before = case.storage.store.policy
+    policy = RequestPolicy(attempts=1, deadline=before.deadline / 2)
+    view = case.storage.with_policy(policy)
+    require(view.store.policy == policy, f"The view's policy is {view.store.policy}.")
+    after = case.storage.store.policy
+    require(after == before, f"The policy of the storage itself became {after}.")
+    require(
+        (type(view), view.capabilities)
+        == (type(case.storage), case.storage.capabilities),
+        f"The view is another kind of storage: {view!r}.",
+    )
+    require(_read(view, segments) == expected, "The view reads other bytes.")
+
+
+@rule()
+def check_close_leaves_the_store(case: Case) -> None:
+    """``close`` lets go of the plugin's own, twice if need be; the store goes on."""
+    segments = case.segments()
+    expected = _read(case.storage, segments)
+    view = case.another()
+    with view:
+        found = _read(view, segments)
+        require(found == expected, "In a with block it read other bytes.")
+    view.close()
+    require(
+        _read(case.another(), segments) == expected,
+        "When one storage was closed, another read other bytes.",
+    )
+
+
+def _copied_and_deleted(storage: RemoteStorageManager, made: Sample) -> bool:
+    storage.copy_log_segment(made.metadata, made.data)
+    found = storage.list_segments(made.metadata.partition)
+    (mine,) = [s for s in found if (s.start_offset, s.id) == made.identity]
+    read = bytes(storage.fetch_log_segment(mine))
+    storage.delete_log_segment(mine)
+    return read == made.log
+
+
+def _read(
+    storage: RemoteStorageManager, segments: list[SegmentMetadata]
+) -> dict[str, tuple[bytes, dict[str, bytes]]]:
+    """Read all of some segments."""
+    return {
+        str(segment): (
+            bytes(storage.fetch_log_segment(segment)),
+            {
+                kind: bytes(found)
+                for kind, found in storage.fetch_all_indexes(segment).items()
+            },
+        )
+        for segment in segments
+    }

@@ -1,0 +1,129 @@
+"""Object stores to ask plugins about: fresh ones, and ones that fail."""
+
+import itertools
+import os
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Final, Self, TypeVar
+
+from typing_extensions import override
+
+from tieredfs.errors import StorageUnavailableError
+from tieredfs.model import ByteRange
+from tieredfs.objects import ObjectInfo, ObjectStore
+
+__all__ = ["READS", "WRITES", "WatchedStore", "scratch_store"]
+
+_T = TypeVar("_T")
+
+READS: Final = frozenset({"get", "get_range", "get_ranges", "head", "list"})
+WRITES: Final = frozenset({"put", "put_file", "copy", "delete"})
+
+_numbers = itertools.count()
+
+
+@contextmanager
+def scratch_store() -> Iterator[ObjectStore]:
+    """Give an empty store in memory, and forget what was put there."""
+    store = ObjectStore(f"memory://tieredfs-testing/{os.getpid()}/{next(_numbers)}")
+    try:
+        yield store
+    finally:
+        store.delete([entry.key for entry in store.list()])
+
+
+class WatchedStore(ObjectStore):
+    """The same objects, with the calls of some verbs counted and, if told to, failing.
+
+    Attributes:
+        verbs: Which ones.
+        calls: How many there were.
+        limit: How many succeed before all others fail; None for all of them.
+        is_landed: Whether the first that fails is done all the same.
+    """
+
+    verbs: frozenset[str]
+    calls: int
+    limit: int | None
+    is_landed: bool
+
+    @classmethod
+    def over(
+        cls,
+        store: ObjectStore,
+        verbs: Collection[str],
+        *,
+        limit: int | None = None,
+        is_landed: bool = False,
+    ) -> Self:
+        """Return another store over the objects of ``store``."""
+        made = cls.__new__(cls)
+        made.__setstate__(store.__getstate__())
+        made.verbs = frozenset(verbs)
+        made.calls = 0
+        made.limit = limit
+        made.is_landed = is_landed
+        made._lock = threading.Lock()  # noqa: SLF001 - of this class
+        return made
+
+    _lock: threading.Lock
+
+    @override
+    def get(self, key: str) -> memoryview:
+        return self._call("get", partial(super().get, key))
+
+    @override
+    def get_range(self, key: str, start: int, end: int) -> memoryview:
+        return self._call("get_range", partial(super().get_range, key, start, end))
+
+    @override
+    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        return self._call("get_ranges", partial(super().get_ranges, key, ranges))
+
+    @override
+    def head(self, key: str) -> ObjectInfo:
+        return self._call("head", partial(super().head, key))
+
+    @override
+    def list(
+        self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
+    ) -> Iterator[ObjectInfo]:
+        return self._call(
+            "list",
+            partial(super().list, prefix, start_after=start_after, delimiter=delimiter),
+        )
+
+    @override
+    def put(
+        self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
+    ) -> None:
+        self._call("put", partial(super().put, key, data, overwrite=overwrite))
+
+    @override
+    def put_file(self, key: str, source: Path, *, overwrite: bool) -> None:
+        put = partial(super().put_file, key, source, overwrite=overwrite)
+        self._call("put_file", put)
+
+    @override
+    def copy(self, source: str, target: str) -> None:
+        self._call("copy", partial(super().copy, source, target))
+
+    @override
+    def delete(self, keys: Iterable[str]) -> None:
+        listed = sorted(keys)
+        if listed:
+            self._call("delete", partial(super().delete, listed))
+
+    def _call(self, verb: str, call: Callable[[], _T]) -> _T:
+        if verb not in self.verbs:
+            return call()
+        with self._lock:
+            before, self.calls = self.calls, self.calls + 1
+        if self.limit is None or before < self.limit:
+            return call()
+        if self.is_landed and before == self.limit:
+            call()
+        raise StorageUnavailableError(f"{verb} {self.url}: a fault was injected")
