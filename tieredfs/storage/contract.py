@@ -75,7 +75,8 @@ class RemoteStorageManager(ABC):
         """Return every partition of every topic, sorted; none is an empty list.
 
         What is not of this layout is skipped. Partitions of a topic that was made
-        again come with each of its ids.
+        again come with each of its ids. One whose segments are all gone may be among
+        them where a store lists empty folders; ``list_segments`` does not find it.
         """
 
     @abstractmethod

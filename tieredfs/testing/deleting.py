@@ -40,7 +40,7 @@ def check_deleted_segment_is_gone(case: Case) -> None:
     before = {entry.key for entry in case.store.list()}
     one = sample(_PARTITION, 7)
     custom = case.storage.copy_log_segment(one.metadata, one.data)
-    kept = [s for s in _listed(case) if s.id != one.metadata.id]
+    kept = [s for s in case.all_listed(case.another()) if s.id != one.metadata.id]
     case.another().delete_log_segment(case.listed(one))
     _require_listed(case, kept, "After one was deleted")
     left = {entry.key for entry in case.store.list()} - before
@@ -67,7 +67,7 @@ def check_delete_is_seen_whole(case: Case) -> None:
             except TieredFSError:
                 pass
             where = f"A delete failed at write {limit + 1}, and then"
-            if listed in _listed(case):
+            if listed in case.all_listed(case.another()):
                 found = case.another().fetch_all_indexes(listed)
                 log = case.another().fetch_log_segment(listed)
                 require(
@@ -109,14 +109,9 @@ def check_delete_partition_deletes_all_of_it(case: Case) -> None:
     require(not left, f"With all partitions deleted, these objects are left: {left}.")
 
 
-def _listed(case: Case) -> list[SegmentMetadata]:
-    storage = case.another()
-    return [s for p in storage.list_partitions() for s in storage.list_segments(p)]
-
-
 def _require_listed(case: Case, kept: list[SegmentMetadata], when: str) -> None:
     for storage in (case.storage, case.another()):
-        found = [s for p in storage.list_partitions() for s in storage.list_segments(p)]
+        found = case.all_listed(storage)
         require(found == kept, f"{when} it listed {found}, not {kept}.")
 
 

@@ -143,11 +143,7 @@ def check_strangers_are_skipped(case: Case) -> None:
     for key in (*_STRANGERS, *beside):
         case.store.put(key, b"not of this layout", overwrite=True)
     for storage in (case.storage, case.another()):
-        found = [
-            segment
-            for partition in storage.list_partitions()
-            for segment in storage.list_segments(partition)
-        ]
+        found = case.all_listed(storage)
         require(
             found == listed,
             f"With strangers it listed {found}, without them {listed}.",

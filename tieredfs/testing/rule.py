@@ -1,10 +1,11 @@
 """One rule of the contract: who is asked, how, and how a broken rule is told."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Protocol, cast
 
+from tieredfs.errors import NotFoundError
 from tieredfs.model import SegmentMetadata
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import Capability, RemoteStorageManager
@@ -82,15 +83,22 @@ class Case:
                 return found
         raise AssertionError(f"{sample.metadata} was copied and is not listed.")
 
+    def all_listed(self, storage: RemoteStorageManager) -> list[SegmentMetadata]:
+        """Return every segment that a storage lists.
+
+        A store may list the folder of a partition whose segments are all gone.
+        """
+        found: list[SegmentMetadata] = []
+        for partition in storage.list_partitions():
+            with suppress(NotFoundError):
+                found += storage.list_segments(partition)
+        return found
+
     def segments(self) -> list[SegmentMetadata]:
         """Return segments as they are listed: the samples, where they can be copied."""
         if self.can(Capability.WRITE):
             self.fill()
-        found = [
-            segment
-            for partition in self.storage.list_partitions()
-            for segment in self.storage.list_segments(partition)
-        ]
+        found = self.all_listed(self.storage)
         require(bool(found), "there is no segment to ask about")
         return found
 

@@ -59,9 +59,9 @@ class WatchedStore(ObjectStore):
         limit: int | None = None,
         is_landed: bool = False,
     ) -> Self:
-        """Return another store over the objects of ``store``."""
+        """Return another store over the objects of ``store``, on its connections."""
         made = cls.__new__(cls)
-        made.__setstate__(store.__getstate__())
+        vars(made).update(vars(store))
         made.verbs = frozenset(verbs)
         made.calls = 0
         made.limit = limit
