@@ -4,7 +4,7 @@ import pytest
 
 from logs import make_place, open_store
 from testing.layouts import LAYOUTS, WRAPPED
-from tieredfs.testing import CHECKS, Check
+from tieredfs.testing import CHECKS, Check, check_empty_storage_lists_nothing
 
 EVERY = {**LAYOUTS, **WRAPPED}
 
@@ -21,6 +21,9 @@ def test_the_rules_hold_on_other_stores(
     kind: str, layout: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     store = open_store(make_place(kind, request, tmp_path))
+    # First what needs a place where nothing ever was: SeaweedFS lists empty folders.
+    check_empty_storage_lists_nothing(LAYOUTS[layout], store)
     for check in CHECKS:
-        check(LAYOUTS[layout], store)
-        store.delete([entry.key for entry in store.list()])
+        if check is not check_empty_storage_lists_nothing:
+            check(LAYOUTS[layout], store)
+            store.delete([entry.key for entry in store.list()])

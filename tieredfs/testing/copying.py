@@ -280,5 +280,5 @@ def _require_whole(
 
 
 def _require_nothing(case: Case) -> None:
-    found = case.another().list_partitions()
-    require(not found, f"Afterwards there is {found}.")
+    found = case.all_listed(case.another())
+    require(not found, f"Afterwards it listed {found}.")
