@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from tieredfs.epochs import LeaderEpochs
-from tieredfs.errors import CorruptBatchError, CorruptIndexError
+from tieredfs.errors import CorruptBatchError, CorruptIndexError, CorruptObjectError
 from tieredfs.format.batch import BatchHeader
 from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
 from tieredfs.format.offset_index import OffsetIndex
@@ -125,7 +125,11 @@ def fetch_log(
     if stop is not None:
         return store.get_range(key, start, stop)
     whole = store.get(key)
-    return whole[start : ByteRange(start, max(start, len(whole))).end]
+    span = ByteRange(start, max(start, len(whole)))  # refuses a negative start
+    if span.end > len(whole):
+        msg = f"{store.url}/{key}: it has {len(whole)} bytes, asked for is {start}"
+        raise CorruptObjectError(msg)
+    return whole[start:]
 
 
 def is_offset(number: int) -> bool:
