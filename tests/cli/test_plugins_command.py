@@ -119,3 +119,36 @@ def test_a_plugin_that_is_no_storage_is_broken(tmp_path: Path) -> None:
     (odd,) = [row for row in rows if row["name"] == "odd"]
     assert odd["state"] == "broken"
     assert "not a RemoteStorageManager" in odd["error"]
+
+
+class TestAPluginWithoutAnEntryPoint:
+    @pytest.fixture
+    def mine(self, tmp_path: Path) -> dict[str, str]:
+        """An environment with a module that has a layout."""
+        source = "from tieredfs.storage.kafka_local import KafkaLocal\n"
+        (tmp_path / "mine.py").write_text(f"{source}class Mine(KafkaLocal): pass\n")
+        return {"PYTHONPATH": str(tmp_path)}
+
+    def test_it_is_named_by_its_module(self, mine: dict[str, str], plain: str) -> None:
+        done = run_process("ls", plain, "--plugin", "mine:Mine", env=mine)
+        assert (done.code, done.text, done.err) == (0, "plain\n", [])
+
+    def test_one_that_is_not_there_is_2(self, mine: dict[str, str], plain: str) -> None:
+        done = run_process("ls", plain, "--plugin", "mine:Yours", env=mine)
+        assert (done.code, done.out, len(done.err)) == (2, b"", 1)
+        assert "plugin 'mine:Yours' cannot be imported" in done.err[0]
+
+
+def test_the_storage_options_may_name_the_plugin(run: Run, plain: str) -> None:
+    named = json.dumps({"tieredfs": {"plugin": "kafka-local"}})
+    assert run("ls", plain, "--storage-options", named).text == "plain\n"
+    done = run("ls", plain, "--storage-options", named, "--plugin", "kafka-log")
+    assert done.code == 2
+    assert "the option plugin names plugin 'kafka-log'" in done.err[0]
+
+
+def test_a_plugin_that_ends_the_process_is_shown_as_broken(tmp_path: Path) -> None:
+    env = _installed(tmp_path, "rude", "rude:Layout")
+    (tmp_path / "rude.py").write_text("raise SystemExit(0)\n")
+    rows = json.loads(run_process("plugins", "--json", env=env).out)["plugins"]
+    assert {r["name"]: r["state"] for r in rows}["rude"] == "broken"

@@ -31,7 +31,12 @@ from logs import KINDS, files_of, fill, make_place, open_store, records, segment
 from servers import Bucket
 from spark.oracle import TIER
 from tieredfs import Scan, ScanPlan, open_tier
-from tieredfs.errors import InvalidArgumentError, UnsupportedOperationError
+from tieredfs.errors import (
+    InvalidArgumentError,
+    PluginError,
+    UnsupportedOperationError,
+)
+from tieredfs.spark.options import parse_options
 from tieredfs.spark.source import ScanPartition, TieredFSDataSource, TieredFSReader
 from wire import WireRecord, encode_batch
 
@@ -314,3 +319,24 @@ def _several_batches() -> bytes:
 
 def _a_topic() -> dict[str, bytes]:
     return segment(FOLDER, 0, encode_batch(records(0, 3)))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"plugin": "tieredfs.storage.kafka_local:KafkaLocal"},
+        {"storage_options": '{"tieredfs": {"plugin": "kafka-local"}}'},
+    ],
+    ids=["module:Class", "storage option"],
+)
+def test_a_plugin_is_named_as_everywhere_else(options: dict[str, str]) -> None:
+    given = {"path": str(TIER), "subscribe": "o3.alpha", **options}
+    reader = TieredFSReader(parse_options(given), ("offset",))
+    rows = sum(batch.num_rows for batch in read_all(reader))
+    assert rows == open_tier(str(TIER)).topic("o3.alpha").scan().to_table().num_rows > 0
+
+
+def test_a_plugin_that_cannot_be_imported_is_said_when_the_query_is_planned() -> None:
+    given = {"path": str(TIER), "subscribe": "o3.alpha", "plugin": "nowhere:Layout"}
+    with pytest.raises(PluginError, match="'nowhere:Layout' cannot be imported"):
+        TieredFSReader(parse_options(given), ("offset",)).partitions()
