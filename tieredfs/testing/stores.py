@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
 
-from typing_extensions import override
-
 from tieredfs.errors import StorageUnavailableError
 from tieredfs.model import ByteRange
 from tieredfs.objects import ObjectInfo, ObjectStore
@@ -71,48 +69,48 @@ class WatchedStore(ObjectStore):
 
     _lock: threading.Lock
 
-    @override
     def get(self, key: str) -> memoryview:
+        """Return the whole object."""
         return self._call("get", partial(super().get, key))
 
-    @override
     def get_range(self, key: str, start: int, end: int) -> memoryview:
+        """Return the bytes ``[start, end)`` of an object."""
         return self._call("get_range", partial(super().get_range, key, start, end))
 
-    @override
     def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        """Return several ranges of one object."""
         return self._call("get_ranges", partial(super().get_ranges, key, ranges))
 
-    @override
     def head(self, key: str) -> ObjectInfo:
+        """Return an object's size and version."""
         return self._call("head", partial(super().head, key))
 
-    @override
     def list(
         self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
     ) -> Iterator[ObjectInfo]:
+        """Yield the objects whose keys begin with ``prefix``."""
         return self._call(
             "list",
             partial(super().list, prefix, start_after=start_after, delimiter=delimiter),
         )
 
-    @override
     def put(
         self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
     ) -> None:
+        """Make an object appear."""
         self._call("put", partial(super().put, key, data, overwrite=overwrite))
 
-    @override
     def put_file(self, key: str, source: Path, *, overwrite: bool) -> None:
+        """Make an object appear, from a local file."""
         put = partial(super().put_file, key, source, overwrite=overwrite)
         self._call("put_file", put)
 
-    @override
     def copy(self, source: str, target: str) -> None:
+        """Make one object what another one is."""
         self._call("copy", partial(super().copy, source, target))
 
-    @override
     def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; none of them asks nothing."""
         listed = sorted(keys)
         if listed:
             self._call("delete", partial(super().delete, listed))
