@@ -23,6 +23,7 @@ from tieredfs.errors import (
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
+from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
 from tieredfs.log import Bounds, Scan, ScanPlan, SegmentSlice, TieredReader
 from tieredfs.model import (
     ByteRange,
@@ -108,4 +109,5 @@ __all__ = [
     "installed_plugins",
     "open_storage",
     "open_tier",
+    "parse_leader_epochs",
 ]
