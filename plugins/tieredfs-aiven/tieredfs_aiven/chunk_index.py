@@ -1,0 +1,136 @@
+"""Where the chunks of a log lie: pieces of one size, each stored in its own way.
+
+*Fixed*: all but the last are stored in one size. *Variable*: each has its own, in a
+compact list. Nothing in the log's object itself says where a chunk ends.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from tieredfs import CorruptObjectError, UnsupportedFormatError
+
+from tieredfs_aiven.chunk_sizes import MalformedSizesError, decode_sizes
+from tieredfs_aiven.fields import Fields
+
+__all__ = ["Chunk", "ChunkIndex"]
+
+_SLACK: Final = 1024
+"""More than zstd's frame and AES-GCM's IV and tag add to a small chunk."""
+
+
+class Chunk(NamedTuple):
+    """A piece of the log, and where it is stored.
+
+    Attributes:
+        start: Its first byte in the log.
+        size: Its bytes in the log.
+        stored_start: Its first byte in the object.
+        stored_size: Its bytes in the object.
+    """
+
+    start: int
+    size: int
+    stored_start: int
+    stored_size: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkIndex:
+    """The chunks of one log.
+
+    Attributes:
+        chunk_size: Bytes of the log in each chunk but the last.
+        size: Bytes of the log.
+        starts: Where in the object each chunk begins, and at last where it ends; None
+            where all but the last are stored in one size.
+        stored_size: That size, where ``starts`` is None.
+        last_stored_size: The size in which the last chunk is stored.
+    """
+
+    chunk_size: int
+    size: int
+    starts: npt.NDArray[np.int64] | None
+    stored_size: int
+    last_stored_size: int
+
+    @classmethod
+    def parse(cls, fields: Fields) -> "ChunkIndex":
+        """Make the index of a manifest's field ``chunkIndex``.
+
+        Raises:
+            CorruptObjectError: It is malformed, or contradicts itself.
+            UnsupportedFormatError: It is of a type that is not known.
+        """
+        kind = fields.text("type")
+        if kind not in {"fixed", "variable"}:
+            raise UnsupportedFormatError(f"{fields}: its type is {kind[:20]!r}")
+        chunk_size = fields.integer("originalChunkSize", 1)
+        size = fields.integer("originalFileSize")
+        if kind == "fixed":
+            stored = fields.integer("transformedChunkSize")
+            last = fields.integer("finalTransformedChunkSize")
+            found = cls(chunk_size, size, None, stored, last)
+        else:
+            try:
+                sizes = decode_sizes(
+                    fields.text("transformedChunks"), -(-size // chunk_size)
+                )
+            except MalformedSizesError as error:
+                msg = f"{fields}: transformedChunks: {error}"
+                raise CorruptObjectError(msg) from error
+            starts = np.concatenate([[0], np.cumsum(sizes)])
+            stored = int(sizes.max(initial=0))
+            last = int(sizes[-1]) if len(sizes) else 0
+            found = cls(chunk_size, size, starts, stored, last)
+        fields.finish()
+        # So what is fetched for a range is hardly more than the chunks it lies in.
+        whole = min(chunk_size, size)
+        most = whole + whole // 64 + _SLACK
+        if max(last, stored if size > chunk_size else 0) > most:
+            msg = f"{fields}: chunks of {whole} bytes cannot be stored in more than "
+            raise CorruptObjectError(f"{msg}{most}")
+        return found
+
+    @property
+    def count(self) -> int:
+        """How many chunks there are."""
+        return -(-self.size // self.chunk_size)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether all chunks are stored in their own sizes."""
+        return (
+            self.starts is None
+            and (self.count < 2 or self.stored_size == self.chunk_size)  # noqa: PLR2004 - else all is the last
+            and self.last_stored_size == self._chunk(self.count - 1).size
+        )
+
+    def covering(self, start: int, end: int) -> tuple[int, int]:
+        """Return where in the object the chunks lie that hold ``[start, end)``."""
+        if start == end:
+            return 0, 0
+        last = self._chunk((end - 1) // self.chunk_size)
+        first = self._chunk(start // self.chunk_size)
+        return first.stored_start, last.stored_start + last.stored_size
+
+    def chunks(self, start: int, end: int) -> Iterator[Chunk]:
+        """Yield the chunks that hold the bytes ``[start, end)`` of the log."""
+        if start < end:
+            for number in range(start // self.chunk_size, -(-end // self.chunk_size)):
+                yield self._chunk(number)
+
+    def _chunk(self, number: int) -> Chunk:
+        start = number * self.chunk_size
+        size = min(self.chunk_size, self.size - start)
+        if self.starts is not None:
+            stored_start = int(self.starts[number])
+            return Chunk(
+                start, size, stored_start, int(self.starts[number + 1]) - stored_start
+            )
+        is_last = number == self.count - 1
+        stored = self.last_stored_size if is_last else self.stored_size
+        return Chunk(start, size, number * self.stored_size, stored)

@@ -1,0 +1,67 @@
+"""What the plugin asks the broker to keep with a segment: Kafka's tagged fields.
+
+Numbers are unsigned varints: the count of fields, then each with its tag, its size and
+so many bytes. Tag 0 is the number of bytes uploaded, 1 the key prefix, 2 the rest of the
+key without its suffix; text stands behind its length plus one.
+"""
+
+from typing import Final, NamedTuple
+
+from tieredfs import InvalidArgumentError
+
+__all__ = ["CustomMetadata", "parse_custom_metadata"]
+
+_PREFIX: Final = 1
+_MAIN_PATH: Final = 2
+_MORE: Final = 0x80
+
+
+class CustomMetadata(NamedTuple):
+    """Where the objects of a segment were uploaded to; None where it is not said."""
+
+    prefix: str | None = None
+    main_path: str | None = None
+
+
+def parse_custom_metadata(data: bytes) -> CustomMetadata:
+    """Read custom metadata; none at all say nothing. Tags that are not known are skipped.
+
+    Raises:
+        InvalidArgumentError: They are not the plugin's.
+    """
+    found: dict[int, bytes] = {}
+    try:
+        count, at = _varint(data, 0) if data else (0, 0)
+        for _ in range(count):
+            tag, at = _varint(data, at)
+            size, at = _varint(data, at)
+            found[tag] = data[at : at + size]
+            at += size
+        if at != len(data):
+            raise ValueError  # noqa: TRY301 - said below
+        return CustomMetadata(
+            _text(found.get(_PREFIX)), _text(found.get(_MAIN_PATH)) or None
+        )
+    except (IndexError, ValueError) as error:
+        msg = "these custom metadata are not those of Aiven's plugin"
+        raise InvalidArgumentError(msg) from error
+
+
+def _text(field: bytes | None) -> str | None:
+    if field is None:
+        return None
+    length, at = _varint(field, 0)
+    if len(field) - at != length - 1:
+        raise ValueError
+    return field[at:].decode()
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return a number and where it ends."""
+    number = shift = 0
+    while True:
+        byte = data[at]
+        number |= (byte & ~_MORE) << shift
+        at, shift = at + 1, shift + 7
+        if not byte & _MORE:
+            return number, at

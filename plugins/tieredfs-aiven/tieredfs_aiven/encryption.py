@@ -1,0 +1,183 @@
+"""Envelope encryption: RSA key pairs wrap a data key per segment, which is AES-256-GCM.
+
+A chunk or an index is stored as IV (12 bytes), ciphertext, tag (16). The additional
+data are 32 random bytes per segment: nothing binds a chunk to its place. The data key is
+wrapped by RSA-OAEP with SHA3-512, for the mask as well, which pyca/cryptography refuses
+and pycryptodome has. Key pairs have ids, so that they can be changed: each manifest says
+which one it needs.
+"""
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from cachetools import LRUCache
+from Crypto.Cipher import AES, PKCS1_OAEP
+from Crypto.Hash import SHA3_512
+from Crypto.PublicKey import RSA
+
+from tieredfs import InvalidArgumentError, PermissionDeniedError
+
+__all__ = ["OVERHEAD", "DataKey", "KeyRing", "WrappedKey", "WrongTagError"]
+
+_IV: Final = 12
+_TAG: Final = 16
+_AES_256: Final = 32
+_KEPT: Final = 1024  # unwrapping one takes 2 ms
+
+OVERHEAD: Final = _IV + _TAG
+"""Bytes that encryption adds."""
+
+
+class WrongTagError(Exception):
+    """The bytes are not those that were encrypted."""
+
+
+@dataclass(frozen=True, slots=True)
+class WrappedKey:
+    """A segment's data key as its manifest has it.
+
+    Attributes:
+        key_id: Which key pair it was wrapped with.
+        wrapped: The data key, encrypted.
+        aad: The additional data.
+    """
+
+    key_id: str
+    wrapped: bytes
+    aad: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DataKey:
+    """A segment's data key."""
+
+    key: bytes = field(repr=False)
+    aad: bytes = field(repr=False)
+
+    def decrypt(self, data: memoryview) -> memoryview:
+        """Return what was encrypted.
+
+        Raises:
+            WrongTagError: These bytes were not, with this key.
+        """
+        if len(data) < OVERHEAD:
+            raise WrongTagError(f"{len(data)} bytes have no IV and tag")
+        cipher = AES.new(self.key, AES.MODE_GCM, nonce=bytes(data[:_IV]), mac_len=_TAG)
+        cipher.update(self.aad)
+        try:
+            found = cipher.decrypt_and_verify(data[_IV:-_TAG], bytes(data[-_TAG:]))
+        except ValueError as error:
+            raise WrongTagError("the tag does not match") from error
+        return memoryview(found)
+
+
+class KeyRing:
+    """The private keys that are there, by id.
+
+    What is pickled is what was given; neither keys nor paths are ever shown.
+    """
+
+    def __init__(self, given: object) -> None:
+        """Read the keys.
+
+        Args:
+            given: Maps ids to PEM texts, or to the paths of files in PEM or DER; None
+                for no keys.
+
+        Raises:
+            InvalidArgumentError: It is no such mapping, or one is no private RSA key.
+        """
+        pairs = {} if given is None else given
+        if not isinstance(pairs, Mapping) or not all(
+            isinstance(part, str | Path) for pair in pairs.items() for part in pair
+        ):
+            raise InvalidArgumentError(
+                "encryption_keys maps the ids of keys to PEM texts or paths of files"
+            )
+        self._given = {str(key_id): str(value) for key_id, value in pairs.items()}
+        self._start()
+        for key_id in self._given:
+            self._private(key_id)
+
+    def unwrap(self, wrapped: WrappedKey, name: str) -> DataKey:
+        """Return a segment's data key.
+
+        Args:
+            wrapped: What its manifest says.
+            name: How to call the manifest in an error.
+
+        Raises:
+            PermissionDeniedError: The key is not there, or does not open it.
+        """
+        with self._lock:
+            known = self._unwrapped.get(wrapped)
+        if known is not None:
+            return known
+        key_id = wrapped.key_id
+        if key_id not in self._given:
+            has = ", ".join(map(repr, self._given)) or "none"
+            raise PermissionDeniedError(
+                f"{name}: it needs the key {key_id!r}; encryption_keys has: {has}"
+            )
+        cipher = PKCS1_OAEP.new(self._private(key_id), hashAlgo=SHA3_512)
+        try:
+            key = cipher.decrypt(wrapped.wrapped)
+        except ValueError:
+            key = b""
+        if len(key) != _AES_256:
+            raise PermissionDeniedError(
+                f"{name}: the key {key_id!r} does not open its data key: it is of "
+                "another pair, or the manifest is damaged"
+            )
+        found = DataKey(key, wrapped.aad)
+        with self._lock:
+            self._unwrapped[wrapped] = found
+        return found
+
+    def __repr__(self) -> str:
+        """Show the ids."""
+        return f"KeyRing({', '.join(map(repr, self._given))})"
+
+    def __getstate__(self) -> dict[str, str]:
+        """Give what was given."""
+        return self._given
+
+    def __setstate__(self, given: dict[str, str]) -> None:
+        """Take what was given; a file is read when its key is needed."""
+        self._given = given
+        self._start()
+
+    def _start(self) -> None:
+        self._lock = threading.Lock()
+        self._keys: dict[str, RSA.RsaKey] = {}
+        self._unwrapped: LRUCache[WrappedKey, DataKey] = LRUCache(_KEPT)
+
+    def _private(self, key_id: str) -> RSA.RsaKey:
+        known = self._keys.get(key_id)
+        if known is None:
+            known = self._keys[key_id] = _read(self._given[key_id], key_id)
+        return known
+
+
+def _read(given: str, key_id: str) -> RSA.RsaKey:
+    """Read a key; errors say nothing of what was given, which may be a secret."""
+    content: bytes | None = given.encode()
+    try:
+        if not given.lstrip().startswith("-----BEGIN"):
+            content = Path(given).read_bytes()
+    except (OSError, ValueError):
+        content = None
+    if content is None:
+        raise InvalidArgumentError(
+            f"encryption_keys: {key_id!r} is neither a PEM text nor a file to be read"
+        )
+    try:
+        key = RSA.import_key(content)
+    except (ValueError, IndexError, TypeError):
+        key = None
+    if key is None or not key.has_private():
+        raise InvalidArgumentError(f"encryption_keys: {key_id!r} is no private RSA key")
+    return key

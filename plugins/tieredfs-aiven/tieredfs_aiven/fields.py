@@ -1,0 +1,101 @@
+"""The fields of a JSON object, each asked for by its type.
+
+What is missing or of another type is damage. A field that nobody asks for is from a
+newer writer: the plugin's own reader refuses it as well.
+"""
+
+from typing import Final
+
+from tieredfs import CorruptObjectError, UnsupportedFormatError
+
+__all__ = ["MAX_INT32", "MAX_INT64", "Fields"]
+
+MAX_INT32: Final = (1 << 31) - 1
+MAX_INT64: Final = (1 << 63) - 1
+_SHOWN: Final = 40
+
+
+class Fields:
+    """Read the fields of one JSON object, and know which ones were not read."""
+
+    def __init__(self, value: object, name: str) -> None:
+        """Take a parsed JSON value.
+
+        Args:
+            value: What should be an object.
+            name: How to call it in an error.
+
+        Raises:
+            CorruptObjectError: It is none.
+        """
+        if not isinstance(value, dict):
+            raise CorruptObjectError(f"{name}: {_shown(value)} is no object")
+        self._values: dict[str, object] = value
+        self._name = name
+        self._asked: set[str] = set()
+
+    def get(self, field: str) -> object:
+        """Return a field's value, which may be null."""
+        self._asked.add(field)
+        if field not in self._values:
+            raise CorruptObjectError(f"{self._name}: it has no {field}")
+        return self._values[field]
+
+    def integer(self, field: str, low: int = 0, high: int = MAX_INT32) -> int:
+        """Return an integer within ``[low, high]``."""
+        value = self.get(field)
+        if type(value) is not int or not low <= value <= high:
+            raise self.wrong(field)
+        return value
+
+    def text(self, field: str) -> str:
+        """Return a text."""
+        value = self.get(field)
+        if not isinstance(value, str):
+            raise self.wrong(field)
+        return value
+
+    def flag(self, field: str) -> bool:
+        """Return true or false."""
+        value = self.get(field)
+        if not isinstance(value, bool):
+            raise self.wrong(field)
+        return value
+
+    def fields(self, field: str) -> "Fields":
+        """Return an object."""
+        return Fields(self.get(field), f"{self._name}: {field}")
+
+    def optional(self, field: str) -> "Fields | None":
+        """Return an object, or None where it is null or left out."""
+        self._asked.add(field)
+        return None if self._values.get(field) is None else self.fields(field)
+
+    def nullable(self, field: str) -> "Fields | None":
+        """Return an object, or None where it is null."""
+        return None if self.get(field) is None else self.fields(field)
+
+    def __str__(self) -> str:
+        """Name the object."""
+        return self._name
+
+    def wrong(self, field: str) -> CorruptObjectError:
+        """Return the error that a field's value is none that it can have."""
+        value = _shown(self._values.get(field))
+        return CorruptObjectError(f"{self._name}: {field} cannot be {value}")
+
+    def finish(self) -> None:
+        """Check that there is nothing else.
+
+        Raises:
+            UnsupportedFormatError: There is.
+        """
+        for field in self._values.keys() - self._asked:
+            raise UnsupportedFormatError(
+                f"{self._name}: a field that is not known: {_shown(field)}"
+            )
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"

@@ -1,0 +1,177 @@
+"""The manifest of a segment, version 1: JSON that says how the other objects are stored.
+
+The plugin's reader takes any order, white space, a numeric version and what follows the
+object, and so does this one. Both refuse a field that they do not know, except in
+``remoteLogSegmentMetadata``, which is the broker's and of which Kafka decides.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from tieredfs import (
+    ByteRange,
+    CorruptObjectError,
+    IndexType,
+    InvalidArgumentError,
+    SegmentId,
+    TopicIdPartition,
+    UnsupportedFormatError,
+    Uuid,
+)
+
+from tieredfs_aiven.chunk_index import ChunkIndex
+from tieredfs_aiven.encryption import OVERHEAD, WrappedKey
+from tieredfs_aiven.fields import MAX_INT64, Fields
+
+__all__ = ["Manifest", "SegmentFacts", "parse_manifest"]
+
+_FIELDS: Final = {
+    IndexType.OFFSET: "offset",
+    IndexType.TIMESTAMP: "timestamp",
+    IndexType.PRODUCER_SNAPSHOT: "producerSnapshot",
+    IndexType.LEADER_EPOCH: "leaderEpoch",
+    IndexType.TRANSACTION: "transaction",
+}
+"""In the order in which they are stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFacts:
+    """What the broker said of a segment.
+
+    Attributes:
+        partition: Whose log it is part of.
+        id: Which copy of the segment this is.
+        start_offset: First offset.
+        end_offset: Last offset, inclusive.
+        max_timestamp_ms: Largest record timestamp; -1 for none.
+    """
+
+    partition: TopicIdPartition
+    id: SegmentId
+    start_offset: int
+    end_offset: int
+    max_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """How a segment is stored.
+
+    Attributes:
+        chunks: Where the chunks of the log lie.
+        indexes: Where in their object the indexes lie that the segment has.
+        is_compressed: Whether the chunks of the log are.
+        wrapped_key: The key of the chunks and of the indexes; None where they are not
+            encrypted.
+        segment: What the broker said; None where it is left out.
+    """
+
+    chunks: ChunkIndex
+    indexes: Mapping[IndexType, ByteRange]
+    is_compressed: bool
+    wrapped_key: WrappedKey | None
+    segment: SegmentFacts | None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the log is stored byte for byte."""
+        has_chunks = self.is_compressed or self.wrapped_key is not None
+        return not has_chunks and self.chunks.is_plain
+
+
+def parse_manifest(data: bytes | memoryview, name: str) -> Manifest:
+    """Read a manifest.
+
+    Args:
+        data: The object.
+        name: How to call it in an error.
+
+    Raises:
+        CorruptObjectError: It is malformed, or contradicts itself.
+        UnsupportedFormatError: It is of another version, or has a field or a type of
+            chunk index that is not known.
+    """
+    try:
+        text = bytes(data).decode()
+        value, _ = json.JSONDecoder().raw_decode(text.lstrip(" \t\r\n"))
+    except (ValueError, RecursionError) as error:
+        raise CorruptObjectError(f"{name}: it is no JSON: {error}") from error
+    fields = Fields(value, name)
+    version = fields.get("version")
+    if version != "1" and (type(version) is not int or version != 1):
+        raise UnsupportedFormatError(f"{name}: its version is {str(version)[:20]!r}")
+    chunks = ChunkIndex.parse(fields.fields("chunkIndex"))
+    is_compressed = fields.flag("compression")
+    encryption = fields.optional("encryption")
+    wrapped_key = None if encryption is None else _wrapped_key(encryption)
+    indexes = _indexes(fields.fields("segmentIndexes"), wrapped_key is not None)
+    facts = fields.optional("remoteLogSegmentMetadata")
+    segment = None if facts is None else _segment(facts)
+    fields.finish()
+    return Manifest(chunks, indexes, is_compressed, wrapped_key, segment)
+
+
+def _wrapped_key(fields: Fields) -> WrappedKey:
+    key_id, colon, wrapped = fields.text("dataKey").partition(":")
+    if not key_id.strip() or not colon:
+        raise fields.wrong("dataKey")
+    aad = fields.text("aad")
+    fields.finish()
+    try:
+        return WrappedKey(
+            key_id,
+            base64.b64decode(wrapped, validate=True),
+            base64.b64decode(aad, validate=True),
+        )
+    except (binascii.Error, ValueError) as error:
+        raise CorruptObjectError(f"{fields}: it is no base64: {error}") from error
+
+
+def _indexes(fields: Fields, is_encrypted: bool) -> dict[IndexType, ByteRange]:  # noqa: FBT001 - two facts of one manifest
+    found: dict[IndexType, ByteRange] = {}
+    end = 0
+    for kind, field in _FIELDS.items():
+        place = (
+            fields.nullable(field)
+            if kind is IndexType.TRANSACTION
+            else fields.fields(field)
+        )
+        if place is None:
+            continue
+        # One follows the other, so no manifest asks for what lies between them.
+        start = place.integer("position", end, end)
+        size = place.integer("size")
+        place.finish()
+        if is_encrypted and 0 < size < OVERHEAD:
+            raise place.wrong("size")
+        end = start + size
+        found[kind] = ByteRange(start, end)
+    fields.finish()
+    return found
+
+
+def _segment(fields: Fields) -> SegmentFacts:
+    """Read what the broker said, without that which Kafka may add to it."""
+    identity = fields.fields("remoteLogSegmentId")
+    topic_id_partition = identity.fields("topicIdPartition")
+    topic_partition = topic_id_partition.fields("topicPartition")
+    start = fields.integer("startOffset", 0, MAX_INT64 - 1)
+    try:
+        return SegmentFacts(
+            TopicIdPartition(
+                topic_partition.text("topic"),
+                topic_partition.integer("partition"),
+                Uuid(topic_id_partition.text("topicId")),
+            ),
+            SegmentId(identity.text("id")),
+            start,
+            fields.integer("endOffset", start, MAX_INT64 - 1),
+            fields.integer("maxTimestampMs", -1, MAX_INT64),
+        )
+    except InvalidArgumentError as error:
+        raise CorruptObjectError(f"{fields}: {error}") from error

@@ -1,0 +1,93 @@
+"""The keys of a segment's three objects.
+
+``{prefix}{topic}-{topic id}/{partition}/{20-digit start}-{segment id}.{suffix}``: the
+prefix is put in front as it is, with no slash between. Topics and ids may contain ``-``,
+so names are read from their ends, where the widths are fixed.
+"""
+
+import re
+from enum import StrEnum
+from typing import NamedTuple
+
+from tieredfs import InvalidArgumentError, SegmentId, TopicIdPartition, Uuid
+
+__all__ = [
+    "ObjectName",
+    "Suffix",
+    "main_path",
+    "parse_file",
+    "parse_key",
+    "parse_partition",
+    "partition_folder",
+]
+
+_TOPIC = re.compile(r"(.+)-([A-Za-z0-9_-]{22})", re.ASCII)
+_PARTITION = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
+_FILE = re.compile(r"(\d{20})-([A-Za-z0-9_-]{22})\.([a-z-]+)", re.ASCII)
+_KEY_PARTS = 3
+_LAST_OFFSET = (1 << 63) - 2
+
+
+class Suffix(StrEnum):
+    """What an object of a segment holds; the manifest is written last."""
+
+    LOG = "log"
+    INDEXES = "indexes"
+    MANIFEST = "rsm-manifest"
+
+
+class ObjectName(NamedTuple):
+    """What the last part of a key says."""
+
+    start_offset: int
+    segment_id: SegmentId
+    suffix: Suffix
+
+
+def partition_folder(partition: TopicIdPartition) -> str:
+    """Return the folder of a partition, to stand behind the prefix."""
+    return f"{partition.topic}-{partition.topic_id}/{partition.partition}/"
+
+
+def main_path(
+    partition: TopicIdPartition, start_offset: int, segment_id: SegmentId
+) -> str:
+    """Return what the keys of a segment share, without prefix and suffix."""
+    return f"{partition_folder(partition)}{start_offset:020d}-{segment_id}"
+
+
+def parse_partition(topic_folder: str, number: str) -> TopicIdPartition | None:
+    """Return the partition of two folders' names; None if they are a stranger's."""
+    match = _TOPIC.fullmatch(topic_folder)
+    if match is None or not _PARTITION.fullmatch(number):
+        return None
+    try:
+        return TopicIdPartition(match[1], int(number), Uuid(match[2]))
+    except InvalidArgumentError:
+        return None
+
+
+def parse_file(name: str) -> ObjectName | None:
+    """Return what the last part of a key says; None if it is a stranger's."""
+    match = _FILE.fullmatch(name)
+    if match is None or match[3] not in set(Suffix) or int(match[1]) > _LAST_OFFSET:
+        return None
+    try:
+        return ObjectName(int(match[1]), SegmentId(match[2]), Suffix(match[3]))
+    except InvalidArgumentError:
+        return None
+
+
+def parse_key(key: str) -> str | None:
+    """Return the prefix of a segment's object, or None if it is a stranger's.
+
+    Of a prefix that does not end in a slash, what follows the last one is taken for the
+    beginning of the topic.
+    """
+    parts = key.rsplit("/", _KEY_PARTS)
+    if len(parts) < _KEY_PARTS:
+        return None
+    topic, number, name = parts[-_KEY_PARTS:]
+    if parse_partition(topic, number) is None or parse_file(name) is None:
+        return None
+    return key[: len(key) - len(topic) - len(number) - len(name) - 2]
