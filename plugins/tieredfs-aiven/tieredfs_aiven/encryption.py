@@ -25,6 +25,7 @@ __all__ = ["OVERHEAD", "DataKey", "KeyRing", "WrappedKey", "WrongTagError"]
 _IV: Final = 12
 _TAG: Final = 16
 _AES_256: Final = 32
+_PEM: Final = b"-----BEGIN"
 _KEPT: Final = 1024  # unwrapping one takes 2 ms
 
 OVERHEAD: Final = _IV + _TAG
@@ -164,16 +165,18 @@ class KeyRing:
 
 def _read(given: str, key_id: str) -> RSA.RsaKey:
     """Read a key; errors say nothing of what was given, which may be a secret."""
-    content: bytes | None = given.encode()
-    try:
-        if not given.lstrip().startswith("-----BEGIN"):
+    content = given.encode()
+    if _PEM not in content:
+        try:
             content = Path(given).read_bytes()
-    except (OSError, ValueError):
-        content = None
-    if content is None:
-        raise InvalidArgumentError(
-            f"encryption_keys: {key_id!r} is neither a PEM text nor a file to be read"
-        )
+        except (OSError, ValueError):
+            content = b""
+        if not content:
+            raise InvalidArgumentError(
+                f"encryption_keys: {key_id!r} is no PEM text, and no file to be read"
+            )
+    # openssl puts attributes in front of a key, which pycryptodome does not expect.
+    content = content[content.find(_PEM) :].strip() if _PEM in content else content
     try:
         key = RSA.import_key(content)
     except (ValueError, IndexError, TypeError):
