@@ -1,0 +1,236 @@
+"""What is found in a store, and what is not taken for a segment."""
+
+import pytest
+
+from samples import fill, new_store, prefix_of, sample, samples
+from tieredfs import (
+    CorruptObjectError,
+    EpochEntry,
+    InvalidArgumentError,
+    NotFoundError,
+    ObjectStore,
+    SegmentMetadata,
+    TopicIdPartition,
+    UnsupportedFormatError,
+    open_tier,
+)
+from tieredfs_aiven import Aiven
+from written import Written
+
+SEGMENT = Written(b"0123456789" * 30)
+OTHER = SEGMENT.with_(number=2, start_offset=10, end_offset=14, log=b"abc")
+
+
+def stored(*segments: Written) -> ObjectStore:
+    store = new_store()
+    for segment in segments:
+        fill(store, segment.objects())
+    return store
+
+
+def found(storage: Aiven) -> list[str]:
+    return [
+        f"{partition}@{segment.start_offset}"
+        for partition in storage.list_partitions()
+        for segment in storage.list_segments(partition)
+    ]
+
+
+def test_a_listing_says_where_segments_begin_and_no_more() -> None:
+    storage = Aiven(stored(OTHER, SEGMENT))
+    (partition,) = storage.list_partitions()
+    assert storage.list_segments(partition) == [SEGMENT.metadata, OTHER.metadata]
+    assert storage.list_segments(partition, 12) == [SEGMENT.metadata, OTHER.metadata]
+
+
+def test_a_description_has_every_field_and_the_whole_lineage() -> None:
+    segment = Aiven(stored(SEGMENT)).describe(SEGMENT.metadata)
+    assert (segment.end_offset, segment.size) == (9, 300)
+    assert segment.max_timestamp_ms == 1700000000000
+    assert segment.leader_epochs == (EpochEntry(0, 0), EpochEntry(3, 7))
+
+
+def test_what_was_described_is_not_asked_for_again(memory: ObjectStore) -> None:
+    segment = Aiven(stored(SEGMENT)).describe(SEGMENT.metadata)
+    assert Aiven(memory).describe(segment) is segment
+
+
+def test_epochs_that_begin_behind_the_segment_are_left_out() -> None:
+    early = SEGMENT.with_(end_offset=6)
+    assert Aiven(stored(early)).describe(early.metadata).leader_epochs == (
+        EpochEntry(0, 0),
+    )
+
+
+def test_a_missing_partition_is_not_found() -> None:
+    storage = Aiven(stored(SEGMENT))
+    with pytest.raises(NotFoundError, match="payments-3"):
+        storage.list_segments(TopicIdPartition("payments", 3))
+    assert Aiven(new_store()).list_partitions() == []
+
+
+@pytest.mark.parametrize("lost", ["log", "indexes"])
+def test_a_segment_with_a_missing_object_is_not_listed_and_is_surveyed(
+    lost: str,
+) -> None:
+    store = stored(SEGMENT, OTHER)
+    store.delete([f"{SEGMENT.stem}.{lost}"])
+    storage = Aiven(store)
+    (partition,) = storage.list_partitions()
+    assert storage.list_segments(partition) == [OTHER.metadata]
+    wrong, right = storage.survey(partition)
+    assert isinstance(wrong, NotFoundError)
+    assert f"{SEGMENT.metadata.id}.{lost}" in str(wrong)
+    assert right == OTHER.metadata
+
+
+def test_a_segment_that_was_never_finished_is_skipped() -> None:
+    store = stored(SEGMENT, OTHER)
+    store.delete([f"{SEGMENT.stem}.rsm-manifest"])
+    storage = Aiven(store)
+    (partition,) = storage.list_partitions()
+    assert list(storage.survey(partition)) == [OTHER.metadata]
+
+
+STRANGERS = [
+    "notes.txt",
+    "orders/0/x.log",
+    "orders-BwcHBwcHBwcHBwcHBwcHBw/notes.txt",
+    "orders-BwcHBwcHBwcHBwcHBwcHBw/x/y.log",
+    "orders-BwcHBwcHBwcHBwcHBwcHBw/00/y.log",
+    "orders-BwcHBwcHBwcHBwcHBwcHBw/0/notes.txt",
+    f"{SEGMENT.stem}.log.bak",
+    f"{SEGMENT.stem}.index",
+    f"orders-BwcHBwcHBwcHBwcHBwcHBw/0/{'9' * 20}-AQEBAQEBAQEBAQEBAQEBAQ.log",
+    f"orders-BwcHBwcHBwcHBwcHBwcHBw/0/{5:020d}-AQEBAQEBAQEBAQEBAQEBAR.log",
+    f"orders-BwcHBwcHBwcHBwcHBwcHBw/0/{5:019d}-AQEBAQEBAQEBAQEBAQEBAQ.log",
+    "a b-BwcHBwcHBwcHBwcHBwcHBw/0/00000000000000000005-AQEBAQEBAQEBAQEBAQEBAQ.log",
+    "kafka-logs-0-BwcHBwcHBwcHBwcHBwcHBw/00000000000000000005.log",
+]
+
+
+def test_strangers_objects_are_skipped() -> None:
+    store = stored(SEGMENT)
+    fill(store, dict.fromkeys(STRANGERS, b"1"))
+    assert found(Aiven(store)) == ["orders-0@5"]
+    assert Aiven.recognises(STRANGERS) == 0
+
+
+def test_a_topic_may_look_like_anything() -> None:
+    one = sample("plain", "txn")  # its topic is called txn.topic-0-1
+    assert one.metadata.partition in one.open().list_partitions()
+    odd = SEGMENT.with_(topic="a-BwcHBwcHBwcHBwcHBwcHBw-0")
+    (partition,) = Aiven(stored(odd)).list_partitions()
+    assert partition == odd.metadata.partition
+
+
+class TestKeyPrefix:
+    @pytest.mark.parametrize("prefix", ["", "tiered/", "a/b/c/", "a/tiered-", "x"])
+    def test_it_stands_in_front_as_it_is(self, prefix: str) -> None:
+        segment = SEGMENT.with_(prefix=prefix)
+        storage = Aiven(stored(segment), key_prefix=prefix)
+        assert found(storage) == ["orders-0@5"]
+        assert storage.fetch_log_segment(segment.metadata) == segment.log
+        assert f"/{segment.stem}" in storage.name_of(segment.metadata)
+
+    @pytest.mark.parametrize("prefix", ["", "tiered/", "a/b/c/"])
+    def test_it_is_found_out_where_it_ends_in_a_slash(self, prefix: str) -> None:
+        segment = SEGMENT.with_(prefix=prefix)
+        storage = Aiven(stored(segment))
+        assert storage.fetch_log_segment(segment.metadata) == segment.log
+        assert found(storage) == ["orders-0@5"]
+
+    def test_several_are_named_until_one_is_chosen(self) -> None:
+        store = stored(SEGMENT.with_(prefix="b/"), SEGMENT.with_(prefix="a/"))
+        with pytest.raises(InvalidArgumentError, match=r"'a/', 'b/'.*key_prefix"):
+            Aiven(store).list_partitions()
+        assert found(Aiven(store, key_prefix="a/")) == ["orders-0@5"]
+        assert found(Aiven(ObjectStore(f"{store.url}/b"))) == ["orders-0@5"]
+
+    def test_one_behind_thousands_of_another_s_objects_is_seen(self) -> None:
+        store = stored(SEGMENT.with_(prefix="b/"))
+        many = [SEGMENT.with_(prefix="a/", start_offset=n).stem for n in range(1100)]
+        fill(store, {f"{stem}.log": b"" for stem in many})
+        with pytest.raises(InvalidArgumentError, match="'a/', 'b/'"):
+            Aiven(store).list_partitions()
+
+    def test_the_root_s_own_topics_come_before_those_of_a_prefix(self) -> None:
+        store = stored(SEGMENT, OTHER.with_(prefix="a/"))
+        assert found(Aiven(store)) == ["orders-0@5"]
+        assert found(Aiven(store, key_prefix="a/")) == ["orders-0@10"]
+
+    def test_one_without_a_slash_that_is_not_named_is_seen_in_the_manifest(
+        self,
+    ) -> None:
+        storage = Aiven(stored(SEGMENT.with_(prefix="tiered-")))
+        (partition,) = storage.list_partitions()
+        (segment,) = storage.list_segments(partition)
+        assert partition.topic == "tiered-orders"
+        with pytest.raises(InvalidArgumentError, match=r"key_prefix.*'tiered-'"):
+            storage.describe(segment)
+
+    def test_one_that_no_key_can_have_is_refused(self) -> None:
+        for prefix in ("/a", "a//b", "../", "a/./"):
+            with pytest.raises(InvalidArgumentError):
+                Aiven(stored(SEGMENT), key_prefix=prefix).list_partitions()
+
+    def test_what_is_stored_later_is_found_by_the_same_storage(self) -> None:
+        store = new_store()
+        storage = Aiven(store)
+        assert found(storage) == []
+        fill(store, SEGMENT.with_(prefix="late/").objects())
+        assert found(storage) == ["orders-0@5"]
+
+
+class TestIdentity:
+    def test_a_manifest_of_another_segment_is_damage(self) -> None:
+        store = stored(SEGMENT, OTHER)
+        manifest = OTHER.objects()[f"{OTHER.stem}.rsm-manifest"]
+        fill(store, {f"{SEGMENT.stem}.rsm-manifest": manifest})
+        storage = Aiven(store)
+        for read in (storage.fetch_log_segment, storage.fetch_all_indexes):
+            with pytest.raises(CorruptObjectError, match=OTHER.metadata.id):
+                read(SEGMENT.metadata)
+
+    def test_a_layout_of_another_segment_is_damage(self) -> None:
+        storage = Aiven(stored(SEGMENT, OTHER))
+        layout = storage.fetch_all_indexes(OTHER.metadata).layout
+        with pytest.raises(CorruptObjectError, match=OTHER.metadata.id):
+            storage.fetch_log_segment(SEGMENT.metadata, layout=layout)
+
+    def test_a_manifest_of_another_topic_is_damage(self) -> None:
+        manifest = SEGMENT.with_(topic="payments").manifest()
+        store = new_store()
+        fill(store, SEGMENT.objects(manifest))
+        with pytest.raises(CorruptObjectError, match="'payments'"):
+            Aiven(store).describe(SEGMENT.metadata)
+
+
+class TestRecognising:
+    @pytest.mark.parametrize("variant", sorted({one.folder.name for one in samples()}))
+    def test_every_sample_is_recognised(self, variant: str) -> None:
+        keys = [key for one in samples() if one.folder.name == variant for key in one.keys]
+        assert Aiven.recognises(keys) == 1
+
+    def test_what_is_there_is_found_out_without_being_named(self) -> None:
+        for one in (sample("plain", "txn"), sample("encrypted", "txn")):
+            tier = open_tier(str(one.folder / "objects" / prefix_of(one)))
+            assert isinstance(tier.storage, Aiven)
+            assert "txn.topic-0-1" in tier.topics()
+
+    def test_nothing_of_it_is_never_an_empty_tier(self) -> None:
+        store = new_store()
+        fill(store, {"a/b/c.csv": b"1"})
+        with pytest.raises(UnsupportedFormatError):
+            open_tier(store.url)
+        assert Aiven.recognises([]) == 0
+
+    def test_other_layouts_are_not_claimed(self) -> None:
+        segment = SegmentMetadata(SEGMENT.metadata.partition, SEGMENT.metadata.id, 5)
+        assert Aiven.recognises(
+            [
+                f"orders-0-BwcHBwcHBwcHBwcHBwcHBw/{5:020d}-{segment.id}.log",
+                f"orders-0/{5:020d}.log",
+                f"orders/BwcHBwcHBwcHBwcHBwcHBw/0/{9:020d}.segment",
+            ]
+        ) == 0
