@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from tieredfs import ObjectStore, SegmentId, SegmentMetadata, TopicIdPartition, Uuid
-
 from tieredfs_aiven import Aiven
 
 __all__ = [

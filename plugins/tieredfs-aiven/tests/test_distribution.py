@@ -85,7 +85,8 @@ def test_the_wheel_reads_a_tier_that_is_named_or_found_out(
     one = sample("zstd-encrypted", "txn-0@0")
     code = (
         "import json, sys, tieredfs\n"
-        "tier = tieredfs.open_tier(sys.argv[1], plugin_options=json.loads(sys.argv[2]))\n"
+        "options = json.loads(sys.argv[2])\n"
+        "tier = tieredfs.open_tier(sys.argv[1], plugin_options=options)\n"
         "import tieredfs_aiven\n"
         "print(tieredfs_aiven.__file__)\n"
         "print(tier.topic('txn').scan().to_table().num_rows)"

@@ -209,7 +209,9 @@ class TestIdentity:
 class TestRecognising:
     @pytest.mark.parametrize("variant", sorted({one.folder.name for one in samples()}))
     def test_every_sample_is_recognised(self, variant: str) -> None:
-        keys = [key for one in samples() if one.folder.name == variant for key in one.keys]
+        keys = [
+            key for one in samples() if one.folder.name == variant for key in one.keys
+        ]
         assert Aiven.recognises(keys) == 1
 
     def test_what_is_there_is_found_out_without_being_named(self) -> None:
@@ -227,10 +229,13 @@ class TestRecognising:
 
     def test_other_layouts_are_not_claimed(self) -> None:
         segment = SegmentMetadata(SEGMENT.metadata.partition, SEGMENT.metadata.id, 5)
-        assert Aiven.recognises(
-            [
-                f"orders-0-BwcHBwcHBwcHBwcHBwcHBw/{5:020d}-{segment.id}.log",
-                f"orders-0/{5:020d}.log",
-                f"orders/BwcHBwcHBwcHBwcHBwcHBw/0/{9:020d}.segment",
-            ]
-        ) == 0
+        assert (
+            Aiven.recognises(
+                [
+                    f"orders-0-BwcHBwcHBwcHBwcHBwcHBw/{5:020d}-{segment.id}.log",
+                    f"orders-0/{5:020d}.log",
+                    f"orders/BwcHBwcHBwcHBwcHBwcHBw/0/{9:020d}.segment",
+                ]
+            )
+            == 0
+        )

@@ -12,7 +12,6 @@ import numpy as np
 import numpy.typing as npt
 
 from tieredfs import CorruptObjectError, UnsupportedFormatError
-
 from tieredfs_aiven.chunk_sizes import MalformedSizesError, decode_sizes
 from tieredfs_aiven.fields import Fields
 

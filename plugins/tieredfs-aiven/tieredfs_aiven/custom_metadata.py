@@ -1,8 +1,8 @@
 """What the plugin asks the broker to keep with a segment: Kafka's tagged fields.
 
 Numbers are unsigned varints: the count of fields, then each with its tag, its size and
-so many bytes. Tag 0 is the number of bytes uploaded, 1 the key prefix, 2 the rest of the
-key without its suffix; text stands behind its length plus one.
+so many bytes. Tag 0 is the number of bytes uploaded, 1 the key prefix, 2 the rest of
+the key without its suffix; text stands behind its length plus one.
 """
 
 from typing import Final, NamedTuple
@@ -24,7 +24,9 @@ class CustomMetadata(NamedTuple):
 
 
 def parse_custom_metadata(data: bytes) -> CustomMetadata:
-    """Read custom metadata; none at all say nothing. Tags that are not known are skipped.
+    """Read custom metadata; none at all say nothing.
+
+    Tags that are not known are skipped.
 
     Raises:
         InvalidArgumentError: They are not the plugin's.

@@ -1,10 +1,10 @@
 """Envelope encryption: RSA key pairs wrap a data key per segment, which is AES-256-GCM.
 
 A chunk or an index is stored as IV (12 bytes), ciphertext, tag (16). The additional
-data are 32 random bytes per segment: nothing binds a chunk to its place. The data key is
-wrapped by RSA-OAEP with SHA3-512, for the mask as well, which pyca/cryptography refuses
-and pycryptodome has. Key pairs have ids, so that they can be changed: each manifest says
-which one it needs.
+data are 32 random bytes per segment: nothing binds a chunk to its place. The data key
+is wrapped by RSA-OAEP with SHA3-512, for the mask as well, which pyca/cryptography
+refuses and pycryptodome has. Key pairs have ids, so that they can be changed: each
+manifest says which one it needs.
 """
 
 import threading

@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Final
 
 from tieredfs import InvalidArgumentError, ObjectStore
-
 from tieredfs_aiven.object_names import parse_key, parse_partition
 
 __all__ = ["find_prefix"]

@@ -1,4 +1,4 @@
-"""The manifest of a segment, version 1: JSON that says how the other objects are stored.
+"""The manifest of a segment, version 1: JSON that says how all else is stored.
 
 The plugin's reader takes any order, white space, a numeric version and what follows the
 object, and so does this one. Both refuse a field that they do not know, except in
@@ -22,7 +22,6 @@ from tieredfs import (
     UnsupportedFormatError,
     Uuid,
 )
-
 from tieredfs_aiven.chunk_index import ChunkIndex
 from tieredfs_aiven.encryption import OVERHEAD, WrappedKey
 from tieredfs_aiven.fields import MAX_INT64, Fields

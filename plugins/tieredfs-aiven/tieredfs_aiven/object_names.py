@@ -1,8 +1,8 @@
 """The keys of a segment's three objects.
 
 ``{prefix}{topic}-{topic id}/{partition}/{20-digit start}-{segment id}.{suffix}``: the
-prefix is put in front as it is, with no slash between. Topics and ids may contain ``-``,
-so names are read from their ends, where the widths are fixed.
+prefix is put in front as it is, with no slash between. Topics and ids may contain
+``-``, so names are read from their ends, where the widths are fixed.
 """
 
 import re

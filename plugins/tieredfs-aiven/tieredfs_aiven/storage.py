@@ -25,7 +25,6 @@ from tieredfs import (
     TopicIdPartition,
     parse_leader_epochs,
 )
-
 from tieredfs_aiven.custom_metadata import parse_custom_metadata
 from tieredfs_aiven.encryption import DataKey, KeyRing, WrongTagError
 from tieredfs_aiven.key_prefix import find_prefix

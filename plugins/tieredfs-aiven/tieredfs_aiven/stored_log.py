@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 from tieredfs import CorruptObjectError
-
 from tieredfs_aiven.chunk_index import Chunk
 from tieredfs_aiven.compression import MalformedFrameError, unpack
 from tieredfs_aiven.encryption import DataKey, WrongTagError
