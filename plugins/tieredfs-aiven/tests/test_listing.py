@@ -14,7 +14,7 @@ from tieredfs import (
     UnsupportedFormatError,
     open_tier,
 )
-from tieredfs_aiven import Aiven
+from tieredfs_aiven import Aiven, key_prefix
 from written import Written
 
 SEGMENT = Written(b"0123456789" * 30)
@@ -158,6 +158,20 @@ class TestKeyPrefix:
         store = stored(SEGMENT, OTHER.with_(prefix="a/"))
         assert found(Aiven(store)) == ["orders-0@5"]
         assert found(Aiven(store, key_prefix="a/")) == ["orders-0@10"]
+
+    def test_another_layout_s_folders_do_not_hide_it(self) -> None:
+        store = stored(SEGMENT.with_(prefix="tiered/"))
+        name = f"orders-0-BwcHBwcHBwcHBwcHBwcHBw/{5:020d}-{SEGMENT.metadata.id}.log"
+        fill(store, {name: b""})
+        assert found(Aiven(store)) == ["orders-0@5"]
+
+    def test_the_root_s_topics_are_seen_behind_any_number_of_others(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(key_prefix, "_PAGE", 10)
+        store = stored(SEGMENT)
+        fill(store, {f"a/{number}": b"" for number in range(200)})
+        assert found(Aiven(store)) == ["orders-0@5"]
 
     def test_one_without_a_slash_that_is_not_named_is_seen_in_the_manifest(
         self,

@@ -23,16 +23,14 @@ def find_prefix(store: ObjectStore) -> str | None:
     Raises:
         InvalidArgumentError: There are several.
     """
-    for entry in store.list(delimiter="/"):
-        if entry.is_prefix and parse_partition(entry.key[:-1], "0"):
-            return ""
     found: list[str] = []
     after = ""
     for _ in range(_PAGES):
         page = [entry.key for entry in islice(store.list(start_after=after), _PAGE)]
-        for key in page:
-            prefix = parse_key(key)
-            if prefix and prefix not in found:
+        for prefix in map(parse_key, page):
+            if prefix == "":
+                return prefix  # the plugin's own default
+            if prefix is not None and prefix not in found:
                 found.append(prefix)
         if len(page) < _PAGE:
             break
@@ -45,4 +43,7 @@ def find_prefix(store: ObjectStore) -> str | None:
             f"{', '.join(map(repr, found))}; name one by the option key_prefix"
         )
         raise InvalidArgumentError(msg)
-    return found[0] if found else None
+    if found:
+        return found[0]
+    folders = (entry.key[:-1] for entry in store.list(delimiter="/") if entry.is_prefix)
+    return "" if any(parse_partition(folder, "0") for folder in folders) else None
