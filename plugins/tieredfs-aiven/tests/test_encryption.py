@@ -158,6 +158,14 @@ def test_a_pickle_has_what_was_given_and_no_data_key(tmp_path: Path) -> None:
         assert again.fetch_log_segment(SEGMENT.metadata) == SEGMENT.log
 
 
+def test_a_storage_without_keys_is_pickled_too() -> None:
+    again = pickle.loads(pickle.dumps(Aiven(ObjectStore("memory://x"))))  # noqa: S301 - our own
+    assert repr(again) == "Aiven('memory://x')"
+    fill(again.store, SEGMENT.objects())
+    with pytest.raises(PermissionDeniedError, match="has: none"):
+        again.fetch_log_segment(SEGMENT.metadata)
+
+
 def test_a_view_under_another_policy_has_the_same_keys(stored: ObjectStore) -> None:
     storage = Aiven(stored, encryption_keys=KEYS)
     view = storage.with_policy(RequestPolicy(deadline=5.0))

@@ -4,6 +4,7 @@ What is missing or of another type is damage. A field that nobody asks for is fr
 newer writer: the plugin's own reader refuses it as well.
 """
 
+import reprlib
 from typing import Final
 
 from tieredfs import CorruptObjectError, UnsupportedFormatError
@@ -12,7 +13,6 @@ __all__ = ["MAX_INT32", "MAX_INT64", "Fields"]
 
 MAX_INT32: Final = (1 << 31) - 1
 MAX_INT64: Final = (1 << 63) - 1
-_SHOWN: Final = 40
 
 
 class Fields:
@@ -29,7 +29,7 @@ class Fields:
             CorruptObjectError: It is none.
         """
         if not isinstance(value, dict):
-            raise CorruptObjectError(f"{name}: {_shown(value)} is no object")
+            raise CorruptObjectError(f"{name}: {reprlib.repr(value)} is no object")
         self._values: dict[str, object] = value
         self._name = name
         self._asked: set[str] = set()
@@ -81,7 +81,7 @@ class Fields:
 
     def wrong(self, field: str) -> CorruptObjectError:
         """Return the error that a field's value is none that it can have."""
-        value = _shown(self._values.get(field))
+        value = reprlib.repr(self._values.get(field))
         return CorruptObjectError(f"{self._name}: {field} cannot be {value}")
 
     def finish(self) -> None:
@@ -92,10 +92,5 @@ class Fields:
         """
         for field in self._values.keys() - self._asked:
             raise UnsupportedFormatError(
-                f"{self._name}: a field that is not known: {_shown(field)}"
+                f"{self._name}: a field that is not known: {reprlib.repr(field)}"
             )
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
