@@ -173,15 +173,31 @@ class TestKeyPrefix:
         fill(store, {f"a/{number}": b"" for number in range(200)})
         assert found(Aiven(store)) == ["orders-0@5"]
 
-    def test_one_without_a_slash_that_is_not_named_is_seen_in_the_manifest(
-        self,
-    ) -> None:
-        storage = Aiven(stored(SEGMENT.with_(prefix="tiered-")))
+    @pytest.mark.parametrize("prefix", ["tiered-", "x", "a/b-"])
+    def test_it_is_found_out_without_a_slash_by_a_manifest(self, prefix: str) -> None:
+        store = stored(SEGMENT.with_(prefix=prefix), OTHER.with_(prefix=prefix))
+        assert found(Aiven(store)) == ["orders-0@5", "orders-0@10"]
+        assert open_tier(store.url).topics() == ["orders"]
+
+    def test_several_without_a_slash_are_named(self) -> None:
+        store = stored(SEGMENT.with_(prefix="a-"), SEGMENT.with_(prefix="b-"))
+        with pytest.raises(InvalidArgumentError, match=r"'a-', 'others'.*key_prefix"):
+            Aiven(store).list_partitions()
+        assert found(Aiven(store, key_prefix="b-")) == ["orders-0@5"]
+
+    def test_a_wrong_one_is_seen_in_the_manifest(self) -> None:
+        storage = Aiven(stored(SEGMENT.with_(prefix="tiered-")), key_prefix="")
         (partition,) = storage.list_partitions()
         (segment,) = storage.list_segments(partition)
         assert partition.topic == "tiered-orders"
         with pytest.raises(InvalidArgumentError, match=r"key_prefix.*'tiered-'"):
             storage.describe(segment)
+
+    @pytest.mark.parametrize("manifest", [b"", b"{}", b'{"version":"7"}'])
+    def test_a_damaged_manifest_hides_no_other_segment(self, manifest: bytes) -> None:
+        store = stored(SEGMENT, OTHER)
+        fill(store, {f"{SEGMENT.stem}.rsm-manifest": manifest})
+        assert found(Aiven(store)) == ["orders-0@5", "orders-0@10"]
 
     def test_one_that_no_key_can_have_is_refused(self) -> None:
         for prefix in ("/a", "a//b", "../", "a/./"):

@@ -121,10 +121,15 @@ def test_partitions_take_a_listing_and_one_a_topic() -> None:
     assert len(events.during(lambda: storage.list_segments(partition))) == 1
 
 
-def test_finding_out_the_prefix_takes_one_listing_once() -> None:
+def test_finding_out_the_prefix_takes_a_listing_and_a_manifest_once() -> None:
     storage, events = watched("encrypted", is_prefix_known=False)
     segment = sample("encrypted", "txn").metadata
-    assert len(events.during(lambda: storage.fetch_all_indexes(segment))) == 3
+    assert events.during(lambda: storage.fetch_all_indexes(segment)) == [
+        ("list", ""),
+        ("get", "rsm-manifest"),
+        ("get", "rsm-manifest"),
+        ("get_range", "indexes"),
+    ]
     assert len(events.during(lambda: storage.fetch_all_indexes(segment))) == 2
 
 

@@ -1,8 +1,10 @@
 """Every sample reads equal to what the plugin itself answered."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
-from samples import Sample, digest, listed, samples
+from samples import DATA, Sample, digest, listed, samples
 from tieredfs import (
     CorruptObjectError,
     IndexType,
@@ -104,3 +106,17 @@ def test_what_cannot_be_met_is_a_typed_error(one: Sample) -> None:
         storage.fetch_log_segment(segment, 5, 4)
     # Nothing is asked for: Kafka's own local storage gives that as well.
     assert len(storage.fetch_log_segment(segment, size)) == 0
+
+
+def test_one_storage_serves_many_threads() -> None:
+    some = [one for one in samples() if one.folder == DATA / "zstd-encrypted"]
+    storage = some[0].open()
+
+    def read(one: Sample) -> bool:
+        found = storage.fetch_log_segment(one.metadata)
+        expected = one.expected["fetchLogSegment"]["full"]
+        indexes = storage.fetch_all_indexes(one.metadata)
+        return digest(found) == expected and len(indexes) >= len(IndexType) - 1
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(read, some * 4))

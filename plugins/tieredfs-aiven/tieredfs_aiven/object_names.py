@@ -12,6 +12,7 @@ from typing import NamedTuple
 from tieredfs import InvalidArgumentError, SegmentId, TopicIdPartition, Uuid
 
 __all__ = [
+    "ObjectKey",
     "ObjectName",
     "Suffix",
     "main_path",
@@ -78,16 +79,28 @@ def parse_file(name: str) -> ObjectName | None:
         return None
 
 
-def parse_key(key: str) -> str | None:
-    """Return the prefix of a segment's object, or None if it is a stranger's.
+class ObjectKey(NamedTuple):
+    """What a whole key says.
 
-    Of a prefix that does not end in a slash, what follows the last one is taken for the
-    beginning of the topic.
+    Attributes:
+        prefix: What is in front. Of one that does not end in a slash, what follows the
+            last slash is taken for the beginning of the topic.
+        partition: Whose log the object is part of.
+        name: What the last part says.
     """
+
+    prefix: str
+    partition: TopicIdPartition
+    name: ObjectName
+
+
+def parse_key(key: str) -> ObjectKey | None:
+    """Return what the key of a segment's object says; None if it is a stranger's."""
     parts = key.rsplit("/", _KEY_PARTS)
     if len(parts) < _KEY_PARTS:
         return None
-    topic, number, name = parts[-_KEY_PARTS:]
-    if parse_partition(topic, number) is None or parse_file(name) is None:
+    partition = parse_partition(*parts[-_KEY_PARTS:-1])
+    name = parse_file(parts[-1])
+    if partition is None or name is None:
         return None
-    return key[: len(key) - len(topic) - len(number) - len(name) - 2]
+    return ObjectKey(key[: -len("/".join(parts[-_KEY_PARTS:]))], partition, name)
