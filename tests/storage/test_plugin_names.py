@@ -157,8 +157,8 @@ class TestTheStorageOptionOfAChain:
     @pytest.fixture
     def url(self, memory: ObjectStore) -> str:
         """A chain of two filesystems, with nothing of any layout."""
-        memory.put("x", b"1", overwrite=True)
-        return f"simplecache::{memory.url}"
+        memory.put("root/x", b"1", overwrite=True)
+        return f"dir://root::{memory.url}"
 
     def test_it_names_the_plugin(self, url: str) -> None:
         tier = open_tier(url, storage_options={"tieredfs": {"plugin": "kafka-log"}})
