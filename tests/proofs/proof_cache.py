@@ -22,15 +22,15 @@ def test_a_crowd_of_killed_processes_sees_no_wrong_byte_in_a_minute(
 ) -> None:
     seed = int.from_bytes(os.urandom(4))
     told = run_crowd(tmp_path, _SECONDS, _PROCESSES, seed)
-    assert told["kills"] > 100, f"seed {seed}"
-    assert told["acts"] > 10_000, f"seed {seed}"
+    assert told["kills"] > 20, f"seed {seed}"
+    assert told["acts"] > 1000, f"seed {seed}"
 
 
 def test_a_cache_does_as_its_model_whatever_is_done_to_it() -> None:
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=2000,
+            max_examples=1000,
             stateful_step_count=60,
             suppress_health_check=[HealthCheck.too_slow],
         ),

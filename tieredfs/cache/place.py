@@ -17,9 +17,11 @@ def default_directory(environment: Mapping[str, str] = os.environ) -> Path | Non
     """Return the directory in which this user's indexes are kept; None for no cache.
 
     It is what TIEREDFS_CACHE_DIR says, nothing if that is empty, else a folder in the
-    user's cache directory, as the system has it.
+    user's cache directory, as the system has it. A user who has no home has none.
     """
     told = environment.get(CACHE_SETTING)
-    if told is None:
-        return user_cache_path("tieredfs", appauthor=False) / "indexes"
-    return Path(told) if told else None
+    if told is not None:
+        return Path(told) if told else None
+    place = user_cache_path("tieredfs", appauthor=False) / "indexes"
+    # A container's user whom the system does not know has "~/.cache", as it stands.
+    return place if place.is_absolute() else None
