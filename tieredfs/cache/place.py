@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,10 @@ def default_directory(environment: Mapping[str, str] = os.environ) -> Path | Non
     told = environment.get(CACHE_SETTING)
     if told is not None:
         return Path(told) if told else None
-    place = user_cache_path("tieredfs", appauthor=False) / "indexes"
-    # A container's user whom the system does not know has "~/.cache", as it stands.
-    return place if place.is_absolute() else None
+    # A container may have a user whom the system does not know: then platformdirs
+    # raises, or, in older releases, gives "~/.cache" as it stands.
+    with suppress(RuntimeError):
+        place = user_cache_path("tieredfs", appauthor=False) / "indexes"
+        if place.is_absolute():
+            return place
+    return None
