@@ -122,6 +122,21 @@ def test_a_cache_can_be_used_in_a_with_block(tmp_path: Path) -> None:
         cache.get(MANY[0])
 
 
+def test_a_directory_whose_name_is_no_text_is_one_like_any_other(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / os.fsdecode(b"caf\xe9")
+    folder.mkdir()
+    made, cache = open_cache(folder)
+    for _ in range(2):
+        cache.get(MANY[0])
+        cache.close()
+        _, cache = open_cache(folder)
+    assert made.fetches == 1
+    cache.remove(MANY)
+    assert files_in(cache.directory) == []
+
+
 def test_the_directory_is_for_its_user_alone(tmp_path: Path) -> None:
     _, cache = open_cache(tmp_path)
     assert cache.directory.stat().st_mode & 0o777 == 0o700

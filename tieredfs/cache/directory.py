@@ -115,8 +115,9 @@ class CacheDirectory:
             FileNotFoundError: There is none.
             OSError: It cannot be mapped.
         """
-        # The descriptor is closed at once: only the mapping stays.
-        with pa.memory_map(str(self._file(name))) as file:
+        # The descriptor is closed at once, only the mapping stays: mmap.mmap keeps one.
+        # A path is given as bytes: of a text pyarrow takes only what is UTF-8.
+        with pa.memory_map(os.fsencode(self._file(name))) as file:
             return memoryview(file.read_buffer()).cast("B")
 
     def publish(self, name: str, pieces: Sequence[Buffer]) -> list[str]:
@@ -243,7 +244,8 @@ class CacheDirectory:
         nobody may wait for it for ever.
         """
         self._make()
-        with FileLock(self.path / name, timeout=patience, poll_interval=_POLL):
+        lock = FileLock(self.path / name)
+        with lock.acquire(timeout=patience, poll_interval=_POLL):
             yield
 
     def _make(self) -> None:
