@@ -8,6 +8,7 @@ from datetime import timedelta
 
 import pytest
 
+from logs import PLACES
 from objects.guarantees.model import guarantee
 from objects.racing import race
 from objects.subject import Subject
@@ -58,7 +59,12 @@ def versions(subject: Subject) -> None:
     assert len(found) == 5
 
 
-@guarantee("readers see whole objects", needs=StoreCapability.WHOLE_OBJECTS)
+@guarantee(
+    "readers see whole objects",
+    # rclone replaces an object in two steps, between which there is none: at times.
+    places=tuple(kind for kind in PLACES if kind != "s3-rclone"),
+    needs=Capability.WHOLE_OBJECTS,
+)
 def readers_beside_writers(subject: Subject) -> None:
     """Who reads or lists while others overwrite sees one of the contents, never a
     part of one, never two mixed, never nothing.
