@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
-from servers.faults import Rule
+from servers.faults import Request, Rule
 
 
 class ResetError(Exception):
@@ -32,10 +32,12 @@ class Sink:
         writer: asyncio.StreamWriter | None,
         rule: Rule | None = None,
         bandwidth: float = 0.0,
+        request: Request | None = None,
     ) -> None:
         self._writer = writer
         self._rule = rule or Rule()
         self._bandwidth = bandwidth
+        self._request = request
         self.sent = 0
 
     async def payload(self, data: bytes) -> None:
@@ -48,6 +50,8 @@ class Sink:
         if stop is not None and end >= stop:
             await self.stop(data[: stop - start])
         self.sent = end
+        if self._request is not None:
+            self._request.moved = end  # before the client knows
         await self.framing(data)
         if self._bandwidth:
             await asyncio.sleep(len(data) / self._bandwidth)

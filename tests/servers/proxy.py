@@ -254,7 +254,7 @@ class FaultProxy(LoopServer):
                 await copy_reply_body(headers, server.reader, Sink(None))
             raise ResetError
         await asyncio.sleep(rule.delay + self.latency)
-        sink = Sink(client.writer, rule, self.bandwidth)
+        sink = Sink(client.writer, rule, self.bandwidth, request)
         empty = bodiless or headers.get("content-length") == "0"
         if empty and sink.stop_at is not None:
             await sink.stop(head[: len(head) // 2])
@@ -262,5 +262,4 @@ class FaultProxy(LoopServer):
         client.writer.write(head.replace(upstream, f"{self.url}/".encode()))
         if not bodiless:
             await copy_reply_body(headers, server.reader, sink)
-        request.moved = sink.sent
         return headers

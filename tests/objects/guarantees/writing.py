@@ -63,7 +63,7 @@ def versions(subject: Subject) -> None:
     "readers see whole objects",
     # rclone replaces an object in two steps, between which there is none: at times.
     places=tuple(kind for kind in PLACES if kind != "s3-rclone"),
-    needs=Capability.WHOLE_OBJECTS,
+    needs=StoreCapability.WHOLE_OBJECTS,
 )
 def readers_beside_writers(subject: Subject) -> None:
     """Who reads or lists while others overwrite sees one of the contents, never a
