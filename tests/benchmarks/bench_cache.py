@@ -95,7 +95,8 @@ def bench_held(scale: Scale, folder: Path) -> Report:
         Promise("through the cache", 3e5),
         Promise("many at once", 5e6),
     ]
-    report.comparisons.append(measure("offset index", works, scale, promises))
+    title = f"offset index, {min(_ENTRIES, scale.size):,} entries"
+    report.comparisons.append(measure(title, works, scale, promises))
     return report
 
 
