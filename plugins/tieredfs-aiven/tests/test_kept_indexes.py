@@ -1,0 +1,50 @@
+"""What the index cache saves of the requests that this layout takes."""
+
+from pathlib import Path
+
+import pytest
+
+from samples import KEYS, sample
+from tieredfs import ObjectStore, RequestCounter
+from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
+from tieredfs_aiven import Aiven
+
+VARIANTS = ["plain", "zstd", "encrypted", "zstd-encrypted"]
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_indexes_and_layout_are_asked_for_once_across_restarts(
+    variant: str, tmp_path: Path
+) -> None:
+    one = sample(variant, "txn")
+    segment = one.metadata
+    prefix = one.stem[: one.stem.index("txn")]
+
+    def opened() -> tuple[IndexCachedStorage, RequestCounter]:
+        counter = RequestCounter()
+        store = ObjectStore(str(one.folder / "objects"), observer=counter)
+        aiven = Aiven(store, key_prefix=prefix, encryption_keys=KEYS)
+        return IndexCachedStorage(aiven, RemoteIndexCache(aiven, tmp_path)), counter
+
+    storage, counter = opened()
+    expected = dict(storage.inner.fetch_all_indexes(segment))
+    whole = bytes(storage.inner.fetch_log_segment(segment, 0, 1000))
+    asked = counter.requests
+    assert dict(storage.fetch_all_indexes(segment)) == expected
+    assert counter.requests - asked == 2  # cold: the manifest, and one range
+    assert dict(storage.fetch_all_indexes(segment)) == expected
+    assert counter.requests - asked == 2  # warm
+    assert storage.fetch_log_segment(segment, 0, 1000) == whole
+    assert counter.requests - asked == 3  # no manifest any more
+
+    storage, counter = opened()  # a restart
+    assert dict(storage.fetch_all_indexes(segment)) == expected
+    assert counter.requests == 0
+    assert storage.fetch_log_segment(segment, 0, 1000) == whole
+    assert counter.requests == 1
+
+    (entry,) = tmp_path.glob("*.indexes")
+    entry.write_bytes(entry.read_bytes()[:-1])
+    storage, counter = opened()
+    assert dict(storage.fetch_all_indexes(segment)) == expected
+    assert counter.requests == 2  # repaired in one operation
