@@ -12,7 +12,11 @@ else:
     kernel = Extension(
         "tieredfs.format._kernel",
         ["tieredfs/format/_kernel.pyx"],
-        depends=["tieredfs/format/_crc32c.h", "tieredfs/format/_packed.pxi"],
+        depends=[
+            "tieredfs/format/_crc32c.h",
+            "tieredfs/format/_groups.pxi",
+            "tieredfs/format/_packed.pxi",
+        ],
         define_macros=[("Py_LIMITED_API", "0x030B0000")],
         py_limited_api=True,
         optional=True,

@@ -67,6 +67,18 @@ static int crc32c_has_hardware(void) { return 0; }
 #define CRC32C_PREFETCH(at) ((void)0)
 #endif
 
+#if defined(__GNUC__)
+#define COUNT_BITS(bits) __builtin_popcountll(bits)
+#else
+static inline int COUNT_BITS(uint64_t bits)
+{
+    int count = 0;
+    for (; bits; bits &= bits - 1)
+        count++;
+    return count;
+}
+#endif
+
 /* How many bytes the varint of some bits has: a byte for each seven of them. */
 #if defined(__GNUC__)
 #define VARINT_SIZE(bits) ((70 - __builtin_clzll((uint64_t)(bits) | 1)) * 37 >> 8)

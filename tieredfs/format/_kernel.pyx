@@ -19,6 +19,7 @@ from libc.stdint cimport (
     INT32_MAX,
     INT64_MAX,
     INT64_MIN,
+    UINT64_MAX,
     int16_t,
     int32_t,
     int64_t,
@@ -36,6 +37,7 @@ cdef extern from "_crc32c.h" nogil:
     uint32_t crc32c_by_table(uint32_t crc, const uint8_t *at, size_t size)
     void CRC32C_PREFETCH(const uint8_t *at)
     int64_t VARINT_SIZE(uint64_t bits)
+    int64_t COUNT_BITS(uint64_t bits)
 
 
 crc32c_init()
@@ -512,6 +514,9 @@ cdef inline void open_bytes(
     column.nulls = 0
 
 
+include "_groups.pxi"
+
+
 cdef int fill_batch(
     const uint8_t *data,
     int64_t size,
@@ -562,6 +567,15 @@ cdef int fill_batch(
     cdef int64_t value_length = 0
     cdef int64_t delta, count, taken, stored, brief
     cdef int fault = FINE
+    cdef Group group
+    cdef int64_t alone = 0  # records that go one by one, for they are no group
+    cdef bint by_group = (
+        is_whole and base - 1 <= above <= batch[LAST_OFFSET] and stop - at >= PASS
+    )
+    # Groups end here, so that PASS bytes more can be read.
+    cdef const uint8_t *safe = at
+    if by_group:
+        safe = bound if stop - bound >= PASS else stop - PASS
     open_bytes(&keys, buffers, KEY_VALID, room[KEY_BYTES], state[KEY_BYTES])
     open_bytes(&values, buffers, VALUE_VALID, room[VALUE_BYTES], state[VALUE_BYTES])
     # The keys of headers are never null: there is no bitmap before their offsets.
@@ -581,6 +595,59 @@ cdef int fill_batch(
         state[HEADER_VALUE_BYTES],
     )
     while left:
+        if alone:
+            alone -= 1
+        elif by_group and at <= safe:
+            walk_group(&group, at, safe, min(left, GROUP), above - base)
+            taken = fixed * group.rows
+            if keys.data:
+                taken += group.key_bytes
+            if values.data:
+                taken += group.value_bytes
+            if lists:
+                taken += HEADER_BYTES * group.headers + group.stored
+            if (
+                group.rows
+                and group.delta[group.rows - 1] <= most
+                and row + group.rows <= most_rows
+                and row_bytes + taken < soft
+                and taken + row_bytes + MORE_BYTES * (group.stored + header_keys.filled)
+                <= hard
+                and has_room(&keys, group.key_bytes)
+                and has_room(&values, group.value_bytes)
+                and (
+                    not lists
+                    or group.headers <= room[HEADERS] - headers
+                    and has_room(&header_keys, group.stored)
+                    and has_room(&header_values, group.stored)
+                    and put_group_headers(&group, headers, &header_keys, &header_values)
+                )
+            ):
+                if lists:
+                    put_lists(&group, row, headers, is_list, lists)
+                    headers += group.headers
+                    bare += COUNT_BITS(group.no_headers)
+                if keys.data:
+                    put_payloads(
+                        &keys, row, group.rows, group.key, group.key_length,
+                        group.no_key,
+                    )
+                if values.data:
+                    put_payloads(
+                        &values, row, group.rows, group.value, group.value_length,
+                        group.no_value,
+                    )
+                put_numbers(
+                    &group, row, base, stamp, moves, kind, offsets, stamps, kinds
+                )
+                row += group.rows
+                row_bytes += taken
+                left -= group.rows
+                above = base + group.delta[group.rows - 1]
+                at = group.end
+                begin = at
+                continue
+            alone = group.rows
         begin = at  # where to go on, should this record find no place
         at = read_bits(at, bound, 5, &bits)
         if at == NULL:

@@ -1,0 +1,327 @@
+# Records in groups: all are walked first, then each column is appended by a loop of its
+# own. A loop that meets nothing but keys is guessed right by the processor; one that
+# meets a header or two behind some records, and none behind others, is not: that took a
+# quarter of the time.
+#
+# Only what is usual is done here. Whatever is wrong, cut off or has no room ends a group
+# before it, and is left to ``fill_batch``, which goes record by record and says why.
+
+cdef enum:
+    GROUP = 32  # records: with 7 bits before them, a bit of each fits a uint64
+
+
+cdef struct Group:
+    int64_t rows
+    const uint8_t *end
+    uint64_t no_key  # a bit for each record
+    uint64_t no_value
+    uint64_t no_headers
+    # Sums.
+    int64_t key_bytes
+    int64_t value_bytes
+    int64_t headers
+    int64_t stored
+    # Of each record, as it is stored.
+    int64_t delta[GROUP]
+    uint64_t stamp_bits[GROUP]
+    const uint8_t *key[GROUP]
+    int32_t key_length[GROUP]  # 0 where it is null
+    const uint8_t *value[GROUP]
+    int32_t value_length[GROUP]
+    const uint8_t *header[GROUP]
+    int32_t header_bytes[GROUP]
+    int32_t header_count[GROUP]
+    int64_t listed[GROUP + 1]  # which have headers; behind them any
+
+
+cdef inline const uint8_t *read_brief(const uint8_t *at, uint64_t *bits) noexcept nogil:
+    """Decode a varint of up to three bytes, which can all be read.
+
+    A longer one is taken for the largest odd number, which fits nowhere.
+    """
+    cdef uint64_t low = at[0]
+    cdef uint64_t more
+    if low < 0x80:
+        bits[0] = low
+        return at + 1
+    more = at[1]
+    low += more << 7
+    if more < 0x80:
+        bits[0] = low - 0x80
+        return at + 2
+    more = at[2]
+    low += more << 14
+    bits[0] = low - 0x4080 if more < 0x80 else UINT64_MAX
+    return at + 3
+
+
+cdef inline int64_t sum_up(const int32_t *numbers, int64_t count) noexcept nogil:
+    """Add the numbers of a group, of which none has more than 20 bits."""
+    cdef int32_t total = 0
+    cdef int64_t index
+    for index in range(count):
+        total += numbers[index]
+    return total
+
+
+cdef inline void walk_group(
+    Group *group,
+    const uint8_t *at,
+    const uint8_t *safe,
+    int64_t most_rows,
+    int64_t above,
+) noexcept nogil:
+    """Find the parts of up to ``most_rows`` records that end at ``safe`` or before.
+
+    PASS bytes can be read from there on, so that no byte is checked by itself; the last
+    offset, relative like ``above``, is left to check.
+    """
+    cdef const uint8_t *end
+    cdef uint64_t bits, stamp_bits, delta_bits, count_bits, is_listed
+    cdef int64_t row = 0
+    cdef int64_t listed = 0
+    cdef uint64_t no_key = 0
+    cdef uint64_t no_value = 0
+    cdef uint64_t no_headers = 0
+    cdef int64_t length, stored
+    group.end = at
+    while row < most_rows:
+        at = read_brief(at, &bits)
+        if <int64_t>(bits >> 1) > safe - at:
+            break
+        end = at + (bits >> 1)
+        # Behind its attributes, unused so far.
+        at = read_brief(at + 1, &stamp_bits)
+        if stamp_bits == UINT64_MAX:
+            at = read_bits(at - 3, end, 10, &stamp_bits)
+            if at == NULL:
+                break
+        group.stamp_bits[row] = stamp_bits
+        at = read_brief(at, &delta_bits)
+        if <int64_t>(delta_bits >> 1) <= above:
+            break
+        bits |= delta_bits
+        group.delta[row] = <int64_t>(delta_bits >> 1)
+        at = read_brief(at, &count_bits)
+        length = <int64_t>(count_bits >> 1)
+        if length > end - at:
+            break
+        if count_bits & 1:
+            if length:
+                break
+            no_key |= <uint64_t>1 << row
+        group.key[row] = at
+        group.key_length[row] = <int32_t>length
+        at = read_brief(at + length, &count_bits)
+        length = <int64_t>(count_bits >> 1)
+        if length > end - at:
+            break
+        if count_bits & 1:
+            if length:
+                break
+            no_value |= <uint64_t>1 << row
+        group.value[row] = at
+        group.value_length[row] = <int32_t>length
+        at = read_brief(at + length, &count_bits)
+        stored = end - at
+        length = <int64_t>(count_bits >> 1)
+        if (bits | count_bits) & 1 or length > stored >> 1:
+            break
+        # Whether there are headers cannot be guessed: no branch. Without any, no byte.
+        if stored > length << 32:
+            break
+        group.header[row] = at
+        group.header_bytes[row] = <int32_t>stored
+        group.header_count[row] = <int32_t>length
+        group.listed[listed] = row
+        is_listed = <uint64_t>(0 - length) >> 63
+        listed += <int64_t>is_listed
+        no_headers = no_headers >> 1 | (is_listed ^ 1) << 63
+        above = <int64_t>(delta_bits >> 1)
+        group.end = end
+        at = end
+        row += 1
+    group.listed[listed] = 0
+    group.rows = row
+    # What was found of the record behind them does not count.
+    group.no_key = no_key & (<uint64_t>1 << row) - 1
+    group.no_value = no_value & (<uint64_t>1 << row) - 1
+    group.no_headers = no_headers >> (64 - row) if row else 0
+    group.key_bytes = sum_up(group.key_length, row)
+    group.value_bytes = sum_up(group.value_length, row)
+    group.headers = sum_up(group.header_count, row)
+    group.stored = sum_up(group.header_bytes, row)
+
+
+cdef inline void copy_brief(
+    uint8_t *to, const uint8_t *at, int64_t length
+) noexcept nogil:
+    """Copy bytes where PASS more can be read and written over."""
+    cdef int64_t done = PASS
+    cdef int64_t last = length - PASS
+    memcpy(to, at, PASS)
+    if last <= 0:
+        return
+    if length > SHORT:
+        memcpy(to, at, <size_t>length)
+        return
+    memcpy(to + last, at + last, PASS)
+    while done < last:
+        memcpy(to + done, at + done, 2 * PASS)
+        done += 2 * PASS
+
+
+cdef inline void put_nulls(
+    uint8_t *valid, int64_t row, int64_t rows, uint64_t nulls
+) noexcept nogil:
+    """Take rows for valid but for those of which the bit is set."""
+    cdef int64_t end = (row + rows + 7) >> 3
+    cdef int64_t at
+    nulls <<= row & 7
+    at = row >> 3
+    if row & 7:
+        valid[at] &= <uint8_t>~nulls
+        nulls >>= 8
+        at += 1
+    while at < end:
+        valid[at] = <uint8_t>~nulls
+        nulls >>= 8
+        at += 1
+
+
+cdef inline void put_payloads(
+    Bytes *column,
+    int64_t row,
+    int64_t rows,
+    const uint8_t **payloads,
+    const int32_t *lengths,
+    uint64_t nulls,
+) noexcept nogil:
+    """Append payloads, for which there is room."""
+    cdef int32_t *ends = column.offsets + row + 1
+    cdef uint8_t *data = column.data
+    cdef int64_t filled = column.filled
+    cdef int64_t index
+    for index in range(rows):
+        copy_brief(data + filled, payloads[index], lengths[index])
+        filled += lengths[index]
+        ends[index] = <int32_t>filled
+    column.filled = filled
+    column.nulls += COUNT_BITS(nulls)
+    put_nulls(column.valid, row, rows, nulls)
+
+
+cdef inline bint put_group_headers(
+    const Group *group, int64_t first, Bytes *keys, Bytes *values
+) noexcept nogil:
+    """Append the headers of all records, for which there is room, from this one on.
+
+    Returns:
+        Whether it was done: not when anything is wrong or not as usual.
+    """
+    cdef int64_t header = first
+    cdef int64_t last = first + group.headers
+    cdef int64_t listed = 0
+    cdef int64_t row = group.listed[0]
+    cdef int64_t left = group.header_count[row]
+    cdef int64_t key_bytes = keys.filled
+    cdef int64_t value_bytes = values.filled
+    cdef int64_t nulls = 0
+    cdef int64_t length, is_last
+    cdef const uint8_t *at = group.header[row]
+    cdef const uint8_t *end = at + group.header_bytes[row]
+    cdef int32_t *key_ends = keys.offsets
+    cdef int32_t *value_ends = values.offsets
+    cdef uint8_t *key_data = keys.data
+    cdef uint8_t *value_data = values.data
+    cdef uint64_t bits
+    cdef bint wrong = False
+    put_nulls(values.valid, first, group.headers, 0)
+    while header < last:
+        at = read_brief(at, &bits)
+        length = <int64_t>(bits >> 1)
+        if bits & 1 or length > end - at:
+            wrong = True
+            break
+        copy_brief(key_data + key_bytes, at, length)
+        key_bytes += length
+        at = read_brief(at + length, &bits)
+        length = <int64_t>(bits >> 1)
+        if length > end - at:
+            wrong = True
+            break
+        if bits & 1:
+            if length:
+                wrong = True
+                break
+            values.valid[header >> 3] &= <uint8_t>~(1 << (header & 7))
+            nulls += 1
+        copy_brief(value_data + value_bytes, at, length)
+        value_bytes += length
+        at += length
+        header += 1
+        key_ends[header] = <int32_t>key_bytes
+        value_ends[header] = <int32_t>value_bytes
+        # Whether a record ends here cannot be guessed: no branch.
+        left -= 1
+        is_last = <int64_t>(<uint64_t>(left - 1) >> 63)
+        wrong |= (at != end) & is_last
+        listed += is_last
+        row = group.listed[listed]
+        at += (group.header[row] - at) & (0 - is_last)
+        end = group.header[row] + group.header_bytes[row]
+        left += group.header_count[row] & (0 - is_last)
+    if wrong:
+        if first & 7:  # as it was: the byte is begun
+            values.valid[first >> 3] |= <uint8_t>(0xFF << (first & 7))
+        return False
+    keys.filled = key_bytes
+    values.filled = value_bytes
+    values.nulls += nulls
+    return True
+
+
+cdef inline bint has_room(
+    const Bytes *column, int64_t more
+) noexcept nogil:
+    """Whether so many bytes and PASS fit, if the column is wanted."""
+    return column.data == NULL or more <= column.room - column.filled - PASS
+
+
+cdef inline void put_numbers(
+    const Group *group,
+    int64_t row,
+    int64_t base,
+    uint64_t stamp,
+    uint64_t moves,
+    int32_t kind,
+    int64_t *offsets,
+    int64_t *stamps,
+    int32_t *kinds,
+) noexcept nogil:
+    """Append what is a number, where it is wanted."""
+    cdef int64_t index
+    cdef uint64_t bits
+    if offsets:
+        for index in range(group.rows):
+            offsets[row + index] = base + group.delta[index]
+    if stamps:
+        for index in range(group.rows):
+            bits = group.stamp_bits[index]
+            stamps[row + index] = <int64_t>(
+                stamp + moves * ((bits >> 1) ^ (0 - (bits & 1)))
+            )
+    if kinds:
+        for index in range(group.rows):
+            kinds[row + index] = kind
+
+
+cdef inline void put_lists(
+    const Group *group, int64_t row, int64_t header, uint8_t *valid, int32_t *ends
+) noexcept nogil:
+    """Append where the headers of each record end; those before them end at one."""
+    cdef int64_t index
+    for index in range(group.rows):
+        header += group.header_count[index]
+        ends[row + 1 + index] = <int32_t>header
+    put_nulls(valid, row, group.rows, group.no_headers)
