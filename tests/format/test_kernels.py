@@ -16,7 +16,7 @@ from tieredfs.format.checksum import crc32c
 from tieredfs.format.kernel import KERNEL_SETTING, Kernel, chosen_kernel
 from tieredfs.format.log_batches import BATCH_ROW
 from tieredfs.format.records import RecordDecoder
-from wire import encode_batch
+from wire import WireRecord, encode_batch
 from wire_logs import logs, wire_records
 
 _IS_COMPILED = importlib.util.find_spec("tieredfs.format._kernel") is not None
@@ -71,6 +71,32 @@ def test_both_give_the_same_rows(log_and_rows: tuple[bytes, object]) -> None:
 @_compiled
 @given(damaged_logs())
 def test_both_stop_at_the_same_record_batch(log: bytes) -> None:
+    assert _outcome(Kernel.COMPILED, log) == _outcome(Kernel.PYTHON, log)
+
+
+@_compiled
+@given(
+    st.integers(30, 70),
+    st.sampled_from([1, 1 << 14, 1 << 30]),
+    st.lists(_EDITS, max_size=2),
+)
+def test_both_agree_on_batches_of_many_records(
+    count: int, step: int, edits: list[tuple[int, int, int]]
+) -> None:
+    records = [
+        WireRecord(
+            at,
+            at * step,
+            b"k" * (at % 19) if at % 7 else None,
+            b"v" * (at % 150) if at % 11 else None,
+            ((b"a" * (at % 18), b"b"), (b"c", None if at == 1 else b""))[: at % 3],
+        )
+        for at in range(count)
+    ]
+    payload = bytearray(encode_batch(records)[HEADER_SIZE:])
+    for place, _, byte in edits:
+        payload[place % len(payload)] = byte
+    log = encode_batch(records, payload=bytes(payload))
     assert _outcome(Kernel.COMPILED, log) == _outcome(Kernel.PYTHON, log)
 
 
