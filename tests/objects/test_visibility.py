@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from servers import FaultProxy, ProxiedBucket
+from servers import FaultProxy, ProxiedBucket, Request
 from tieredfs import (
     AlreadyExistsError,
     NotFoundError,
@@ -176,6 +176,11 @@ def writing(store: ObjectStore) -> str:
     return "POST" if store.url.startswith("gs:") else "PUT"
 
 
+def is_look(request: Request) -> bool:
+    """Tell whether a request asks what is there."""
+    return request.method in {"GET", "HEAD"}
+
+
 def test_an_upload_that_breaks_leaves_nothing(sure: Sure) -> None:
     store, proxy = sure
     proxy.add(writing(store), cut_before=True)
@@ -193,6 +198,24 @@ class TestAReplyThatIsLost:
         proxy.add(writing(store), lose_reply=True, times=1)
         store.put("a", b"mine", overwrite=False)
         assert store.get("a") == b"mine"
+
+    def test_a_create_is_recognised_though_the_look_at_it_fails_at_first(
+        self, sure: Sure
+    ) -> None:
+        store, proxy = sure
+        proxy.add(writing(store), lose_reply=True, times=1)
+        proxy.add(when=is_look, status=503, times=2)
+        store.put("a", b"mine", overwrite=False)
+        assert store.get("a") == b"mine"
+
+    def test_nobody_is_told_that_another_was_first_when_nobody_looked(
+        self, sure: Sure
+    ) -> None:
+        store, proxy = sure
+        proxy.add(writing(store), lose_reply=True, times=1)
+        proxy.add(when=is_look, status=503)
+        with pytest.raises(StorageUnavailableError):
+            store.put("a", b"mine", overwrite=False)
 
     def test_a_create_is_recognised_when_no_reply_ever_comes(self, sure: Sure) -> None:
         store, proxy = sure

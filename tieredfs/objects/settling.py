@@ -4,12 +4,20 @@ A reply can be lost after the store has done what it was asked. Repeated, a crea
 fails by its own first try. So when a try may have been done, what lies under the key is
 compared with what was to be written: the same bytes are our own success. (Racers write
 distinct payloads; two that write the same bytes may both be told that they won, and the
-object is what both of them wanted.)
+object is what both of them wanted.) A refusal that may be meant for ourselves is passed
+on only when that comparison was made: "there is one already" would be a guess.
 """
 
+from contextlib import suppress
 from dataclasses import replace
 
-from tieredfs.errors import StorageUnavailableError, TieredFSError
+from tieredfs.errors import (
+    CorruptObjectError,
+    DeadlineExceededError,
+    NotFoundError,
+    StorageUnavailableError,
+    TieredFSError,
+)
 from tieredfs.objects.content import Content, pieces
 from tieredfs.objects.failures import failure_class, was_refused
 from tieredfs.objects.policy import Deadline
@@ -26,8 +34,8 @@ def write(
 
     Raises:
         AlreadyExistsError: An object that is not ours was there first.
-        TieredFSError: What the call raised, when the object is not what it should be
-            or there is no finding out.
+        TieredFSError: What the call raised, when the object is not what it should be;
+            or why there is no finding out.
     """
     unclear = False
 
@@ -42,22 +50,31 @@ def write(
 
     try:
         requests.make(replace(call, attempt=attempt), deadline)
+    except (StorageUnavailableError, DeadlineExceededError):
+        # Whoever calls has tried for long enough: the store is asked once.
+        once = replace(requests, policy=replace(requests.policy, attempts=1))
+        with suppress(TieredFSError):
+            if unclear and _holds(once, call.key, content, deadline):
+                return
+        raise
     except TieredFSError:
         if not unclear or not _holds(requests, call.key, content, deadline):
             raise
 
 
 def _holds(requests: Requests, key: str, content: Content, deadline: Deadline) -> bool:
-    """Tell whether an object has exactly this content, as far as the store answers."""
-    # Whoever calls has tried for long enough: the store is asked once.
-    once = replace(requests, policy=replace(requests.policy, attempts=1))
+    """Tell whether an object has exactly this content.
+
+    Raises:
+        TieredFSError: The store does not say.
+    """
     head = Call("head", key, lambda backend, left: backend.head(key, left))
     try:
-        return once.make(head, deadline).size == content.size and all(
-            once.make(_piece(key, start, start + len(piece)), deadline) == piece
+        return requests.make(head, deadline).size == content.size and all(
+            requests.make(_piece(key, start, start + len(piece)), deadline) == piece
             for start, piece in pieces(content)
         )
-    except TieredFSError:
+    except (NotFoundError, CorruptObjectError):  # gone, or replaced meanwhile
         return False
 
 
