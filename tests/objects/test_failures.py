@@ -205,7 +205,6 @@ def test_what_clients_raise_is_known_by_its_name(
 @pytest.mark.parametrize("error", [answered(503), responded(503)], ids=repr)
 def test_a_wait_that_is_asked_for_is_heard_from_every_client(error: Exception) -> None:
     assert retry_after(error) == 7
-    assert was_refused(error)
 
 
 @pytest.mark.parametrize(
@@ -258,8 +257,8 @@ def test_not_found_for_want_of_a_connection_is_unavailable(cause: Exception) -> 
 
 
 def test_only_an_answer_that_refuses_says_that_nothing_was_done() -> None:
-    for status in (409, 412, 429, 503):
+    for status in (409, 412, 429):
         assert was_refused(ResponseError(status))
         assert was_refused(caused(OSError("translated"), by=ResponseError(status)))
-    for error in (ResponseError(500), StatusError(504), ConnectionResetError()):
+    for error in (*map(ResponseError, (500, 503, 504)), ConnectionResetError()):
         assert not was_refused(error)

@@ -48,7 +48,7 @@ _BY_CODE: dict[str, type[TieredFSError]] = {
 _FIRST_SERVER_ERROR = 500
 _STATUSES = range(100, 600)
 _STATUS_NAMES = ("status_code", "status", "code")  # Azure's, aiohttp's, gcsfs's
-_REFUSALS = frozenset({409, 412, 429, 503})
+_REFUSALS = frozenset({409, 412, 429})  # not 503: gateways send it for a lost reply
 # Not botocore's EndpointConnectionError: it stands for a lost connection as well.
 _NEVER_SENT = frozenset(
     {
