@@ -15,12 +15,14 @@ from seen import Events
 from servers import FaultProxy, ProxiedBucket
 from tieredfs import (
     AlreadyExistsError,
+    ClosedError,
     InvalidArgumentError,
     NotFoundError,
     ObjectStore,
     RequestPolicy,
     StorageUnavailableError,
 )
+from tieredfs.objects.content import opened
 from tieredfs.objects.quirks import Backend, PartLimits
 from tieredfs.objects.uploads import plan_parts
 
@@ -220,3 +222,15 @@ def test_what_is_no_regular_file_cannot_be_put(upload: Upload, tmp_path: Path) -
         with pytest.raises(InvalidArgumentError, match=source.name):
             upload.store.put_file("a", source, overwrite=True)
     assert upload.events == []
+
+
+def test_a_file_is_not_read_any_more_when_its_put_has_ended(tmp_path: Path) -> None:
+    source, another = tmp_path / "source", tmp_path / "another"
+    source.write_bytes(b"mine")
+    another.write_bytes(b"them")
+    with opened(source) as content:
+        assert content.read(1, 3) == b"in"
+    # The other file has the same number now.
+    with another.open("rb"), pytest.raises(ClosedError, match="source"):
+        content.read(1, 3)
+    content.close()  # again

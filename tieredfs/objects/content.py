@@ -2,12 +2,13 @@
 
 import os
 import stat
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from tieredfs.errors import InvalidArgumentError, NotFoundError
+from tieredfs.errors import ClosedError, InvalidArgumentError, NotFoundError
 
 __all__ = ["BufferContent", "Content", "FileContent", "opened", "pieces"]
 
@@ -45,12 +46,18 @@ class BufferContent:
 
 
 class FileContent:
-    """A regular file that was opened; pieces are read from where they lie."""
+    """A regular file that was opened; pieces are read from where they lie.
+
+    Who reads when the put has ended, such as a part whose upload nobody waits for any
+    more, gets nothing: the number of a descriptor may be another file's by then, whose
+    bytes were seen to be uploaded.
+    """
 
     def __init__(self, name: Path, descriptor: int, size: int) -> None:
-        """Take a descriptor, which stays the caller's."""
+        """Take over a descriptor."""
         self._name = name
-        self._descriptor = descriptor
+        self._descriptor: int | None = descriptor
+        self._lock = threading.Lock()
         self.size = size
 
     def read(self, start: int, end: int) -> bytes:
@@ -58,16 +65,37 @@ class FileContent:
 
         Raises:
             InvalidArgumentError: The file has become shorter since it was opened.
+            ClosedError: The put has ended.
         """
         pieces = []
-        while start < end:
-            piece = os.pread(self._descriptor, end - start, start)
-            if not piece:
-                msg = f"{self._name} has become shorter while it was read"
-                raise InvalidArgumentError(msg)
-            pieces.append(piece)
-            start += len(piece)
+        with self._own_descriptor() as descriptor:
+            while start < end:
+                piece = os.pread(descriptor, end - start, start)
+                if not piece:
+                    msg = f"{self._name} has become shorter while it was read"
+                    raise InvalidArgumentError(msg)
+                pieces.append(piece)
+                start += len(piece)
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+    def close(self) -> None:
+        """Close the file; those who read it now may go on to the end of a piece."""
+        with self._lock:
+            descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    @contextmanager
+    def _own_descriptor(self) -> Iterator[int]:
+        with self._lock:
+            if self._descriptor is None:
+                msg = f"{self._name} is closed: the put has ended"
+                raise ClosedError(msg)
+            descriptor = os.dup(self._descriptor)
+        try:
+            yield descriptor
+        finally:
+            os.close(descriptor)
 
 
 @contextmanager
@@ -83,11 +111,12 @@ def opened(source: Path) -> Iterator[FileContent]:
     except FileNotFoundError as error:
         msg = f"not found: {source}"
         raise NotFoundError(msg) from error
+    found = os.fstat(descriptor)
+    content = FileContent(source, descriptor, found.st_size)
     try:
-        found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             msg = f"{source} is no regular file"
             raise InvalidArgumentError(msg)
-        yield FileContent(source, descriptor, found.st_size)
+        yield content
     finally:
-        os.close(descriptor)
+        content.close()
