@@ -1,3 +1,4 @@
+from datetime import timedelta
 from itertools import islice, product
 from pathlib import Path
 
@@ -116,13 +117,30 @@ def test_a_folder_below_an_object_is_empty(store: ObjectStore) -> None:
     assert listed(store, "a/", delimiter="/") == []
 
 
+def test_a_prefix_of_dots_is_one_like_any_other(store: ObjectStore) -> None:
+    fill(store, dict.fromkeys((".x", "..y", "a/.x", "a/..y"), b"1"))
+    assert listed(store, ".") == ["..y", ".x"]
+    assert listed(store, "..", delimiter="/") == ["..y"]
+    assert listed(store, "a/.") == ["a/..y", "a/.x"]
+    assert listed(store, "a/..") == ["a/..y"]
+
+
+def test_a_key_that_only_ends_like_a_half_written_file_is_listed_and_kept(
+    store: ObjectStore,
+) -> None:
+    store.put("a.tieredfs-tmp", b"1", overwrite=True)
+    assert listed(store) == ["a.tieredfs-tmp"]
+    assert store.abort_uploads(timedelta(seconds=-9)) == []
+    assert store.get("a.tieredfs-tmp") == b"1"
+
+
 def test_a_delimiter_other_than_a_slash_is_refused(store: ObjectStore) -> None:
     with pytest.raises(InvalidArgumentError):
         list(store.list(delimiter="-"))
 
 
 def test_a_prefix_that_would_leave_the_root_is_refused(store: ObjectStore) -> None:
-    for prefix in ("..", "../", "../x", "a/../b", "a//b", "./a", "."):
+    for prefix in ("../", "../x", "a/../b", "a//b", "./a", "/"):
         with pytest.raises(InvalidArgumentError):
             list(store.list(prefix))
 

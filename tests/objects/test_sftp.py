@@ -196,7 +196,7 @@ def test_folders_that_hold_no_object_are_not_listed(relayed: Relayed) -> None:
     for key in ("full/er/a", "gone/b"):
         store.put(key, b"1", overwrite=True)
     store.delete(["gone/b"])
-    (relayed.folder / "gone" / ".0.tieredfs-tmp").touch()
+    (relayed.folder / "gone" / f".{0:016x}.tieredfs-tmp").touch()
     assert [entry.key for entry in store.list(delimiter="/")] == ["full/"]
     assert [entry.key for entry in store.list()] == ["full/er/a"]
 
@@ -220,9 +220,10 @@ def test_a_name_that_is_no_utf_8_is_a_key_too(relayed: Relayed) -> None:
 def test_what_a_writer_that_died_has_left_can_be_removed(relayed: Relayed) -> None:
     store = relayed.store()
     store.put("a/b", b"1", overwrite=True)
-    (relayed.folder / "a" / ".1.tieredfs-tmp").write_bytes(b"half")
+    left = f".{1:016x}.tieredfs-tmp"
+    (relayed.folder / "a" / left).write_bytes(b"half")
     assert store.abort_uploads() == []
-    assert store.abort_uploads(timedelta(seconds=-9)) == ["a/.1.tieredfs-tmp"]
+    assert store.abort_uploads(timedelta(seconds=-9)) == [f"a/{left}"]
     assert files_of(relayed.folder) == {"a/b": b"1"}
 
 

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -150,6 +151,21 @@ def test_what_a_killed_writer_left_is_cleaned_when_it_is_old(tmp_path: Path) -> 
     store.put("a", b"1", overwrite=False)
     assert store.abort_uploads() == [left.name]
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
+
+
+def test_files_that_are_finished_meanwhile_do_not_disturb_the_cleaning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / f".{0:016x}.tieredfs-tmp").touch()
+    find = Path.rglob
+
+    def find_and_finish(path: Path, pattern: str) -> Iterator[Path]:
+        for found in find(path, pattern):
+            found.unlink()
+            yield found
+
+    monkeypatch.setattr(Path, "rglob", find_and_finish)
+    assert ObjectStore(str(tmp_path)).abort_uploads(timedelta(0)) == []
 
 
 def test_a_name_as_long_as_a_disk_allows_can_be_written(tmp_path: Path) -> None:

@@ -254,8 +254,9 @@ class ObjectStore:
             UnsupportedOperationError: The store gives pages in another order than that
                 of keys.
         """
-        if prefix:
-            check_key(prefix.removesuffix("/"))
+        if not is_key(f"{prefix}x"):
+            msg = f"{self.url}: no key begins with {prefix!r}"
+            raise InvalidArgumentError(msg)
         if delimiter not in {"", "/"}:
             msg = f"{self.url}: a listing folds keys at '/', not at {delimiter!r}"
             raise InvalidArgumentError(msg)

@@ -5,7 +5,6 @@ object goes, and is listed for ever; an object is written where readers look for
 half-written file of a process that died is an object like any other.
 """
 
-import secrets
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -16,10 +15,9 @@ from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
 from tieredfs.objects.quirks.parts import UnfinishedUpload
+from tieredfs.objects.quirks.temporary import is_temporary, temporary_name
 
 __all__ = ["FoldersBackend", "Item"]
-
-_TEMPORARY = ".tieredfs-tmp"
 
 
 class Item(NamedTuple):
@@ -65,9 +63,8 @@ class FoldersBackend(Backend):
 
     def beside(self, key: str) -> str:
         """Return the path of a file that nobody else writes, next to a key's."""
-        # Its own short name: the final one may fill all that a name may have.
         folder, slash, _ = key.rpartition("/")
-        return self.path(f"{folder}{slash}.{secrets.token_hex(8)}{_TEMPORARY}")
+        return self.path(f"{folder}{slash}{temporary_name()}")
 
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
         """Read one folder, and see whether there is anything in those below it."""
@@ -99,7 +96,7 @@ class FoldersBackend(Backend):
                 key = folder + item.name
                 if item.size is None:
                     folders.append(f"{key}/")
-                elif _is_temporary(item) and item.modified < before.timestamp():
+                elif is_temporary(item.name) and item.modified < before.timestamp():
                     found.append(UnfinishedUpload(key, item.name))
         return found
 
@@ -109,22 +106,18 @@ class FoldersBackend(Backend):
         self.delete([key], timeout)
 
 
-def _is_temporary(item: Item) -> bool:
-    return item.name.endswith(_TEMPORARY)
-
-
 def _children(folder: str, items: Iterable[Item]) -> Iterator[Child]:
     for item in items:
         key = folder + item.name
         if item.size is None:
             yield f"{key}/", None
-        elif not _is_temporary(item):
+        elif not is_temporary(item.name):
             yield key, partial(item.entry, key)
 
 
 def _has_objects(folder: str, items: Callable[[str], Iterable[Item]]) -> bool:
     found = list(items(folder))
-    if any(item.size is not None and not _is_temporary(item) for item in found):
+    if any(item.size is not None and not is_temporary(item.name) for item in found):
         return True
     return any(
         _has_objects(f"{folder}{item.name}/", items)

@@ -9,7 +9,6 @@ none is followed below it.
 
 import math
 import os
-import secrets
 import shutil
 import stat
 import warnings
@@ -29,11 +28,11 @@ from tieredfs.objects.content import Content, pieces
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
 from tieredfs.objects.quirks.parts import UnfinishedUpload
+from tieredfs.objects.quirks.temporary import is_temporary, temporary_name
 
 __all__ = ["LocalBackend"]
 
 _PAGE = 1000
-_TEMPORARY = ".tieredfs-tmp"
 
 
 class LocalBackend(Backend):
@@ -111,11 +110,16 @@ class LocalBackend(Backend):
     ) -> Sequence[UnfinishedUpload]:
         """List the files beside final names that a killed process has left."""
         del timeout
-        return [
-            UnfinishedUpload(path.relative_to(self.root).as_posix(), path.name)
-            for path in Path(self.root).rglob(f".*{_TEMPORARY}")
-            if path.lstat().st_mtime < before.timestamp()
-        ]
+        found = []
+        for path in Path(self.root).rglob(".*"):
+            with suppress(FileNotFoundError):  # it is an object by now
+                if (
+                    is_temporary(path.name)
+                    and path.lstat().st_mtime < before.timestamp()
+                ):
+                    key = path.relative_to(self.root).as_posix()
+                    found.append(UnfinishedUpload(key, path.name))
+        return found
 
     def abort_upload(self, key: str, upload: str, timeout: float) -> None:
         """Remove such a file."""
@@ -159,8 +163,8 @@ class LocalBackend(Backend):
                     if item.is_dir(follow_symlinks=False):
                         if self._has_objects(f"{key}/"):
                             yield f"{key}/", None
-                    elif item.is_file(follow_symlinks=False) and not key.endswith(
-                        _TEMPORARY
+                    elif item.is_file(follow_symlinks=False) and not is_temporary(
+                        item.name
                     ):
                         yield key, partial(_describe, key, item)
         except (FileNotFoundError, NotADirectoryError):
@@ -179,8 +183,7 @@ class LocalBackend(Backend):
         folder, _, name = key.rpartition("/")
         parent = self._folder(key, folder)
         final = parent / name
-        # Its own short name: the final one may fill the 255 bytes that a name has.
-        temporary = parent / f".{secrets.token_hex(8)}{_TEMPORARY}"
+        temporary = parent / temporary_name()
         try:
             with temporary.open("xb") as file:
                 write(file)
