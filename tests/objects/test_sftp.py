@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
-from threading import Barrier
+from threading import Barrier, Event
 from typing import NamedTuple
 
 import asyncssh
@@ -150,6 +150,15 @@ def test_a_server_that_never_answers_is_given_up_by_the_deadline_by_each_thread(
 ) -> None:
     relayed.relay.stall = True
     assert_all_end_by_the_deadline(relayed.store(), [*VERBS.values()] * 2)
+
+
+def test_a_client_that_cannot_be_stopped_while_it_connects_is_left_behind(
+    relayed: Relayed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rest = Event()
+    monkeypatch.setattr("sshfs.SSHFileSystem.__init__", lambda *_, **__: rest.wait(60))
+    assert_all_end_by_the_deadline(relayed.store(), VERBS.values())
+    rest.set()
 
 
 def test_a_reader_of_a_connection_that_is_cut_never_gets_part_of_an_object(

@@ -16,12 +16,13 @@ import stat
 import weakref
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Self, cast
+from typing import Any, cast
 
 from fsspec import AbstractFileSystem
 from fsspec.asyn import sync
 
 from tieredfs.errors import StorageUnavailableError, TieredFSError
+from tieredfs.objects.abandoning import run_abandonable
 from tieredfs.objects.content import Content, pieces
 from tieredfs.objects.failures import failure_class
 from tieredfs.objects.policy import Deadline
@@ -49,7 +50,9 @@ class SftpBackend(FoldersBackend):
         end.atexit = False  # a fork's child shares the connection
 
     @classmethod
-    def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
+    def open(
+        cls, url: str, options: Mapping[str, object], timeout: float
+    ) -> "SftpBackend":
         """Connect."""
         # Not at the top: tieredfs is imported without the client of any store.
         from sshfs import SSHFileSystem  # noqa: PLC0415
@@ -57,16 +60,21 @@ class SftpBackend(FoldersBackend):
         end = Deadline(timeout)
         told = SSHFileSystem._get_kwargs_from_urls(url)  # noqa: SLF001 - fsspec's
         root = SSHFileSystem._strip_protocol(url)  # noqa: SLF001 - fsspec's
-        filesystem = SSHFileSystem(
-            **{**told, **options, "timeout": timeout, "skip_instance_cache": True}
-        )
-        session = sync(
-            filesystem.loop,
-            filesystem.client.start_sftp_client,
-            path_errors="surrogateescape",
-            timeout=end.check(),
-        )
-        return cls(filesystem, root, session)
+        chosen = {**told, **options, "timeout": timeout, "skip_instance_cache": True}
+
+        def connect() -> "SftpBackend":
+            filesystem = SSHFileSystem(**chosen)
+            session = sync(
+                filesystem.loop,
+                filesystem.client.start_sftp_client,
+                path_errors="surrogateescape",
+                timeout=end.check(),
+            )
+            return cls(filesystem, root, session)
+
+        # fsspec counts a timeout in whole seconds when what it cancels does not end,
+        # as asyncssh's connecting may not: 1.5 s were seen to be 2.0.
+        return run_abandonable(connect, timeout)
 
     def is_broken_by(self, error: Exception) -> bool:
         """Connect anew, unless it was the server that said no."""
