@@ -1,8 +1,10 @@
 import pickle
+import traceback
+from secrets import token_hex
 
 import pytest
 
-from tieredfs import ObjectStore
+from tieredfs import InvalidArgumentError, ObjectStore
 from tieredfs.objects.secrets import redact_text, redact_url, secret_values, url_secrets
 
 NONE: frozenset[str] = frozenset()
@@ -77,6 +79,14 @@ def test_what_is_secret_in_a_url_is_found_as_a_client_reads_it() -> None:
         "a/bc",
     }
     assert url_secrets("s3://bucket/x") == frozenset()
+
+
+@pytest.mark.parametrize("kind", ["http", "sftp", "webhdfs", "ftp"])
+def test_a_url_that_is_refused_does_not_show_a_part_of_its_password(kind: str) -> None:
+    secret = token_hex(8)
+    with pytest.raises(InvalidArgumentError) as caught:
+        ObjectStore(f"{kind}://user:{secret}/slash@host/x").get("key")
+    assert secret not in "".join(traceback.format_exception(caught.value))
 
 
 def test_options_that_are_secret_by_name_are_found_however_deep() -> None:

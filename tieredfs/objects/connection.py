@@ -15,6 +15,7 @@ from tieredfs.errors import (
     PluginNotInstalledError,
     TieredFSWarning,
 )
+from tieredfs.objects.failures import links
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks import Backend, backend_of
 from tieredfs.objects.quirks.chain import Place, undo_wrappers
@@ -109,6 +110,11 @@ class Connection:
         secrets = secret_values(self.options) | url_secrets(self.url)
         return redact_text(text, secrets)
 
+    def shown(self, error: Exception) -> Exception | None:
+        """Return ``error`` as a cause, unless a traceback of it would tell a secret."""
+        texts = [f"{link}" for link in links(error)]
+        return error if texts == [self.redacted(text) for text in texts] else None
+
     def begin_anew(self) -> Backend | None:
         """Forget the backend, and return it; a fork's child does this."""
         # Another thread of the parent may hold the old ones.
@@ -132,7 +138,7 @@ class Connection:
             raise PluginNotInstalledError(msg) from error
         except _REFUSALS as error:
             msg = f"{redact_url(self.url)}: {self.redacted(str(error))}"
-            raise InvalidArgumentError(msg) from error
+            raise InvalidArgumentError(msg) from self.shown(error)
 
 
 _connections: "weakref.WeakSet[Connection]" = weakref.WeakSet()

@@ -15,7 +15,7 @@ from tieredfs.errors import (
 )
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.connection import Connection
-from tieredfs.objects.failures import failure_class, links, retry_after
+from tieredfs.objects.failures import failure_class, retry_after
 from tieredfs.objects.observer import RequestEvent, RequestObserver
 from tieredfs.objects.parallel import run_all
 from tieredfs.objects.policy import Deadline, RequestPolicy
@@ -137,7 +137,7 @@ class Requests:
                 if ours is error:
                     raise
                 pause = retry_after(error)
-                raise ours from self._shown(error)
+                raise ours from self.connection.shown(error)
 
         try:
             try:
@@ -189,9 +189,3 @@ class Requests:
         if ours is NotFoundError:
             return NotFoundError(f"not found: {name}")
         return ours(f"{verb} {name}: {said}")
-
-    def _shown(self, error: Exception) -> Exception | None:
-        """Return ``error`` as a cause, unless a traceback of it would tell a secret."""
-        texts = [f"{link}" for link in links(error)]
-        redacted = [self.connection.redacted(text) for text in texts]
-        return error if texts == redacted else None

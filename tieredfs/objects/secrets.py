@@ -39,7 +39,9 @@ def url_secrets(url: str) -> frozenset[str]:
     """Return what is secret in ``url``, as it stands there and as a client reads it."""
     found = {value for _, value in _PARAMETER.findall(url)}
     for userinfo in _USERINFO.findall(url):
-        found.add(userinfo.partition(":")[2])
+        password = userinfo.partition(":")[2]
+        # Python calls what stands before a slash a port that is none.
+        found |= {password, *re.split(r"[/?#]", password)}
     return frozenset(
         text
         for value in found
