@@ -1,5 +1,7 @@
 """HDFS over HTTP, seen from behind a proxy."""
 
+import threading
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +17,7 @@ from servers import FaultProxy, Fleet, ProxiedBucket, WebHDFS, webhdfs
 from servers.faults import Faults
 from tieredfs import (
     AlreadyExistsError,
+    DeadlineExceededError,
     InvalidArgumentError,
     NotFoundError,
     ObjectStore,
@@ -119,6 +122,21 @@ def test_a_reply_that_is_lost_does_no_harm(
         assert store.get("key") == CONTENT
     kept = {key: data for key, data in files_of(folder).items() if key[0] != "."}
     assert set(kept.values()) == {CONTENT}
+
+
+@pytest.mark.parametrize("verb", ["put", "create", "copy"])
+def test_nothing_appears_any_more_when_time_is_up(
+    proxied: ProxiedBucket, verb: str
+) -> None:
+    store = quick(proxied, Events(), deadline=0.5)
+    proxied.proxy.add(path="op=CREATE", delay=0.35)  # two requests
+    with pytest.raises(DeadlineExceededError):
+        CALLS[verb](store)
+    end = time.monotonic() + 10
+    while not proxied.proxy.requests("DELETE"):  # what was half written
+        assert time.monotonic() < end
+        threading.Event().wait(0.01)
+    assert not [r for r in proxied.proxy.requests() if "op=RENAME" in r.target]
 
 
 @pytest.mark.parametrize("verb", CALLS)

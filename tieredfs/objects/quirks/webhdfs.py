@@ -19,6 +19,7 @@ from fsspec import AbstractFileSystem
 
 from tieredfs.objects.abandoning import run_abandonable
 from tieredfs.objects.content import BufferContent, Content
+from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks.default import OptionError
 from tieredfs.objects.quirks.folders import FoldersBackend, Item
 from tieredfs.objects.quirks.listing import ObjectInfo
@@ -71,14 +72,18 @@ class WebHdfsBackend(FoldersBackend):
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool
     ) -> None:
-        """Write beside the final name, then rename."""
+        """Write beside the final name, then rename; never when time is up."""
+        # Whoever called may have put something else by then, or deleted it.
+        end = Deadline(timeout)
 
         def put() -> None:
             beside, final = self.beside(key), self.path(key)
             body = content.read(0, content.size)
             try:
-                self._ask("PUT", "CREATE", beside, timeout, body, overwrite="false")
-                self._rename(beside, final, timeout, overwrite=overwrite)
+                self._ask(
+                    *("PUT", "CREATE", beside, end.check(), body), overwrite="false"
+                )
+                self._rename(beside, final, end.check(), overwrite=overwrite)
             except NotADirectoryError as error:
                 raise FileExistsError(str(error)) from error
             except Exception:
@@ -90,10 +95,11 @@ class WebHdfsBackend(FoldersBackend):
 
     def copy(self, source: str, target: str, timeout: float) -> None:
         """Read the source and write it again: HDFS copies nothing by itself."""
+        end = Deadline(timeout)
 
         def copy() -> None:
-            content = BufferContent(self.get(source, timeout))
-            self.put(target, content, timeout, overwrite=True)
+            content = BufferContent(self.get(source, end.check()))
+            self.put(target, content, end.check(), overwrite=True)
 
         run_abandonable(copy, timeout)
 
