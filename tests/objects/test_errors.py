@@ -251,3 +251,13 @@ def test_an_error_travels_between_processes_with_type_and_message(
     again = pickle.loads(pickle.dumps(caught.value))  # noqa: S301 - our own
     assert type(again) is NotFoundError
     assert str(again) == str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/x", "gs://bucket/x"])
+def test_a_key_that_cannot_be_sent_is_refused_at_once(url: str) -> None:
+    events = Events()
+    options = {"token": "anon"} if url[0] == "g" else {"key": "a", "secret": "b"}
+    options["endpoint_url"] = "http://127.0.0.1:9"
+    with pytest.raises(InvalidArgumentError):
+        ObjectStore(url, options, observer=events).get("a\udcff")
+    assert [event.attempts for event in events] == [1]

@@ -103,6 +103,7 @@ _BY_BUILTIN: tuple[tuple[type[Exception], type[TieredFSError]], ...] = (
     (FileExistsError, AlreadyExistsError),
     (PermissionError, PermissionDeniedError),
     (NotImplementedError, UnsupportedOperationError),
+    (UnicodeEncodeError, InvalidArgumentError),  # a key that is no text for a server
 )
 
 _OURS_TO_FIX = (
