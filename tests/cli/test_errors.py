@@ -148,6 +148,10 @@ def test_a_filesystem_whose_package_is_missing_is_2_with_the_line_that_installs_
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "gcsfs", None)
+    # Another test may have had it made.
+    monkeypatch.delitem(
+        sys.modules, "tieredfs.objects.quirks.gcs_client", raising=False
+    )
     done = run("ls", "gs://bucket/x")
     check_failure(done, 2, "gs://bucket/x", "pip install 'tieredfs[gcs]'")
 

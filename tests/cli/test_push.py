@@ -132,7 +132,7 @@ def test_the_active_segment_when_it_is_asked_for(
         (["LOGDIR/nosuch", "URL"], 3, "not found: a topic in LOGDIR/nosuch"),
         (["LOGDIR", "URL", "--plugin", "nosuch"], 2, "'nosuch'"),
         (["LOGDIR", "URL", "--plugin", "kafka-log"], 2, "read only"),
-        (["LOGDIR", "single-object+URL", "--plugin", "kafka-local"], 2, "--plugin"),
+        (["LOGDIR", "single-object+URL", "--plugin", "kafka-local"], 2, "the option"),
         (["LOGDIR", "URL", "--plugin-options", '{"compression": "lz4"}'], 2, "zstd"),
         (["LOGDIR"], 2, "Missing argument 'URL'"),
     ],

@@ -9,13 +9,13 @@ from contextlib import suppress
 
 __all__ = ["forked", "soon"]
 
-_CHILD = 10.0
-_STALL = 5.0
+_CHILD = 40.0
+_STALL = 10.0
 """Seconds; what this is about took 15."""
 
 
 def forked(work: Callable[[], bytes]) -> bytes:
-    """Return what ``work`` returns in a forked child; the child has ten seconds."""
+    """Return what ``work`` returns in a forked child; the child has forty seconds."""
     reading, writing = os.pipe()
     with warnings.catch_warnings():
         # The servers and proxies of the tests are threads; that is the point.
