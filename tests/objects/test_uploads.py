@@ -19,6 +19,7 @@ from tieredfs import (
     InvalidArgumentError,
     NotFoundError,
     ObjectStore,
+    PermissionDeniedError,
     RequestPolicy,
     StorageUnavailableError,
 )
@@ -234,3 +235,24 @@ def test_a_file_is_not_read_any_more_when_its_put_has_ended(tmp_path: Path) -> N
     with another.open("rb"), pytest.raises(ClosedError, match="source"):
         content.read(1, 3)
     content.close()  # again
+
+
+@on_s3
+def test_no_part_is_under_way_when_an_upload_was_taken_back(upload: Upload) -> None:
+    upload.proxy.add("PUT", "partNumber=1", status=403)
+    upload.proxy.add("PUT", "partNumber=2", delay=0.5)
+    with pytest.raises(PermissionDeniedError, match="part 1"):
+        upload.store.put("a", CONTENT, overwrite=True)
+    assert [event.verb for event in upload.events][-1] == "abort_upload"
+    assert upload.unfinished() == []
+
+
+@on_s3
+def test_when_a_part_fails_the_others_try_no_more(upload: Upload) -> None:
+    upload.proxy.add("PUT", "partNumber=1", status=403, delay=0.3)
+    upload.proxy.add("PUT", "partNumber=[23]", status=503, delay=0.2)
+    patient = upload.store.with_policy(RequestPolicy(attempts=1000, backoff=0.01))
+    with pytest.raises(PermissionDeniedError, match="part 1"):
+        patient.put("a", CONTENT, overwrite=True)
+    tried = {event.key: event.attempts for event in upload.events}
+    assert max(tried.values()) < 20

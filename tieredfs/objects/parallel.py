@@ -9,12 +9,15 @@ __all__ = ["run_all"]
 _T = TypeVar("_T")
 
 
-def run_all(tasks: Sequence[Callable[[], _T]], *, at_once: int) -> list[_T]:
+def run_all(
+    tasks: Sequence[Callable[[], _T]], *, at_once: int, to_the_end: bool = False
+) -> list[_T]:
     """Run tasks, a few at a time, and return what they return, in their order.
 
     Args:
         tasks: What to do; when one fails, those that have not begun are left out.
         at_once: Most that run at the same time.
+        to_the_end: Whether those that have begun are waited for when one fails.
 
     Raises:
         Exception: That of a task that failed.
@@ -28,5 +31,5 @@ def run_all(tasks: Sequence[Callable[[], _T]], *, at_once: int) -> list[_T]:
             future.result()
         return [future.result() for future in futures]
     finally:
-        # Not waited for: what still runs has a deadline, and nobody wants its answer.
-        pool.shutdown(wait=False, cancel_futures=True)
+        # What still runs has a deadline, and nobody wants its answer.
+        pool.shutdown(wait=to_the_end, cancel_futures=True)

@@ -112,6 +112,10 @@ class Deadline:
         """Seconds left; 0 when there are none."""
         return max(0.0, self._end - self._clock())
 
+    def expire(self) -> None:
+        """Be over: whoever waits for it tries no more."""
+        self._end = self._start
+
     def check(self) -> float:
         """Return the seconds left.
 

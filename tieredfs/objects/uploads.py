@@ -2,6 +2,7 @@
 
 import secrets
 from contextlib import suppress
+from functools import partial
 
 from tieredfs.errors import (
     AlreadyExistsError,
@@ -10,6 +11,7 @@ from tieredfs.errors import (
 )
 from tieredfs.model import ByteRange
 from tieredfs.objects.content import Content
+from tieredfs.objects.parallel import run_all
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks import Backend, Part, PartLimits
 from tieredfs.objects.requests import Call, Requests
@@ -96,7 +98,19 @@ def _put_parts(
     limits: PartLimits,
     deadline: Deadline,
 ) -> list[str]:
-    """Upload all parts, and return what the store calls them."""
+    """Upload all parts, and return what the store calls them.
+
+    When one fails, the others try no more, and none is under way afterwards: a part
+    that came after the upload was taken back would keep it.
+    """
+    end = Deadline(deadline.remaining)
+
+    def run(call: Call[str]) -> str:
+        try:
+            return requests.make(call, end)
+        except BaseException:
+            end.expire()
+            raise
 
     def put(at: int, span: ByteRange) -> Call[str]:
         part = Part(at, span.start, span.end, content.size)
@@ -108,8 +122,8 @@ def _put_parts(
         return Call("put_part", key, attempt, lambda _: len(span), f" part {at}")
 
     spans = plan_parts(content.size, limits)
-    calls = [put(at, span) for at, span in enumerate(spans, start=1)]
-    return requests.make_all(calls, deadline, at_once=limits.at_once)
+    tasks = [partial(run, put(at, span)) for at, span in enumerate(spans, start=1)]
+    return run_all(tasks, at_once=limits.at_once, to_the_end=True)
 
 
 def _take_back(requests: Requests, key: str, number: str) -> None:

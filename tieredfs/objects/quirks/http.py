@@ -143,7 +143,12 @@ class HttpBackend(Backend):
                     return None
                 return key, lambda: entry
 
-        found = await asyncio.gather(*map(child, links))
+        tasks = [asyncio.ensure_future(child(key)) for key in links]
+        try:
+            found = await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:  # when one fails, the others go on by themselves
+                task.cancel()
         return [each for each in found if each is not None and wanted(each[0])]
 
     async def _links(self, folder: str) -> set[str]:
