@@ -37,7 +37,7 @@ from tieredfs import (
 from tieredfs.cache import CacheDirectory, RemoteIndexCache
 from tieredfs.cache.entry import check_indexes
 from tieredfs.cache.entry_file import decode_entry, encode_entry
-from tieredfs.cache.entry_name import name_of, place_of
+from tieredfs.cache.entry_name import name_of
 from tieredfs.format.checksum import crc32c
 
 __all__ = ["Limit", "bench_cold_load", "bench_held", "bench_opening", "bench_restart"]
@@ -110,7 +110,7 @@ def bench_opening(scale: Scale, folder: Path) -> Report:
     cache.get(storage.segment)
     directory = CacheDirectory.existing(cache.directory)
     assert directory is not None
-    entry = name_of(place_of(storage), storage.segment)
+    entry = name_of(storage.identity, storage.segment)
     data = bytes(directory.read(entry.name))
     target = bytearray(len(data))
     found = storage.fetch_all_indexes(storage.segment)
@@ -190,7 +190,7 @@ def bench_restart(folder: Path, segments: int, repetitions: int) -> list[Limit]:
 def fill_directory(storage: Made, directory: Path, segments: int) -> None:
     """Write the entries of many segments, as a cache does, but without its account."""
     RemoteIndexCache(storage, directory).close()
-    place = place_of(storage)
+    place = storage.identity
     for number in range(segments):
         segment = made_segment(number)
         name, identity = name_of(place, segment)

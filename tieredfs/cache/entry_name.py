@@ -4,9 +4,8 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from tieredfs.model import SegmentMetadata
-from tieredfs.storage import RemoteStorageManager, StorageWrapper
 
-__all__ = ["EntryKey", "EntryName", "key_of", "name_of", "place_of"]
+__all__ = ["EntryKey", "EntryName", "key_of", "name_of"]
 
 EntryKey = tuple[str, str, int, str, int, str]
 
@@ -39,22 +38,11 @@ def key_of(metadata: SegmentMetadata) -> EntryKey:
     )
 
 
-def place_of(storage: RemoteStorageManager) -> str:
-    """Return what tells apart the segments of two storages: the layout and the store.
-
-    Wrappers change neither.
-    """
-    while isinstance(storage, StorageWrapper):
-        storage = storage.inner
-    layout = type(storage)
-    return f"{layout.__module__}.{layout.__qualname__}\0{storage.store.identity}"
-
-
 def name_of(place: str, metadata: SegmentMetadata) -> EntryName:
     """Return the name of a segment's entry.
 
     Args:
-        place: As ``place_of`` gave it.
+        place: What tells its storage from others: ``RemoteStorageManager.identity``.
         metadata: The segment's.
     """
     told = "\0".join((place, *map(str, key_of(metadata))))

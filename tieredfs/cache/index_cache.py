@@ -13,7 +13,7 @@ from typing import Self
 from tieredfs.cache.directory import DEFAULT_BYTES, CacheDirectory
 from tieredfs.cache.entry import CachedIndexes, check_indexes
 from tieredfs.cache.entry_file import InvalidEntryError, decode_entry, encode_entry
-from tieredfs.cache.entry_name import EntryKey, EntryName, key_of, name_of, place_of
+from tieredfs.cache.entry_name import EntryKey, EntryName, key_of, name_of
 from tieredfs.cache.process_state import Opened, ProcessState
 from tieredfs.cache.stats import CacheStats
 from tieredfs.errors import (
@@ -87,7 +87,7 @@ class RemoteIndexCache:
         self.ttl = ttl
         self._clock = clock
         self._noted = _NOTED_SECONDS if ttl is None else min(_NOTED_SECONDS, ttl / 4)
-        self._place = place_of(storage)
+        self._place = storage.identity
         self._directory = CacheDirectory(Path(directory), max_bytes, clock)
         self._directory.establish()
         self._state = ProcessState()

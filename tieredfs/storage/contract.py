@@ -57,6 +57,19 @@ class RemoteStorageManager(ABC):
         """Keep ``store``; ask nothing of it yet."""
         self.store = store
 
+    @property
+    def identity(self) -> str:
+        """What tells its segments from those of all other storages; no secret.
+
+        Two storages share it only if a segment has the same bytes in both: what is kept
+        of the one, also across restarts, is served for the other.
+
+        Implementers: the default is the layout and the store. Add the options that say
+        where in the store the segments are, as they were given.
+        """
+        layout = type(self)
+        return f"{layout.__module__}.{layout.__qualname__}\0{self.store.identity}"
+
     @classmethod
     def recognises(cls, keys: Collection[str]) -> float:
         """Judge one page of keys: 0 is not mine, 1 is surely mine.

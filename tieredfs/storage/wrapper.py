@@ -35,6 +35,11 @@ class StorageWrapper(RemoteStorageManager):
         self.inner = inner
         self.capabilities = inner.capabilities
 
+    @property
+    def identity(self) -> str:
+        """What tells its segments from others: that of the storage behind it."""
+        return self.inner.identity
+
     def list_partitions(self) -> list[TopicIdPartition]:
         """Return every partition of every topic, sorted."""
         return self.inner.list_partitions()

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from samples import KEYS, sample
+from samples import DATA, KEYS, sample
 from tieredfs import ObjectStore, RequestCounter
-from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
+from tieredfs.cache import IndexCachedStorage, RemoteIndexCache, with_index_cache
 from tieredfs_aiven import Aiven
 
 VARIANTS = ["plain", "zstd", "encrypted", "zstd-encrypted"]
@@ -48,3 +48,23 @@ def test_indexes_and_layout_are_asked_for_once_across_restarts(
     storage, counter = opened()
     assert dict(storage.fetch_all_indexes(segment)) == expected
     assert counter.requests == 2  # repaired in one operation
+
+
+def test_two_tiers_of_the_same_segments_in_one_store_are_not_mixed_up(
+    tmp_path: Path,
+) -> None:
+    store = ObjectStore(str(DATA / "txn-index" / "objects"))
+    plain, encrypted = (
+        Aiven(store, key_prefix=prefix, encryption_keys=KEYS)
+        for prefix in ("", "encrypted/")
+    )
+    (partition,) = encrypted.list_partitions()
+    segment = encrypted.list_segments(partition)[0]
+    for storage in (plain, encrypted):
+        kept = with_index_cache(storage, tmp_path)
+        assert isinstance(kept, IndexCachedStorage)
+        assert dict(kept.fetch_all_indexes(segment)) == dict(
+            storage.fetch_all_indexes(segment)
+        )
+        assert kept.fetch_log_segment(segment) == storage.fetch_log_segment(segment)
+        assert kept.cache.stats.loads == 1

@@ -73,8 +73,17 @@ class Aiven(RemoteStorageManager):
         super().__init__(store)
         if not isinstance(key_prefix, str | None):
             raise InvalidArgumentError(f"key_prefix is a text, not {key_prefix!r}")
-        self._prefix = key_prefix
+        self._given_prefix = self._prefix = key_prefix
         self._keys = KeyRing(encryption_keys)
+
+    @property
+    def identity(self) -> str:
+        """The layout, the store and the key prefix, as it was given.
+
+        A store may hold two tiers of the same segments, encrypted apart: the manifest
+        of the one would have the other's log taken for plain bytes.
+        """
+        return f"{super().identity}\0{self._given_prefix!r}"
 
     @classmethod
     def recognises(cls, keys: Collection[str]) -> float:
