@@ -3,6 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
+import filelock
 import fsspec
 import pytest
 
@@ -159,6 +160,18 @@ def test_a_directory_that_cannot_be_is_a_warning_and_no_cache(tmp_path: Path) ->
     assert storage is made
 
 
+def test_a_disk_without_locks_is_a_warning_and_no_cache(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def acquire(*_: object, **__: object) -> None:
+        raise NotImplementedError  # as filelock does
+
+    monkeypatch.setattr(filelock.FileLock, "acquire", acquire)
+    made = Made(tmp_path / "asked")
+    with pytest.warns(TieredFSWarning, match="no indexes are kept"):
+        assert with_index_cache(made, tmp_path / "cache") is made
+
+
 OTHERS: dict[str, dict[str, object]] = {
     "endpoint": {"endpoint_url": "http://127.0.0.1:2"},
     "nested endpoint": {"client_kwargs": {"endpoint_url": "http://127.0.0.1:2"}},
@@ -212,6 +225,18 @@ def test_the_environments_endpoint_makes_another_store(
     before = ObjectStore("s3://bucket").identity
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     assert ObjectStore("s3://bucket").identity != before
+
+
+def test_the_environments_azure_account_makes_another_store_and_its_key_is_not_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    told = set()
+    for account in ("here", "there"):
+        connection = f"AccountName={account};AccountKey=hush-hush"
+        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection)
+        told.add(ObjectStore("abfs://a").identity)
+    assert len(told) == 2
+    assert "hush" not in "".join(told)
 
 
 def test_an_endpoint_in_fsspecs_configuration_makes_another_store(

@@ -10,6 +10,7 @@ directory tells in which order to remove. That of an entry which was used only o
 40 years earlier: it comes before all that were used again.
 """
 
+import errno
 import os
 import re
 import shutil
@@ -245,7 +246,11 @@ class CacheDirectory:
         """
         self._make()
         lock = FileLock(self.path / name)
-        with lock.acquire(timeout=patience, poll_interval=_POLL):
+        try:
+            held = lock.acquire(timeout=patience, poll_interval=_POLL)
+        except NotImplementedError as error:  # the disk has no locks
+            raise OSError(errno.ENOLCK, str(error)) from error
+        with held:
             yield
 
     def _make(self) -> None:

@@ -29,6 +29,7 @@ _PLACES = frozenset(
 )
 _CONNECTION = "connection_string"
 _FIELDS = ("AccountName", "BlobEndpoint", "EndpointSuffix", "DefaultEndpointsProtocol")
+_AZURE = "AZURE_STORAGE_CONNECTION_STRING"
 _ENVIRONMENT = (
     "AWS_ENDPOINT_URL",
     "AWS_ENDPOINT_URL_S3",
@@ -60,6 +61,8 @@ def identity_of(
     told += [
         f"{name}={environment[name]}" for name in _ENVIRONMENT if name in environment
     ]
+    if _AZURE in environment:  # it has a key: only where it leads is told
+        told += _places("", {_CONNECTION: environment[_AZURE]})
     return "\n".join([redact_url(url), *map(redact_url, told)])
 
 
