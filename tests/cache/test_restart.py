@@ -161,3 +161,15 @@ def test_a_cache_shows_where_it_is_and_no_secret(tmp_path: Path) -> None:
     _, cache = open_cache(tmp_path)
     assert str(tmp_path) in repr(cache)
     assert "memory://" in repr(cache)
+
+
+def test_entries_are_their_owners_alone_in_a_directory_that_is_not(
+    tmp_path: Path,
+) -> None:
+    place = tmp_path / "cache"
+    place.mkdir()
+    place.chmod(0o755)
+    _, cache = open_cache(tmp_path)
+    cache.get(MANY[0])
+    (entry,) = files_in(cache.directory)
+    assert entry.stat().st_mode & 0o777 == 0o600

@@ -134,7 +134,7 @@ class CacheDirectory:
         temporary = self.path / f"{os.getpid()}-{token_hex(8)}.tmp"
         self._make()
         try:
-            with temporary.open("xb") as file:
+            with open(temporary, "xb", opener=_open_private) as file:
                 file.writelines(pieces)
             self._stamp(temporary, self._clock() - _PROBATION)
             with self._changing() as room:
@@ -326,6 +326,11 @@ class _Room:
         for entry in gone:
             self.remove(entry.name)
         return [entry.name for entry in gone]
+
+
+def _open_private(path: str, flags: int) -> int:
+    """Open a file for its owner alone: what it holds may be encrypted in the store."""
+    return os.open(path, flags, 0o600)
 
 
 def _is_running(process: int) -> bool:
