@@ -196,6 +196,11 @@ class TestInAnyOrder:
         assert count_of(counting)["fetch_all_indexes"] == len(all_samples())
         storage.close()
 
+    def test_what_tells_a_storage_from_others_is_that_of_the_one_behind(
+        self, filled: RemoteStorageManager
+    ) -> None:
+        assert ReadOnlyStorage(CountingStorage(filled)).identity == filled.identity
+
     def test_all_of_them_close_what_is_behind_them(self, memory: ObjectStore) -> None:
         closed = []
 
