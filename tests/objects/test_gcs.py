@@ -96,7 +96,7 @@ def test_a_status_becomes_an_error_of_ours(
             call()
         assert type(caught.value) is error
         assert place.store.url in str(caught.value)
-    looks = status in {500, 502}  # whether the object is there all the same
+    looks = status in {500, 502, 503}  # whether the object is there all the same
     assert place.agree() == (30 + looks if error.retryable else 6)
 
 

@@ -7,7 +7,7 @@ manifest that says where they lie. The manifest is written last.
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar, Final
+from typing import Final
 
 from tieredfs import (
     Capability,
@@ -48,7 +48,7 @@ _PIECE: Final = 8 << 20
 class Aiven(RemoteStorageManager):
     """Read the segments that Aiven's plugin for Kafka has tiered."""
 
-    capabilities: ClassVar = frozenset({Capability.RANGE_READ})
+    capabilities = frozenset({Capability.RANGE_READ})
 
     def __init__(
         self,
