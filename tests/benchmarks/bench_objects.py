@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 import fsspec
+import pytest
 from fsspec.core import url_to_fs
 
 from benchmarks.measuring import (
@@ -171,6 +172,7 @@ def test_calls_on_this_machine(tmp_path: Path) -> None:
     assert not report.disagreements()
 
 
+@pytest.mark.filterwarnings("ignore:Sending a large body directly:ResourceWarning")
 def test_clouds(fleet: Fleet) -> None:
     report = bench_clouds(FULL, fleet)
     report.show()
