@@ -95,7 +95,8 @@ def samples() -> list[Sample]:
     whole = os.environ.get("TIEREDFS_AIVEN_SAMPLES")
     places = [Path(whole)] if whole else []
     places += [parent / "shared" / "data" / "aiven" for parent in DATA.parents]
-    found = [DATA, *dict.fromkeys(place for place in places if place.is_dir())]
+    there = (place.resolve() for place in places if place.is_dir())
+    found = [DATA, *dict.fromkeys(there)]  # one place may have several names
     return [
         Sample(file.parent, expected)
         for place in found
