@@ -93,14 +93,12 @@ class Requests:
             UnsupportedOperationError: It is not; where no store of its kind is,
                 nothing is asked.
         """
-        kind = self.connection.kind
-        if (
-            capability not in kind.capabilities
-            or capability not in self.backend(verb, key, deadline).capabilities
-        ):
-            msg = f"{verb} {self.name(key)}: this store has no {capability.value}"
-            raise UnsupportedOperationError(msg)
-        return self.backend(verb, key, deadline)
+        if capability in self.connection.kind.capabilities:
+            backend = self.backend(verb, key, deadline)
+            if capability in backend.capabilities:
+                return backend
+        msg = f"{verb} {self.name(key)}: this store has no {capability.value}"
+        raise UnsupportedOperationError(msg)
 
     def make(self, call: Call[_T], deadline: Deadline | None = None) -> _T:
         """Make a call: repeat it if that may help, tell the observer.
