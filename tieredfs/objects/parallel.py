@@ -10,26 +10,43 @@ _T = TypeVar("_T")
 
 
 def run_all(
-    tasks: Sequence[Callable[[], _T]], *, at_once: int, to_the_end: bool = False
+    tasks: Sequence[Callable[[], _T]],
+    *,
+    at_once: int,
+    stop: Callable[[], None] | None = None,
 ) -> list[_T]:
     """Run tasks, a few at a time, and return what they return, in their order.
 
     Args:
         tasks: What to do; when one fails, those that have not begun are left out.
         at_once: Most that run at the same time.
-        to_the_end: Whether those that have begun are waited for when one fails.
+        stop: Make those that have begun end; they are waited for then.
 
     Raises:
-        Exception: That of a task that failed.
+        Exception: That of the task that failed first: those of others may be its
+            consequence.
     """
     if len(tasks) <= 1 or at_once <= 1:
         return [task() for task in tasks]
+    failures: list[BaseException] = []
+
+    def run(task: Callable[[], _T]) -> _T:
+        try:
+            return task()
+        except BaseException as error:
+            failures.append(error)
+            raise
+
     pool = ThreadPoolExecutor(min(len(tasks), at_once), "tieredfs")
     try:
-        futures = [pool.submit(task) for task in tasks]
-        for future in wait(futures, return_when=FIRST_EXCEPTION).done:
-            future.result()
+        futures = [pool.submit(run, task) for task in tasks]
+        wait(futures, return_when=FIRST_EXCEPTION)
+        if failures:
+            raise failures[0]
         return [future.result() for future in futures]
     finally:
         # What still runs has a deadline, and nobody wants its answer.
-        pool.shutdown(wait=to_the_end, cancel_futures=True)
+        if stop is not None:
+            stop()
+        pool.shutdown(wait=stop is not None, cancel_futures=True)
+        failures.clear()

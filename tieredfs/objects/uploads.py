@@ -105,13 +105,6 @@ def _put_parts(
     """
     end = Deadline(deadline.remaining)
 
-    def run(call: Call[str]) -> str:
-        try:
-            return requests.make(call, end)
-        except BaseException:
-            end.expire()
-            raise
-
     def put(at: int, span: ByteRange) -> Call[str]:
         part = Part(at, span.start, span.end, content.size)
 
@@ -122,8 +115,11 @@ def _put_parts(
         return Call("put_part", key, attempt, lambda _: len(span), f" part {at}")
 
     spans = plan_parts(content.size, limits)
-    tasks = [partial(run, put(at, span)) for at, span in enumerate(spans, start=1)]
-    return run_all(tasks, at_once=limits.at_once, to_the_end=True)
+    tasks = [
+        partial(requests.make, put(at, span), end)
+        for at, span in enumerate(spans, start=1)
+    ]
+    return run_all(tasks, at_once=limits.at_once, stop=end.expire)
 
 
 def _take_back(requests: Requests, key: str, number: str) -> None:
