@@ -122,9 +122,9 @@ class Stubborn(AbstractFileSystem):  # type: ignore[misc] # it has no types
     """Blocks when told to, and is dead after an error; a new one is as good as new."""
 
     protocol = "stubborn"
-    made: ClassVar[list["Stubborn"]] = []
-    files: ClassVar[dict[str, bytes]] = {}
-    connects = threading.Event()
+    made: ClassVar[list["Stubborn"]]
+    files: ClassVar[dict[str, bytes]]
+    connects: threading.Event
 
     def __init__(self, **options: object) -> None:
         super().__init__(**options)
@@ -193,14 +193,18 @@ VERBS: dict[str, Callable[[ObjectStore], Any]] = {
 
 @pytest.fixture
 def stubborn() -> Iterator[type[Stubborn]]:
-    register_implementation("stubborn", Stubborn)
-    Stubborn.files.clear()
-    Stubborn.files["root/key"] = b"123"
-    Stubborn.made.clear()
-    Stubborn.connects.set()
-    yield Stubborn
-    Stubborn.connects.set()
-    for each in Stubborn.made:
+    class Own(Stubborn):
+        """This test's: a thread that an earlier one left behind has another."""
+
+        made: ClassVar[list[Stubborn]] = []
+        files: ClassVar[dict[str, bytes]] = {"root/key": b"123"}
+        connects = threading.Event()
+
+    register_implementation("stubborn", Own)
+    Own.connects.set()
+    yield Own
+    Own.connects.set()
+    for each in Own.made:
         each.works.set()
     _registry.pop("stubborn")
 
