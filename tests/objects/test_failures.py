@@ -77,13 +77,15 @@ def caused(error: Exception, *, by: Exception) -> Exception:
 
 
 BY_STATUS = [
-    (400, StorageUnavailableError),
+    (400, InvalidArgumentError),
     (401, PermissionDeniedError),
     (403, PermissionDeniedError),
     (404, NotFoundError),
+    (405, UnsupportedOperationError),
     (408, StorageUnavailableError),
     (409, StorageUnavailableError),
     (412, AlreadyExistsError),
+    (414, InvalidArgumentError),
     (416, CorruptObjectError),
     (429, StorageUnavailableError),
     (500, StorageUnavailableError),

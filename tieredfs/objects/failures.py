@@ -22,17 +22,34 @@ from tieredfs.errors import (
 __all__ = ["failure_class", "links", "retry_after", "was_refused"]
 
 _BY_STATUS: dict[int, type[TieredFSError]] = {
+    400: InvalidArgumentError,
     401: PermissionDeniedError,
     403: PermissionDeniedError,
     404: NotFoundError,
     408: StorageUnavailableError,
     409: StorageUnavailableError,
+    405: UnsupportedOperationError,
     412: AlreadyExistsError,
+    414: InvalidArgumentError,
     416: CorruptObjectError,
     429: StorageUnavailableError,
     501: UnsupportedOperationError,
 }
 _BY_CODE: dict[str, type[TieredFSError]] = {
+    # What a line or a clock has done, not the caller, though S3 and Azure say 400.
+    "BadDigest": StorageUnavailableError,
+    "Crc64Mismatch": StorageUnavailableError,
+    "IncompleteBody": StorageUnavailableError,
+    "Md5Mismatch": StorageUnavailableError,
+    "RequestTimeout": StorageUnavailableError,
+    "XAmzContentChecksumMismatch": StorageUnavailableError,
+    "XAmzContentSHA256Mismatch": StorageUnavailableError,
+    # S3's, which say more than its 400 and 403.
+    "AuthorizationHeaderMalformed": PermissionDeniedError,
+    "ExpiredToken": PermissionDeniedError,
+    "InvalidObjectState": UnsupportedOperationError,
+    "InvalidToken": PermissionDeniedError,
+    "TokenRefreshRequired": PermissionDeniedError,
     # Azure's, which say more than its 400, 409 and 412.
     "BlobAlreadyExists": AlreadyExistsError,
     "BlobArchived": UnsupportedOperationError,
@@ -176,9 +193,9 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 def _known(error: BaseException) -> type[TieredFSError] | None:
     """Return what an error is by its code, status, errno or the name of its class."""
-    code = _header(error, "x-ms-error-code")
+    code = _code(error)
     if code in _BY_CODE:
-        return _BY_CODE[str(code)]
+        return _BY_CODE[code]
     status = _status(error)
     if status in _BY_STATUS:
         return _BY_STATUS[status]
@@ -188,6 +205,14 @@ def _known(error: BaseException) -> type[TieredFSError] | None:
         return _BY_ERRNO[error.errno]
     names = (base.__name__ for base in type(error).__mro__)
     return next((_BY_NAME[name] for name in names if name in _BY_NAME), None)
+
+
+def _code(error: BaseException) -> str:
+    """Return what S3 or Azure calls an error; empty where it is neither's."""
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        return str(response.get("Error", {}).get("Code", ""))
+    return str(_header(error, "x-ms-error-code") or "")
 
 
 def _status(error: BaseException) -> int | None:
