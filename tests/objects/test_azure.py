@@ -26,7 +26,7 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
-from seen import Events
+from objects.watched import Watched
 from servers import ProxiedBucket
 from tieredfs import (
     AlreadyExistsError,
@@ -61,13 +61,12 @@ VERBS: dict[str, Callable[[ObjectStore], object]] = {
 }
 
 
-class Azure:
+class Azure(Watched):
     """A store on Azurite behind a proxy, and the client underneath."""
 
     def __init__(self, proxied: ProxiedBucket) -> None:
-        self.url, self.options, self.proxy = proxied
-        self.events = Events()
-        self.store = self.open()
+        super().__init__(proxied, attempts=3)
+        self.url, self.options = proxied.url, proxied.storage_options
         self.backend = self.store._requests.backend("", "")
         assert isinstance(self.backend, AzureBackend)
         self.container = self.backend._container
@@ -91,10 +90,9 @@ class Azure:
 
     def seen(self) -> list[str]:
         """Return the methods of what went over the wire, and forget it."""
-        assert len(self.proxy.log) == self.events.requests
+        assert self.agree() == len(self.proxy.log)
         methods = [request.method for request in self.proxy.log]
-        self.proxy.clear()
-        self.events.clear()
+        self.clear()
         return methods
 
 

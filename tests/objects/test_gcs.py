@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from seen import Events
-from servers import FaultProxy, ProxiedBucket
+from objects.watched import Watched
+from servers import ProxiedBucket
 from tieredfs import (
     AlreadyExistsError,
     CorruptObjectError,
@@ -21,7 +21,6 @@ from tieredfs import (
     NotFoundError,
     ObjectStore,
     PermissionDeniedError,
-    RequestPolicy,
     StorageUnavailableError,
     TieredFSError,
 )
@@ -33,34 +32,9 @@ MIB = 1 << 20
 CONTENT = os.urandom(9 * MIB + 5)
 
 
-class Place:
-    """A store behind a proxy, and what both of them saw."""
-
-    def __init__(self, proxied: ProxiedBucket, **policy: Any) -> None:  # noqa: ANN401 - a policy's fields
-        self.proxy: FaultProxy = proxied.proxy
-        self.events = Events()
-        self.store = ObjectStore(
-            proxied.url,
-            proxied.storage_options,
-            policy=RequestPolicy(**({"backoff": 0.001} | policy)),
-            observer=self.events,
-        )
-        assert self.store.capabilities
-        self.clear()
-
-    def clear(self) -> None:
-        self.proxy.clear()
-        self.events.clear()
-
-    def agree(self) -> int:
-        """Return the requests, which both have counted."""
-        assert self.events.requests == len(self.proxy.requests())
-        return self.events.requests
-
-
 @pytest.fixture
-def place(proxied: ProxiedBucket) -> Place:
-    return Place(proxied)
+def place(proxied: ProxiedBucket) -> Watched:
+    return Watched(proxied)
 
 
 @ON_GCS
@@ -81,7 +55,7 @@ def place(proxied: ProxiedBucket) -> Place:
     ],
 )
 def test_a_status_becomes_an_error_of_ours(
-    place: Place, status: int, error: type[TieredFSError]
+    place: Watched, status: int, error: type[TieredFSError]
 ) -> None:
     place.proxy.add(status=status)
     for call in (
@@ -102,7 +76,7 @@ def test_a_status_becomes_an_error_of_ours(
 
 @ON_GCS
 def test_a_throttle_says_when_to_come_again(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     waits: list[float] = []
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waits.append))
@@ -113,7 +87,7 @@ def test_a_throttle_says_when_to_come_again(
 
 
 @ON_GCS
-def test_bytes_that_are_damaged_on_their_way_are_fetched_again(place: Place) -> None:
+def test_bytes_that_are_damaged_on_their_way_are_fetched_again(place: Watched) -> None:
     place.store.put("a", CONTENT, overwrite=True)
     place.clear()
     place.proxy.add("GET", flip_byte=MIB, times=2)
@@ -122,7 +96,7 @@ def test_bytes_that_are_damaged_on_their_way_are_fetched_again(place: Place) -> 
 
 
 @ON_GCS
-def test_bytes_that_are_always_damaged_are_not_given(place: Place) -> None:
+def test_bytes_that_are_always_damaged_are_not_given(place: Watched) -> None:
     place.store.put("a", b"content", overwrite=True)
     place.proxy.add("GET", flip_byte=3)
     with pytest.raises(StorageUnavailableError, match="checksum"):
@@ -131,7 +105,7 @@ def test_bytes_that_are_always_damaged_are_not_given(place: Place) -> None:
 
 @ON_GCS
 def test_an_object_is_read_as_it_is_stored(
-    place: Place, proxied: ProxiedBucket
+    place: Watched, proxied: ProxiedBucket
 ) -> None:
     packed = gzip.compress(b"text" * 1000)
     place.store.put("a", packed, overwrite=True)
@@ -157,7 +131,7 @@ def test_an_object_is_read_as_it_is_stored(
 
 
 @ON_GCS
-def test_a_version_is_the_generation(place: Place) -> None:
+def test_a_version_is_the_generation(place: Watched) -> None:
     for content in (b"1", b"1"):
         place.store.put("a", content, overwrite=True)
     (listed,) = place.store.list()
@@ -168,7 +142,7 @@ def test_a_version_is_the_generation(place: Place) -> None:
 
 
 @ON_GCS
-def test_an_upload_tells_its_condition_in_one_request(place: Place) -> None:
+def test_an_upload_tells_its_condition_in_one_request(place: Watched) -> None:
     place.store.put("a", b"1", overwrite=False)
     (request,) = place.proxy.requests()
     assert "ifGenerationMatch=0" in request.target
@@ -176,7 +150,7 @@ def test_an_upload_tells_its_condition_in_one_request(place: Place) -> None:
 
 
 @ON_GCS
-def test_many_keys_are_deleted_a_hundred_at_a_time(place: Place) -> None:
+def test_many_keys_are_deleted_a_hundred_at_a_time(place: Watched) -> None:
     keys = [f"folder/{number} é+%?#" for number in range(250)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda key: place.store.put(key, b"", overwrite=True), keys[::2]))
@@ -188,7 +162,7 @@ def test_many_keys_are_deleted_a_hundred_at_a_time(place: Place) -> None:
 
 @ON_GCS
 def test_a_large_copy_is_gone_on_with(
-    place: Place, monkeypatch: pytest.MonkeyPatch
+    place: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place.store.put("a", b"1", overwrite=True)
     filesystem = place.store._requests.backend("", "").filesystem
@@ -213,7 +187,7 @@ def test_a_large_copy_is_gone_on_with(
 
 
 @ON_GCS
-def test_folders_and_objects_of_several_pages_come_in_order(place: Place) -> None:
+def test_folders_and_objects_of_several_pages_come_in_order(place: Watched) -> None:
     keys = [f"{number:04}" + "/x" * (number % 3 == 0) for number in range(1600)]
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda key: place.store.put(key, b"", overwrite=True), keys))
@@ -266,7 +240,7 @@ def test_the_environment_does_not_choose_the_class(proxied: ProxiedBucket) -> No
 @ON_GCS
 class TestParts:
     @pytest.fixture
-    def parted(self, place: Place) -> Place:
+    def parted(self, place: Watched) -> Watched:
         """The place, where what is larger than 2 MiB is uploaded in parts of 2 MiB."""
         place.store._requests.backend("", "").parts = PartLimits(  # type: ignore[misc] # smaller, for this test
             above=2 * MIB, size=2 * MIB, most=100, at_once=1
@@ -274,7 +248,7 @@ class TestParts:
         return place
 
     @pytest.mark.parametrize("key", ["a", "b c/é?#%+&="])
-    def test_a_large_object_is_put_in_parts(self, parted: Place, key: str) -> None:
+    def test_a_large_object_is_put_in_parts(self, parted: Watched, key: str) -> None:
         parted.store.put(key, CONTENT, overwrite=True)
         assert parted.agree() == 7
         assert parted.events.by_verb() == {
@@ -288,19 +262,19 @@ class TestParts:
     @pytest.mark.parametrize("skip", [1, 5])
     @pytest.mark.parametrize("fault", [{"status": 503}, {"cut_before": True}])
     def test_what_did_not_arrive_is_sent_again(
-        self, parted: Place, skip: int, fault: dict[str, Any]
+        self, parted: Watched, skip: int, fault: dict[str, Any]
     ) -> None:
         parted.proxy.add("PUT", skip=skip, times=2, **fault)
         parted.store.put("a", CONTENT, overwrite=False)
         assert parted.agree() == 10  # the first asks whether it is there
         assert parted.store.get("a") == CONTENT
 
-    def test_an_end_whose_reply_is_lost_is_success(self, parted: Place) -> None:
+    def test_an_end_whose_reply_is_lost_is_success(self, parted: Watched) -> None:
         parted.proxy.add("PUT", lose_reply=True, skip=5, times=1)
         parted.store.put("a", CONTENT, overwrite=False)
         assert parted.store.get("a") == CONTENT
 
-    def test_a_part_that_fails_for_ever_leaves_nothing(self, parted: Place) -> None:
+    def test_a_part_that_fails_for_ever_leaves_nothing(self, parted: Watched) -> None:
         parted.proxy.add("PUT", status=500, skip=2)
         with pytest.raises(StorageUnavailableError, match="part 3"):
             parted.store.put("a", CONTENT, overwrite=True)

@@ -14,14 +14,12 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 
-from seen import Events
+from objects.watched import Watched
 from servers import ProxiedBucket
 from tieredfs import (
     DeadlineExceededError,
     InvalidArgumentError,
-    ObjectStore,
     PermissionDeniedError,
-    RequestPolicy,
     StorageUnavailableError,
 )
 
@@ -95,23 +93,13 @@ def tokens() -> Iterator[Tokens]:
     server.server_close()
 
 
-class Place:
-    """A store that needs a token, and what it asked."""
-
-    def __init__(self, proxied: ProxiedBucket, token: object, **policy: float) -> None:
-        self.proxy = proxied.proxy
-        self.events = Events()
-        chosen: dict[str, Any] = {"backoff": 0.001} | policy
-        self.store = ObjectStore(
-            proxied.url,
-            {**proxied.storage_options, "token": token},
-            policy=RequestPolicy(**chosen),
-            observer=self.events,
-        )
+def needing(proxied: ProxiedBucket, token: object, **policy: Any) -> Watched:  # noqa: ANN401 - a policy's fields
+    """Return a store that needs a token."""
+    return Watched(proxied, {"token": token}, **policy)
 
 
 def test_one_token_serves_all_calls(proxied: ProxiedBucket, tokens: Tokens) -> None:
-    place = Place(proxied, tokens.account)
+    place = needing(proxied, tokens.account)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda n: place.store.put(f"{n}", b"", overwrite=True), range(8)))
     assert len(list(place.store.list())) == 8
@@ -121,7 +109,7 @@ def test_one_token_serves_all_calls(proxied: ProxiedBucket, tokens: Tokens) -> N
 def test_nothing_is_asked_before_the_first_call(
     proxied: ProxiedBucket, tokens: Tokens
 ) -> None:
-    place = Place(proxied, tokens.account)
+    place = needing(proxied, tokens.account)
     place.store._requests.backend("", "")
     assert tokens.given == 0
     assert proxied.proxy.requests() == []
@@ -130,7 +118,7 @@ def test_nothing_is_asked_before_the_first_call(
 def test_a_token_that_is_refused_early_is_renewed(
     proxied: ProxiedBucket, tokens: Tokens
 ) -> None:
-    place = Place(proxied, tokens.account)
+    place = needing(proxied, tokens.account)
     place.proxy.add(status=401, times=1)
     place.store.put("a", b"1", overwrite=True)
     assert place.events[-1].attempts == 2
@@ -145,7 +133,7 @@ def test_a_token_that_nobody_can_renew_is_denied_at_once(
     proxied: ProxiedBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FETCH_RAW_TOKEN_EXPIRY", "false")  # by Google's own server
-    place = Place(proxied, "secret-raw-token")
+    place = needing(proxied, "secret-raw-token")
     place.store.put("a", b"1", overwrite=True)
     place.proxy.add(status=401)
     with pytest.raises(PermissionDeniedError) as caught:
@@ -158,7 +146,7 @@ def test_who_may_have_no_token_is_denied(
     proxied: ProxiedBucket, tokens: Tokens
 ) -> None:
     tokens.status = 400
-    place = Place(proxied, tokens.account)
+    place = needing(proxied, tokens.account)
     with pytest.raises(PermissionDeniedError, match="invalid_grant") as caught:
         place.store.get("a")
     shown = f"{caught.value}{caught.value.__cause__}{pickle.dumps(caught.value)!r}"
@@ -170,7 +158,7 @@ def test_a_server_of_tokens_that_is_not_there_is_unavailable(
     proxied: ProxiedBucket, tokens: Tokens
 ) -> None:
     account = tokens.account | {"token_uri": "http://127.0.0.1:9/token"}
-    place = Place(proxied, account, attempts=1)
+    place = needing(proxied, account, attempts=1)
     with pytest.raises(StorageUnavailableError, match="get"):
         place.store.get("a")
 
@@ -179,8 +167,8 @@ def test_a_server_of_tokens_that_hangs_costs_no_more_than_the_deadline(
     proxied: ProxiedBucket, tokens: Tokens
 ) -> None:
     tokens.open.clear()
-    place = Place(proxied, tokens.account, deadline=1.5)
-    other = Place(proxied, "anon")
+    place = needing(proxied, tokens.account, deadline=1.5)
+    other = needing(proxied, "anon")
     with ThreadPoolExecutor(1) as pool:
         begun = time.monotonic()
         hangs = pool.submit(place.store.get, "a")
@@ -198,7 +186,7 @@ def test_a_server_of_tokens_that_hangs_costs_no_more_than_the_deadline(
 )
 def test_a_token_that_is_none_is_refused(proxied: ProxiedBucket, token: object) -> None:
     with pytest.raises(InvalidArgumentError, match="token"):
-        Place(proxied, token).store.get("a")
+        needing(proxied, token).store.get("a")
 
 
 def test_a_raw_token_is_not_shown_when_nobody_can_be_asked_about_it(
@@ -206,7 +194,7 @@ def test_a_raw_token_is_not_shown_when_nobody_can_be_asked_about_it(
 ) -> None:
     for name in ("HTTPS_PROXY", "https_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
-    place = Place(proxied, "secret-raw-token", attempts=1)
+    place = needing(proxied, "secret-raw-token", attempts=1)
     with pytest.raises(StorageUnavailableError) as caught:
         place.store.get("a")
     assert "secret" not in f"{caught.value} {caught.value.__cause__}"

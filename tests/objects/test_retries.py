@@ -1,14 +1,14 @@
 """One owner of retries and time: the store's policy, seen from behind a proxy."""
 
 import time
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
+from objects.watched import CALLS, CONTENT, quick
 from seen import Events
 from servers import ProxiedBucket
 from tieredfs import (
@@ -25,17 +25,7 @@ from tieredfs import (
 
 pytestmark = pytest.mark.parametrize("proxied", ["s3", "gcs"], indirect=True)
 
-CONTENT = bytes(range(256)) * 400
-Call = Callable[[ObjectStore], Any]
-
-CALLS: dict[str, Call] = {
-    "get": lambda store: store.get("key"),
-    "get_range": lambda store: store.get_range("key", 10, 90_000),
-    "head": lambda store: store.head("key"),
-    "put": lambda store: store.put("key", CONTENT, overwrite=True),
-    "list": lambda store: [entry.key for entry in store.list("key")],
-    "delete": lambda store: store.delete(["other"]),
-}
+VERBS = ("get", "get_range", "head", "put", "list", "delete")
 READS = ("get", "get_range")
 
 REQUESTS: dict[str, dict[str, tuple[str, str]]] = {
@@ -57,23 +47,7 @@ REQUESTS: dict[str, dict[str, tuple[str, str]]] = {
 """How each call is told from the others at the proxy: its method, and its target."""
 
 
-def quick(proxied: ProxiedBucket, events: Events, **policy: float) -> ObjectStore:
-    """Return a store with short waits and one object, its connection made."""
-    chosen: dict[str, Any] = {"backoff": 0.001, "max_backoff": 0.01} | policy
-    store = ObjectStore(
-        proxied.url,
-        proxied.storage_options,
-        policy=RequestPolicy(**chosen),
-        observer=events,
-    )
-    calm = store.with_policy(RequestPolicy())
-    calm.put("key", CONTENT, overwrite=True)
-    proxied.proxy.clear()
-    events.clear()
-    return store
-
-
-@pytest.mark.parametrize("verb", CALLS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_a_call_is_one_request(proxied: ProxiedBucket, verb: str) -> None:
     events = Events()
     store = quick(proxied, events)
@@ -86,7 +60,7 @@ def test_a_call_is_one_request(proxied: ProxiedBucket, verb: str) -> None:
     assert events[0].size == moved.get(verb, 0)
 
 
-@pytest.mark.parametrize("verb", CALLS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_what_is_throttled_twice_comes_right(proxied: ProxiedBucket, verb: str) -> None:
     events = Events()
     store = quick(proxied, events)
@@ -101,7 +75,7 @@ def test_what_is_throttled_twice_comes_right(proxied: ProxiedBucket, verb: str) 
 
 
 @pytest.mark.parametrize("status", [500, 503])
-@pytest.mark.parametrize("verb", CALLS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_what_fails_for_ever_is_unavailable_after_the_attempts(
     proxied: ProxiedBucket, verb: str, status: int
 ) -> None:
@@ -136,9 +110,9 @@ def test_a_policy_of_one_attempt_makes_one(proxied: ProxiedBucket) -> None:
 @pytest.mark.parametrize(
     ("verb", "status", "error"),
     [
-        *((verb, 403, PermissionDeniedError) for verb in CALLS),
+        *((verb, 403, PermissionDeniedError) for verb in VERBS),
         # That what is to be deleted is not found is success, but for S3's bucket.
-        *((verb, 404, NotFoundError) for verb in CALLS if verb != "delete"),
+        *((verb, 404, NotFoundError) for verb in VERBS if verb != "delete"),
     ],
 )
 def test_a_refusal_is_not_tried_again(
@@ -183,7 +157,7 @@ def test_a_connection_that_was_dropped_is_made_again(proxied: ProxiedBucket) -> 
     assert store.get("key") == CONTENT
 
 
-@pytest.mark.parametrize("verb", CALLS)
+@pytest.mark.parametrize("verb", VERBS)
 def test_every_request_is_counted_when_connections_are_reset(
     proxied: ProxiedBucket, verb: str
 ) -> None:
@@ -225,8 +199,8 @@ class TestDeadline:
         events = Events()
         store = quick(proxied, events, deadline=self.LIMIT)
         proxied.proxy.add(hang=60)
-        with ThreadPoolExecutor(len(CALLS)) as pool:
-            took = list(pool.map(lambda verb: self.timed(store, verb), CALLS))
+        with ThreadPoolExecutor(len(VERBS)) as pool:
+            took = list(pool.map(lambda verb: self.timed(store, verb), VERBS))
         assert max(took) <= self.LIMIT * 1.1
         assert min(took) >= self.LIMIT
         assert {event.outcome for event in events} == {ErrorKind.DEADLINE_EXCEEDED}
@@ -235,13 +209,13 @@ class TestDeadline:
         self, proxied: ProxiedBucket
     ) -> None:
         store = quick(proxied, Events(), deadline=self.LIMIT)
-        for verb in CALLS:
+        for verb in VERBS:
             if verb == "get_range":
                 continue  # told from "get" by its range header alone
             method, path = REQUESTS[proxied.url.partition(":")[0]][verb]
             proxied.proxy.add(method, path, status=503, delay=1.0, times=1)
             proxied.proxy.add(method, path, hang=60)
-        verbs = [verb for verb in CALLS if verb != "get_range"]
+        verbs = [verb for verb in VERBS if verb != "get_range"]
         with ThreadPoolExecutor(len(verbs)) as pool:
             took = dict(
                 zip(
@@ -269,16 +243,15 @@ class TestDeadline:
         backend.at_once = backend.delete_limit = 1  # type: ignore[misc]
         backend.gap = 0  # type: ignore[misc]
         proxied.proxy.latency = 0.3
-        calls: list[Call] = [
-            lambda store: store.get_ranges(
-                "key", [ByteRange(n, n + 9) for n in range(0, 50, 10)]
-            ),
-            lambda store: store.delete(["a", "b", "c", "d", "e"]),
-        ]
+        parts = [ByteRange(n, n + 9) for n in range(0, 50, 10)]
+        calls = (
+            partial(store.get_ranges, "key", parts),
+            partial(store.delete, ["a", "b", "c", "d", "e"]),
+        )
         for call in calls:
             begun = time.monotonic()
             with pytest.raises(DeadlineExceededError):
-                call(store)
+                call()
             assert time.monotonic() - begun <= 0.9
 
     def test_a_slow_body_is_a_hang_too(self, proxied: ProxiedBucket) -> None:

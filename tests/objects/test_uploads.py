@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from seen import Events
-from servers import FaultProxy, ProxiedBucket
+from objects.watched import Watched
+from servers import ProxiedBucket
 from tieredfs import (
     AlreadyExistsError,
     ClosedError,
@@ -57,18 +57,11 @@ on_s3 = pytest.mark.parametrize("proxied", ["s3"], indirect=True)
 """What tells parts by S3's own requests, or is of no use where nothing is begun."""
 
 
-class Upload:
+class Upload(Watched):
     """A store that uploads what is larger than 5 MiB in parts of 5 MiB."""
 
     def __init__(self, proxied: ProxiedBucket, **policy: Any) -> None:  # noqa: ANN401 - a policy's fields
-        self.proxy: FaultProxy = proxied.proxy
-        self.events = Events()
-        self.store = ObjectStore(
-            proxied.url,
-            proxied.storage_options,
-            policy=RequestPolicy(**({"backoff": 0.01} | policy)),
-            observer=self.events,
-        )
+        super().__init__(proxied, **policy)
         assert self.store.capabilities
         backend: Backend = self.store._requests.backend("", "")
         assert backend.parts is not None
@@ -78,8 +71,7 @@ class Upload:
             size=5 * MIB,
             at_once=min(3, backend.parts.at_once),
         )
-        self.proxy.clear()
-        self.events.clear()
+        self.clear()
 
     def unfinished(self) -> list[str]:
         """Return what uploads are there, of any age."""
@@ -99,7 +91,7 @@ def test_a_large_object_is_put_in_parts_in_parallel(upload: Upload) -> None:
         "put_part": 3,
         "finish_upload": 1,
     }
-    assert upload.events.requests == len(upload.proxy.requests())
+    assert upload.agree()
     assert upload.events.size == SIZE
     assert upload.store.get("a") == CONTENT
     assert upload.unfinished() == []
@@ -143,7 +135,7 @@ def test_a_part_that_fails_is_put_again_alone(upload: Upload) -> None:
     upload.proxy.add("PUT", "partNumber=2", status=503, times=2)
     upload.store.put("a", CONTENT, overwrite=True)
     assert upload.events.by_verb()["put_part"] == 5
-    assert upload.events.requests == len(upload.proxy.requests())
+    assert upload.agree()
     assert upload.store.get("a") == CONTENT
 
 

@@ -3,15 +3,15 @@
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from logs import files_of
 from missing import server_of
+from objects.watched import CALLS, CONTENT, quick
 from seen import Events
 from servers import FaultProxy, Fleet, ProxiedBucket, WebHDFS, webhdfs
 from servers.faults import Faults
@@ -30,19 +30,6 @@ from tieredfs import (
 from tieredfs.objects import StoreCapability
 from timing import assert_all_end_by_the_deadline
 
-CONTENT = bytes(range(256)) * 400
-Call = Callable[[ObjectStore], Any]
-
-CALLS: dict[str, Call] = {
-    "get": lambda store: store.get("key"),
-    "get_range": lambda store: store.get_range("key", 10, 90_000),
-    "head": lambda store: store.head("key"),
-    "put": lambda store: store.put("key", CONTENT, overwrite=True),
-    "create": lambda store: store.put("new", CONTENT, overwrite=False),
-    "copy": lambda store: store.copy("key", "copy"),
-    "list": lambda store: [entry.key for entry in store.list("k")],
-    "delete": lambda store: store.delete(["other"]),
-}
 ON_THE_WIRE = {
     "get": 2,  # the name node, and the data node it names
     "get_range": 2,
@@ -60,21 +47,6 @@ def proxied(fleet: Fleet) -> Iterator[ProxiedBucket]:
     """A folder reached through a proxy of this test's own."""
     with FaultProxy(server_of("webhdfs", fleet).port) as proxy:
         yield ProxiedBucket(*fleet.place("webhdfs", proxy.url), proxy)
-
-
-def quick(proxied: ProxiedBucket, events: Events, **policy: float) -> ObjectStore:
-    """Return a store with short waits and one object."""
-    chosen: dict[str, Any] = {"backoff": 0.001, "max_backoff": 0.01} | policy
-    store = ObjectStore(
-        proxied.url,
-        proxied.storage_options,
-        policy=RequestPolicy(**chosen),
-        observer=events,
-    )
-    store.with_policy(RequestPolicy()).put("key", CONTENT, overwrite=True)
-    proxied.proxy.clear()
-    events.clear()
-    return store
 
 
 @pytest.fixture

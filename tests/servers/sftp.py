@@ -2,15 +2,15 @@
 
 import asyncio
 import os
-import threading
 from asyncio.subprocess import PIPE
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 from urllib.parse import urlsplit
 
 import asyncssh
 from typing_extensions import override
 
+from servers.loop import LoopServer
 from servers.places import Bucket
 from servers.process import HOST, NotInstalledError
 
@@ -18,24 +18,19 @@ _PROGRAMS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server")
 _USER, _PASSWORD = "tests", "tieredfs-secret-0123456789"
 
 
-class Sftp:
-    """An SFTP server in a thread, for which a folder is all there is.
-
-    A context manager that starts and ends it.
-    """
+class Sftp(LoopServer):
+    """An SFTP server in a thread, for which a folder is all there is."""
 
     def __init__(
         self,
         root: Path,
         speaks: type[asyncssh.SFTPServer] = asyncssh.SFTPServer,
     ) -> None:
+        super().__init__("sftp")
         self.root = root
-        self.port = 0
         self._speaks = speaks
         self._connections: set[asyncssh.SSHServerConnection] = set()
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="sftp", daemon=True)
-        self._up = threading.Event()
+        self._listener: asyncssh.SSHAcceptor
 
     def storage_options(self, endpoint: str | None = None) -> dict[str, Any]:  # noqa: ARG002
         """Return what sshfs needs besides the URL."""
@@ -56,24 +51,6 @@ class Sftp:
         """The path of what holds the buckets, as a client sees it."""
         return ""
 
-    def start(self) -> Self:
-        """Start the thread, and return when it listens."""
-        self._thread.start()
-        if not self._up.wait(10):
-            raise TimeoutError("the SFTP server did not start")
-        return self
-
-    def kill(self) -> None:
-        """End every connection, and the thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(5)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
     def _service(self) -> dict[str, Any]:
         """Return the options that say who answers."""
         chroot = os.fsencode(self.root)
@@ -85,15 +62,14 @@ class Sftp:
 
     def drop(self) -> None:
         """End every connection."""
+        self._do(self._drop())
 
-        def drop() -> None:
-            for connection in self._connections:
-                connection.abort()
+    async def _drop(self) -> None:
+        for connection in self._connections:
+            connection.abort()
 
-        self._loop.call_soon_threadsafe(drop)
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
+    @override
+    async def _listen(self) -> None:
         connections = self._connections
 
         class Session(_Session):
@@ -105,24 +81,19 @@ class Sftp:
             def session_requested(_) -> asyncssh.SSHServerSession[bytes] | bool:  # noqa: N805 -- `self` is the server's
                 return self._answer()
 
-        listener = self._loop.run_until_complete(
-            asyncssh.create_server(
-                Session,
-                HOST,
-                0,
-                server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],
-                **self._service(),
-            )
+        self._listener = await asyncssh.create_server(
+            Session,
+            HOST,
+            0,
+            server_host_keys=[asyncssh.generate_private_key("ssh-ed25519")],
+            **self._service(),
         )
-        self.port = listener.get_port()
-        self._up.set()
-        self._loop.run_forever()
-        listener.close()
-        for connection in connections:
-            connection.abort()
-        # Closed transports end in the loop's next rounds.
-        self._loop.run_until_complete(asyncio.sleep(0.01))
-        self._loop.close()
+        self.port = self._listener.get_port()
+
+    @override
+    async def _close(self) -> None:
+        self._listener.close()
+        await self._drop()
 
 
 class OpenSshSftp(Sftp):
