@@ -180,19 +180,10 @@ class AzureBackend(Backend):
             # Whoever makes an object takes away the blocks that others had for it.
             raise FileExistsError(key) from None
 
-    def run_async(
-        self,
-        function: Callable[..., Any],
-        timeout: float,
-        *args: object,
-        **options: object,
-    ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
-        """Run a coroutine; what fails is what the server said."""
-        return super().run_async(self._told, timeout, function, *args, **options)
-
-    async def _told(
+    async def _awaited(
         self, function: Callable[..., Any], *args: object, **options: object
     ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
+        """Await a function; what fails is what the server said."""
         try:
             return await function(*args, **options)
         except TypeError as error:

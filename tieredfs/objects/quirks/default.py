@@ -246,11 +246,16 @@ class Backend:
         **options: object,
     ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
         """Run a coroutine on the filesystem's loop; cancel it when time is up."""
-        loop = self.filesystem.loop
-        coroutine = function(*args, **options)
-        future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        coroutine = self._awaited(function, *args, **options)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.filesystem.loop)
         try:
             return future.result(timeout)
         except BaseException:
             future.cancel()  # neither a timeout nor Ctrl-C leaves a download behind
             raise
+
+    async def _awaited(
+        self, function: Callable[..., Any], *args: object, **options: object
+    ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
+        """Await a function: for a client that needs something done around it."""
+        return await function(*args, **options)

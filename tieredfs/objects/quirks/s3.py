@@ -197,19 +197,10 @@ class S3Backend(Backend):
                 "UploadIdMarker": answer["NextUploadIdMarker"],
             }
 
-    def run_async(
-        self,
-        function: Callable[..., Any],
-        timeout: float,
-        *args: object,
-        **options: object,
-    ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
-        """Connect if that has not been done, and run a coroutine."""
-        return super().run_async(self._connected, timeout, function, *args, **options)
-
-    async def _connected(
+    async def _awaited(
         self, function: Callable[..., Any], *args: object, **options: object
     ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
+        """Connect if that has not been done, and await a function."""
         try:
             await self.filesystem.set_session()
         except (TypeError, ValueError, LookupError, AttributeError) as error:
