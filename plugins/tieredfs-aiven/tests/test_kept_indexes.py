@@ -3,8 +3,10 @@
 from pathlib import Path
 
 import pytest
+import s3fs
 
-from samples import DATA, KEYS, sample
+from distant import DistantS3
+from samples import DATA, KEYS, fill, sample
 from tieredfs import ObjectStore, RequestCounter
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache, with_index_cache
 from tieredfs_aiven import Aiven
@@ -68,3 +70,36 @@ def test_two_tiers_of_the_same_segments_in_one_store_are_not_mixed_up(
         )
         assert kept.fetch_log_segment(segment) == storage.fetch_log_segment(segment)
         assert kept.cache.stats.loads == 1
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_bucket_30_ms_away_is_asked_twice_when_cold_and_never_when_warm(
+    variant: str, tmp_path: Path
+) -> None:
+    one = sample(variant, "txn")
+    with DistantS3() as server:
+        bucket = f"s3://{variant}"
+        s3fs.S3FileSystem(skip_instance_cache=True, **server.options).mkdir(variant)
+        keys = {f"{one.stem}.{suffix}": data for suffix, data in one.objects.items()}
+        fill(ObjectStore(bucket, server.options), keys)
+        prefix = one.stem[: one.stem.index("txn")]
+        server.latency = 0.03
+
+        def asked(cache: RemoteIndexCache) -> list[str]:
+            server.requests.clear()
+            cache.lookup_offset(one.metadata, one.metadata.start_offset + 1)
+            return [request.rpartition(".")[2] for request in server.requests]
+
+        def opened() -> RemoteIndexCache:
+            store = ObjectStore(bucket, server.options)
+            aiven = Aiven(store, key_prefix=prefix, encryption_keys=KEYS)
+            return RemoteIndexCache(aiven, tmp_path)
+
+        cache = opened()
+        assert asked(cache) == ["rsm-manifest", "indexes"]
+        assert asked(cache) == []
+        cache.close()
+        assert asked(opened()) == []
+        (entry,) = tmp_path.glob("*.indexes")
+        entry.write_bytes(entry.read_bytes()[:-1])
+        assert asked(opened()) == ["rsm-manifest", "indexes"]
