@@ -34,7 +34,9 @@ CONTENT = os.urandom(9 * MIB + 5)
 
 @pytest.fixture
 def place(proxied: ProxiedBucket) -> Watched:
-    return Watched(proxied)
+    watched = Watched(proxied)
+    watched.prove()
+    return watched
 
 
 @ON_GCS

@@ -62,7 +62,7 @@ class Upload(Watched):
 
     def __init__(self, proxied: ProxiedBucket, **policy: Any) -> None:  # noqa: ANN401 - a policy's fields
         super().__init__(proxied, **policy)
-        assert self.store.capabilities
+        self.prove()
         backend: Backend = self.store._requests.backend("", "")
         assert backend.parts is not None
         backend.parts = replace(  # type: ignore[misc] # smaller, for this test

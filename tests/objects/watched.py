@@ -44,6 +44,11 @@ class Watched:
             observer=self.events,
         )
 
+    def prove(self) -> None:
+        """Let the store find out what it can do, and forget what that took."""
+        assert self.store.capabilities
+        self.clear()
+
     def clear(self) -> None:
         """Forget what was seen."""
         self.proxy.clear()

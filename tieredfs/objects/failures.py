@@ -86,6 +86,8 @@ _BY_NAME: dict[str, type[TieredFSError]] = {
     "TransportError": StorageUnavailableError,  # google-auth's, like the one above
     "GoogleAuthError": PermissionDeniedError,
     "BadRequestError": InvalidArgumentError,
+    "DamagedError": StorageUnavailableError,
+    "HttpProcessingError": StorageUnavailableError,  # aiohttp's
     "ParamValidationError": InvalidArgumentError,
     "OptionError": InvalidArgumentError,
     "BadZipFile": CorruptObjectError,
@@ -192,10 +194,15 @@ def _causes(error: BaseException) -> Iterator[BaseException]:
 
 
 def _known(error: BaseException) -> type[TieredFSError] | None:
-    """Return what an error is by its code, status, errno or the name of its class."""
+    """Return what an error is by its code, the name of its class, status or errno."""
     code = _code(error)
     if code in _BY_CODE:
         return _BY_CODE[code]
+    # Before the status: aiohttp says 400 of an answer that was cut.
+    names = (base.__name__ for base in type(error).__mro__)
+    known = next((_BY_NAME[name] for name in names if name in _BY_NAME), None)
+    if known is not None:
+        return known
     status = _status(error)
     if status in _BY_STATUS:
         return _BY_STATUS[status]
@@ -203,8 +210,7 @@ def _known(error: BaseException) -> type[TieredFSError] | None:
         return StorageUnavailableError
     if isinstance(error, OSError) and error.errno in _BY_ERRNO:
         return _BY_ERRNO[error.errno]
-    names = (base.__name__ for base in type(error).__mro__)
-    return next((_BY_NAME[name] for name in names if name in _BY_NAME), None)
+    return None
 
 
 def _code(error: BaseException) -> str:

@@ -13,6 +13,7 @@ from http.client import responses
 
 __all__ = [
     "BadRequestError",
+    "DamagedError",
     "GCSError",
     "MissingError",
     "StaleTokenError",
@@ -46,6 +47,10 @@ class BadRequestError(GCSError):
     """The request is refused, and will be whenever it is made."""
 
 
+class DamagedError(GCSError):
+    """What arrived is not what was sent; to send it again may help."""
+
+
 class MissingError(GCSError):
     """There is no such object, bucket or upload."""
 
@@ -71,11 +76,11 @@ def failure(
     said, reason = _told(status, content)
     if status == HTTPStatus.FORBIDDEN and reason in _RATES:
         status = HTTPStatus.TOO_MANY_REQUESTS
-    kind = GCSError
+    kind: type[GCSError] = GCSError
     if status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         kind = MissingError
-    elif status == HTTPStatus.BAD_REQUEST and _DAMAGED not in said:
-        kind = BadRequestError
+    elif status == HTTPStatus.BAD_REQUEST:
+        kind = DamagedError if _DAMAGED in said else BadRequestError
     kept = {key: each for key, each in headers.items() if key.lower() == "retry-after"}
     return kind(int(status), said, kept)
 
