@@ -94,6 +94,10 @@ class Sftp(LoopServer):
     async def _close(self) -> None:
         self._listener.close()
         await self._drop()
+        # Whoever serves a connection closes its files when it hears of that.
+        serving = asyncio.all_tasks() - {asyncio.current_task()}
+        if serving:
+            await asyncio.wait(serving, timeout=1)
 
 
 class OpenSshSftp(Sftp):
