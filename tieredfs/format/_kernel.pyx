@@ -174,6 +174,12 @@ cdef int64_t find_batches(
         length = <int64_t><int32_t>read_32(at + 8) + LENGTH_AT
         if length < HEADER_SIZE or length > size - position or at[MAGIC_AT] != 2:
             break
+        # Each header tells where the next one is, which nobody has touched so far: that
+        # took a tenth of the time for small batches. The fourth from here is about where
+        # it would be if they were all as long; a prefetch is no access.
+        CRC32C_PREFETCH(at + 4 * length - 64)
+        CRC32C_PREFETCH(at + 4 * length)
+        CRC32C_PREFETCH(at + 4 * length + 64)
         row[POSITION] = position + offset
         row[SIZE] = length
         row[BASE_OFFSET] = read_64(at)
