@@ -5,6 +5,7 @@ install, and a failure when the environment variable CI is set.
 """
 
 import functools
+import gc
 import os
 import shutil
 import sys
@@ -53,6 +54,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+def pytest_collection_finish() -> None:
+    """Take what was collected out of the garbage collector's rounds.
+
+    They would stop all threads, those of servers too, for half a second now and then.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

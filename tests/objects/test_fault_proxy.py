@@ -17,7 +17,9 @@ import pytest
 from servers import FaultProxy, WebHDFS
 
 CONTENT = bytes(range(256)) * 1000
-PATIENCE = 0.3
+PATIENCE = 10.0
+HASTE = 0.3
+"""Seconds to wait for an answer that comes, and for one that does not."""
 
 
 class Site:
@@ -27,6 +29,12 @@ class Site:
         self.folder = folder
         self.proxy = proxy
         self.client = HTTPConnection("127.0.0.1", proxy.port, timeout=PATIENCE)
+
+    def hasten(self) -> None:
+        """Wait no longer than for an answer that does not come."""
+        self.client.timeout = HASTE
+        if self.client.sock is not None:
+            self.client.sock.settimeout(HASTE)
 
     def ask(
         self,
@@ -128,12 +136,14 @@ def test_a_hang_in_the_body_comes_after_so_many_bytes(site: Site) -> None:
     site.proxy.add("GET", hang_after=100_000)
     answer = site.ask()
     assert answer.read(100_000) == CONTENT[:100_000]
+    site.hasten()
     with pytest.raises(TimeoutError):
         answer.read(1)
 
 
 def test_a_hang_before_the_reply_leaves_the_server_unasked(site: Site) -> None:
     site.proxy.add("PUT", hang=60)
+    site.hasten()
     with pytest.raises(TimeoutError):
         site.ask("PUT", "CREATE", b"new")
     assert (site.folder / "file").read_bytes() == CONTENT
@@ -141,13 +151,16 @@ def test_a_hang_before_the_reply_leaves_the_server_unasked(site: Site) -> None:
 
 def test_a_delay_comes_after_the_work_is_done(site: Site) -> None:
     site.proxy.add("PUT", delay=60)
+    site.hasten()
     with pytest.raises(TimeoutError):
         site.ask("PUT", "CREATE", b"new")
-    assert (site.folder / "file").read_bytes() == b"new"
+    while (site.folder / "file").read_bytes() != b"new":
+        time.sleep(0.001)
 
 
 def test_a_silent_proxy_accepts_and_never_answers(site: Site) -> None:
     site.proxy.silent = True
+    site.hasten()
     with pytest.raises(TimeoutError):
         site.ask()
     assert not site.proxy.requests()
@@ -229,6 +242,9 @@ def test_a_server_that_ends_an_idle_connection_is_connected_to_again(
 
 def test_a_proxy_that_ends_leaves_nothing_open(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(CONTENT * 100)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what other tests have left
+        gc.collect()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         with WebHDFS(tmp_path) as server, FaultProxy(server.port) as proxy:
@@ -236,15 +252,17 @@ def test_a_proxy_that_ends_leaves_nothing_open(tmp_path: Path) -> None:
             proxy.add("GET", hang=60, times=1)
             waiting = [Site(tmp_path, proxy) for _ in range(4)]
             for site in waiting[:2]:
+                site.hasten()
                 with pytest.raises(TimeoutError):
                     site.ask().read(11)
             waiting[2].ask()  # and read nothing of it
             proxy.silent = True
             waiting[3].client.connect()
-        began = time.monotonic()
+            began = time.monotonic()
+        took = time.monotonic() - began
         for site in waiting:
             site.client.close()
         del waiting, site, server, proxy
         gc.collect()
     assert [str(warning.message) for warning in told] == []
-    assert time.monotonic() - began < 1
+    assert took < 5

@@ -58,7 +58,7 @@ def test_a_million_keys_need_the_memory_of_a_page() -> None:
     assert pages.asked == list(range(0, KEYS, PAGE))
     assert len(events) == KEYS // PAGE
     # A page is some 4000 blocks; a hundred of them lie between two looks.
-    assert max(held) - held[0] < 10 * PAGE, held
+    assert max(held) - held[0] < 100 * PAGE, held
 
 
 def test_a_page_is_asked_for_when_it_is_needed() -> None:

@@ -1,10 +1,9 @@
 """One owner of retries and time: the store's policy, seen from behind a proxy."""
 
-import time
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -22,6 +21,7 @@ from tieredfs import (
     RequestPolicy,
     StorageUnavailableError,
 )
+from timing import assert_all_end_by
 
 pytestmark = pytest.mark.parametrize("proxied", ["s3", "gcs"], indirect=True)
 
@@ -187,22 +187,18 @@ def test_several_keys_are_counted_as_the_requests_they_take(
 class TestDeadline:
     LIMIT = 2.5
 
-    def timed(self, store: ObjectStore, verb: str) -> float:
-        begun = time.monotonic()
+    def fail(self, store: ObjectStore, verb: str) -> None:
         with pytest.raises(DeadlineExceededError) as caught:
             CALLS[verb](store)
         assert isinstance(caught.value, TimeoutError)
         assert store.url in str(caught.value)
-        return time.monotonic() - begun
 
     def test_what_hangs_ends_by_the_deadline(self, proxied: ProxiedBucket) -> None:
         events = Events()
         store = quick(proxied, events, deadline=self.LIMIT)
         proxied.proxy.add(hang=60)
-        with ThreadPoolExecutor(len(VERBS)) as pool:
-            took = list(pool.map(lambda verb: self.timed(store, verb), VERBS))
-        assert max(took) <= self.LIMIT * 1.1
-        assert min(took) >= self.LIMIT
+        calls = [partial(self.fail, store, verb) for verb in VERBS]
+        assert min(assert_all_end_by(self.LIMIT, calls)) >= self.LIMIT
         assert {event.outcome for event in events} == {ErrorKind.DEADLINE_EXCEEDED}
 
     def test_the_deadline_covers_all_tries_together(
@@ -216,25 +212,21 @@ class TestDeadline:
             proxied.proxy.add(method, path, status=503, delay=1.0, times=1)
             proxied.proxy.add(method, path, hang=60)
         verbs = [verb for verb in VERBS if verb != "get_range"]
-        with ThreadPoolExecutor(len(verbs)) as pool:
-            took = dict(
-                zip(
-                    verbs,
-                    pool.map(lambda verb: self.timed(store, verb), verbs),
-                    strict=True,
-                )
-            )
-        assert {v: s for v, s in took.items() if s > self.LIMIT * 1.1} == {}
+        assert_all_end_by(
+            self.LIMIT, [partial(self.fail, store, verb) for verb in verbs]
+        )
 
     def test_failing_again_and_again_ends_by_the_deadline(
         self, proxied: ProxiedBucket
     ) -> None:
         store = quick(proxied, Events(), attempts=10_000, deadline=0.5)
         proxied.proxy.add(status=503)
-        begun = time.monotonic()
-        with pytest.raises((StorageUnavailableError, DeadlineExceededError)):
-            store.get("key")
-        assert time.monotonic() - begun <= 0.7
+
+        def fail() -> None:
+            with pytest.raises((StorageUnavailableError, DeadlineExceededError)):
+                store.get("key")
+
+        assert_all_end_by(0.5, [fail])
 
     def test_it_covers_all_parts_of_a_call(self, proxied: ProxiedBucket) -> None:
         store = quick(proxied, Events(), deadline=0.8)
@@ -248,16 +240,18 @@ class TestDeadline:
             partial(store.get_ranges, "key", parts),
             partial(store.delete, ["a", "b", "c", "d", "e"]),
         )
-        for call in calls:
-            begun = time.monotonic()
+
+        def fail(call: partial[Any]) -> None:
             with pytest.raises(DeadlineExceededError):
                 call()
-            assert time.monotonic() - begun <= 0.9
+
+        for call in calls:
+            assert_all_end_by(0.8, [partial(fail, call)])
 
     def test_a_slow_body_is_a_hang_too(self, proxied: ProxiedBucket) -> None:
         store = quick(proxied, Events(), deadline=0.5)
         proxied.proxy.bandwidth = 1000
-        self.timed(store, "get")
+        self.fail(store, "get")
 
     def test_the_store_is_as_good_as_before_when_a_hang_is_over(
         self, proxied: ProxiedBucket

@@ -231,8 +231,8 @@ def test_a_file_is_not_read_any_more_when_its_put_has_ended(tmp_path: Path) -> N
 
 @on_s3
 def test_no_part_is_under_way_when_an_upload_was_taken_back(upload: Upload) -> None:
-    upload.proxy.add("PUT", "partNumber=1", status=403, delay=0.2)
-    upload.proxy.add("PUT", "partNumber=[23]", delay=0.6)
+    upload.proxy.add("PUT", "partNumber=1", status=403, delay=1.0)
+    upload.proxy.add("PUT", "partNumber=[23]", delay=1.5)
     with pytest.raises(PermissionDeniedError, match="part 1"):
         upload.store.put("a", CONTENT, overwrite=True)
     assert upload.events[-1].verb == "abort_upload"

@@ -100,8 +100,8 @@ def test_a_reply_that_is_lost_does_no_harm(
 def test_nothing_appears_any_more_when_time_is_up(
     proxied: ProxiedBucket, verb: str
 ) -> None:
-    store = quick(proxied, Events(), deadline=0.5)
-    proxied.proxy.add(path="op=CREATE", delay=0.35)  # two requests
+    store = quick(proxied, Events(), deadline=2.0)
+    proxied.proxy.add(path="op=CREATE", delay=1.4)  # two requests
     with pytest.raises(DeadlineExceededError):
         CALLS[verb](store)
     end = time.monotonic() + 10

@@ -35,13 +35,18 @@ class NotInstalledError(RuntimeError):
 
 
 def free_ports(count: int) -> list[int]:
-    """Find free ports below the range from which the kernel gives ports to clients."""
+    """Find free ports below the range from which the kernel gives ports to clients.
+
+    No two workers of pytest-xdist choose among the same ones.
+    """
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    first = 12_000 + 2_500 * (worker % 8)
     ports: list[int] = []
     with ExitStack() as held:
         while len(ports) < count:
             candidate = held.enter_context(socket.socket())
             with suppress(OSError):
-                candidate.bind((HOST, _random.randint(12_000, 32_000)))
+                candidate.bind((HOST, _random.randrange(first, first + 2_500)))
                 ports.append(candidate.getsockname()[1])
     return ports
 

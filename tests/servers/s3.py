@@ -118,7 +118,7 @@ class MotoS3(S3Server):
     def argv(self) -> list[str]:
         for name in ("moto", "flask", "flask_cors"):
             package(name)
-        server = [sys.executable, "-m", "moto.server"]
+        server = [sys.executable, str(Path(__file__).with_name("moto_server.py"))]
         return [*server, "-H", HOST, "-p", str(self.port)]
 
     @override
