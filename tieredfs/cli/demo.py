@@ -9,7 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from importlib.util import find_spec
@@ -18,6 +18,7 @@ import click
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
 from tieredfs.cli.options import StoreOptions, json_option, store_options
 from tieredfs.cli.output import show_json, show_table, show_time
 from tieredfs.cli.progress import waiting
@@ -56,8 +57,9 @@ _NO_SHARING = "Spark: left out, for its processes cannot see memory://"
 def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
     """Push segments that a real Kafka broker wrote to a store, and read them back.
 
-    They are pushed twice, read whole, by offset, by time, and counted in Spark. The
-    requests and bytes in the table are those that the object store counted.
+    They are pushed twice, read whole, by offset, by time, again after a restart with
+    the indexes kept, and counted in Spark. The requests and bytes in the table are
+    those that the object store counted.
     """
     place = url or tempfile.mkdtemp(prefix="tieredfs-demo-")
     counter = RequestCounter()
@@ -70,7 +72,8 @@ def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
         with meter.measure("open it, and ask where its partitions end"):
             topic = tier.topic(pushed.topic, topic_id=pushed.topic_id)
             ends = topic.end_offsets()
-        _read(topic, ends, meter)
+        when = _read(topic, ends, meter)
+        _find_after_a_restart(tier.storage, pushed, when, meter)
     name = topic.name
     if not as_json:
         click.echo(f"{name}, as a Kafka broker wrote it, in {store.url}\n")
@@ -180,7 +183,8 @@ def _target(store: ObjectStore) -> RemoteStorageManager:
         return open_storage(store, NATIVE_LAYOUT)
 
 
-def _read(topic: Topic, ends: Mapping[int, int], meter: _Meter) -> None:
+def _read(topic: Topic, ends: Mapping[int, int], meter: _Meter) -> str:
+    """Read in every way there is; return the time that was read from."""
     number = topic.partitions[0]
     everything = meter.read("read every record", lambda: topic.scan().to_table())
     middle = ends[number] // 2
@@ -196,6 +200,25 @@ def _read(topic: Topic, ends: Mapping[int, int], meter: _Meter) -> None:
         f"fetch as a consumer does: partition {number}, offset {middle}, 4 KiB",
         lambda: topic.read(number, middle, max_bytes=4096),
     )
+    return when
+
+
+def _find_after_a_restart(
+    storage: RemoteStorageManager, pushed: TopicIdPartition, when: str, meter: _Meter
+) -> None:
+    """Find a time as two processes do: the second has the indexes of the first."""
+    with tempfile.TemporaryDirectory(prefix="tieredfs-demo-") as kept:
+        for asked in (
+            "open it anew, find that time in it, and keep the indexes",
+            "the same after a restart",
+        ):
+            with (
+                closing(RemoteIndexCache(storage, kept)) as cache,
+                meter.measure(asked),
+            ):
+                tier = Tier(IndexCachedStorage(storage, cache))
+                topic = tier.topic(pushed.topic, topic_id=pushed.topic_id)
+                topic.offsets_for_times(dict.fromkeys(topic.partitions, when))
 
 
 def _count_in_spark(
