@@ -2,30 +2,25 @@
 
 import os
 import time
-import warnings
 from collections.abc import Callable, Iterable
-from concurrent.futures import CancelledError, Future
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from tieredfs.cache.directory import DEFAULT_BYTES, CacheDirectory
-from tieredfs.cache.entry import CachedIndexes, check_indexes
-from tieredfs.cache.entry_file import InvalidEntryError, decode_entry, encode_entry
-from tieredfs.cache.entry_name import EntryKey, EntryName, key_of, name_of
-from tieredfs.cache.process_state import Opened, ProcessState
+from tieredfs.cache.disk_entries import DiskEntries
+from tieredfs.cache.entry import CachedIndexes
+from tieredfs.cache.entry_file import InvalidEntryError
+from tieredfs.cache.entry_name import EntryKey, key_of, name_of
+from tieredfs.cache.loading import EntryLoader
+from tieredfs.cache.process_state import ProcessState
 from tieredfs.cache.stats import CacheStats
-from tieredfs.errors import (
-    ClosedError,
-    DeadlineExceededError,
-    InvalidArgumentError,
-    TieredFSWarning,
-)
+from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.offset_index import OffsetPosition
 from tieredfs.format.txn_index import CollectedAborts
 from tieredfs.format.varints import Int64Array
-from tieredfs.model import SegmentIndexes, SegmentMetadata
+from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["RemoteIndexCache"]
@@ -91,6 +86,8 @@ class RemoteIndexCache:
         self._directory = CacheDirectory(Path(directory), max_bytes, clock)
         self._directory.establish()
         self._state = ProcessState()
+        self._entries = DiskEntries(self._directory, self._state, ttl, clock)
+        self._loader = EntryLoader(storage, self._entries)
 
     @property
     def directory(self) -> Path:
@@ -137,9 +134,9 @@ class RemoteIndexCache:
         now = self._clock()
         state = self._state
         with state.lock:
-            self._check_open()
+            self._entries.check_open()
             opened = state.opened.get(key)
-            if opened is not None and self._is_idle(now, opened.used):
+            if opened is not None and self._entries.is_idle(now, opened.used):
                 del state.opened[key]
                 opened = None
             if opened is not None:
@@ -167,7 +164,7 @@ class RemoteIndexCache:
         if opened is None:
             with suppress(InvalidEntryError):
                 entry = name_of(self._place, metadata)
-                opened = self._open(entry, metadata.start_offset)
+                opened = self._entries.open(entry, metadata.start_offset)
             if opened is None:
                 return b""
             with state.lock:  # or each range of a log would have it checked again
@@ -182,6 +179,7 @@ class RemoteIndexCache:
         view = object.__new__(type(self))
         vars(view).update(vars(self))  # copy() would open another one, as pickle does
         view.storage = storage
+        view._loader = EntryLoader(storage, self._entries)
         return view
 
     def lookup_offset(self, metadata: SegmentMetadata, offset: int) -> OffsetPosition:
@@ -214,7 +212,7 @@ class RemoteIndexCache:
             OSError: The files cannot be removed.
         """
         with self._state.lock:
-            self._check_open()
+            self._entries.check_open()
         names = [name_of(self._place, metadata).name for metadata in segments]
         try:
             self._directory.remove(names)
@@ -231,7 +229,7 @@ class RemoteIndexCache:
             OSError: The files cannot be removed.
         """
         with self._state.lock:
-            self._check_open()
+            self._entries.check_open()
         try:
             self._directory.clear()
         finally:
@@ -249,9 +247,9 @@ class RemoteIndexCache:
         """
         _check_bound(max_bytes)
         with self._state.lock:
-            self._check_open()
+            self._entries.check_open()
         self.max_bytes = max_bytes
-        self._drop(self._directory.resize(max_bytes))
+        self._entries.drop(self._directory.resize(max_bytes))
 
     def close(self) -> None:
         """Let go of everything but the files; again is no error.
@@ -286,14 +284,6 @@ class RemoteIndexCache:
         arguments = (self.storage, self.directory, self.max_bytes, self.ttl)
         return _reopened, arguments
 
-    def _check_open(self) -> None:
-        if self._state.is_closed:
-            msg = f"{self!r} is closed"
-            raise ClosedError(msg)
-
-    def _is_idle(self, now: float, used: float) -> bool:
-        return self.ttl is not None and now - used > self.ttl
-
     def _find(
         self, metadata: SegmentMetadata, key: EntryKey, timeout: float | None
     ) -> CachedIndexes:
@@ -303,138 +293,16 @@ class RemoteIndexCache:
         removals = state.removals
         opened = None
         with suppress(InvalidEntryError):  # the load counts it
-            opened = self._open(entry, metadata.start_offset)
+            opened = self._entries.open(entry, metadata.start_offset)
         if opened is None:
-            return self._wait(metadata, self._loading(metadata, key, entry), timeout)
+            return self._loader.load(metadata, key, entry, timeout)
         opened.noted = opened.used
         with state.lock:
-            self._check_open()
+            self._entries.check_open()
             state.counts.hits += 1
             state.keep(key, opened, removals)
         self._directory.use_again(entry.name)
         return opened.indexes
-
-    def _loading(
-        self, metadata: SegmentMetadata, key: EntryKey, entry: EntryName
-    ) -> Future[CachedIndexes]:
-        """Return the load of an entry that is under way, or begin one."""
-        state = self._state
-        with state.lock:
-            self._check_open()
-            state.counts.misses += 1
-            future = state.loads.get(key)
-            if future is None:
-                future = state.pool.submit(self._load, metadata, key, entry)
-                state.loads[key] = future
-            return future
-
-    def _wait(
-        self,
-        metadata: SegmentMetadata,
-        future: Future[CachedIndexes],
-        timeout: float | None,
-    ) -> CachedIndexes:
-        """Wait for a load, which goes on when ``timeout`` passes."""
-        try:
-            return future.result(timeout)
-        except CancelledError:  # it had not begun when the cache was closed
-            self._check_open()
-            raise
-        except TimeoutError:
-            if future.done():  # it raised that itself, or came to its end just now
-                return future.result()
-        name = self.storage.name_of(metadata)
-        msg = f"{name}: indexes not there in {timeout:g} s"
-        raise DeadlineExceededError(msg)
-
-    def _open(self, entry: EntryName, base_offset: int) -> Opened | None:
-        """Map an entry and check every byte of it; None when there is none.
-
-        Raises:
-            InvalidEntryError: There is one, but not what was written.
-        """
-        now = self._clock()
-        try:
-            if self.ttl is not None:
-                used = self._directory.used(entry.name)
-                if used is None or self._is_idle(now, used):
-                    return None
-            data = self._directory.read(entry.name)
-        except FileNotFoundError:
-            return None
-        except OSError as error:
-            msg = f"it cannot be read: {error}"
-            raise InvalidEntryError(msg) from error
-        indexes = decode_entry(data, entry.identity)
-        return Opened(entry.name, CachedIndexes(indexes, base_offset), now, 0.0)
-
-    def _load(
-        self, metadata: SegmentMetadata, key: EntryKey, entry: EntryName
-    ) -> CachedIndexes:
-        """Fetch an entry and keep it, unless another process just did."""
-        state = self._state
-        base_offset = metadata.start_offset
-        try:
-            with ExitStack() as alone:
-                # Where there can be no lock, or whoever has it stands still, two fetch.
-                with suppress(OSError):
-                    patience = self.storage.store.policy.deadline
-                    alone.enter_context(self._directory.loading(entry.name, patience))
-                removals = state.removals
-                opened = self._open_counted(entry, base_offset)
-                if opened is None:
-                    fetched = self._fetch(metadata)
-                    self._publish(entry, fetched)
-                    removals = state.removals
-                    opened = self._open_counted(entry, base_offset)
-            if opened is None:  # it could not be kept
-                return CachedIndexes(fetched, base_offset)
-            with state.lock:
-                state.keep(key, opened, removals)
-            return opened.indexes
-        finally:
-            with state.lock:
-                state.loads.pop(key, None)
-
-    def _open_counted(self, entry: EntryName, base_offset: int) -> Opened | None:
-        """Map an entry; one that is not valid is counted, and as good as none."""
-        try:
-            return self._open(entry, base_offset)
-        except InvalidEntryError:
-            with self._state.lock:
-                self._state.counts.corruptions += 1
-            return None
-
-    def _fetch(self, metadata: SegmentMetadata) -> SegmentIndexes:
-        """Fetch all indexes of a segment, and check them."""
-        begun = time.perf_counter()
-        fetched = self.storage.fetch_all_indexes(metadata)
-        taken = time.perf_counter() - begun
-        with self._state.lock:
-            self._state.counts.loads += 1
-            self._state.counts.load_seconds += taken
-        check_indexes(fetched, metadata, self.storage.name_of(metadata))
-        return fetched
-
-    def _publish(self, entry: EntryName, fetched: SegmentIndexes) -> None:
-        """Write an entry to disk, if that can be."""
-        pieces = encode_entry(entry.identity, fetched)
-        try:
-            gone = self._directory.publish(entry.name, pieces)
-        except OSError as error:
-            msg = f"{self.directory}: indexes cannot be kept: {error}"
-            warnings.warn(msg, TieredFSWarning, stacklevel=2)
-        else:
-            self._drop(gone)
-
-    def _drop(self, names: Iterable[str]) -> None:
-        """Count entries that had to go, and let go of them."""
-        gone = set(names)
-        if not gone:
-            return
-        with self._state.lock:
-            self._state.counts.evictions += len(gone)
-            self._state.forget(gone)
 
 
 def _check_bound(max_bytes: int) -> None:
