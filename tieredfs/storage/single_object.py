@@ -9,7 +9,6 @@ import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from io import BytesIO
-from itertools import chain, islice
 from pathlib import Path
 from typing import Final
 
@@ -21,22 +20,19 @@ from tieredfs.errors import (
 )
 from tieredfs.format.segment_key import (
     OWN_FOLDER,
-    SEGMENT_SUFFIX,
     SegmentFlag,
     SegmentKey,
-    parse_partition,
     partition_prefix,
 )
 from tieredfs.format.segment_tail import Manifest, Tail, parse_manifest, parse_tail
 from tieredfs.model import (
-    UNKNOWN_TOPIC_ID,
     IndexType,
     LogSegmentData,
     SegmentIndexes,
     SegmentMetadata,
     TopicIdPartition,
 )
-from tieredfs.objects import ObjectInfo, ObjectStore
+from tieredfs.objects import ObjectStore
 from tieredfs.storage.capability import Capability
 from tieredfs.storage.case_check import CaseCheck
 from tieredfs.storage.contract import RemoteStorageManager
@@ -44,13 +40,12 @@ from tieredfs.storage.known_stems import KnownStems
 from tieredfs.storage.leftover import Leftover
 from tieredfs.storage.log_source import LogSource, open_log
 from tieredfs.storage.offset_claim import claim_offset, find_put_aside
+from tieredfs.storage.segment_listing import SegmentListing
 from tieredfs.storage.segment_object import (
     check_facts,
     epochs_of,
     is_segment_key,
-    listed_metadata,
     object_key,
-    seek_key,
     write_segment,
 )
 from tieredfs.storage.stored_log import Compression, read_chunks, stream_stored
@@ -59,11 +54,6 @@ __all__ = ["SingleObject"]
 
 _IN_MEMORY: Final = 32 << 20
 """Bytes up to which an object is put together in memory, and above it in a file."""
-
-_PAGE: Final = 1000
-
-_Identity = tuple[int, int, str]
-_Surveyed = tuple[_Identity | None, SegmentMetadata | TieredFSError]
 
 
 class SingleObject(RemoteStorageManager):
@@ -100,6 +90,10 @@ class SingleObject(RemoteStorageManager):
         self._known = KnownStems()
         self._case = CaseCheck()
 
+    @property
+    def _listing(self) -> SegmentListing:
+        return SegmentListing(self.store, self._known)
+
     @classmethod
     def recognises(cls, keys: Collection[str]) -> float:
         """Return the share of keys that are segments or of this layout's own folder."""
@@ -111,18 +105,7 @@ class SingleObject(RemoteStorageManager):
 
         Strangers' folders and the layout's own, ``@tieredfs``, are skipped.
         """
-        found: list[TopicIdPartition] = []
-        for topic in self._folders(""):
-            if parse_partition(topic, UNKNOWN_TOPIC_ID, "0") is None:
-                continue  # a stranger's folder, however much is in it
-            for topic_id in self._folders(f"{topic}/"):
-                if parse_partition(topic, topic_id, "0") is None:
-                    continue
-                for number in self._folders(f"{topic}/{topic_id}/"):
-                    partition = parse_partition(topic, topic_id, number)
-                    if partition is not None:
-                        found.append(partition)
-        return sorted(found)
+        return self._listing.partitions()
 
     def list_segments(
         self, partition: TopicIdPartition, min_offset: int = 0
@@ -134,7 +117,7 @@ class SingleObject(RemoteStorageManager):
             CorruptObjectError: An object has another size than its key says.
             UnsupportedFormatError: A segment was written by a newer release.
         """
-        return _good(self._surveyed(partition, min_offset))
+        return self._listing.segments(partition, min_offset)
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
         """Return the first segments that end at ``offset`` or later, of one page.
@@ -148,19 +131,7 @@ class SingleObject(RemoteStorageManager):
                 says.
             UnsupportedFormatError: A segment was written by a newer release.
         """
-        prefix = partition_prefix(partition)
-        entries = self.store.list(prefix, start_after=seek_key(prefix, offset))
-        found: list[SegmentMetadata] = []
-        while not found:
-            page = list(islice(entries, _PAGE))  # what one request of any store gives
-            if not page:
-                msg = f"not found: {partition} from {offset} on in {self.store.url}"
-                raise NotFoundError(msg)
-            found = _good(self._parsed(partition, page))
-        if len(page) < _PAGE:
-            return found
-        sure = sorted(found, key=lambda s: s.end_offset or 0)[: -(-len(found) // 2)]
-        return sorted(sure, key=_by_offsets)
+        return self._listing.seek(partition, offset)
 
     def survey(
         self, partition: TopicIdPartition, min_offset: int = 0
@@ -172,19 +143,7 @@ class SingleObject(RemoteStorageManager):
         Raises:
             NotFoundError: There is no such partition.
         """
-        return (one for _, one in self._surveyed(partition, min_offset))
-
-    def _surveyed(
-        self, partition: TopicIdPartition, min_offset: int
-    ) -> Iterator[_Surveyed]:
-        prefix = partition_prefix(partition)
-        entries = self.store.list(prefix, start_after=seek_key(prefix, min_offset))
-        first = next(entries, None)
-        if first is not None:
-            yield from self._parsed(partition, chain([first], entries))
-        elif not min_offset or not self._exists(partition):
-            msg = f"not found: {partition} in {self.store.url}"
-            raise NotFoundError(msg)
+        return (one for _, one in self._listing.survey(partition, min_offset))
 
     def fetch_log_segment(
         self,
@@ -452,7 +411,7 @@ class SingleObject(RemoteStorageManager):
         """Return the key of a segment; listed or copied ones need no request."""
         stem = metadata.custom_metadata.decode("ascii", "replace")
         if not stem:
-            known = self._known.stems(metadata) or self._look_up(metadata)
+            known = self._known.stems(metadata) or self._listing.stems_of(metadata)
             if not known:
                 msg = f"not found: {metadata} in {self.store.url}"
                 raise NotFoundError(msg)
@@ -469,78 +428,6 @@ class SingleObject(RemoteStorageManager):
         except NotFoundError:
             return False
         return True
-
-    def _look_up(self, metadata: SegmentMetadata) -> tuple[str, ...]:
-        try:
-            listed = self.list_segments(metadata.partition, metadata.start_offset)
-        except NotFoundError:
-            return ()
-        return tuple(
-            s.custom_metadata.decode()
-            for s in listed
-            if (s.id, s.start_offset) == (metadata.id, metadata.start_offset)
-        )
-
-    def _parsed(
-        self, partition: TopicIdPartition, entries: Iterable[ObjectInfo]
-    ) -> Iterator[_Surveyed]:
-        """Make segments of a listing; strangers' objects are skipped."""
-        prefix = partition_prefix(partition)
-        seen: set[_Identity] = set()
-        for entry in entries:
-            name = entry.key[len(prefix) :]
-            if not name.endswith(SEGMENT_SUFFIX):
-                continue
-            try:
-                key = SegmentKey.parse(name.removesuffix(SEGMENT_SUFFIX))
-            except TieredFSError as error:
-                yield None, type(error)(f"{self.store.url}/{prefix}{error}")
-                continue
-            if key is None:
-                continue
-            identity = (key.start_offset, key.end_offset, key.id)
-            if entry.size != key.size:
-                msg = (
-                    f"{self.store.url}/{entry.key}: it has {entry.size} bytes, its key "
-                    f"says {key.size}"
-                )
-                yield identity, CorruptObjectError(msg)
-                continue
-            self._known.add(partition, key)
-            if identity not in seen:
-                seen.add(identity)
-                yield identity, listed_metadata(partition, key)
-
-    def _folders(self, prefix: str) -> Iterator[str]:
-        for entry in self.store.list(prefix, delimiter="/"):
-            name = entry.key[len(prefix) :].rstrip("/")
-            if entry.is_prefix and f"{name}/" != OWN_FOLDER:
-                yield name
-
-    def _exists(self, partition: TopicIdPartition) -> bool:
-        return next(self.store.list(partition_prefix(partition)), None) is not None
-
-
-def _good(surveyed: Iterable[_Surveyed]) -> list[SegmentMetadata]:
-    """Return segments, sorted, or raise what is wrong with one.
-
-    Of a segment that has a whole object, no other object matters.
-    """
-    whole: dict[_Identity, SegmentMetadata] = {}
-    wrong: list[tuple[_Identity | None, TieredFSError]] = []
-    for identity, one in surveyed:
-        if isinstance(one, TieredFSError):
-            wrong.append((identity, one))
-        elif identity is not None:
-            whole[identity] = one
-    for identity, error in wrong:
-        if identity not in whole:
-            raise error
-    return sorted(whole.values(), key=_by_offsets)
-
-
-def _by_offsets(segment: SegmentMetadata) -> tuple[int, int]:
-    return segment.start_offset, segment.end_offset or 0
 
 
 def _check_range(start: int, end: int, size: int, name: str) -> None:
