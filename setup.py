@@ -14,8 +14,12 @@ else:
         ["tieredfs/format/_kernel.pyx"],
         depends=[
             "tieredfs/format/_crc32c.h",
+            "tieredfs/format/_fill.pxi",
             "tieredfs/format/_groups.pxi",
             "tieredfs/format/_packed.pxi",
+            "tieredfs/format/_ranks.pxi",
+            "tieredfs/format/_scan.pxi",
+            "tieredfs/format/_write.pxi",
         ],
         define_macros=[("Py_LIMITED_API", "0x030B0000")],
         py_limited_api=True,
