@@ -1,7 +1,11 @@
 """A storage with a cache in front is the same storage that asks less."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import filelock
 import fsspec
@@ -216,6 +220,47 @@ def test_other_credentials_reach_the_same_store_and_none_is_in_its_name(
     assert "hush" not in signed.identity
     azure = {"connection_string": "AccountName=a;AccountKey=hush;BlobEndpoint=http://b"}
     assert "hush" not in ObjectStore("abfs://a", azure).identity
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (
+            ("abfs://a@account.dfs.core.windows.net/t",),
+            ("abfs://b@account.dfs.core.windows.net/t",),
+        ),
+        (("https://127.0.0.1/get?key=tier-a",), ("https://127.0.0.1/get?key=tier-b",)),
+        (("sftp://alice@127.0.0.1/t",), ("sftp://bob@127.0.0.1/t",)),
+        (("github://p", {"repo": "a"}), ("github://p", {"repo": "b"})),
+        (("s3://b", {"kms": ["a"]}), ("s3://b", {"kms": ["b"]})),
+        (("zip://t", {"fo": Path("a.zip")}), ("zip://t", {"fo": Path("b.zip")})),
+    ],
+    ids=lambda place: place[0],
+)
+def test_whatever_may_lead_elsewhere_makes_another_store(
+    one: tuple[Any, ...], other: tuple[Any, ...]
+) -> None:
+    assert ObjectStore(*one).identity == ObjectStore(*one).identity
+    assert ObjectStore(*one).identity != ObjectStore(*other).identity
+
+
+def test_a_store_is_the_same_in_another_process() -> None:
+    place = "abfs://a@account/t"
+    options = {"connection_string": "AccountName=a;AccountKey=hush;BlobEndpoint=b;X=y"}
+    program = (
+        f"import tieredfs; print(tieredfs.ObjectStore({place!r}, {options!r}).identity)"
+    )
+    told = {
+        subprocess.run(  # noqa: S603 - our own interpreter
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert told == {f"{ObjectStore(place, options).identity}\n"}
 
 
 def test_the_environments_endpoint_makes_another_store(

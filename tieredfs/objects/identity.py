@@ -1,34 +1,50 @@
 """What tells one store from another: the URL, and where it leads.
 
 The same URL with another endpoint or account is another store, and what was kept of the
-one must never be taken for the other's. No secret is part of it.
+one must never be taken for the other's. So everything counts that is not known to be of
+no account: what counts in vain costs a fetch. No secret is part of it.
 """
 
 import os
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from hashlib import sha256
 
 from fsspec.config import conf
 from fsspec.utils import get_protocol
 
-from tieredfs.objects.secrets import redact_url
+from tieredfs.objects.secrets import redact_url, without_passwords
 
 __all__ = ["identity_of", "is_local"]
 
-_PLACES = frozenset(
+_CREDENTIAL = re.compile(
+    r"(?i)secret|passw|passphrase|credential|access_key|account_key|private_key"
+    r"|session_token|^(?:key|token|sas_token|auth|anon|client_id|tenant_id)$"
+)
+"""Options that say who asks: whoever may read a store reads the same bytes there."""
+
+_MANNER = frozenset(
     {
-        "account_host",
-        "account_name",
-        "endpoint",
-        "endpoint_url",
-        "fo",
-        "host",
-        "port",
-        "profile",
-        "target_protocol",
+        "asynchronous",
+        "batch_size",
+        "config_kwargs",
+        "default_block_size",
+        "default_cache_type",
+        "default_fill_cache",
+        "listings_expiry_time",
+        "loop",
+        "max_concurrency",
+        "max_paths",
+        "skip_instance_cache",
+        "use_listings_cache",
+        "use_ssl",
+        "verify",
     }
 )
+"""Options that say how a store is asked, and not where it is."""
+
 _CONNECTION = "connection_string"
-_FIELDS = ("AccountName", "BlobEndpoint", "EndpointSuffix", "DefaultEndpointsProtocol")
+_PRIVATE_FIELDS = frozenset({"AccountKey", "SharedAccessSignature"})
 _AZURE = "AZURE_STORAGE_CONNECTION_STRING"
 _ENVIRONMENT = (
     "AWS_ENDPOINT_URL",
@@ -61,20 +77,27 @@ def identity_of(
     told += [
         f"{name}={environment[name]}" for name in _ENVIRONMENT if name in environment
     ]
-    if _AZURE in environment:  # it has a key: only where it leads is told
+    if _AZURE in environment:  # it has a key: only where it leads counts
         told += _places("", {_CONNECTION: environment[_AZURE]})
-    return "\n".join([redact_url(url), *map(redact_url, told)])
+    digest = sha256("\0".join([without_passwords(url), *told]).encode(errors="replace"))
+    return f"{redact_url(url)}\n{digest.hexdigest()}"
 
 
 def _places(path: str, options: Mapping[str, object]) -> Iterator[str]:
     for name, value in options.items():
         where = f"{path}{name}"
+        if name in _MANNER or _CREDENTIAL.search(str(name)):
+            continue
         if isinstance(value, Mapping):
             yield from _places(f"{where}.", value)
         elif name == _CONNECTION and isinstance(value, str):
             fields = dict(part.partition("=")[::2] for part in value.split(";"))
-            for field in _FIELDS:
-                if field in fields:
-                    yield f"{where}.{field}={fields[field]}"
-        elif name in _PLACES:
-            yield f"{where}={value}"
+            for field in sorted(fields.keys() - _PRIVATE_FIELDS):
+                yield f"{where}.{field}={fields[field]}"
+        elif isinstance(value, str | os.PathLike):
+            yield f"{where}={without_passwords(os.fspath(value))}"
+        elif isinstance(value, Sequence):
+            numbered = {str(at): item for at, item in enumerate(value)}
+            yield from _places(f"{where}.", numbered)
+        else:
+            yield f"{where}={value!r}"

@@ -8,7 +8,13 @@ import re
 from collections.abc import Iterator, Mapping
 from urllib.parse import unquote
 
-__all__ = ["redact_text", "redact_url", "secret_values", "url_secrets"]
+__all__ = [
+    "redact_text",
+    "redact_url",
+    "secret_values",
+    "url_secrets",
+    "without_passwords",
+]
 
 _NAME = r"key|secret|token|password|passphrase|credential|sas|auth"
 _NAMES = re.compile(rf"(?i){_NAME}")
@@ -21,13 +27,19 @@ _USERINFO = re.compile(
 _PARAMETER = re.compile(
     rf"(?i)([?&;#](?:[^=&;#?\s]*(?:{_NAME}|sig)[^=&;#?\s]*|se|sp)=)([^&;#\s\"']+)"
 )
+_BEFORE_A_CONTAINER = re.compile(r"(?i)\b(?:abfss?|az|wasbs?)://$")
 _SHORTEST = 4  # replacing every "a" of a message would hide nothing and tell nothing
 _HIDDEN = "***"
 
 
 def redact_url(url: str) -> str:
     """Return ``url`` without user names, passwords, tokens and signatures."""
-    return _PARAMETER.sub(rf"\1{_HIDDEN}", _USERINFO.sub(_HIDDEN, url))
+    return _PARAMETER.sub(rf"\1{_HIDDEN}", _USERINFO.sub(_shown, url))
+
+
+def without_passwords(url: str) -> str:
+    """Return ``url`` without passwords, and with everything else: not to be shown."""
+    return _USERINFO.sub(lambda found: found[0].partition(":")[0], url)
 
 
 def secret_values(options: Mapping[str, object]) -> frozenset[str]:
@@ -55,6 +67,13 @@ def redact_text(text: str, secrets: frozenset[str]) -> str:
     for secret in sorted(secrets, key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
     return redact_url(text)
+
+
+def _shown(userinfo: re.Match[str]) -> str:
+    """Return what may be seen of it: in Azure's URLs it is a container."""
+    before = userinfo.string[: userinfo.start()]
+    is_container = ":" not in userinfo[0] and _BEFORE_A_CONTAINER.search(before)
+    return userinfo[0] if is_container else _HIDDEN
 
 
 def _secrets(options: Mapping[str, object]) -> Iterator[str]:
