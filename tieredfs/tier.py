@@ -55,8 +55,8 @@ def open_tier(
         plugin_options: The plugin's own options.
         storage_options: fsspec's own, for the filesystem of the URL. One is ours, for
             where only these can be given: ``tieredfs={"plugin": name}``.
-        cache_dir: Where indexes are kept across restarts; None to keep none. When it
-            is not given: what the environment variable TIEREDFS_CACHE_DIR says, else
+        cache_dir: Where indexes are kept across restarts; None or "" to keep none. When
+            it is not given: what the environment variable TIEREDFS_CACHE_DIR says, else
             the user's cache directory. What is on this machine is not kept twice.
 
     Raises:
@@ -89,7 +89,7 @@ def cached(
         cache_dir: As ``open_tier`` takes it.
     """
     place = default_directory() if isinstance(cache_dir, EllipsisType) else cache_dir
-    if place is None or storage.store.is_local:
+    if not place or storage.store.is_local:
         return storage
     return with_index_cache(storage, place)
 

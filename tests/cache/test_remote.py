@@ -125,7 +125,9 @@ def test_a_second_read_asks_for_no_index_and_neither_does_another_process(
     assert read(again) == expected
     assert seen.new() == cold - loads
     assert cache_of(again).stats.loads == 0
-    without = open_tier(remote.url, storage_options=options, cache_dir=None)
+    for none in (None, ""):
+        without = open_tier(remote.url, storage_options=options, cache_dir=none)
+        assert not isinstance(without.storage, IndexCachedStorage)
     assert read(without) == expected
 
 

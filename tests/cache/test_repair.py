@@ -1,5 +1,7 @@
 """Whatever becomes of what is on disk: one fetch, no error, the right answer."""
 
+import math
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -220,6 +222,18 @@ assert made.fetches == 5
 
 def test_a_full_disk_leaves_the_answers_right(tmp_path: Path) -> None:
     run_apart(ON_A_FULL_DISK, tmp_path)
+
+
+def test_a_pipe_in_the_place_of_an_entry_is_replaced(tmp_path: Path) -> None:
+    made, cache = open_cache(tmp_path)
+    cache.get(SEGMENT)
+    (file,) = files_in(cache.directory)
+    file.unlink()
+    os.mkfifo(file)
+    again = RemoteIndexCache(made, cache.directory)
+    assert bytes_of(again.get(SEGMENT, timeout=math.inf).indexes) == CONTENT
+    assert made.fetches == 2
+    assert file.is_file()
 
 
 def test_what_does_not_fit_is_answered_and_not_kept(tmp_path: Path) -> None:

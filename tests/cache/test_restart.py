@@ -1,6 +1,8 @@
 """Opening a directory that holds much: one look, no file opened, nothing held."""
 
 import os
+import pickle
+import shutil
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,6 +11,7 @@ import pytest
 from cache.apart import run_apart
 from cache.made import (
     Clock,
+    Made,
     bytes_of,
     content_of,
     entry_size,
@@ -17,7 +20,7 @@ from cache.made import (
     open_cache,
 )
 from tieredfs import ClosedError, InvalidArgumentError
-from tieredfs.cache import CacheStats
+from tieredfs.cache import CacheStats, RemoteIndexCache
 
 MANY: Final = [made_segment(number) for number in range(30)]
 
@@ -64,6 +67,34 @@ def test_a_restart_keeps_the_bound_that_it_is_given(tmp_path: Path) -> None:
     for segment in MANY[-10:]:  # the oldest went
         again.get(segment)
     assert made.fetches == 30
+
+
+def test_a_cache_that_says_no_bound_keeps_the_one_that_was_said(
+    tmp_path: Path,
+) -> None:
+    made, cache = open_cache(tmp_path, max_bytes=10 * entry_size())
+    stored = pickle.dumps(cache)
+    cache.resize(20 * entry_size())
+    for again in (RemoteIndexCache(made, cache.directory), pickle.loads(stored)):  # noqa: S301 - our own
+        assert again.max_bytes == cache.max_bytes == 20 * entry_size()
+
+
+def test_what_was_pickled_brings_its_bound_where_there_is_none(tmp_path: Path) -> None:
+    _, cache = open_cache(tmp_path, max_bytes=10 * entry_size())
+    stored = pickle.dumps(cache)
+    shutil.rmtree(cache.directory)
+    assert pickle.loads(stored).max_bytes == 10 * entry_size()  # noqa: S301 - our own
+
+
+def test_a_relative_directory_stays_where_it_was_when_the_process_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    cache = RemoteIndexCache(Made(tmp_path / "asked"), "kept")
+    monkeypatch.chdir("/")
+    cache.get(MANY[0])
+    assert cache.directory == tmp_path / "kept"
+    assert len(files_in(tmp_path / "kept")) == 1
 
 
 def test_counters_begin_at_nothing_and_count_everything(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """``tieredfs cache``, and what the other commands keep on this machine."""
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from cache.made import (
 )
 from cli.commands import Run, run_process
 from damage import flipped
+from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket
 from tieredfs.cache import RemoteIndexCache
 
@@ -53,6 +56,40 @@ def test_show_is_a_table_for_people_and_json_for_programs(
         "bytes": 3 * entry_size(),
         "bound": BOUND,
     }
+
+
+@pytest.mark.parametrize("command", ["show", "verify", "clear"])
+def test_what_is_there_counts_although_the_account_of_it_is_lost(
+    run: Run, setting: Path, command: str
+) -> None:
+    (setting / "ledger").unlink()
+    done = run("cache", command, "--json")
+    assert (done.code, json.loads(done.out)["entries"]) == (0, 3)
+    assert len(files_in(setting)) == (0 if command == "clear" else 3)
+
+
+@pytest.mark.parametrize("command", ["show", "verify", "clear"])
+def test_a_directory_that_may_not_be_used_is_named_and_exits_with_6(
+    setting: Path, command: str
+) -> None:
+    for file in setting.iterdir():
+        file.chmod(0)
+    setting.chmod(0o500 if command == "verify" else 0)
+    program = GIVE_UP_PRIVILEGES + "from tieredfs.cli import main; main()"
+    try:
+        done = subprocess.run(  # noqa: S603 - our own interpreter
+            [sys.executable, "-c", program, "cache", command],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        setting.chmod(0o700)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("tieredfs: ")
+    assert "Permission denied" in line
+    assert str(setting) in line
+    assert done.returncode == 6
 
 
 def test_a_directory_can_be_named(run: Run, kept: RemoteIndexCache) -> None:

@@ -2,12 +2,12 @@
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 
-from tieredfs.cache.directory import DEFAULT_BYTES
 from tieredfs.cache.entry import CachedIndexes
-from tieredfs.cache.index_cache import RemoteIndexCache
+from tieredfs.cache.index_cache import RemoteIndexCache, reopened
 from tieredfs.errors import (
     CorruptIndexError,
     TieredFSWarning,
@@ -92,12 +92,8 @@ class IndexCachedStorage(StorageWrapper):
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle the storage and where the cache is."""
         cache = self.cache
-        return with_index_cache, (
-            self.inner,
-            cache.directory,
-            cache.max_bytes,
-            cache.ttl,
-        )
+        arguments = (cache.directory, cache.max_bytes, cache.ttl)
+        return _reopened, (self.inner, *arguments)
 
     def _cached(self, metadata: SegmentMetadata) -> CachedIndexes | None:
         """Return the indexes; None when they are such that none are kept.
@@ -116,7 +112,7 @@ class IndexCachedStorage(StorageWrapper):
 def with_index_cache(
     storage: RemoteStorageManager,
     directory: str | os.PathLike[str],
-    max_bytes: int = DEFAULT_BYTES,
+    max_bytes: int | None = None,
     ttl: float | None = None,
 ) -> RemoteStorageManager:
     """Put a cache of indexes in front of a storage.
@@ -124,17 +120,38 @@ def with_index_cache(
     Args:
         storage: What is read through it.
         directory: Where the indexes are kept; made if need be.
-        max_bytes: Bytes on disk, of all that share the directory.
+        max_bytes: Bytes on disk, of all that share the directory, from now on; None
+            for what was said before, and 1 GiB when nothing was.
         ttl: Seconds after which an entry that nobody used is not served any more.
 
     Returns:
         The storage with the cache in front; as it is, with a TieredFSWarning, when the
         directory cannot be made or written.
     """
+    return _in_front(
+        storage,
+        directory,
+        lambda: RemoteIndexCache(storage, directory, max_bytes=max_bytes, ttl=ttl),
+    )
+
+
+def _reopened(
+    storage: RemoteStorageManager, directory: Path, max_bytes: int, ttl: float | None
+) -> RemoteStorageManager:
+    return _in_front(
+        storage, directory, lambda: reopened(storage, directory, max_bytes, ttl)
+    )
+
+
+def _in_front(
+    storage: RemoteStorageManager,
+    directory: str | os.PathLike[str],
+    open_cache: Callable[[], RemoteIndexCache],
+) -> RemoteStorageManager:
     try:
-        cache = RemoteIndexCache(storage, directory, max_bytes=max_bytes, ttl=ttl)
+        cache = open_cache()
     except OSError as error:
-        msg = f"no indexes are kept: {directory} cannot be used: {error}"
-        warnings.warn(msg, TieredFSWarning, stacklevel=2)
+        msg = f"no indexes are kept: {os.fspath(directory)} cannot be used: {error}"
+        warnings.warn(msg, TieredFSWarning, stacklevel=3)
         return storage
     return IndexCachedStorage(storage, cache)

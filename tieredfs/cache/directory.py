@@ -72,26 +72,30 @@ class CacheDirectory:
         """Name a directory; nothing is read or written yet.
 
         Args:
-            path: The directory.
-            bound: Bytes that all entries may have together.
+            path: The directory; a relative one is in the folder of this moment.
+            bound: Bytes that all entries may have together, where none were told.
             clock: Seconds since 1970.
         """
-        self.path = path
+        self.path = path.absolute()
         self._bound = bound
         self._clock = clock
-        self._ledger = Ledger(path / _LEDGER)
+        self._ledger = Ledger(self.path / _LEDGER)
 
     @classmethod
     def existing(cls, path: Path) -> Self | None:
         """Return a directory that a cache has made, its bound as it is; else None."""
-        ledger = path / _LEDGER
-        if not ledger.exists():
-            return None
-        told = Ledger(ledger).read()
-        return cls(path, told.bound if told else DEFAULT_BYTES, time.time)
+        found = cls(path, DEFAULT_BYTES, time.time)
+        is_made = (path / _LEDGER).exists() or any(found.scan())
+        return found if is_made else None
+
+    @property
+    def bound(self) -> int:
+        """Bytes that all entries may have together, for all processes."""
+        told = self._ledger.read()
+        return told.bound if told else self._bound
 
     def establish(self) -> None:
-        """Make the directory, set its bound for all processes, and keep within it.
+        """Make the directory, and keep within the bound that it has.
 
         No entry is opened: one look at the directory counts them.
 
@@ -99,7 +103,6 @@ class CacheDirectory:
             OSError: It cannot be made or written.
         """
         with self._changing(is_known=False) as room:
-            room.bound = self._bound
             room.make(0)
 
     def resize(self, bound: int) -> list[str]:
@@ -114,11 +117,14 @@ class CacheDirectory:
 
         Raises:
             FileNotFoundError: There is none.
-            OSError: It cannot be mapped.
+            OSError: It cannot be mapped, or is no file.
         """
+        path = self._file(name)
+        if not path.is_file() and path.exists():  # to open a pipe may take for ever
+            raise OSError(errno.EINVAL, "not a regular file", str(path))
         # The descriptor is closed at once, only the mapping stays: mmap.mmap keeps one.
         # A path is given as bytes: of a text pyarrow takes only what is UTF-8.
-        with pa.memory_map(os.fsencode(self._file(name))) as file:
+        with pa.memory_map(os.fsencode(path)) as file:
             return memoryview(file.read_buffer()).cast("B")
 
     def publish(self, name: str, pieces: Sequence[Buffer]) -> list[str]:
@@ -201,8 +207,7 @@ class CacheDirectory:
     def usage(self) -> Usage:
         """Count what is there."""
         sizes = [candidate.size for candidate in self.scan()]
-        told = self._ledger.read()
-        return Usage(len(sizes), sum(sizes), told.bound if told else self._bound)
+        return Usage(len(sizes), sum(sizes), self.bound)
 
     @contextmanager
     def loading(self, name: str, patience: float) -> Iterator[None]:

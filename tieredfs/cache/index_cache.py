@@ -23,7 +23,7 @@ from tieredfs.format.varints import Int64Array
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["RemoteIndexCache"]
+__all__ = ["RemoteIndexCache", "reopened"]
 
 _NOTED_SECONDS = 30.0
 """The directory is told of the uses of an entry so often."""
@@ -44,7 +44,6 @@ class RemoteIndexCache:
 
     Attributes:
         storage: Where the indexes come from.
-        max_bytes: How many bytes this cache last said that there may be on disk.
         ttl: Seconds after which an entry that nobody used is not served any more.
     """
 
@@ -53,7 +52,7 @@ class RemoteIndexCache:
         storage: RemoteStorageManager,
         directory: str | os.PathLike[str],
         *,
-        max_bytes: int = DEFAULT_BYTES,
+        max_bytes: int | None = None,
         ttl: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -62,8 +61,8 @@ class RemoteIndexCache:
         Args:
             storage: Where the indexes come from.
             directory: Where they are kept; made if need be.
-            max_bytes: Bytes on disk, of all that share the directory: the one that was
-                opened or resized last decides.
+            max_bytes: Bytes on disk, of all that share the directory, from now on;
+                None for what was said before, and 1 GiB when nothing was.
             ttl: Seconds after which an entry that nobody used is not served any more;
                 None for never.
             clock: Seconds since 1970.
@@ -73,18 +72,20 @@ class RemoteIndexCache:
                 ``ttl`` not above 0.
             OSError: The directory cannot be made or written.
         """
-        _check_bound(max_bytes)
+        if max_bytes is not None:
+            _check_bound(max_bytes)
         if ttl is not None and not ttl > 0:
             msg = f"a cache cannot keep its entries for {ttl} seconds"
             raise InvalidArgumentError(msg)
         self.storage = storage
-        self.max_bytes = max_bytes
         self.ttl = ttl
         self._clock = clock
         self._noted = _NOTED_SECONDS if ttl is None else min(_NOTED_SECONDS, ttl / 4)
         self._place = storage.identity
-        self._directory = CacheDirectory(Path(directory), max_bytes, clock)
+        self._directory = CacheDirectory(Path(directory), DEFAULT_BYTES, clock)
         self._directory.establish()
+        if max_bytes is not None:
+            self._directory.resize(max_bytes)
         self._state = ProcessState()
         self._entries = DiskEntries(self._directory, self._state, ttl, clock)
         self._loader = EntryLoader(storage, self._entries)
@@ -93,6 +94,11 @@ class RemoteIndexCache:
     def directory(self) -> Path:
         """Where the entries are."""
         return self._directory.path
+
+    @property
+    def max_bytes(self) -> int:
+        """How many bytes there may be on disk, of all that share the directory."""
+        return self._directory.bound
 
     @property
     def stats(self) -> CacheStats:
@@ -248,7 +254,6 @@ class RemoteIndexCache:
         _check_bound(max_bytes)
         with self._state.lock:
             self._entries.check_open()
-        self.max_bytes = max_bytes
         self._entries.drop(self._directory.resize(max_bytes))
 
     def close(self) -> None:
@@ -282,7 +287,7 @@ class RemoteIndexCache:
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle where it is and how large; what it has done stays here."""
         arguments = (self.storage, self.directory, self.max_bytes, self.ttl)
-        return _reopened, arguments
+        return reopened, arguments
 
     def _find(
         self, metadata: SegmentMetadata, key: EntryKey, timeout: float | None
@@ -311,7 +316,17 @@ def _check_bound(max_bytes: int) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _reopened(
+def reopened(
     storage: RemoteStorageManager, directory: Path, max_bytes: int, ttl: float | None
 ) -> RemoteIndexCache:
-    return RemoteIndexCache(storage, directory, max_bytes=max_bytes, ttl=ttl)
+    """Open a cache in another process, or on another machine.
+
+    Args:
+        storage: Where the indexes come from.
+        directory: Where they are kept.
+        max_bytes: Bytes on disk, where no cache has been in the directory.
+        ttl: Seconds after which an entry that nobody used is not served any more.
+    """
+    is_there = CacheDirectory.existing(directory) is not None
+    told = None if is_there else max_bytes
+    return RemoteIndexCache(storage, directory, max_bytes=told, ttl=ttl)

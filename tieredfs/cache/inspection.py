@@ -33,6 +33,7 @@ def inspect_entries(directory: CacheDirectory) -> Iterator[EntryReport]:
 
     Raises:
         OSError: The directory cannot be read.
+        PermissionError: An entry may not be read.
     """
     for entry in sorted(directory.scan(), key=lambda entry: entry.name):
         problem = None
@@ -44,6 +45,8 @@ def inspect_entries(directory: CacheDirectory) -> Iterator[EntryReport]:
                 problem = "its name is that of another entry"
         except FileNotFoundError:
             continue  # removed meanwhile
+        except PermissionError:
+            raise  # it may be whole
         except (OSError, InvalidEntryError) as error:
             problem = str(error)
         yield EntryReport(entry.name, entry.size, problem)

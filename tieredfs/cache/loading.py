@@ -1,5 +1,6 @@
 """One load of an entry at a time, which outlives whoever waits for it."""
 
+import threading
 import time
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, suppress
@@ -49,7 +50,8 @@ class EntryLoader:
         """
         future = self._begin(metadata, key, entry)
         try:
-            return future.result(timeout)
+            longest = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
+            return future.result(longest)
         except CancelledError:  # it had not begun when the cache was closed
             self.entries.check_open()
             raise

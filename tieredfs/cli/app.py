@@ -11,7 +11,7 @@ import click
 from tieredfs.cli.cache import cache
 from tieredfs.cli.cat import cat
 from tieredfs.cli.demo import demo
-from tieredfs.cli.exit_codes import EXIT_CODES, INTERRUPTED, OTHER, USAGE
+from tieredfs.cli.exit_codes import EXIT_CODES, INTERRUPTED, OTHER, PERMISSION, USAGE
 from tieredfs.cli.ls import ls
 from tieredfs.cli.output import show_error, show_line
 from tieredfs.cli.plugins import plugins
@@ -59,7 +59,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         _drop_output()  # whoever read us has had enough, which is no error
     except OSError as error:
         _drop_output()
-        _end(error.strerror or str(error), OTHER)
+        place = "" if error.filename is None else f": {os.fsdecode(error.filename)}"
+        is_refused = isinstance(error, PermissionError)
+        code = PERMISSION if is_refused else OTHER
+        _end(f"{error.strerror or error}{place}", code)
     sys.exit(code)
 
 

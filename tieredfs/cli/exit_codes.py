@@ -4,7 +4,7 @@ from typing import Final
 
 from tieredfs.errors import ErrorKind
 
-__all__ = ["CORRUPT", "EXIT_CODES", "INTERRUPTED", "OTHER", "USAGE"]
+__all__ = ["CORRUPT", "EXIT_CODES", "INTERRUPTED", "OTHER", "PERMISSION", "USAGE"]
 
 USAGE, NOT_FOUND, CORRUPT, UNAVAILABLE, PERMISSION = 2, 3, 4, 5, 6
 OTHER, INTERRUPTED = 1, 130
