@@ -249,6 +249,18 @@ def test_deleting_a_folder_s_name_deletes_nothing_and_is_no_error(
     assert keys(store) == ["c/d"]
 
 
+@pytest.mark.parametrize("key", ["ab", b"ab", ""], ids=repr)
+def test_one_key_is_no_list_of_keys_to_delete(place: Bucket, key: str) -> None:
+    store, events = counted(place)
+    for name in ("a", "b", "ab"):
+        store.put(name, b"1", overwrite=True)
+    events.clear()
+    with pytest.raises(InvalidArgumentError, match=f"a list of keys.*{key!r}"):
+        store.delete(key)
+    assert events == []
+    assert keys(store) == ["a", "ab", "b"]
+
+
 def test_deleting_takes_any_iterable_once(store: ObjectStore) -> None:
     for key in ("a", "b"):
         store.put(key, b"1", overwrite=True)

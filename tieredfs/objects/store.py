@@ -284,9 +284,13 @@ class ObjectStore:
         Every key is tried, whatever happens to others.
 
         Raises:
+            InvalidArgumentError: ``keys`` is one key, not several.
             TieredFSError: Some may still be there; ``keys`` of the error tells which.
             UnsupportedOperationError: The store takes no objects, and gives none up.
         """
+        if isinstance(keys, str | bytes):  # whose letters are keys, too
+            msg = f"delete takes a list of keys, not one: [{keys!r}]"
+            raise InvalidArgumentError(msg)
         wanted = [check_key(key) for key in dict.fromkeys(keys)]
         if wanted:
             backend = self._requests.need(StoreCapability.WRITE, "delete", wanted[0])
