@@ -1,5 +1,7 @@
+from array import array
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from seen import Events
@@ -43,6 +45,33 @@ def test_any_buffer_can_be_put(
 ) -> None:
     store.put("a", kind(CONTENT), overwrite=True)
     assert store.get("a") == CONTENT
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        memoryview(CONTENT)[::2],
+        memoryview(CONTENT)[::-1],
+        memoryview(b""),
+        np.asfortranarray(np.arange(6, dtype=">i8").reshape(2, 3)),
+        np.zeros((3, 0)),
+        array("i", [1, 2, 3]),
+    ],
+    ids=["steps", "backwards", "empty", "columns", "empty columns", "numbers"],
+)
+def test_a_buffer_is_put_whatever_its_shape_is(
+    tmp_path: Path, data: memoryview
+) -> None:
+    store = ObjectStore(str(tmp_path))
+    store.put("a", data, overwrite=True)
+    assert store.get("a") == memoryview(data).tobytes()
+
+
+@pytest.mark.parametrize("data", ["text", 5, None, np.zeros(1, "datetime64[s]")])
+def test_what_is_no_buffer_cannot_be_put(store: ObjectStore, data: bytes) -> None:
+    with pytest.raises(InvalidArgumentError, match="buffer"):
+        store.put("a", data, overwrite=True)
+    assert keys(store) == []
 
 
 def test_what_is_got_cannot_be_changed(store: ObjectStore) -> None:

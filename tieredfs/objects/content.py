@@ -36,13 +36,28 @@ class BufferContent:
     """Bytes in memory."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
-        """Look at ``data``, which must not change meanwhile."""
-        self._data = data if isinstance(data, bytes) else memoryview(data).cast("B")
+        """Look at ``data``, which must not change meanwhile.
+
+        Raises:
+            InvalidArgumentError: It is no buffer.
+        """
+        self._data = data if isinstance(data, bytes) else _flat(data)
         self.size = len(self._data)
 
     def read(self, start: int, end: int) -> bytes:
         """Return the bytes ``[start, end)``; all of a ``bytes`` are not copied."""
         return bytes(self._data[start:end])
+
+
+def _flat(data: bytearray | memoryview) -> bytes | memoryview:
+    """Return the bytes of a buffer; only those that do not lie in order are copied."""
+    try:
+        view = memoryview(data)
+    except (TypeError, ValueError, BufferError) as error:
+        msg = f"only bytes and other buffers can be put: {error}"
+        raise InvalidArgumentError(msg) from error
+    # An empty one of several dimensions cannot be cast either.
+    return view.cast("B") if view.c_contiguous and view.nbytes else view.tobytes()
 
 
 class FileContent:

@@ -182,12 +182,13 @@ class ObjectStore:
 
         Args:
             key: The object's key.
-            data: Its content.
+            data: Its content: bytes, or any other buffer.
             overwrite: Whether an object that is there is replaced. If not, exactly one
                 of several writers succeeds.
 
         Raises:
             AlreadyExistsError: There is one, and ``overwrite`` is false.
+            InvalidArgumentError: ``data`` is no buffer.
             UnsupportedOperationError: The store takes no objects, or cannot tell who
                 is first and ``overwrite`` is false.
         """
