@@ -33,6 +33,7 @@ _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
 _MAX_INT32 = (1 << 31) - 1
 _MAX_OFFSET = (1 << 63) - 1
+_MAX_SIZE = (1 << 63) - 1
 _MAX_CUSTOM_METADATA = 128
 
 
@@ -129,14 +130,14 @@ class EpochEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ByteRange:
-    """The bytes ``[start, end)`` of an object."""
+    """The bytes ``[start, end)`` of an object, whose size has 63 bits at most."""
 
     start: int
     end: int
 
     def __post_init__(self) -> None:
-        """Refuse a range that runs backwards."""
-        if not 0 <= self.start <= self.end:
+        """Refuse a range that runs backwards, or that no object can have."""
+        if not 0 <= self.start <= self.end <= _MAX_SIZE:
             msg = f"not a byte range: [{self.start}, {self.end})"
             raise InvalidArgumentError(msg)
 

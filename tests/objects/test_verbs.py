@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from logs import KINDS, make_place, open_store
 from seen import Events
 from servers import Bucket
 from tieredfs import (
@@ -17,6 +18,8 @@ from tieredfs import (
 from tieredfs.objects import StoreCapability
 
 CONTENT = bytes(range(256))
+LAST = (1 << 63) - 1
+"""Where the largest object that can be ends."""
 
 
 def counted(place: Bucket) -> tuple[ObjectStore, Events]:
@@ -109,6 +112,17 @@ def test_a_range_past_the_end_is_corrupt_and_named(
     assert store.url in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_range_far_past_the_end_is_corrupt_too(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    """A disk refuses to go where no file of its can end."""
+    store = open_store(make_place(kind, request, tmp_path))
+    store.put("a", CONTENT, overwrite=True)
+    with pytest.raises(CorruptObjectError):
+        store.get_range("a", LAST - 1, LAST)
+
+
 @pytest.mark.parametrize("size", [0, 1])
 def test_a_range_past_the_end_of_a_tiny_object_is_corrupt(
     store: ObjectStore, size: int
@@ -118,13 +132,27 @@ def test_a_range_past_the_end_of_a_tiny_object_is_corrupt(
         store.get_range("a", 0, size + 1)
 
 
-@pytest.mark.parametrize(("start", "end"), [(-1, 5), (-5, -1), (5, 4), (0, -1)])
-def test_a_negative_or_backward_range_is_an_invalid_argument(
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        (-1, 5),
+        (-5, -1),
+        (5, 4),
+        (0, -1),
+        (0, LAST + 1),
+        (LAST + 1, LAST + 1),
+        (LAST + 1, LAST + 2),
+        (1 << 70, 1 << 80),
+    ],
+)
+def test_a_range_that_no_object_has_is_an_invalid_argument(
     place: Bucket, start: int, end: int
 ) -> None:
     store, events = counted(place)
-    with pytest.raises(InvalidArgumentError):
+    with pytest.raises(InvalidArgumentError, match="not a byte range"):
         store.get_range("a", start, end)
+    with pytest.raises(InvalidArgumentError, match="not a byte range"):
+        store.get_ranges("a", [ByteRange(start, end)])
     assert events.requests == 0
 
 

@@ -139,7 +139,8 @@ class ObjectStore:
         Raises:
             NotFoundError: There is no such object.
             CorruptObjectError: The object ends before ``end``.
-            InvalidArgumentError: ``start`` is negative or past ``end``.
+            InvalidArgumentError: ``start`` is negative or past ``end``, or ``end`` is
+                past what an object can have: 63 bits.
         """
         check_key(key)
         span = ByteRange(start, end)

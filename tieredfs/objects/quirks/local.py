@@ -58,7 +58,7 @@ class LocalBackend(Backend):
             size = os.fstat(file.fileno()).st_size
             buffer = pa.allocate_buffer(max(0, min(end, size) - start))
             data = memoryview(buffer).cast("B")
-            file.seek(start)
+            file.seek(min(start, size))  # a disk refuses what is far beyond
             return data[: file.readinto(data)].toreadonly()
 
     def put(
