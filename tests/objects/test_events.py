@@ -12,7 +12,15 @@ from logs import CLOUDS
 from seen import Events
 from servers import FaultProxy, ProxiedBucket
 from servers.faults import Faults
-from tieredfs import ByteRange, ObjectStore, RequestPolicy, TieredFSError
+from tieredfs import (
+    AlreadyExistsError,
+    ByteRange,
+    ObjectStore,
+    RequestEvent,
+    RequestPolicy,
+    TieredFSError,
+    TieredFSWarning,
+)
 
 CONTENT = os.urandom(300_000)
 MIB = 1 << 20
@@ -104,6 +112,28 @@ def check(
         if outcome is None:
             assert outcomes == {None}
             assert events.size == size, (verb, fault, events)
+
+
+class Broken:
+    """An observer with a bug."""
+
+    def on_request(self, event: RequestEvent) -> None:
+        raise RuntimeError(f"no place for {event.verb}")
+
+
+def test_an_observer_that_fails_changes_no_outcome(tmp_path: Path) -> None:
+    store = ObjectStore(str(tmp_path), observer=Broken())
+    with pytest.warns(TieredFSWarning, match=r"a/b failed: RuntimeError: .* put$"):
+        store.put("a/b", b"1", overwrite=False)
+    with pytest.warns(TieredFSWarning, match="no place for get"):
+        assert store.get("a/b") == b"1"
+    with (
+        pytest.warns(TieredFSWarning, match="no place for put"),
+        pytest.raises(AlreadyExistsError),
+    ):
+        store.put("a/b", b"2", overwrite=False)
+    with pytest.warns(TieredFSWarning, match="no place for list"):
+        assert [entry.key for entry in store.list()] == ["a/b"]
 
 
 @pytest.mark.parametrize("proxied", CLOUDS, indirect=True)

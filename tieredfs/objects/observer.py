@@ -40,7 +40,10 @@ class RequestObserver(Protocol):
     """Whoever wants to see the requests; called by the thread that made them."""
 
     def on_request(self, event: RequestEvent) -> None:
-        """Take note of ``event``; must be quick and must not raise."""
+        """Take note of ``event``; must be quick.
+
+        An exception changes nothing for the call: it becomes a TieredFSWarning.
+        """
 
 
 class RequestCounter:

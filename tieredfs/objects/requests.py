@@ -1,5 +1,6 @@
 """One call of a store: bounded, repeated, its failures made ours, and reported."""
 
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -11,6 +12,7 @@ from tieredfs.errors import (
     NotFoundError,
     StorageUnavailableError,
     TieredFSError,
+    TieredFSWarning,
     UnsupportedOperationError,
 )
 from tieredfs.objects.capabilities import StoreCapability
@@ -148,8 +150,8 @@ class Requests:
             outcome = error.kind
             raise
         finally:
-            if self.observer is not None and attempts:
-                self.observer.on_request(
+            if attempts:
+                self._tell(
                     RequestEvent(
                         call.verb, call.key, moved, attempts, begun.elapsed, outcome
                     )
@@ -171,6 +173,17 @@ class Requests:
         """
         tasks = [partial(self.make, call, deadline) for call in calls]
         return run_all(tasks, at_once=at_once)
+
+    def _tell(self, event: RequestEvent) -> None:
+        """Tell the observer; what it fails by concerns nobody who made the call."""
+        if self.observer is None:
+            return
+        try:
+            self.observer.on_request(event)
+        except Exception as error:  # noqa: BLE001 - an observer is anybody's
+            said = self.connection.redacted(f"{type(error).__name__}: {error}")
+            msg = f"the observer of {self.name(event.key)} failed: {said}"
+            warnings.warn(msg, TieredFSWarning, stacklevel=3)
 
     def _failure(
         self, verb: str, name: str, error: Exception, deadline: Deadline | None
