@@ -261,3 +261,18 @@ def test_a_key_that_cannot_be_sent_is_refused_at_once(url: str) -> None:
     with pytest.raises(InvalidArgumentError):
         ObjectStore(url, options, observer=events).get("a\udcff")
     assert [event.attempts for event in events] == [1]
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("memory://", "memory://no/such"),
+        ("memory://x", "memory://x/no/such"),
+        ("memory://x/", "memory://x/no/such"),
+        ("file:///", "file:///no/such"),
+        ("/", "/no/such"),
+    ],
+)
+def test_an_object_is_named_by_the_url_of_its_store(url: str, name: str) -> None:
+    with pytest.raises(NotFoundError, match=f": {name}$"):
+        ObjectStore(url).get("no/such")

@@ -68,7 +68,8 @@ class Requests:
 
     def name(self, key: str) -> str:
         """Return what messages call an object: its URL, without secrets."""
-        return f"{redact_url(self.connection.url).rstrip('/')}/{key}"
+        url = redact_url(self.connection.url)
+        return f"{url}{key}" if url.endswith("/") else f"{url}/{key}"
 
     def backend(self, verb: str, key: str, deadline: Deadline | None = None) -> Backend:
         """Return the backend; its failure to connect is one of ours, and repeated.
