@@ -20,7 +20,12 @@ from tieredfs import (
     StorageUnavailableError,
     TieredFSWarning,
 )
-from tieredfs.objects.quirks.chain import Place, first_protocol, undo_wrappers
+from tieredfs.objects.quirks.chain import (
+    Place,
+    absolute,
+    first_protocol,
+    undo_wrappers,
+)
 from timing import assert_all_end_by_the_deadline
 
 CACHES = ("simplecache", "filecache", "blockcache", "cached")
@@ -62,6 +67,53 @@ def test_the_options_of_what_is_left_stay() -> None:
     assert place == Place(
         "zip://x::s3://b/a.zip", {"mode": "r", "s3": {"key": "k"}}, ("simplecache",)
     )
+
+
+@pytest.mark.parametrize(
+    ("url", "whole"),
+    [
+        ("rel", "{}/rel"),
+        ("zip", "{}/zip"),
+        ("./rel/", "{}/rel"),
+        (".", "{}"),
+        ("a b/#x?", "{}/a b/#x?"),
+        ("C:/a", "{}/C:/a"),
+        ("file:rel", "{}/rel"),
+        ("file://rel/x", "file://{}/rel/x"),
+        ("local://rel", "local://{}/rel"),
+        ("~/x", "/home/kafka/x"),
+        ("zip::a.zip", "zip::{}/a.zip"),
+        ("zip://x::file://a.zip", "zip://x::file://{}/a.zip"),
+        ("dir://x::data/a", "dir://x::{}/data/a"),
+    ],
+)
+def test_a_relative_path_begins_where_the_process_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, whole: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", "/home/kafka")
+    assert absolute(url) == whole.format(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("/", "/a/../b/", "file:///a/", "local:///a", "memory://x", "memory://"),
+        *("s3://b/x", "http://host/a", "zip::s3://b/a.zip", "zip::/a.zip", "zip::a"),
+        *("simplecache::memory://x", "zip::file", "zip::", "no-such://x"),
+    ],
+)
+def test_any_other_url_stays_as_it_is(url: str) -> None:
+    assert absolute(url) == url
+
+
+def test_a_folder_that_looks_like_a_chain_is_still_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a::b").mkdir()
+    monkeypatch.chdir(tmp_path / "a::b")
+    ObjectStore("rel").put("x", b"1", overwrite=False)
+    assert (tmp_path / "a::b" / "rel" / "x").read_bytes() == b"1"
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """No key leads out of the store."""
 
 import os
+import pickle
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -201,3 +202,30 @@ def test_the_memory_of_the_process_is_a_store_too(tmp_path: Path) -> None:
     assert ObjectStore(f"memory://{name}").get("a") == b"1"
     store.delete([f"{name}/a"])
     assert list(store.list(f"{name}/")) == []
+
+
+@pytest.mark.parametrize("url", ["root", "file://root"])
+def test_a_store_stays_where_it_is_when_the_process_goes_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    store = ObjectStore(url)
+    pickled = pickle.dumps(store)
+    monkeypatch.chdir("elsewhere")
+    store.put("a", b"1", overwrite=False)
+    pickle.loads(pickled).put("b", b"2", overwrite=False)  # noqa: S301 - our own
+    assert {path.name for path in (tmp_path / "root").iterdir()} == {"a", "b"}
+    assert list(Path().iterdir()) == []
+    assert store.url.endswith(f"{tmp_path}/root")
+
+
+def test_a_relative_store_needs_a_folder_to_begin_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(InvalidArgumentError, match="root is relative to a folder"):
+        ObjectStore("root")
+    assert ObjectStore(str(tmp_path)).url == str(tmp_path)

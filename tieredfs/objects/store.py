@@ -30,6 +30,7 @@ from tieredfs.objects.quirks import (
     Page,
     UnfinishedUpload,
 )
+from tieredfs.objects.quirks.chain import absolute
 from tieredfs.objects.ranges import plan_ranges
 from tieredfs.objects.requests import Call, Requests
 from tieredfs.objects.secrets import redact_url
@@ -62,26 +63,28 @@ class ObjectStore:
         """Describe a store; nothing is asked of it yet.
 
         Args:
-            url: Any fsspec URL, chained ones included, or a local path.
+            url: Any fsspec URL, chained ones included, or a local path. One that is
+                relative is so to the working directory of this moment.
             storage_options: fsspec's own, for the filesystem of the URL.
             policy: How long and how often calls may try.
             observer: Sees every request.
 
         Raises:
-            InvalidArgumentError: The URL is empty.
+            InvalidArgumentError: The URL is empty, or relative to a folder that is not
+                there.
         """
         place = os.fspath(url)
         if not place:
             raise InvalidArgumentError("the URL of a store is empty")
         self._requests = Requests(
-            Connection(place, storage_options or {}),
+            Connection(absolute(place), storage_options or {}),
             RequestPolicy() if policy is None else policy,
             observer,
         )
 
     @property
     def url(self) -> str:
-        """The URL, without any secret that was in it."""
+        """The URL, a local path made absolute, without any secret that was in it."""
         return redact_url(self._requests.connection.url)
 
     @property

@@ -12,11 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fsspec.implementations.local import LocalFileSystem
+
 from tieredfs.errors import InvalidArgumentError
 
-__all__ = ["Place", "first_protocol", "own_links", "undo_wrappers"]
+__all__ = ["Place", "absolute", "first_protocol", "own_links", "undo_wrappers"]
 
 _CACHES = frozenset({"simplecache", "filecache", "blockcache", "cached"})
+
+
+_LOCAL = frozenset({"file", "local"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,31 @@ def undo_wrappers(url: str, options: Mapping[str, object]) -> Place:
             caches.append(kind)
         kept = _inner(url, kept)
     return Place(_below(url, below), kept, tuple(caches))
+
+
+def absolute(url: str) -> str:
+    """Return a URL that leads where it does now, whatever the process goes to.
+
+    The last link is what may be a path of this machine; one that is relative begins in
+    the working directory, or at ``~``.
+
+    Raises:
+        InvalidArgumentError: The working directory is gone.
+    """
+    before, chained, link = url.rpartition("::")
+    if first_protocol(link, alone=not chained) not in _LOCAL:
+        return url
+    scheme, separator, path = link.rpartition("://")
+    if path.startswith("/") or (chained and link in {"", *_LOCAL}):
+        return url
+    try:
+        path = str(LocalFileSystem._strip_protocol(link))  # noqa: SLF001 - what reads it
+    except OSError as error:
+        msg = f"{url} is relative to a folder that is not there: {error}"
+        raise InvalidArgumentError(msg) from error
+    if "::" in path:  # a folder's name: it would be taken for a chain
+        return url
+    return f"{before}{chained}{scheme}{separator}{path}"
 
 
 def own_links(
