@@ -175,6 +175,43 @@ def test_a_name_as_long_as_a_disk_allows_can_be_written(tmp_path: Path) -> None:
 
 
 @pytest.fixture
+def synced(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the files and folders that are synced, in order."""
+    numbers: list[int] = []
+    sync = os.fsync
+
+    def note(descriptor: int) -> None:
+        numbers.append(os.fstat(descriptor).st_ino)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    return numbers
+
+
+def test_what_was_put_survives_a_power_cut(tmp_path: Path, synced: list[int]) -> None:
+    store = ObjectStore(str(tmp_path / "above" / "root"))
+    store.put("a/b/c/d", b"1", overwrite=False)
+    places = ["", "above", "above/root", "above/root/a", "above/root/a/b"]
+    last = ["above/root/a/b/c/d", "above/root/a/b/c"]
+    assert synced == [(tmp_path / place).stat().st_ino for place in places + last]
+
+
+@pytest.mark.parametrize("key", ["a/b/e", "a/b/c"])
+def test_only_what_a_put_has_changed_is_synced(
+    tmp_path: Path, synced: list[int], key: str
+) -> None:
+    store = ObjectStore(str(tmp_path))
+    store.put("a/b/c", b"1", overwrite=False)
+    synced.clear()
+    store.put(key, b"2", overwrite=True)
+    assert synced == [(tmp_path / place).stat().st_ino for place in (key, "a/b")]
+    synced.clear()
+    store.copy(key, "a/new/f")
+    places = ("a", "a/new/f", "a/new")
+    assert synced == [(tmp_path / place).stat().st_ino for place in places]
+
+
+@pytest.fixture
 def sure(proxied: ProxiedBucket) -> tuple[ObjectStore, FaultProxy]:
     """A store behind a proxy that knows what it can do."""
     url, options, proxy = proxied

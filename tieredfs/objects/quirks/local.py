@@ -212,7 +212,7 @@ class LocalBackend(Backend):
             msg = f"{key} lies behind a symbolic link"
             raise PermissionError(msg) from None
         try:
-            path.mkdir(parents=True, exist_ok=True)
+            _make_directory(path)
         except NotADirectoryError as error:
             raise FileExistsError(str(error)) from None
         return path
@@ -226,8 +226,22 @@ def _describe(key: str, item: os.DirEntry[str]) -> ObjectInfo:
     return _entry(key, item.stat(follow_symlinks=False))
 
 
+def _make_directory(path: Path) -> None:
+    """Make a directory and those it lies in; what is new survives a power cut."""
+    try:
+        path.mkdir()
+    except FileExistsError:
+        if not path.is_dir():
+            raise
+        return
+    except FileNotFoundError:
+        _make_directory(path.parent)
+        path.mkdir(exist_ok=True)
+    _sync_directory(path.parent)
+
+
 def _sync_directory(path: Path) -> None:
-    """Make a rename survive a power cut."""
+    """Make what was named in a directory survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
