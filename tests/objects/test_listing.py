@@ -1,3 +1,4 @@
+import re
 from datetime import timedelta
 from itertools import islice, product
 from pathlib import Path
@@ -132,6 +133,47 @@ def test_a_key_that_only_ends_like_a_half_written_file_is_listed_and_kept(
     assert listed(store) == ["a.tieredfs-tmp"]
     assert store.abort_uploads(timedelta(seconds=-9)) == []
     assert store.get("a.tieredfs-tmp") == b"1"
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        ".tieredfs-probe-",
+        ".tieredfs-probe-0123/a",
+        ".0123456789abcdef.tieredfs-tmp",
+        "a/.0123456789abcdef.tieredfs-tmp",
+    ],
+)
+def test_nothing_is_written_under_a_key_that_no_listing_shows(
+    store: ObjectStore, tmp_path: Path, key: str
+) -> None:
+    source = tmp_path / "source"
+    source.write_bytes(b"1")
+    store.put("b", b"1", overwrite=True)
+    for overwrite in (False, True):
+        with pytest.raises(InvalidArgumentError, match=re.escape(repr(key))):
+            store.put(key, b"1", overwrite=overwrite)
+        with pytest.raises(InvalidArgumentError, match=re.escape(repr(key))):
+            store.put_file(key, source, overwrite=overwrite)
+    with pytest.raises(InvalidArgumentError, match=re.escape(repr(key))):
+        store.copy("b", key)
+    with pytest.raises(NotFoundError):
+        store.head(key)
+    store.delete([key])
+    assert listed(store) == ["b"]
+
+
+def test_a_key_that_only_looks_like_one_of_ours_is_written_and_listed(
+    store: ObjectStore,
+) -> None:
+    keys = [
+        ".0123456789ABCDEF.tieredfs-tmp",
+        ".0123456789abcdef.tieredfs-tmp/a",
+        ".tieredfs-prob",
+        "a/.tieredfs-probe-0123",
+    ]
+    fill(store, dict.fromkeys(keys, b"1"))
+    assert listed(store) == keys
 
 
 def test_a_delimiter_other_than_a_slash_is_refused(store: ObjectStore) -> None:

@@ -18,11 +18,9 @@ from tieredfs.objects.content import BufferContent
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks import Backend
 from tieredfs.objects.requests import Call, Requests
+from tieredfs.objects.reserved import probe_key
 
-__all__ = ["PROBE", "prove_create"]
-
-PROBE = ".tieredfs-probe-"
-"""What the keys of trials begin with; listings leave them out."""
+__all__ = ["prove_create"]
 
 
 def prove_create(
@@ -58,7 +56,7 @@ def _try_create(
     requests: Requests, key: str, deadline: Deadline, backend: Backend
 ) -> None:
     """Put an object, create it again, delete it."""
-    probe = f"{PROBE}{secrets.token_hex(8)}"
+    probe = probe_key()
 
     def put(overwrite: bool) -> Call[None]:  # noqa: FBT001 - two calls, side by side
         def attempt(backend: Backend, left: float) -> None:

@@ -18,9 +18,9 @@ from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.connection import Connection
 from tieredfs.objects.content import BufferContent, Content, opened
 from tieredfs.objects.deletion import delete
-from tieredfs.objects.exclusive import PROBE, prove_create
+from tieredfs.objects.exclusive import prove_create
 from tieredfs.objects.identity import identity_of, is_local
-from tieredfs.objects.keys import check_key, is_key
+from tieredfs.objects.keys import check_key, check_target, is_key
 from tieredfs.objects.observer import RequestObserver
 from tieredfs.objects.policy import RequestPolicy
 from tieredfs.objects.quirks import (
@@ -33,6 +33,7 @@ from tieredfs.objects.quirks import (
 from tieredfs.objects.quirks.chain import absolute
 from tieredfs.objects.ranges import plan_ranges
 from tieredfs.objects.requests import Call, Requests
+from tieredfs.objects.reserved import is_probe
 from tieredfs.objects.secrets import redact_url
 from tieredfs.objects.settling import write
 from tieredfs.objects.uploads import upload
@@ -192,11 +193,12 @@ class ObjectStore:
 
         Raises:
             AlreadyExistsError: There is one, and ``overwrite`` is false.
-            InvalidArgumentError: ``data`` is no buffer.
+            InvalidArgumentError: ``data`` is no buffer, or the key is kept for what is
+                not finished, and left out of listings.
             UnsupportedOperationError: The store takes no objects, or cannot tell who
                 is first and ``overwrite`` is false.
         """
-        check_key(key)
+        check_target(key)
         self._put("put", key, BufferContent(data), overwrite=overwrite)
 
     def put_file(self, key: str, source: Path, *, overwrite: bool) -> None:
@@ -206,10 +208,10 @@ class ObjectStore:
             AlreadyExistsError: There is one, and ``overwrite`` is false.
             NotFoundError: There is no file ``source``.
             InvalidArgumentError: ``source`` is no regular file, or becomes shorter
-                while it is read.
+                while it is read; or the key, as in ``put``.
             UnsupportedOperationError: As in ``put``.
         """
-        check_key(key)
+        check_target(key)
         with opened(source) as content:
             self._put("put_file", key, content, overwrite=overwrite)
 
@@ -218,10 +220,11 @@ class ObjectStore:
 
         Raises:
             NotFoundError: There is no object ``source``.
+            InvalidArgumentError: The key ``target``, as in ``put``.
             UnsupportedOperationError: The store takes no objects.
         """
         check_key(source)
-        check_key(target)
+        check_target(target)
         self._requests.need(StoreCapability.WRITE, "copy", target)
         self._requests.make(
             Call(
@@ -273,7 +276,7 @@ class ObjectStore:
                     continue  # more may be given than was asked for
                 if not is_key(key[:-1] if entry.is_prefix else key):
                     continue
-                if key.startswith(PROBE):
+                if is_probe(key):
                     continue
                 if key == last:
                     continue  # rclone lists an object twice while it is replaced

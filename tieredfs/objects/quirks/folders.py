@@ -15,7 +15,7 @@ from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
 from tieredfs.objects.quirks.parts import UnfinishedUpload
-from tieredfs.objects.quirks.temporary import is_temporary, temporary_name
+from tieredfs.objects.reserved import is_temporary, temporary_name
 
 __all__ = ["FoldersBackend", "Item"]
 

@@ -28,7 +28,7 @@ from tieredfs.objects.content import Content, pieces
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
 from tieredfs.objects.quirks.parts import UnfinishedUpload
-from tieredfs.objects.quirks.temporary import is_temporary, temporary_name
+from tieredfs.objects.reserved import is_temporary, temporary_name
 
 __all__ = ["LocalBackend"]
 
