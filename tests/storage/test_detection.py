@@ -122,11 +122,14 @@ def test_a_tie_is_an_error_that_names_both(
     assert type(open_storage(tiered, "kafka-local")).__name__ == "KafkaLocal"
 
 
-def test_the_surest_wins(distribute: Distribute, tiered: ObjectStore) -> None:
+def test_the_surest_wins(
+    distribute: Distribute, tiered: ObjectStore, memory: ObjectStore
+) -> None:
+    memory.put("x", b"1", overwrite=True)
     distribute("unsure", CLAIMS.format(score=0.5))
     assert kind(tiered) == "KafkaLocal"
-    distribute("surer", CLAIMS.format(score=2.0))
-    assert kind(tiered) == "P"
+    surer = distribute("surer", CLAIMS.format(score=0.75))
+    assert type(open_storage(memory)).__module__ == surer
 
 
 @pytest.mark.parametrize(
@@ -138,7 +141,17 @@ def test_the_surest_wins(distribute: Distribute, tiered: ObjectStore) -> None:
         CLAIMS.format(score="None"),
         CLAIMS.format(score="'surely'"),
         CLAIMS.format(score="float('nan')"),
+        CLAIMS.format(score="2"),
+        CLAIMS.format(score="-0.5"),
+        CLAIMS.format(score="keys.clear()"),
+        "class Ended(BaseException): pass\nraise Ended",
+        "class Ended(BaseException): pass\n"
+        + CLAIMS.format(score="exec('raise Ended')"),
+        CLAIMS.format(score="exit()"),
         "class P(RemoteStorageManager): pass",
+        "class P(Base): capabilities = None",
+        "class P(Base): capabilities = {'wriet'}",
+        "class P(Base): capabilities = 'write'",
     ],
     ids=[
         "not imported",
@@ -147,7 +160,16 @@ def test_the_surest_wins(distribute: Distribute, tiered: ObjectStore) -> None:
         "says nothing",
         "says no number",
         "says NaN",
+        "says more than surely",
+        "says less than not",
+        "empties what it is asked of",
+        "ends its import",
+        "ends its recogniser",
+        "ends the process",
         "lacks methods",
+        "no capabilities",
+        "an unknown capability",
+        "one capability as a text",
     ],
 )
 def test_a_broken_plugin_is_warned_about_and_left_out(
@@ -157,6 +179,23 @@ def test_a_broken_plugin_is_warned_about_and_left_out(
     with pytest.warns(TieredFSWarning, match="broken"):
         storage = open_storage(tiered)
     assert type(storage).__name__ == "KafkaLocal"
+
+
+def test_an_interrupt_while_a_plugin_is_asked_is_not_its_fault(
+    distribute: Distribute, tiered: ObjectStore
+) -> None:
+    distribute("slow", CLAIMS.format(score="exec('raise KeyboardInterrupt')"))
+    with pytest.raises(KeyboardInterrupt):
+        open_storage(tiered)
+
+
+def test_a_plugin_cannot_change_what_the_others_are_asked_of(
+    distribute: Distribute, memory: ObjectStore
+) -> None:
+    memory.put("x", b"1", overwrite=True)
+    seen = "0.1 * isinstance(keys, tuple) * (keys == ('x',))"
+    distribute("curious", CLAIMS.format(score=seen))
+    assert kind(memory) == "P"
 
 
 def test_a_plugin_that_never_claims_has_to_be_named(

@@ -5,7 +5,6 @@ asked.
 """
 
 import difflib
-import inspect
 import re
 import warnings
 from collections.abc import Collection, Mapping
@@ -14,7 +13,6 @@ from itertools import islice
 from typing import Final
 
 from tieredfs.errors import (
-    InvalidArgumentError,
     NotFoundError,
     PluginError,
     PluginNotInstalledError,
@@ -25,6 +23,7 @@ from tieredfs.errors import (
 from tieredfs.objects import ObjectStore
 from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.installed import ELSEWHERE, find_plugins, origin_of
+from tieredfs.storage.plugin_class import PluginClass
 from tieredfs.storage.wrapper import StorageWrapper
 
 __all__ = [
@@ -56,13 +55,17 @@ def load_plugin(name: str) -> type[RemoteStorageManager]:
         PluginNotInstalledError: It is a distribution of its own, which is missing; the
             message has the ``pip install``.
         PluginError: It cannot be imported, is no RemoteStorageManager, lacks one of its
-            methods, or two distributions bring it.
+            methods, its capabilities are none, or two distributions bring it.
     """
+    return _load(name).kind
+
+
+def _load(name: str) -> PluginClass:
     if ":" in name:
         point = EntryPoint(name, name, "")
         if not _ATTRIBUTE.fullmatch(name):
             raise UnknownPluginError(f"not a plugin: {name!r} is no module:Class")
-        return _imported(name, point, "")
+        return PluginClass.load(name, point, "")
     points = find_plugins()
     if name not in points:
         raise _unknown(name, points)
@@ -71,7 +74,7 @@ def load_plugin(name: str) -> type[RemoteStorageManager]:
         msg = f"several plugins are called {name!r}: {both}"
         raise PluginError(msg)
     (point,) = points[name]
-    return _imported(name, point, origin_of(point)[0])
+    return PluginClass.load(name, point, origin_of(point)[0])
 
 
 def _unknown(name: str, installed: Collection[str]) -> PluginError:
@@ -82,30 +85,6 @@ def _unknown(name: str, installed: Collection[str]) -> PluginError:
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     msg = f"no plugin is called {name!r}{hint}; installed: {', '.join(installed)}"
     return UnknownPluginError(msg)
-
-
-def _imported(
-    name: str, point: EntryPoint, distribution: str
-) -> type[RemoteStorageManager]:
-    """Import a plugin's class and see that it is one.
-
-    A plugin is not ours and may do anything, such as end the process.
-    """
-    source = f" of {distribution}" if distribution else ""
-    try:
-        plugin = point.load()
-    except (Exception, SystemExit) as error:
-        msg = f"plugin {name!r}{source} cannot be imported: {error!s}"
-        raise PluginError(msg) from error
-    where = "" if name == point.value else f" ({point.value})"
-    if not (inspect.isclass(plugin) and issubclass(plugin, RemoteStorageManager)):
-        msg = f"plugin {name!r}{where} is not a RemoteStorageManager"
-        raise PluginError(msg)
-    if inspect.isabstract(plugin):
-        missing = ", ".join(sorted(plugin.__abstractmethods__))
-        msg = f"plugin {name!r}{where} lacks the methods {missing}"
-        raise PluginError(msg)
-    return plugin
 
 
 def split_plugin_url(url: str) -> tuple[str | None, str]:
@@ -135,19 +114,12 @@ def open_storage(
     Raises:
         NotFoundError: Nothing is there, so there is nothing to find out.
         UnsupportedFormatError: No plugin recognises what is there.
-        PluginError: Two plugins recognise it equally well, or one cannot be imported.
-        InvalidArgumentError: The plugin has no such option; the message lists its own.
+        PluginError: Two plugins recognise it equally well, or one cannot be used.
+        InvalidArgumentError: An option is missing, unknown or wrong; the message lists
+            the plugin's own.
     """
-    kind = _detect(store) if plugin is None else load_plugin(plugin)
-    given = dict(options or {})
-    parameters = list(inspect.signature(kind).parameters.values())[1:]
-    known = [parameter.name for parameter in parameters]
-    unknown = [name for name in given if name not in known]
-    if unknown:
-        listed = ", ".join(known) or "none"
-        msg = f"{kind.__name__} has no option {unknown[0]!r}; its options: {listed}"
-        raise InvalidArgumentError(msg)
-    return kind(store, **given)
+    chosen = _detect(store) if plugin is None else _load(plugin)
+    return chosen.open(store, options or {})
 
 
 def check_layout(storage: RemoteStorageManager) -> None:
@@ -156,30 +128,33 @@ def check_layout(storage: RemoteStorageManager) -> None:
     Raises:
         NotFoundError: Nothing is there.
         UnsupportedFormatError: What is there is not of the layout.
+        PluginError: The layout's recogniser fails.
     """
-    keys = [entry.key for entry in islice(storage.store.list(), _PAGE)]
+    keys = tuple(entry.key for entry in islice(storage.store.list(), _PAGE))
     if not keys:
         msg = f"not found: {storage.store.url}: there is nothing"
         raise NotFoundError(msg)
     inner = storage
     while isinstance(inner, StorageWrapper):
         inner = inner.inner
-    if inner.recognises(keys) <= 0:
+    kind = type(inner)
+    asked = PluginClass(kind.__name__, kind, inner.capabilities)
+    if asked.recognises(keys) <= 0:
         seen = ", ".join(keys[:_SHOWN])
         msg = f"{storage!r}: nothing of this layout is there (it begins with {seen})"
         raise UnsupportedFormatError(msg)
 
 
-def _detect(store: ObjectStore) -> type[RemoteStorageManager]:
-    keys = [entry.key for entry in islice(store.list(), _PAGE)]
+def _detect(store: ObjectStore) -> PluginClass:
+    keys = tuple(entry.key for entry in islice(store.list(), _PAGE))
     if not keys:
         msg = f"not found: {store.url}: there is nothing"
         raise NotFoundError(msg)
-    scores: dict[str, tuple[float, type[RemoteStorageManager]]] = {}
+    scores: dict[str, tuple[float, PluginClass]] = {}
     for name in find_plugins():
         try:
-            kind = load_plugin(name)
-            scores[name] = _score(name, kind, keys), kind
+            plugin = _load(name)
+            scores[name] = plugin.recognises(keys), plugin
         except PluginError as error:
             warnings.warn(f"left out: {error}", TieredFSWarning, stacklevel=2)
     best = max((score for score, _ in scores.values()), default=0.0)
@@ -201,16 +176,3 @@ def _more(installed: Collection[str]) -> str:
     """Name the distributions that bring plugins which are not installed."""
     missing = [ELSEWHERE[name] for name in ELSEWHERE if name not in installed]
     return f"; to be had: pip install {' '.join(missing)}" if missing else ""
-
-
-def _score(name: str, kind: type[RemoteStorageManager], keys: Collection[str]) -> float:
-    """Ask a plugin's recogniser, which is not ours and may do anything."""
-    try:
-        score = kind.recognises(keys)
-        if score >= 0:  # so it is a number, and not NaN
-            return float(score)
-    except (Exception, SystemExit) as error:
-        msg = f"plugin {name!r}: its recogniser fails: {error}"
-        raise PluginError(msg) from error
-    msg = f"plugin {name!r}: its recogniser answers {score!r}"
-    raise PluginError(msg)
