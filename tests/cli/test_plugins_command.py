@@ -25,6 +25,13 @@ def _installed(folder: Path, name: str, value: str) -> dict[str, str]:
     return {"PYTHONPATH": str(folder)}
 
 
+def _with_source(folder: Path, name: str, source: str) -> dict[str, str]:
+    env = _installed(folder, name, "its_module:Layout")
+    head = "from tieredfs.storage.kafka_log import KafkaLog\n"
+    (folder / "its_module.py").write_text(head + source)
+    return env
+
+
 def test_json_says_what_each_plugin_is_and_can(run: Run) -> None:
     done = run("plugins", "--json")
     assert (done.code, done.err) == (0, [])
@@ -152,3 +159,58 @@ def test_a_plugin_that_ends_the_process_is_shown_as_broken(tmp_path: Path) -> No
     (tmp_path / "rude.py").write_text("raise SystemExit(0)\n")
     rows = json.loads(run_process("plugins", "--json", env=env).out)["plugins"]
     assert {r["name"]: r["state"] for r in rows}["rude"] == "broken"
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "class Ended(BaseException): pass\nraise Ended('in\\ntwo lines')",
+        "class Layout(KafkaLog): capabilities = None",
+        "class Layout(KafkaLog): capabilities = {'wriet'}",
+    ],
+    ids=["ends its import", "no capabilities", "an unknown capability"],
+)
+def test_a_plugin_that_is_wrong_in_any_way_is_shown_as_broken(
+    tmp_path: Path, plain: str, source: str
+) -> None:
+    env = _with_source(tmp_path, "rude", source)
+    rows = json.loads(run_process("plugins", "--json", env=env).out)["plugins"]
+    states = {row["name"]: row["state"] for row in rows}
+    assert (states["rude"], states["kafka-log"]) == ("broken", "read")
+    assert len(run_process("plugins", env=env).err) == 1
+    done = run_process("ls", plain, env=env)
+    assert (done.code, done.text, len(done.err)) == (0, "plain\n", 1)
+    assert "left out: plugin 'rude'" in done.err[0]
+
+
+def test_a_plugin_with_the_name_of_a_built_in_one_is_shown_as_broken(
+    tmp_path: Path, plain: str
+) -> None:
+    env = _with_source(tmp_path, "kafka-local", "class Layout(KafkaLog): pass")
+    rows = json.loads(run_process("plugins", "--json", env=env).out)["plugins"]
+    ours, other = [row for row in rows if row["name"] == "kafka-local"]
+    assert (ours["distribution"], ours["state"]) == ("tieredfs", "read, write")
+    assert (other["version"], other["state"]) == ("2.5", "broken")
+    assert "has the name of a built-in plugin" in other["error"]
+    done = run_process("ls", plain, env=env)
+    assert (done.code, done.text, len(done.err)) == (0, "plain\n", 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({}, "'rude' needs the option 'bucket'"),
+        ({"bucket": "b", "buckte": 1}, "'rude' has no option 'buckte'"),
+        ({"bucket": "one"}, "'rude' cannot be opened with the options bucket: Value"),
+    ],
+    ids=["missing", "unknown", "wrong"],
+)
+def test_what_a_plugin_cannot_be_opened_with_is_one_line_and_2(
+    tmp_path: Path, plain: str, options: dict[str, object], message: str
+) -> None:
+    init = "def __init__(self, store, *, bucket): int(bucket)"
+    env = _with_source(tmp_path, "rude", f"class Layout(KafkaLog):\n    {init}")
+    given = ("--plugin", "rude", "--plugin-options", json.dumps(options))
+    done = run_process("ls", plain, *given, env=env)
+    assert (done.code, done.out, len(done.err)) == (2, b"", 1)
+    assert message in done.err[0]

@@ -1,19 +1,23 @@
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+from logs import KAFKA, REMOTE
 from tieredfs import (
+    Capability,
     InvalidArgumentError,
     ObjectStore,
     PluginError,
     PluginInfo,
+    TieredFSWarning,
     UnknownPluginError,
     installed_plugins,
     open_storage,
     open_tier,
 )
-from tieredfs.storage import load_plugin, split_plugin_url
+from tieredfs.storage import check_plugin, load_plugin, split_plugin_url
 
 Distribute = Callable[..., str]
 
@@ -141,12 +145,49 @@ class TestTwoOfOneName:
         assert split_plugin_url("/data/a+b") == (None, "/data/a+b")
 
 
-def test_nobody_takes_the_name_of_a_built_in_plugin(
-    distribute: Distribute, memory: ObjectStore
-) -> None:
-    distribute("kafka-local", PLUGIN)
-    with pytest.raises(PluginError, match="kafka_local:KafkaLocal"):
-        open_storage(memory, "kafka-local")
+class TestTheNameOfABuiltInPlugin:
+    @pytest.fixture(autouse=True)
+    def _taken(self, distribute: Distribute) -> None:
+        distribute("kafka-local", "raise SystemExit('imported')")
+
+    @pytest.fixture(params=[1, 2, "the same class"])
+    def _by_several(
+        self, request: pytest.FixtureRequest, distribute: Distribute, tmp_path: Path
+    ) -> None:
+        if request.param == 2:
+            distribute("kafka-local", PLUGIN)
+        elif request.param == "the same class":
+            distribute("other", PLUGIN)
+            points = tmp_path / "site2" / "fake_2-1.2.dist-info" / "entry_points.txt"
+            value = "tieredfs.storage.kafka_local:KafkaLocal"
+            points.write_text(f"[tieredfs.plugins]\nkafka-local = {value}\n")
+
+    @pytest.mark.usefixtures("_by_several")
+    def test_nobody_takes_it(self, memory: ObjectStore) -> None:
+        message = (
+            r"left out: plugin 'kafka-local' of fake-\d has the name of a built-in"
+        )
+        with pytest.warns(TieredFSWarning, match=message):
+            storage = open_storage(memory, "kafka-local")
+        assert type(storage).__name__ == "KafkaLocal"
+
+    @pytest.mark.usefixtures("_by_several")
+    def test_what_is_there_is_still_found_out(self) -> None:
+        with pytest.warns(TieredFSWarning, match=r"left out: .* of fake-\d"):
+            storage = open_storage(ObjectStore(str(KAFKA / "plain" / REMOTE)))
+        assert type(storage).__name__ == "KafkaLocal"
+
+    def test_the_other_is_listed_and_can_never_be_used(self) -> None:
+        ours, other = [p for p in installed_plugins() if p.name == "kafka-local"]
+        assert (ours.distribution, other.distribution) == ("tieredfs", "fake-1")
+        assert Capability.WRITE in check_plugin(ours)
+        with pytest.raises(PluginError, match="the name of a built-in plugin"):
+            check_plugin(other)
+
+
+def test_a_plugin_that_has_gone_since_it_was_listed_is_unknown() -> None:
+    with pytest.raises(UnknownPluginError, match="'gone'"):
+        check_plugin(PluginInfo("gone", "gone:P", "fake-1", "1.2"))
 
 
 def test_one_plugin_found_twice_is_one_plugin(

@@ -5,11 +5,16 @@ from dataclasses import asdict
 import click
 
 from tieredfs.cli.options import json_option
-from tieredfs.cli.output import show_json, show_table
+from tieredfs.cli.output import show_json, show_line, show_table
 from tieredfs.errors import PluginError
 from tieredfs.format.decompressors import PACKAGES_IN_USE
 from tieredfs.format.kernel import chosen_kernel
-from tieredfs.storage import Capability, installed_plugins, load_plugin
+from tieredfs.storage import (
+    Capability,
+    PluginInfo,
+    check_plugin,
+    installed_plugins,
+)
 
 __all__ = ["plugins"]
 
@@ -29,7 +34,7 @@ def plugins(*, as_json: bool) -> None:
 
     With --json also what decodes records, and what decompresses each codec.
     """
-    rows = [{**asdict(info), **_state(info.name)} for info in installed_plugins()]
+    rows = [{**asdict(info), **_state(info)} for info in installed_plugins()]
     if as_json:
         codecs = {c.name.lower(): name for c, name in PACKAGES_IN_USE.items()}
         show_json({"plugins": rows, "kernel": chosen_kernel(), "codecs": codecs})
@@ -37,13 +42,13 @@ def plugins(*, as_json: bool) -> None:
     show_table(rows, _COLUMNS)
     for row in rows:
         if row["error"]:
-            click.echo(f"{row['name']}: {row['error']}", err=True)
+            show_line(f"{row['name']}: {row['error']}", err=True)
 
 
-def _state(name: str) -> dict[str, object]:
+def _state(info: PluginInfo) -> dict[str, object]:
     """Import one plugin; a broken one is shown, and hurts no other."""
     try:
-        can = sorted(load_plugin(name).capabilities)
+        can = sorted(check_plugin(info))
     except PluginError as error:
         return {"state": "broken", "capabilities": [], "error": str(error)}
     state = "read, write" if Capability.WRITE in can else "read"

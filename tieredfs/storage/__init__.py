@@ -8,6 +8,7 @@ from tieredfs.storage.leftover import Leftover
 from tieredfs.storage.registry import (
     NATIVE_LAYOUT,
     check_layout,
+    check_plugin,
     load_plugin,
     open_storage,
     split_plugin_url,
@@ -23,6 +24,7 @@ __all__ = [
     "StorageAddress",
     "StorageWrapper",
     "check_layout",
+    "check_plugin",
     "installed_plugins",
     "load_plugin",
     "open_storage",

@@ -12,12 +12,20 @@ from typing import Final
 
 from tieredfs.errors import TieredFSWarning
 
-__all__ = ["ELSEWHERE", "PluginInfo", "find_plugins", "installed_plugins", "origin_of"]
+__all__ = [
+    "ELSEWHERE",
+    "PluginInfo",
+    "find_plugins",
+    "installed_plugins",
+    "is_built_in",
+    "origin_of",
+]
 
 ELSEWHERE: Final = {"aiven": "tieredfs-aiven"}
 """Plugins of this project that are distributions of their own."""
 
 _GROUP: Final = "tieredfs.plugins"
+_OURS: Final = "tieredfs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +55,25 @@ def installed_plugins() -> list[PluginInfo]:
 
 
 def find_plugins() -> dict[str, list[EntryPoint]]:
-    """Return the entry points by name; one that is found twice comes once."""
+    """Return the entry points by name, ours first; one that is found twice is one."""
     found: dict[str, list[EntryPoint]] = {}
     for point in _points():
-        known = found.setdefault(point.name, [])
-        if point.value not in {other.value for other in known}:
-            known.append(point)
-    return found
+        found.setdefault(point.name, []).append(point)
+    return {name: _distinct(points) for name, points in found.items()}
+
+
+def _distinct(points: list[EntryPoint]) -> list[EntryPoint]:
+    if len(points) == 1:
+        return points  # no metadata have to be read
+    distinct: dict[str, EntryPoint] = {}
+    for point in sorted(points, key=lambda point: not is_built_in(point)):
+        distinct.setdefault(point.value, point)
+    return list(distinct.values())
+
+
+def is_built_in(point: EntryPoint) -> bool:
+    """Whether a plugin comes with this package: nobody else takes its name."""
+    return origin_of(point)[0] == _OURS
 
 
 def origin_of(point: EntryPoint) -> tuple[str, str]:

@@ -21,14 +21,22 @@ from tieredfs.errors import (
     UnsupportedFormatError,
 )
 from tieredfs.objects import ObjectStore
+from tieredfs.storage.capability import Capability
 from tieredfs.storage.contract import RemoteStorageManager
-from tieredfs.storage.installed import ELSEWHERE, find_plugins, origin_of
+from tieredfs.storage.installed import (
+    ELSEWHERE,
+    PluginInfo,
+    find_plugins,
+    is_built_in,
+    origin_of,
+)
 from tieredfs.storage.plugin_class import PluginClass
 from tieredfs.storage.wrapper import StorageWrapper
 
 __all__ = [
     "NATIVE_LAYOUT",
     "check_layout",
+    "check_plugin",
     "load_plugin",
     "open_storage",
     "split_plugin_url",
@@ -55,7 +63,8 @@ def load_plugin(name: str) -> type[RemoteStorageManager]:
         PluginNotInstalledError: It is a distribution of its own, which is missing; the
             message has the ``pip install``.
         PluginError: It cannot be imported, is no RemoteStorageManager, lacks one of its
-            methods, its capabilities are none, or two distributions bring it.
+            methods, its capabilities are none, or two distributions bring it
+            and neither is this one.
     """
     return _load(name).kind
 
@@ -66,15 +75,40 @@ def _load(name: str) -> PluginClass:
         if not _ATTRIBUTE.fullmatch(name):
             raise UnknownPluginError(f"not a plugin: {name!r} is no module:Class")
         return PluginClass.load(name, point, "")
+    point, *others = _found(name)
+    for other in others:
+        msg = f"left out: {_shadowed(name, origin_of(other)[0])}"
+        warnings.warn(msg, TieredFSWarning, stacklevel=2)
+    return PluginClass.load(name, point, origin_of(point)[0])
+
+
+def check_plugin(info: PluginInfo) -> frozenset[Capability]:
+    """Import one plugin that is installed, and return what its class can do.
+
+    Raises:
+        PluginError: It cannot be used, or a built-in plugin has its name.
+    """
+    point = _found(info.name)[0]
+    if point.value != info.value:
+        raise PluginError(_shadowed(info.name, info.distribution))
+    return PluginClass.load(info.name, point, info.distribution).capabilities
+
+
+def _found(name: str) -> list[EntryPoint]:
+    """Return the plugin of a name, and those it keeps from being it."""
     points = find_plugins()
     if name not in points:
         raise _unknown(name, points)
-    if len(points[name]) > 1:
-        both = " and ".join(point.value for point in points[name])
+    found = points[name]
+    if len(found) > 1 and not is_built_in(found[0]):
+        both = " and ".join(point.value for point in found)
         msg = f"several plugins are called {name!r}: {both}"
         raise PluginError(msg)
-    (point,) = points[name]
-    return PluginClass.load(name, point, origin_of(point)[0])
+    return found
+
+
+def _shadowed(name: str, distribution: str) -> str:
+    return f"plugin {name!r} of {distribution} has the name of a built-in plugin"
 
 
 def _unknown(name: str, installed: Collection[str]) -> PluginError:
