@@ -2,11 +2,14 @@
 
 import importlib.metadata
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from cli.commands import Run, run_process
+from cli.commands import Run, ours, run_process
+from logs import LOCAL
 from tieredfs.format.decompressors import PACKAGES_IN_USE
 
 
@@ -214,3 +217,56 @@ def test_what_a_plugin_cannot_be_opened_with_is_one_line_and_2(
     done = run_process("ls", plain, *given, env=env)
     assert (done.code, done.out, len(done.err)) == (2, b"", 1)
     assert message in done.err[0]
+
+
+class TestAPluginThatPrints:
+    @pytest.fixture
+    def loud(self, tmp_path: Path) -> dict[str, str]:
+        """An environment with a plugin that prints whatever it is asked."""
+        source = (
+            "print('loud')\n"
+            "class Layout(KafkaLog):\n"
+            "    def __init__(self, store):\n"
+            "        super().__init__(store)\n"
+            "        print('loud')\n"
+            "    @classmethod\n"
+            "    def recognises(cls, keys):\n"
+            "        print('loud')\n"
+            "        return 0.5\n"
+        )
+        return _with_source(tmp_path, "loud", source)
+
+    def test_it_is_listed_in_json(self, loud: dict[str, str]) -> None:
+        done = run_process("plugins", "--json", env=loud)
+        states = {r["name"]: r["state"] for r in json.loads(done.out)["plugins"]}
+        assert states["loud"] == "read"
+        assert done.err == ["loud"]
+
+    def test_another_is_found_out_beside_it(
+        self, loud: dict[str, str], plain: str
+    ) -> None:
+        done = run_process("ls", plain, env=loud)
+        assert (done.text, done.err) == ("plain\n", ["loud", "loud"])
+
+    def test_it_is_opened(self, loud: dict[str, str], data: Path) -> None:
+        log = str(data / "kafka" / "plain" / LOCAL)
+        done = run_process("ls", log, "--plugin", "loud", env=loud)
+        assert (done.text, done.err) == ("plain\n", ["loud", "loud"])
+
+    def test_it_is_found_to_be_the_wrong_one(
+        self, loud: dict[str, str], tmp_path: Path
+    ) -> None:
+        (tmp_path / "tier").mkdir()
+        (tmp_path / "tier" / "x").write_bytes(b"1")
+        done = run_process("ls", str(tmp_path / "tier"), "--plugin", "loud", env=loud)
+        assert (done.code, done.out, done.err) == (0, b"", ["loud"] * 3)
+
+    def test_it_prints_where_it_likes_in_python(self, loud: dict[str, str]) -> None:
+        code = "import tieredfs.storage as s; s.load_plugin('loud')"
+        done = subprocess.run(  # noqa: S603 - our own code
+            [sys.executable, "-c", code],
+            env=ours(loud),
+            check=True,
+            capture_output=True,
+        )
+        assert (done.stdout, done.stderr) == (b"loud\n", b"")

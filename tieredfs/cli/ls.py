@@ -4,7 +4,7 @@ import click
 import pyarrow as pa
 
 from tieredfs.cli.options import TierOptions, json_option, tier_options
-from tieredfs.cli.output import show_json, show_table, show_time
+from tieredfs.cli.output import show_json, show_table, show_time, without_prints
 from tieredfs.cli.progress import counted
 from tieredfs.log.reader import TieredReader, bounds_of
 from tieredfs.storage import check_layout
@@ -47,7 +47,8 @@ def ls(
         if topic is None:
             names = tier.topics()
             if not names:
-                check_layout(tier.storage)
+                with without_prints():
+                    check_layout(tier.storage)
             if as_json:
                 show_json({"url": tier.storage.store.url, "topics": names})
             else:

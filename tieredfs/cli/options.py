@@ -8,6 +8,7 @@ from functools import wraps
 
 import click
 
+from tieredfs.cli.output import without_prints
 from tieredfs.errors import NotFoundError
 from tieredfs.objects import ObjectStore, RequestObserver, RequestPolicy
 from tieredfs.storage import (
@@ -128,7 +129,8 @@ class TierOptions:
         """
         address = self._address(url)
         store = self._store(address, observer)
-        storage = open_storage(store, address.plugin, address.plugin_options)
+        with without_prints():
+            storage = open_storage(store, address.plugin, address.plugin_options)
         return Tier(cached(storage) if is_cached else storage)
 
     def target(self, url: str) -> RemoteStorageManager:
@@ -136,7 +138,8 @@ class TierOptions:
         address = self._address(url)
         store = self._store(address)
         try:
-            return open_storage(store, address.plugin, address.plugin_options)
+            with without_prints():
+                return open_storage(store, address.plugin, address.plugin_options)
         except NotFoundError:
             return open_storage(store, NATIVE_LAYOUT, address.plugin_options)
 

@@ -1,7 +1,9 @@
 """What a command answers: a table for people, JSON for programs."""
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, redirect_stdout
 from datetime import UTC, datetime
 from typing import Final
 
@@ -18,6 +20,7 @@ __all__ = [
     "show_line",
     "show_table",
     "show_time",
+    "without_prints",
 ]
 
 CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
@@ -66,6 +69,14 @@ def show_table(
         console.print(table)
     for line in capture.get().splitlines():
         click.echo(line.rstrip())
+
+
+def without_prints() -> AbstractContextManager[object]:
+    """Keep what a plugin prints, while it is imported or asked, out of the answer.
+
+    It goes to standard error. All threads print there meanwhile.
+    """
+    return redirect_stdout(sys.stderr)
 
 
 def show_time(milliseconds: int | None) -> str:

@@ -5,7 +5,7 @@ from dataclasses import asdict
 import click
 
 from tieredfs.cli.options import json_option
-from tieredfs.cli.output import show_json, show_line, show_table
+from tieredfs.cli.output import show_json, show_line, show_table, without_prints
 from tieredfs.errors import PluginError
 from tieredfs.format.decompressors import PACKAGES_IN_USE
 from tieredfs.format.kernel import chosen_kernel
@@ -48,7 +48,8 @@ def plugins(*, as_json: bool) -> None:
 def _state(info: PluginInfo) -> dict[str, object]:
     """Import one plugin; a broken one is shown, and hurts no other."""
     try:
-        can = sorted(check_plugin(info))
+        with without_prints():
+            can = sorted(check_plugin(info))
     except PluginError as error:
         return {"state": "broken", "capabilities": [], "error": str(error)}
     state = "read, write" if Capability.WRITE in can else "read"
