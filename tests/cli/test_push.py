@@ -193,6 +193,21 @@ def test_an_option_of_the_layout_is_taken(run: Run, tmp_path: Path) -> None:
     assert sizes[1] < sizes[0]
 
 
+def test_a_named_layout_that_lacks_something_is_not_taken_for_an_empty_place(
+    logdir: str, url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "lacking.py").write_text(
+        "from tieredfs import NotFoundError\n"
+        "from tieredfs.storage.kafka_local import KafkaLocal\n"
+        "class Layout(KafkaLocal):\n"
+        "    def __init__(self, store): raise NotFoundError('no key file')\n"
+    )
+    env = {"PYTHONPATH": str(tmp_path)}
+    done = run_process("push", logdir, url, "--plugin", "lacking:Layout", env=env)
+    assert (done.code, done.err) == (3, ["tieredfs: not found: no key file"])
+    assert not Path(url).exists()
+
+
 class TestCorruptSegments:
     @pytest.fixture
     def damaged(self, logdir: str) -> str:

@@ -141,6 +141,8 @@ class TierOptions:
             with without_prints():
                 return open_storage(store, address.plugin, address.plugin_options)
         except NotFoundError:
+            if address.plugin is not None:  # another one is never put in its place
+                raise
             return open_storage(store, NATIVE_LAYOUT, address.plugin_options)
 
     def _store(
