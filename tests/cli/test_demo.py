@@ -195,6 +195,26 @@ def test_a_demo_can_be_repeated_in_the_same_place(
         assert [s[key] for s in first["steps"][1:]] == [s[key] for s in read]
 
 
+def test_a_plugin_that_prints_does_not_print_into_the_answer(
+    no_java: dict[str, str], tmp_path: Path
+) -> None:
+    info = tmp_path / "loud-1.0.dist-info"
+    info.mkdir()
+    (info / "entry_points.txt").write_text("[tieredfs.plugins]\nloud = loud:Layout\n")
+    source = (
+        "from tieredfs.storage.kafka_log import KafkaLog as Layout\nprint('loud')\n"
+    )
+    (tmp_path / "loud.py").write_text(source)
+    env = no_java | {"PYTHONPATH": str(tmp_path)}
+    (tmp_path / "demo").mkdir()
+    stored = tmp_path / "demo" / "@tieredfs"  # so that a layout is to be found out
+    stored.mkdir()
+    (stored / "x").write_bytes(b"1")
+    done = run_process("demo", "--json", "--url", str(tmp_path / "demo"), env=env)
+    assert (done.code, done.err[0]) == (0, "loud")
+    assert json.loads(done.out)["steps"]
+
+
 @pytest.mark.xdist_group("spark")
 def test_spark_counts_the_records_by_partition_in_a_store_of_the_users(
     s3_proxied: ProxiedBucket, tmp_path: Path

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
 from tieredfs.cli.options import StoreOptions, json_option, store_options
-from tieredfs.cli.output import show_json, show_table, show_time
+from tieredfs.cli.output import show_json, show_table, show_time, without_prints
 from tieredfs.cli.progress import waiting
 from tieredfs.errors import NotFoundError
 from tieredfs.log.push import push
@@ -178,7 +178,8 @@ def _push(store: ObjectStore, meter: _Meter) -> tuple[Tier, TopicIdPartition]:
 def _target(store: ObjectStore) -> RemoteStorageManager:
     """Open the layout that is there; the native one where nothing is."""
     try:
-        return open_storage(store)
+        with without_prints():
+            return open_storage(store)
     except NotFoundError:
         return open_storage(store, NATIVE_LAYOUT)
 
