@@ -24,5 +24,5 @@ def test_every_python_block_of_the_readme_runs(
     for example in document:
         example.evaluate()
     shown = capsys.readouterr().out
-    assert "Tier(Aiven('kafka-tier'))\n" in shown
+    assert f"Tier(Aiven('{tmp_path}/kafka-tier'))\n" in shown
     assert shown.endswith("needs the key 'k1'; encryption_keys has: none\n")
