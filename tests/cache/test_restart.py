@@ -79,6 +79,18 @@ def test_a_cache_that_says_no_bound_keeps_the_one_that_was_said(
         assert again.max_bytes == cache.max_bytes == 20 * entry_size()
 
 
+def test_nothing_goes_for_an_older_bound_when_a_larger_one_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, cache = open_cache(tmp_path)
+    for segment in MANY[:3]:
+        cache.get(segment)
+    (cache.directory / "ledger").unlink()
+    monkeypatch.setattr("tieredfs.cache.index_cache.DEFAULT_BYTES", entry_size())
+    RemoteIndexCache(made, cache.directory, max_bytes=10 * entry_size())
+    assert len(files_in(cache.directory)) == 3
+
+
 def test_what_was_pickled_brings_its_bound_where_there_is_none(tmp_path: Path) -> None:
     _, cache = open_cache(tmp_path, max_bytes=10 * entry_size())
     stored = pickle.dumps(cache)

@@ -1,7 +1,10 @@
 """A place for objects on each backend, and one behind a proxy that makes it fail."""
 
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -29,3 +32,20 @@ def proxied(request: pytest.FixtureRequest, fleet: Fleet) -> Iterator[ProxiedBuc
     kind = request.param
     with FaultProxy(server_of(kind, fleet).port) as proxy:
         yield ProxiedBucket(*fleet.place(kind, proxy.url), proxy)
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The waits between tries, none of which is waited."""
+    waits: list[float] = []
+    mine = threading.get_ident()
+
+    def sleep(seconds: float) -> None:
+        if threading.get_ident() == mine:
+            waits.append(seconds)
+        else:  # what an earlier test has left behind
+            time.sleep(seconds)
+
+    # tenacity's own name, so that nobody else in this process stops sleeping
+    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=sleep))
+    return waits

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -77,11 +76,7 @@ def test_a_status_becomes_an_error_of_ours(
 
 
 @ON_GCS
-def test_a_throttle_says_when_to_come_again(
-    place: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    waits: list[float] = []
-    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waits.append))
+def test_a_throttle_says_when_to_come_again(place: Watched, waits: list[float]) -> None:
     place.store.put("a", b"1", overwrite=True)
     place.proxy.add(status=429, headers={"Retry-After": "7"}, times=2)
     assert place.store.get("a") == b"1"

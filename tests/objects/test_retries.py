@@ -2,7 +2,6 @@
 
 from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -275,11 +274,8 @@ class TestDeadline:
 
 
 def test_the_wait_grows_between_tries(
-    proxied: ProxiedBucket, monkeypatch: pytest.MonkeyPatch
+    proxied: ProxiedBucket, waits: list[float]
 ) -> None:
-    waits: list[float] = []
-    # tenacity's own name, so that no other thread of this process stops sleeping
-    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=waits.append))
     store = quick(proxied, Events(), attempts=6, backoff=0.5, max_backoff=2.0)
     proxied.proxy.add(status=503)
     with pytest.raises(StorageUnavailableError):

@@ -1,8 +1,6 @@
 """How long is waited between tries: jitter, and what the server asks for."""
 
-import threading
 import time
-from types import SimpleNamespace
 
 import pytest
 
@@ -19,23 +17,6 @@ from tieredfs import (
 CONTENT = b"content"
 
 on_every_cloud = pytest.mark.parametrize("proxied", CLOUDS, indirect=True)
-
-
-@pytest.fixture
-def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits between tries, none of which is waited."""
-    waits: list[float] = []
-    mine = threading.get_ident()
-
-    def sleep(seconds: float) -> None:
-        if threading.get_ident() == mine:
-            waits.append(seconds)
-        else:  # what an earlier test has left behind
-            time.sleep(seconds)
-
-    # tenacity's own name, so that nobody else in this process stops sleeping
-    monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=sleep))
-    return waits
 
 
 def opened(proxied: ProxiedBucket, policy: RequestPolicy) -> ObjectStore:

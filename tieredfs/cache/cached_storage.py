@@ -2,12 +2,13 @@
 
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from tieredfs.cache.directory import bound_if_new
 from tieredfs.cache.entry import CachedIndexes
-from tieredfs.cache.index_cache import RemoteIndexCache, reopened
+from tieredfs.cache.index_cache import RemoteIndexCache
 from tieredfs.errors import (
     CorruptIndexError,
     TieredFSWarning,
@@ -128,30 +129,16 @@ def with_index_cache(
         The storage with the cache in front; as it is, with a TieredFSWarning, when the
         directory cannot be made or written.
     """
-    return _in_front(
-        storage,
-        directory,
-        lambda: RemoteIndexCache(storage, directory, max_bytes=max_bytes, ttl=ttl),
-    )
+    try:
+        cache = RemoteIndexCache(storage, directory, max_bytes=max_bytes, ttl=ttl)
+    except OSError as error:
+        msg = f"no indexes are kept: {os.fspath(directory)} cannot be used: {error}"
+        warnings.warn(msg, TieredFSWarning, stacklevel=2)
+        return storage
+    return IndexCachedStorage(storage, cache)
 
 
 def _reopened(
     storage: RemoteStorageManager, directory: Path, max_bytes: int, ttl: float | None
 ) -> RemoteStorageManager:
-    return _in_front(
-        storage, directory, lambda: reopened(storage, directory, max_bytes, ttl)
-    )
-
-
-def _in_front(
-    storage: RemoteStorageManager,
-    directory: str | os.PathLike[str],
-    open_cache: Callable[[], RemoteIndexCache],
-) -> RemoteStorageManager:
-    try:
-        cache = open_cache()
-    except OSError as error:
-        msg = f"no indexes are kept: {os.fspath(directory)} cannot be used: {error}"
-        warnings.warn(msg, TieredFSWarning, stacklevel=3)
-        return storage
-    return IndexCachedStorage(storage, cache)
+    return with_index_cache(storage, directory, bound_if_new(directory, max_bytes), ttl)

@@ -29,7 +29,7 @@ from tieredfs.cache.eviction import Candidate, plan_evictions
 from tieredfs.cache.ledger import Balance, Ledger
 from tieredfs.format.buffers import Buffer
 
-__all__ = ["DEFAULT_BYTES", "CacheDirectory", "Usage"]
+__all__ = ["DEFAULT_BYTES", "CacheDirectory", "Usage", "bound_if_new"]
 
 DEFAULT_BYTES: Final = 1 << 30
 """Bytes on disk that a cache may take, unless it is told otherwise: 1 GiB, as Kafka."""
@@ -65,6 +65,14 @@ class Usage(NamedTuple):
     bound: int
 
 
+def bound_if_new(path: Path, bound: int) -> int | None:
+    """Return the bound for a directory; None where a cache has been, which has one."""
+    with suppress(OSError):  # whoever opens it tells
+        if CacheDirectory.existing(path) is not None:
+            return None
+    return bound
+
+
 class CacheDirectory:
     """Files of a cache, by names of hexadecimal digits, and the room they have."""
 
@@ -94,15 +102,20 @@ class CacheDirectory:
         told = self._ledger.read()
         return told.bound if told else self._bound
 
-    def establish(self) -> None:
-        """Make the directory, and keep within the bound that it has.
+    def establish(self, bound: int | None = None) -> None:
+        """Make the directory, and keep within its bound.
 
         No entry is opened: one look at the directory counts them.
+
+        Args:
+            bound: To set for all processes, before anything has to go; None for the one
+                that it has.
 
         Raises:
             OSError: It cannot be made or written.
         """
         with self._changing(is_known=False) as room:
+            room.bound = room.bound if bound is None else bound
             room.make(0)
 
     def resize(self, bound: int) -> list[str]:

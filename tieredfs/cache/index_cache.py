@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tieredfs.cache.directory import DEFAULT_BYTES, CacheDirectory
+from tieredfs.cache.directory import DEFAULT_BYTES, CacheDirectory, bound_if_new
 from tieredfs.cache.disk_entries import DiskEntries
 from tieredfs.cache.entry import CachedIndexes
 from tieredfs.cache.entry_file import InvalidEntryError
@@ -23,7 +23,7 @@ from tieredfs.format.varints import Int64Array
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["RemoteIndexCache", "reopened"]
+__all__ = ["RemoteIndexCache"]
 
 _NOTED_SECONDS = 30.0
 """The directory is told of the uses of an entry so often."""
@@ -83,9 +83,7 @@ class RemoteIndexCache:
         self._noted = _NOTED_SECONDS if ttl is None else min(_NOTED_SECONDS, ttl / 4)
         self._place = storage.identity
         self._directory = CacheDirectory(Path(directory), DEFAULT_BYTES, clock)
-        self._directory.establish()
-        if max_bytes is not None:
-            self._directory.resize(max_bytes)
+        self._directory.establish(max_bytes)
         self._state = ProcessState()
         self._entries = DiskEntries(self._directory, self._state, ttl, clock)
         self._loader = EntryLoader(storage, self._entries)
@@ -287,7 +285,7 @@ class RemoteIndexCache:
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle where it is and how large; what it has done stays here."""
         arguments = (self.storage, self.directory, self.max_bytes, self.ttl)
-        return reopened, arguments
+        return _reopened, arguments
 
     def _find(
         self, metadata: SegmentMetadata, key: EntryKey, timeout: float | None
@@ -316,17 +314,8 @@ def _check_bound(max_bytes: int) -> None:
         raise InvalidArgumentError(msg)
 
 
-def reopened(
+def _reopened(
     storage: RemoteStorageManager, directory: Path, max_bytes: int, ttl: float | None
 ) -> RemoteIndexCache:
-    """Open a cache in another process, or on another machine.
-
-    Args:
-        storage: Where the indexes come from.
-        directory: Where they are kept.
-        max_bytes: Bytes on disk, where no cache has been in the directory.
-        ttl: Seconds after which an entry that nobody used is not served any more.
-    """
-    is_there = CacheDirectory.existing(directory) is not None
-    told = None if is_there else max_bytes
-    return RemoteIndexCache(storage, directory, max_bytes=told, ttl=ttl)
+    bound = bound_if_new(directory, max_bytes)
+    return RemoteIndexCache(storage, directory, max_bytes=bound, ttl=ttl)
