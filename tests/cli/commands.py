@@ -6,9 +6,12 @@ import os
 import pty
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+import pytest
 
 from golden import KAFKA, expected_record_facts
 from servers.process import executable
@@ -21,6 +24,7 @@ __all__ = [
     "run_process",
     "run_with_terminal",
     "start_process",
+    "wait_until",
 ]
 
 _SECONDS = 60
@@ -110,6 +114,18 @@ def run_with_terminal(*arguments: str, on: frozenset[str]) -> tuple[Outcome, str
         os.close(ours_end)
     lines = (err or b"").decode().splitlines()
     return Outcome(process.returncode, out or b"", lines), seen.decode()
+
+
+def wait_until(
+    condition: Callable[[], object], process: subprocess.Popen[bytes]
+) -> None:
+    """Wait until something is so while a process runs."""
+    end = time.monotonic() + _SECONDS
+    while not condition():
+        assert time.monotonic() < end
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.02)
+            pytest.fail("the process has ended")
 
 
 def expected_records(topic: str, partition: int = 0) -> list[dict[str, Any]]:

@@ -2,9 +2,6 @@
 
 import json
 import signal
-import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ from brokers import (
     topic_of,
     write_log,
 )
-from cli.commands import Run, run_process, run_with_terminal, start_process
+from cli.commands import Run, run_process, run_with_terminal, start_process, wait_until
 from damage import flipped
 from logs import KAFKA, REMOTE
 from servers import Bucket, ProxiedBucket
@@ -259,20 +256,6 @@ class TestTerminals:
     def test_no_bar_is_shown_in_a_pipe(self, logdir: str, url: str) -> None:
         done = run_process("push", logdir, url)
         assert (done.code, done.err) == (0, [])
-
-
-def wait_until(
-    condition: Callable[[], object], process: subprocess.Popen[bytes]
-) -> None:
-    """Wait until something is so while a process runs."""
-    end = time.monotonic() + 30
-    while not condition():
-        assert time.monotonic() < end
-        try:
-            process.wait(0.02)
-        except subprocess.TimeoutExpired:
-            continue
-        pytest.fail("the process has ended")
 
 
 class TestInterruptions:

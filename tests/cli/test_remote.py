@@ -2,15 +2,12 @@
 
 import json
 import signal
-import subprocess
 import time
-from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from cli.commands import Outcome, Run, run_process, start_process
+from cli.commands import Outcome, Run, run_process, start_process, wait_until
 from logs import files_of, fill, open_store
 from servers import Bucket, ProxiedBucket
 from servers.process import free_ports
@@ -30,18 +27,6 @@ def proxied(s3_proxied: ProxiedBucket, three: str) -> ProxiedBucket:
 def given(place: Bucket | ProxiedBucket, **changed: object) -> tuple[str, ...]:
     """Return the URL, and the option that reaches it."""
     return place.url, "--storage-options", json.dumps(place.storage_options | changed)
-
-
-def wait_until(
-    condition: Callable[[], object], process: subprocess.Popen[bytes]
-) -> None:
-    """Wait until something is so while a process runs."""
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        with suppress(subprocess.TimeoutExpired):
-            process.wait(0.02)
-            pytest.fail("the process has ended")
 
 
 def check_failure(done: Outcome, code: int, *said: str) -> None:

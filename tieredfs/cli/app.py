@@ -3,7 +3,6 @@
 import os
 import sys
 import warnings
-from contextlib import suppress
 from typing import NoReturn, TextIO
 
 import click
@@ -17,6 +16,7 @@ from tieredfs.cli.output import show_error, show_line
 from tieredfs.cli.plugins import plugins
 from tieredfs.cli.pull import pull
 from tieredfs.cli.push import push
+from tieredfs.cli.streams import OutputError, StandardStream, standard_streams
 from tieredfs.cli.verify import verify
 from tieredfs.errors import TieredFSError, TieredFSWarning
 
@@ -45,60 +45,67 @@ def main(arguments: list[str] | None = None) -> NoReturn:
         arguments: Those of the command; None for the process's own.
     """
     warnings.showwarning = _show_warning
-    code = 0
-    try:
-        code = _run(sys.argv[1:] if arguments is None else arguments)
-    except KeyboardInterrupt:
-        _interrupted()
-    except click.ClickException as error:
-        _end(error.format_message(), USAGE)
-    except TieredFSError as error:
-        show_error(error)
-        sys.exit(EXIT_CODES[error.kind])
-    except BrokenPipeError:
-        _drop_output()  # whoever read us has had enough, which is no error
-    except OSError as error:
-        _drop_output()
-        place = "" if error.filename is None else f": {os.fsdecode(error.filename)}"
-        is_refused = isinstance(error, PermissionError)
-        code = PERMISSION if is_refused else OTHER
-        _end(f"{error.strerror or error}{place}", code)
+    given = sys.argv[1:] if arguments is None else arguments
+    with standard_streams() as (out, err):
+        try:
+            code = _finish(_run(given), out, err)
+        except KeyboardInterrupt:
+            _interrupted(err)
     sys.exit(code)
 
 
 def _run(arguments: list[str]) -> int:
+    """Run the command, show the error that ended it, and return its exit code."""
+    try:
+        return _invoke(arguments)
+    except click.ClickException as error:
+        return _end(error.format_message(), USAGE)
+    except TieredFSError as error:
+        show_error(error)
+        return EXIT_CODES[error.kind]
+    except OutputError:
+        return 0  # as long as the stream has nothing to say
+    except OSError as error:
+        place = "" if error.filename is None else f": {os.fsdecode(error.filename)}"
+        is_refused = isinstance(error, PermissionError)
+        code = PERMISSION if is_refused else OTHER
+        return _end(f"{error.strerror or error}{place}", code)
+
+
+def _invoke(arguments: list[str]) -> int:
     """Run the command to its end and return its exit code; let errors through.
 
     Click's own ``main`` takes a reader who has had enough for an error.
     """
-    code = 0
     try:
         with cli.make_context("tieredfs", list(arguments)) as context:
             cli.invoke(context)
     except click.exceptions.Exit as ended:
-        code = ended.exit_code
-    sys.stdout.flush()
-    return code
+        return ended.exit_code
+    return 0
 
 
-def _drop_output() -> None:
-    """Let what is still buffered go nowhere; Python would complain while it exits."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _finish(code: int, out: StandardStream, err: StandardStream) -> int:
+    """Write what is buffered; return the exit code, not 0 where something is lost."""
+    out.finish()
+    if out.failure is not None:
+        code = _end(
+            f"standard output is incomplete: {out.failure.strerror}", code or OTHER
+        )
+    err.finish()
+    return code or (OTHER if err.failure is not None else 0)
 
 
-def _interrupted() -> NoReturn:
-    """Say so and exit at once: threads may still wait for a store that hangs."""
-    if sys.stderr.isatty():
-        click.echo(err=True)  # the terminal has just shown ^C
-    click.echo("tieredfs: interrupted", err=True)
-    with suppress(OSError):
-        sys.stdout.flush()
+def _interrupted(err: StandardStream) -> NoReturn:
+    """Say so and exit at once: a store may hang, and so may a reader."""
+    feed = "\n" if err.text.isatty() else ""  # the terminal has just shown ^C
+    err.write_now(f"{feed}tieredfs: interrupted\n")
     os._exit(INTERRUPTED)
 
 
-def _end(message: str, code: int) -> NoReturn:
+def _end(message: str, code: int) -> int:
     show_line(f"tieredfs: {message}", err=True)
-    sys.exit(code)
+    return code
 
 
 def _show_warning(

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, redirect_stdout
+from contextlib import AbstractContextManager, redirect_stdout, suppress
 from datetime import UTC, datetime
 from typing import Final
 
@@ -11,6 +11,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from tieredfs.cli.streams import OutputError
 from tieredfs.errors import TieredFSError
 
 __all__ = [
@@ -32,7 +33,7 @@ _WIDE = 10_000
 
 def show_line(text: str, *, err: bool = False) -> None:
     """Print one line; a text may hold names that a stranger chose."""
-    click.echo(" ".join(text.split()).translate(CONTROLS), err=err)
+    _print(" ".join(text.split()).translate(CONTROLS), err=err)
 
 
 def show_error(error: TieredFSError) -> None:
@@ -45,7 +46,7 @@ def show_error(error: TieredFSError) -> None:
 
 def show_json(value: object) -> None:
     """Print one JSON document."""
-    click.echo(json.dumps(value, ensure_ascii=False))
+    _print(json.dumps(value, ensure_ascii=False))
 
 
 def show_table(
@@ -68,7 +69,7 @@ def show_table(
     with console.capture() as capture:
         console.print(table)
     for line in capture.get().splitlines():
-        click.echo(line.rstrip())
+        _print(line.rstrip())
 
 
 def without_prints() -> AbstractContextManager[object]:
@@ -89,6 +90,15 @@ def show_time(milliseconds: int | None) -> str:
         return f"{milliseconds} ms"
     text = time.strftime("%Y-%m-%dT%H:%M:%S")
     return f"{text}.{milliseconds % _MILLI:03d}Z"
+
+
+def _print(text: str, *, err: bool = False) -> None:
+    """Print an answer; the work behind it is done, and its outcome counts.
+
+    So what cannot be written ends nothing here: the stream remembers it.
+    """
+    with suppress(OutputError):
+        click.echo(text, err=err)
 
 
 def _cell(value: object) -> str:
