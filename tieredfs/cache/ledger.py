@@ -70,8 +70,6 @@ class Ledger:
 
     def _put(self, record: bytes) -> None:
         descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            os.pwrite(descriptor, record, 0)
-            os.truncate(descriptor, len(record))
-        finally:
-            os.close(descriptor)
+        with os.fdopen(descriptor, "wb") as file:  # which writes all, or raises
+            file.write(record)
+            file.truncate()
