@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from typing import Final
 
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.spool import open_spool
 
 __all__ = ["hold_log"]
 
@@ -28,13 +28,13 @@ def hold_log(
     Raises:
         NotFoundError: The segment is gone.
         CorruptObjectError: The log is not what was stored.
+        StorageUnavailableError: There is no room for it on this machine.
     """
     pieces = storage.stream_log(metadata)
     if (metadata.size or 0) <= _IN_MEMORY:
         yield b"".join(pieces)
         return
-    with NamedTemporaryFile(prefix="tieredfs-") as file:
-        for piece in pieces:
-            file.write(piece)
+    with open_spool() as (file, path):
+        file.writelines(pieces)
         file.flush()
-        yield Path(file.name)
+        yield path

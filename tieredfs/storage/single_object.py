@@ -5,11 +5,9 @@ needs; all indexes are in the tail, which one range read gets. The log may be st
 chunks, compressed with zstd. Source: ``formats.md`` of the project.
 """
 
-import tempfile
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from io import BytesIO
-from pathlib import Path
 from typing import Final
 
 from tieredfs.errors import (
@@ -48,6 +46,7 @@ from tieredfs.storage.segment_object import (
     object_key,
     write_segment,
 )
+from tieredfs.storage.spool import open_spool
 from tieredfs.storage.stored_log import Compression, read_chunks, stream_stored
 
 __all__ = ["SingleObject"]
@@ -366,11 +365,11 @@ class SingleObject(RemoteStorageManager):
             path = object_key(partition, key.stem)
             self.store.put(path, whole.getbuffer(), overwrite=True)
             return key
-        with tempfile.NamedTemporaryFile(prefix="tieredfs-") as file:
+        with open_spool() as (file, spooled):
             key = write_segment(metadata, source, data, file, self.compression)
             file.flush()
             path = object_key(partition, key.stem)
-            self.store.put_file(path, Path(file.name), overwrite=True)
+            self.store.put_file(path, spooled, overwrite=True)
         return key
 
     def _tail(self, metadata: SegmentMetadata) -> Tail:

@@ -1,0 +1,84 @@
+"""A push or pull to a disk that is full ends with an error, and leaves nothing half."""
+
+from pathlib import Path
+
+import pytest
+
+from brokers import closed_files, native, push_all, small, source_of
+from cli.commands import Run
+from cli.readers import FULL_AFTER, start_program
+from logs import files_of
+from servers import Bucket
+
+# Nothing is small enough to be held in memory.
+SPOOLED = (
+    "from tieredfs.storage import held_log, single_object\n"
+    "held_log._IN_MEMORY = single_object._IN_MEMORY = 0\n"
+)
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> str:
+    """A log directory with one partition: three closed segments and the active one."""
+    small(tmp_path / "broker")
+    return str(tmp_path / "broker")
+
+
+@pytest.fixture
+def tier(logdir: str, tmp_path: Path) -> str:
+    """The closed segments of ``logdir`` in the native layout."""
+    push_all(source_of(Path(logdir)), native(Bucket(str(tmp_path / "tier"), {})))
+    return str(tmp_path / "tier")
+
+
+def run_full(before: str, room: int, *arguments: str, scratch: Path) -> list[str]:
+    """Run a command that fails for want of room; return what it said."""
+    scratch.mkdir()
+    before += FULL_AFTER.format(room)
+    env = {"TMPDIR": str(scratch)}
+    with start_program(before, *arguments, env=env) as process:
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out) == (5, b"")
+    assert files_of(scratch) == {}
+    return err.decode().splitlines()
+
+
+def test_a_push_to_a_full_disk_is_5_and_leaves_no_half_object(
+    run: Run, logdir: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    arguments = ("push", logdir, str(target))
+    (said,) = run_full("", 300, *arguments, scratch=tmp_path / "tmp")
+    assert said.startswith("tieredfs: storage unavailable: put ")
+    assert "File too large" in said
+    assert files_of(target) == {}
+    assert run(*arguments).code == 0
+    assert run("verify", str(target), "--deep").code == 0
+
+
+def test_a_pull_to_a_full_disk_is_5_and_leaves_whole_files(
+    run: Run, tier: str, logdir: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "back"
+    arguments = ("pull", tier, str(target))
+    (said,) = run_full("", 100, *arguments, scratch=tmp_path / "tmp")
+    assert said.startswith("tieredfs: storage unavailable: put ")
+    assert "File too large" in said
+    left = files_of(target)
+    assert run(*arguments).code == 0
+    assert left.items() <= files_of(target).items()
+    assert closed_files(Path(logdir)).items() <= files_of(target).items()
+
+
+@pytest.mark.parametrize("verb", ["push", "pull"])
+def test_a_full_disk_of_temporary_files_is_5_and_says_what_to_do(
+    verb: str, tier: str, logdir: str, tmp_path: Path
+) -> None:
+    target = tmp_path / "target"
+    source = logdir if verb == "push" else tier
+    arguments = (verb, source, str(target))
+    (said,) = run_full(SPOOLED, 100, *arguments, scratch=tmp_path / "tmp")
+    assert "no temporary file can be written: File too large; set TMPDIR" in said
+    assert not [
+        name for name in files_of(target) if name.endswith((".segment", ".log"))
+    ]
