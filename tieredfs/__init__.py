@@ -51,6 +51,7 @@ from tieredfs.storage import (
     Leftover,
     PluginInfo,
     RemoteStorageManager,
+    check_max_timestamp,
     installed_plugins,
     open_storage,
 )
@@ -106,6 +107,7 @@ __all__ = [
     "UnsupportedFormatError",
     "UnsupportedOperationError",
     "Uuid",
+    "check_max_timestamp",
     "installed_plugins",
     "open_storage",
     "open_tier",

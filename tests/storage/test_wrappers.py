@@ -38,9 +38,17 @@ from tieredfs.storage.wrappers import (
 )
 from tieredfs.testing.samples import MISSING, PARTITIONS, all_samples, sample
 
-ASKS_NOTHING = {"recognises", "is_active", "name_of", "with_policy", "close"}
+ASKS_NOTHING = {
+    "recognises",
+    "is_active",
+    "is_end_checked",
+    "name_of",
+    "with_policy",
+    "close",
+}
 ANSWERS_NOTHING = {
     "cancel_copying",
+    "check_key",
     "close",
     "delete_log_segment",
     "delete_partition",

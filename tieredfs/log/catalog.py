@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from cachetools import LRUCache
 
@@ -11,6 +12,8 @@ from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["SegmentCatalog"]
+
+_T = TypeVar("_T")
 
 _KEPT = 100_000  # descriptions; some 500 bytes each
 _AT_ONCE = 16  # requests of a few KiB: latency is all they cost
@@ -28,6 +31,7 @@ class SegmentCatalog:
         self._storage = storage
         self._lock = threading.Lock()
         self._known: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(_KEPT)
+        self._confirmed: LRUCache[SegmentMetadata, None] = LRUCache(_KEPT)
         self._begun: set[TopicIdPartition] = set()
 
     def begin(self, partitions: Iterable[TopicIdPartition]) -> None:
@@ -84,6 +88,23 @@ class SegmentCatalog:
                 self._known[segment] = known
         return known
 
+    def confirm(
+        self,
+        segments: Iterable[SegmentMetadata],
+        check: Callable[[SegmentMetadata], None],
+    ) -> None:
+        """Check segments that have not passed the check before, several at a time.
+
+        Args:
+            segments: As they were described.
+            check: The same one for the life of this catalog; raises what is wrong.
+        """
+        with self._lock:
+            new = [segment for segment in segments if segment not in self._confirmed]
+        _ask_all(check, new)
+        with self._lock:
+            self._confirmed.update(dict.fromkeys(new))
+
     def _described(
         self, partition: TopicIdPartition, lacks: Callable[[SegmentMetadata], bool]
     ) -> list[SegmentMetadata]:
@@ -101,20 +122,22 @@ class SegmentCatalog:
         lacks: Callable[[SegmentMetadata], bool],
     ) -> list[SegmentMetadata]:
         wanted = [segment for segment in listed if lacks(segment)]
-        told = dict(zip(wanted, self._describe_all(wanted), strict=True))
+        told = dict(zip(wanted, _ask_all(self.describe, wanted), strict=True))
         return [told.get(segment, segment) for segment in listed]
 
-    def _describe_all(
-        self, segments: Sequence[SegmentMetadata]
-    ) -> Sequence[SegmentMetadata]:
-        if len(segments) < 2:  # noqa: PLR2004 - no pool for one
-            return [self.describe(segment) for segment in segments]
-        pool = ThreadPoolExecutor(min(_AT_ONCE, len(segments)))
-        try:
-            return list(pool.map(self.describe, segments))
-        finally:
-            # Neither an error nor Ctrl-C waits for the requests that are under way.
-            pool.shutdown(wait=False, cancel_futures=True)
+
+def _ask_all(
+    ask: Callable[[SegmentMetadata], _T], segments: Sequence[SegmentMetadata]
+) -> list[_T]:
+    """Return the answers for segments, in their order; the first error is raised."""
+    if len(segments) < 2:  # noqa: PLR2004 - no pool for one
+        return [ask(segment) for segment in segments]
+    pool = ThreadPoolExecutor(min(_AT_ONCE, len(segments)))
+    try:
+        return list(pool.map(ask, segments))
+    finally:
+        # Neither an error nor Ctrl-C waits for the requests that are under way.
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _told(segment: SegmentMetadata) -> tuple[object, ...]:

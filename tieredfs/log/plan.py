@@ -17,6 +17,7 @@ from tieredfs.storage.log_stream import FETCH_SIZE
 __all__ = [
     "ScanPlan",
     "SegmentSlice",
+    "deciding_ends",
     "holes",
     "last_of",
     "lineage_of",
@@ -115,6 +116,28 @@ def overlaps(segments: Sequence[SegmentMetadata]) -> bool:
             return True
         ends = max(ends, _end(segment))
     return False
+
+
+def deciding_ends(segments: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
+    """Return the segments whose ends no neighbour confirms.
+
+    Between two segments a wrong end leaves a gap or an overlap. The last segment has no
+    neighbour, and where segments overlap, a wrong end hides what another one holds.
+
+    Args:
+        segments: The segments of a partition with their ends, sorted by start offset.
+    """
+    decide = {id(segment): segment for segment in segments[-1:]}
+    last = last_of(segments)
+    if last is not None:
+        decide[id(last)] = last
+    longest: SegmentMetadata | None = None
+    for segment in segments:
+        if longest is not None and segment.start_offset < _end(longest):
+            decide[id(longest)], decide[id(segment)] = longest, segment
+        if longest is None or _end(segment) > _end(longest):
+            longest = segment
+    return list(decide.values())
 
 
 def tile(

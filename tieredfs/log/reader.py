@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tieredfs.epochs import NO_EPOCH
+from tieredfs.epochs import NO_EPOCH, LeaderEpochs
 from tieredfs.errors import (
     CorruptBatchError,
     CorruptIndexError,
@@ -18,7 +18,14 @@ from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.offset_index import OffsetIndex
 from tieredfs.format.records import RecordDecoder
 from tieredfs.log.catalog import SegmentCatalog
-from tieredfs.log.plan import SegmentSlice, lineage_of, log_end, overlaps, tile
+from tieredfs.log.plan import (
+    SegmentSlice,
+    deciding_ends,
+    lineage_of,
+    log_end,
+    overlaps,
+    tile,
+)
 from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.log_stream import read_log
@@ -62,15 +69,15 @@ class TieredReader:
         """
         found = self._catalog.segments(self.partition)
         if overlaps(found):
-            return self._catalog.full_segments(self.partition)
-        return found
+            found = self._catalog.full_segments(self.partition)
+        return self._with_checked_ends(found)
 
     def timed_segments(self) -> list[SegmentMetadata]:
         """Return the segments with their ends and largest timestamps, likewise."""
         found = self._catalog.timed_segments(self.partition)
         if overlaps(found):
-            return self._catalog.full_segments(self.partition)
-        return found
+            found = self._catalog.full_segments(self.partition)
+        return self._with_checked_ends(found)
 
     def bounds(self) -> Bounds:
         """Return the first offset and the end (exclusive) of the log."""
@@ -102,6 +109,32 @@ class TieredReader:
             raise OffsetOutOfRangeError(msg)
         stop = held.end if end is None else min(end, held.end)
         return self._slices(segments, first, stop, skip_gaps=skip_gaps)
+
+    def _with_checked_ends(
+        self, segments: list[SegmentMetadata]
+    ) -> list[SegmentMetadata]:
+        """Return the segments, after the log of those that decide an end was asked."""
+        self._catalog.confirm(
+            [
+                segment
+                for segment in deciding_ends(segments)
+                if not self.storage.is_end_checked(segment)
+            ],
+            self._check_end,
+        )
+        return segments
+
+    def _check_end(self, segment: SegmentMetadata) -> None:
+        """Check that the last batch of a segment's log is where the segment ends."""
+        index = _offset_index(self.storage, segment)
+        last = index.entry(-1) if len(index) else index.lookup(segment.start_offset)
+        end = (segment.end_offset or 0) + 1
+        size = segment.size or 0
+        part = SegmentSlice(
+            segment, last.offset, end, last.position, size, LeaderEpochs()
+        )
+        for _ in read_slice(self.storage, part):
+            pass
 
     def read(self, offset: int, max_bytes: int) -> pa.Table:
         """Fetch as Kafka does: from ``offset`` on, about ``max_bytes``.
@@ -189,16 +222,22 @@ class TieredReader:
         whole = segment.start_offset >= start and end > (segment.end_offset or 0)
         if whole:
             return 0, size
-        found = self.storage.fetch_indexes(segment, [IndexType.OFFSET])
-        index = OffsetIndex.parse(
-            found.get(IndexType.OFFSET, b""),
-            segment.start_offset,
-            end_offset=segment.end_offset,
-            log_size=size,
-            name=f"{self.storage.name_of(segment)}: offset index",
-        )
+        index = _offset_index(self.storage, segment)
         position = index.end_position(end)
         return index.lookup(start).position, size if position is None else position
+
+
+def _offset_index(
+    storage: RemoteStorageManager, segment: SegmentMetadata
+) -> OffsetIndex:
+    found = storage.fetch_indexes(segment, [IndexType.OFFSET])
+    return OffsetIndex.parse(
+        found.get(IndexType.OFFSET, b""),
+        segment.start_offset,
+        end_offset=segment.end_offset,
+        log_size=segment.size,
+        name=f"{storage.name_of(segment)}: offset index",
+    )
 
 
 def bounds_of(segments: list[SegmentMetadata]) -> Bounds:
@@ -243,7 +282,7 @@ def read_slice(
             yield wanted
         if strays.size:
             batches.take([strays[0]]).check()
-            raise _stray(batches, int(strays[0]))
+            raise _stray(batches, int(strays[0]), part.segment)
         if inside < len(batches):
             return
         reached = max(reached, int(batches["last_offset"][-1]) + 1)
@@ -310,11 +349,13 @@ def _strays(batches: LogBatches, segment: SegmentMetadata) -> npt.NDArray[np.boo
     return strays
 
 
-def _stray(batches: LogBatches, row: int) -> CorruptBatchError:
+def _stray(
+    batches: LogBatches, row: int, segment: SegmentMetadata
+) -> CorruptBatchError:
     first, last = batches["base_offset"][row], batches["last_offset"][row]
     return CorruptBatchError(
         f"{batches.where(row)}: the offsets {first} to {last} are not those of the "
-        "segment"
+        f"segment, {segment.start_offset} to {segment.end_offset}"
     )
 
 

@@ -5,7 +5,7 @@ from itertools import chain
 import numpy as np
 
 from tieredfs.epochs import NO_EPOCH
-from tieredfs.errors import CorruptIndexError
+from tieredfs.errors import CorruptBatchError, CorruptIndexError
 from tieredfs.format.arrow_numbers import int64s
 from tieredfs.format.log_batches import LogBatch, LogBatches
 from tieredfs.format.offset_index import OffsetIndex
@@ -32,7 +32,9 @@ def find_offset(reader: TieredReader, timestamp: int) -> OffsetAndTimestamp | No
         The record; None when every record is older.
 
     Raises:
-        CorruptIndexError: A time index is malformed or untrue to its log.
+        CorruptIndexError: A time index is malformed, or contradicts its log or what is
+            said of its segment.
+        CorruptBatchError: A batch is malformed, or later than its segment.
     """
     segments = reader.timed_segments()
     held = bounds_of(segments)
@@ -46,6 +48,7 @@ def find_offset(reader: TieredReader, timestamp: int) -> OffsetAndTimestamp | No
         ):
             continue
         times, offsets = _indexes(reader, segment)
+        _check_claim(times, segment, reader.storage.name_of(segment))
         entry = times.lookup(timestamp)
         # From the entry before it on, no batch may be as late: it would have been that
         # entry. So an entry that is untrue is seen, and leads to no wrong answer.
@@ -60,6 +63,7 @@ def find_offset(reader: TieredReader, timestamp: int) -> OffsetAndTimestamp | No
         )
         for batch in chain.from_iterable(read_slice(reader.storage, part)):
             _check_entry(batch, entry)
+            _check_latest(batch, segment)
             # Records before ``begin`` that share its batch are as late as it is.
             found = _first_at(batch, start, end, timestamp)
             if found is not None:
@@ -88,6 +92,32 @@ def _indexes(
         name=f"{name}: offset index",
     )
     return times, offsets
+
+
+def _check_claim(times: TimeIndex, segment: SegmentMetadata, name: str) -> None:
+    """Check that the time index has nothing later than its segment's largest.
+
+    A segment is passed over where that is older than what is asked for: an untrue one
+    would hide records.
+    """
+    latest = segment.max_timestamp_ms
+    if latest is not None and len(times) and times.entry(-1).timestamp > latest:
+        msg = (
+            f"{name}: its time index ends with {times.entry(-1).timestamp}, its "
+            f"largest timestamp is said to be {latest}"
+        )
+        raise CorruptIndexError(msg)
+
+
+def _check_latest(batch: LogBatch, segment: SegmentMetadata) -> None:
+    """Check that no batch is later than its segment's largest timestamp."""
+    latest = segment.max_timestamp_ms
+    if latest is not None and batch.header.max_timestamp > latest:
+        msg = (
+            f"{batch.where}: its largest timestamp is {batch.header.max_timestamp}, "
+            f"that of the segment is said to be {latest}"
+        )
+        raise CorruptBatchError(msg)
 
 
 def _check_entry(batch: LogBatch, entry: TimestampOffset) -> None:

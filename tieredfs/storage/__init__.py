@@ -13,6 +13,7 @@ from tieredfs.storage.registry import (
     open_storage,
     split_plugin_url,
 )
+from tieredfs.storage.time_claim import check_max_timestamp
 from tieredfs.storage.wrapper import StorageWrapper
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "StorageAddress",
     "StorageWrapper",
     "check_layout",
+    "check_max_timestamp",
     "check_plugin",
     "installed_plugins",
     "load_plugin",

@@ -272,6 +272,36 @@ class RemoteStorageManager(ABC):
         del metadata
         return False
 
+    def is_end_checked(self, metadata: SegmentMetadata) -> bool:
+        """Tell whether a segment's end is more than a claim; nothing is asked.
+
+        Where it is not, the end of the log is read before an end is answered that no
+        other segment confirms: that of the partition, and those of segments that
+        overlap.
+
+        Implementers: the default is right where the end is part of a key, or where
+        ``describe`` has seen it in the log. Return False where a manifest claims it.
+
+        Args:
+            metadata: As ``describe`` returned it.
+        """
+        del metadata
+        return True
+
+    def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
+        """Compare what a segment's key says beyond its metadata with its log.
+
+        Implementers: the default is right where a key says no more.
+
+        Args:
+            metadata: As it was listed.
+            epoch: Highest leader epoch of the batches in the log; -1 for none.
+
+        Raises:
+            CorruptObjectError: The key contradicts the log.
+        """
+        del metadata, epoch
+
     def is_current(self, metadata: SegmentMetadata) -> bool:
         """Tell whether a segment is still what was listed.
 

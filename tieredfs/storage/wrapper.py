@@ -99,6 +99,14 @@ class StorageWrapper(RemoteStorageManager):
         """Tell whether a broker may still be writing a segment."""
         return self.inner.is_active(metadata)
 
+    def is_end_checked(self, metadata: SegmentMetadata) -> bool:
+        """Tell whether a segment's end is more than a claim."""
+        return self.inner.is_end_checked(metadata)
+
+    def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
+        """Compare what a segment's key says beyond its metadata with its log."""
+        self.inner.check_key(metadata, epoch)
+
     def is_current(self, metadata: SegmentMetadata) -> bool:
         """Tell whether a segment is still what was listed."""
         return self.inner.is_current(metadata)

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import struct
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -16,6 +17,7 @@ from samples import DATA
 from tieredfs import IndexType, SegmentId, SegmentMetadata, TopicIdPartition, Uuid
 
 __all__ = [
+    "MAX_TIMESTAMP",
     "PUBLIC",
     "Written",
     "encode_custom_metadata",
@@ -26,6 +28,8 @@ __all__ = [
 ]
 
 PUBLIC = RSA.import_key((DATA / "keys" / "TEST-KEY-k1.public.pem").read_bytes())
+
+MAX_TIMESTAMP = 1_700_000_000_000
 
 _NAMES = {
     IndexType.OFFSET: "offset",
@@ -95,10 +99,11 @@ class Written:
     topic: str = "orders"
     start_offset: int = 5
     end_offset: int = 9
+    max_timestamp_ms: int = MAX_TIMESTAMP
     indexes: Mapping[IndexType, bytes | None] = field(
         default_factory=lambda: {
             IndexType.OFFSET: b"offsets.",
-            IndexType.TIMESTAMP: b"",
+            IndexType.TIMESTAMP: struct.pack(">qi", MAX_TIMESTAMP, 0),
             IndexType.PRODUCER_SNAPSHOT: b"producers",
             IndexType.LEADER_EPOCH: b"0\n2\n0 0\n3 7\n",
             IndexType.TRANSACTION: None,
@@ -207,7 +212,7 @@ class Written:
             },
             "startOffset": self.start_offset,
             "endOffset": self.end_offset,
-            "maxTimestampMs": 1700000000000,
+            "maxTimestampMs": self.max_timestamp_ms,
             "brokerId": 1,
             "eventTimestampMs": 1760000000000,
             "segmentLeaderEpochs": {"3": 7},

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from tieredfs import (
+    ByteRange,
     Capability,
     CorruptIndexError,
     CorruptObjectError,
@@ -23,6 +24,7 @@ from tieredfs import (
     SegmentMetadata,
     TieredFSError,
     TopicIdPartition,
+    check_max_timestamp,
     parse_leader_epochs,
 )
 from tieredfs_aiven.custom_metadata import parse_custom_metadata
@@ -43,6 +45,10 @@ __all__ = ["Aiven"]
 
 _PIECE: Final = 8 << 20
 """Bytes of a log that are fetched at once when all of it is read, about."""
+
+
+_TIME_ENTRY: Final = 12
+"""Bytes of an entry of a time index."""
 
 
 class Aiven(RemoteStorageManager):
@@ -205,7 +211,16 @@ class Aiven(RemoteStorageManager):
         return SegmentIndexes(self._indexes(manifest, stem, index_types), layout)
 
     def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
-        """Ask the manifest, and the leader epochs, of which that has only a part."""
+        """Ask the manifest, the end of the time index and the leader epochs.
+
+        The manifest has only a part of the epochs, and its largest timestamp is what
+        the time index confirms.
+
+        Raises:
+            NotFoundError: The segment is gone.
+            CorruptObjectError: The manifest is damaged, or contradicts the time index.
+            CorruptIndexError: An index is not what was stored.
+        """
         if None not in (
             metadata.end_offset,
             metadata.max_timestamp_ms,
@@ -221,13 +236,13 @@ class Aiven(RemoteStorageManager):
                 f"{self._name(stem, Suffix.MANIFEST)}: it does not say where the "
                 "segment ends: it has no remoteLogSegmentMetadata"
             )
+        ends = replace(manifest, indexes=_ends_of_indexes(manifest))
+        indexes = self._indexes(ends, stem, ends.indexes)
+        name = self._name(stem, Suffix.INDEXES)
         epochs = parse_leader_epochs(
-            self._indexes(manifest, stem, [IndexType.LEADER_EPOCH])[
-                IndexType.LEADER_EPOCH
-            ],
-            name=f"{self._name(stem, Suffix.INDEXES)}: leader epochs",
+            indexes[IndexType.LEADER_EPOCH], name=f"{name}: leader epochs"
         )
-        return replace(
+        claimed = replace(
             metadata,
             end_offset=facts.end_offset,
             max_timestamp_ms=facts.max_timestamp_ms,
@@ -236,6 +251,19 @@ class Aiven(RemoteStorageManager):
             ),
             size=manifest.chunks.size,
         )
+        latest = check_max_timestamp(
+            self,
+            claimed,
+            indexes[IndexType.TIMESTAMP],
+            claim=f"{self._name(stem, Suffix.MANIFEST)}: maxTimestampMs",
+            index=f"{name}: time index",
+        )
+        return replace(claimed, max_timestamp_ms=latest)
+
+    def is_end_checked(self, metadata: SegmentMetadata) -> bool:
+        """Tell that a manifest only claims where its segment ends."""
+        del metadata
+        return False
 
     def name_of(self, metadata: SegmentMetadata) -> str:
         """Return what the keys of a segment's objects share, if it is known."""
@@ -326,6 +354,18 @@ class Aiven(RemoteStorageManager):
                 msg = f"{self._name(stem, Suffix.INDEXES)}: {kind}: {error}"
                 raise CorruptIndexError(msg) from error
         return found
+
+
+def _ends_of_indexes(manifest: Manifest) -> dict[IndexType, ByteRange]:
+    """Return where the end of the time index lies, and the leader epochs.
+
+    An encrypted index cannot be read in parts.
+    """
+    times = manifest.indexes[IndexType.TIMESTAMP]
+    if manifest.wrapped_key is None:
+        times = ByteRange(max(times.start, times.end - _TIME_ENTRY), times.end)
+    epochs = manifest.indexes[IndexType.LEADER_EPOCH]
+    return {IndexType.TIMESTAMP: times, IndexType.LEADER_EPOCH: epochs}
 
 
 def _check_identity(facts: SegmentFacts, metadata: SegmentMetadata, name: str) -> None:

@@ -26,6 +26,7 @@ REMOTE_CALLS: Final = (
     "is_current",
     "describe",
     "is_compacted",
+    "check_key",
     "copy_log_segment",
     "append_log_segment",
     "cancel_copying",

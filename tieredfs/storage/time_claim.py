@@ -1,0 +1,68 @@
+"""What a manifest claims of its segment's times, compared with the time index."""
+
+from tieredfs.errors import CorruptObjectError
+from tieredfs.format.buffers import Buffer
+from tieredfs.format.time_index import TimeIndex
+from tieredfs.model import SegmentMetadata
+from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.log_stream import read_batches
+
+__all__ = ["check_max_timestamp"]
+
+
+def check_max_timestamp(
+    storage: RemoteStorageManager,
+    metadata: SegmentMetadata,
+    time_index: Buffer,
+    *,
+    claim: str,
+    index: str,
+) -> int:
+    """Return the largest timestamp of a segment, if its time index agrees.
+
+    A broker ends the time index of each segment that it closes with the largest
+    timestamp, so its last entry confirms the claim. It has no entry where no record has
+    a timestamp: there a broker claims the time at which its file was written last, and
+    the whole log is read.
+
+    Args:
+        storage: Where the segment is.
+        metadata: With its end, its size and its largest timestamp, as claimed.
+        time_index: The index, or the end of it.
+        claim: The claim's name used in error messages.
+        index: The index's name used in error messages.
+
+    Raises:
+        CorruptObjectError: The claim contradicts the index, or where that is empty, the
+            log.
+        CorruptIndexError: The index is malformed.
+        CorruptBatchError: A batch of a log that is read is malformed.
+    """
+    claimed = -1 if metadata.max_timestamp_ms is None else metadata.max_timestamp_ms
+    times = TimeIndex.parse(time_index, metadata.start_offset, name=index)
+    if not len(times):
+        found = _largest(storage, metadata)
+        if found >= 0 and found != claimed:
+            msg = f"{claim} is {claimed}, the largest in the log is {found}"
+            raise CorruptObjectError(msg)
+        return found
+    last = times.entry(-1)
+    if last.timestamp != claimed:
+        msg = f"{claim} is {claimed}, the last entry of {index} says {last.timestamp}"
+        raise CorruptObjectError(msg)
+    if metadata.end_offset is not None and last.offset > metadata.end_offset:
+        msg = (
+            f"{claim} ends at offset {metadata.end_offset}, the last entry of {index} "
+            f"is at {last.offset}"
+        )
+        raise CorruptObjectError(msg)
+    return claimed
+
+
+def _largest(storage: RemoteStorageManager, metadata: SegmentMetadata) -> int:
+    batches = read_batches(
+        lambda start, end: storage.fetch_log_segment(metadata, start, end),
+        metadata.size or 0,
+        name=storage.name_of(metadata),
+    )
+    return max((batch.header.max_timestamp for batch in batches), default=-1)
