@@ -1,5 +1,8 @@
 """What is found in a store, and what is not taken for a segment."""
 
+import warnings
+from pathlib import Path
+
 import pytest
 
 from samples import fill, new_store, prefix_of, sample, samples
@@ -10,10 +13,12 @@ from tieredfs import (
     NotFoundError,
     ObjectStore,
     SegmentMetadata,
+    TieredFSWarning,
     TopicIdPartition,
     UnsupportedFormatError,
     open_tier,
 )
+from tieredfs.cli import main
 from tieredfs_aiven import Aiven, key_prefix
 from written import Written
 
@@ -154,10 +159,68 @@ class TestKeyPrefix:
         with pytest.raises(InvalidArgumentError, match="'a/', 'b/'"):
             Aiven(store).list_partitions()
 
-    def test_the_root_s_own_topics_come_before_those_of_a_prefix(self) -> None:
-        store = stored(SEGMENT, OTHER.with_(prefix="a/"))
-        assert found(Aiven(store)) == ["orders-0@5"]
-        assert found(Aiven(store, key_prefix="a/")) == ["orders-0@10"]
+    @pytest.mark.parametrize("root", ["", "x-"])
+    def test_the_root_s_own_topics_are_read_with_a_warning_of_the_other_prefixes(
+        self, root: str
+    ) -> None:
+        other = OTHER.with_(prefix="a/")
+        store = stored(SEGMENT.with_(prefix=root), other, OTHER.with_(prefix="b/c/"))
+        storage = Aiven(store)
+        with pytest.warns(TieredFSWarning, match=rf"{root!r}; .*'a/', 'b/c/'.*key_pr"):
+            assert found(storage) == ["orders-0@5"]
+        assert found(storage) == ["orders-0@5"]  # and says so once
+        for prefix, segment in ((root, "orders-0@5"), ("a/", "orders-0@10")):
+            assert found(Aiven(store, key_prefix=prefix)) == [segment]
+
+    def test_a_prefix_behind_thousands_of_the_root_s_own_objects_is_named(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(key_prefix, "_PAGE", 10)
+        many = [SEGMENT.with_(topic=f"t{n}", number=n) for n in range(1, 9)]
+        store = stored(*many, OTHER.with_(prefix="z/z/"))
+        with pytest.warns(TieredFSWarning, match=r"''; .*'z/z/' are left out"):
+            assert len(found(Aiven(store))) == 8
+
+    def test_topics_of_another_prefix_without_a_slash_are_seen_behind_any_number(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(key_prefix, "_PAGE", 10)
+        many = [SEGMENT.with_(prefix="a-", start_offset=n) for n in range(9)]
+        store = stored(*many, SEGMENT.with_(prefix="b-"))
+        with pytest.raises(InvalidArgumentError, match=r"'a-', 'others'.*key_prefix"):
+            Aiven(store).list_partitions()
+
+    def test_folders_that_were_not_looked_into_are_no_secret(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(key_prefix, "_PAGE", 10)
+        store = stored(SEGMENT)
+        fill(store, {f"table/day={number}/x": b"" for number in range(99)})
+        with pytest.warns(TieredFSWarning, match="too many folders.*key_prefix"):
+            assert found(Aiven(store)) == ["orders-0@5"]
+        assert found(Aiven(store, key_prefix="")) == ["orders-0@5"]
+
+    @pytest.mark.parametrize("given", ["", "b/", "a/orders"])
+    def test_one_that_no_topic_has_is_said_with_those_that_there_are(
+        self, given: str
+    ) -> None:
+        store = stored(SEGMENT.with_(prefix="a/"))
+        with pytest.warns(TieredFSWarning, match=rf"prefix {given!r}; .*'a/'"):
+            assert Aiven(store, key_prefix=given).list_partitions() == []
+
+    def test_the_command_says_which_topics_it_leaves_out(
+        self, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        store = ObjectStore(str(tmp_path))
+        fill(store, SEGMENT.objects())
+        fill(store, OTHER.with_(prefix="a/").objects())
+        with warnings.catch_warnings():
+            warnings.simplefilter("default", TieredFSWarning)
+            with pytest.raises(SystemExit) as ended:
+                main(["ls", str(tmp_path)])
+        shown = capsys.readouterr()
+        assert (ended.value.code, shown.out) == (0, "orders\n")
+        assert "topics under 'a/' are left out" in shown.err
 
     def test_another_layout_s_folders_do_not_hide_it(self) -> None:
         store = stored(SEGMENT.with_(prefix="tiered/"))

@@ -1,12 +1,17 @@
-"""Which prefix the keys of a store have, where nobody has said it.
+"""Which prefix the keys of a store have, where it is not given.
 
 The plugin's ``key.prefix`` is a setting of the broker that no object repeats, so it is
 seen in the listing; and, as it need not end in a slash, in a manifest, which has the
 topic's name without it. A store with several holds the tiers of several clusters, or of
-one whose setting was changed: then only the user knows which is meant.
+one whose setting was changed: then only the user knows which is meant. No prefix is the
+plugin's default, so topics below no folder are read, with a warning that names the
+prefixes which are not.
 """
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Final
 
@@ -15,68 +20,139 @@ from tieredfs import (
     InvalidArgumentError,
     NotFoundError,
     ObjectStore,
+    TieredFSWarning,
     UnsupportedFormatError,
 )
 from tieredfs_aiven.manifest import parse_manifest
-from tieredfs_aiven.object_names import ObjectKey, Suffix, parse_key, parse_partition
+from tieredfs_aiven.object_names import Suffix, parse_key, parse_partition
 
-__all__ = ["find_prefix"]
+__all__ = ["find_prefix", "warn_of_others"]
 
 _PAGE: Final = 1000
-_PAGES: Final = 16  # strangers' objects may lie between the prefixes, without end
+_MAX_FOLDERS: Final = 64
+"""Folders that are looked into: those of foreign objects may be without end."""
+
+
+@dataclass(slots=True)
+class _Tier:
+    """What was seen of the tier of one prefix.
+
+    Attributes:
+        folders: Those of its topics, as whole keys that end in a slash.
+        keys: Of some objects of segments; none while no object was seen.
+    """
+
+    folders: dict[str, None] = field(default_factory=dict)
+    keys: list[str] = field(default_factory=list)
 
 
 def find_prefix(store: ObjectStore) -> str | None:
     """Return the prefix that the keys of a store have; None if there are no segments.
 
-    It takes a listing and a manifest. Topics below no folder come before those of
-    prefixes with a slash: no prefix is the plugin's default.
+    It takes a listing and a manifest; where the store has more than a page of objects,
+    a listing of each folder that is not a topic's. Topics below no folder come before
+    those of prefixes with a slash, and a warning names these.
 
     Raises:
-        InvalidArgumentError: There are several.
+        InvalidArgumentError: There are several prefixes, and none of them is empty.
     """
-    found: dict[str, dict[str, ObjectKey]] = {}
-    for page in _pages(store):
-        for text in page:
-            key = parse_key(text)
-            if key is not None:
-                found.setdefault(key.prefix, {})[text] = key
-        if "" in found:
-            break
+    found, is_complete = _search(store)
     if not found:
         entries = store.list(delimiter="/")
         folders = (entry.key[:-1] for entry in entries if entry.is_prefix)
         return "" if any(parse_partition(folder, "0") for folder in folders) else None
     if "" not in found and len(found) > 1:
-        raise _several(store, list(found))
-    prefix = "" if "" in found else next(iter(found))
-    whole = f"{prefix}{_beginning(store, found[prefix])}"
-    if not all(text.startswith(whole) for text in found[prefix]):
-        raise _several(store, [whole, "others"])
-    return whole
+        raise _several(store, sorted(found))
+    place = "" if "" in found else next(iter(found))
+    prefix = f"{place}{_beginning(store, found[place].keys)}"
+    others = [f for f in found[place].folders if not f.startswith(prefix)]
+    if any(_segment_keys(store, folder) for folder in others):
+        raise _several(store, [prefix, "others"])
+    _warn(store, f"reading the key prefix {prefix!r}", sorted(found.keys() - {place}))
+    if not is_complete:
+        warnings.warn(
+            f"{store.url}: reading the key prefix {prefix!r}; there are too many "
+            "folders to look for others: name it by the option key_prefix",
+            TieredFSWarning,
+            stacklevel=2,
+        )
+    return prefix
 
 
-def _pages(store: ObjectStore) -> Iterator[Sequence[str]]:
-    """Yield keys of a store, a page at a time; of each prefix, a page or two."""
-    after = ""
-    for _ in range(_PAGES):
-        page = [entry.key for entry in islice(store.list(start_after=after), _PAGE)]
-        yield page
-        if len(page) < _PAGE:
-            return
-        last = parse_key(page[-1])
-        # All that begins with the prefix sorts before what has the next letter there.
-        after = f"{last.prefix[:-1]}0" if last and last.prefix else page[-1]
+def warn_of_others(store: ObjectStore, prefix: str) -> None:
+    """Warn if the store has segments, none of them under the prefix that was given."""
+    found, _ = _search(store)
+    _warn(store, f"nothing has the key prefix {prefix!r}", sorted(found))
 
 
-def _beginning(store: ObjectStore, keys: dict[str, ObjectKey]) -> str:
+def _warn(store: ObjectStore, what: str, others: Sequence[str]) -> None:
+    if others:
+        warnings.warn(
+            f"{store.url}: {what}; topics under {', '.join(map(repr, others))} are "
+            "left out: the option key_prefix chooses one",
+            TieredFSWarning,
+            stacklevel=3,
+        )
+
+
+def _search(store: ObjectStore) -> tuple[dict[str, _Tier], bool]:
+    """Return the tiers by their prefixes, and whether every folder was looked into.
+
+    Of a prefix that does not end in a slash, what follows the last slash is taken for
+    the beginning of its topics.
+    """
+    page = [entry.key for entry in islice(store.list(), _PAGE)]
+    if len(page) < _PAGE:
+        return _tiers_of(page), True
+    found: dict[str, _Tier] = {}
+    places = deque([""])
+    looked = 0
+    while places and looked < _MAX_FOLDERS:
+        place = places.popleft()
+        looked += 1
+        tier = _Tier()
+        for entry in store.list(place, delimiter="/"):
+            if not entry.is_prefix:
+                continue
+            if parse_partition(entry.key[len(place) : -1], "0"):
+                tier.folders[entry.key] = None
+            else:
+                places.append(entry.key)
+        # A folder of another layout may have such a name.
+        keys = (_segment_keys(store, folder) for folder in tier.folders)
+        tier.keys = next((some for some in keys if some), [])
+        if tier.keys:
+            found[place] = tier
+    return found, not places
+
+
+def _tiers_of(keys: Iterable[str]) -> dict[str, _Tier]:
+    found: dict[str, _Tier] = {}
+    for text in keys:
+        key = parse_key(text)
+        if key is not None:
+            tier = found.setdefault(key.prefix, _Tier())
+            tier.keys.append(text)
+            topic = text[len(key.prefix) :].partition("/")[0]
+            tier.folders[f"{key.prefix}{topic}/"] = None
+    return found
+
+
+def _segment_keys(store: ObjectStore, folder: str) -> list[str]:
+    """Return the first keys in a topic's folder that are objects of segments."""
+    page = (entry.key for entry in islice(store.list(folder), _PAGE))
+    return [key for key in page if parse_key(key) is not None]
+
+
+def _beginning(store: ObjectStore, keys: Iterable[str]) -> str:
     """Return what a manifest does not know of the topic's name: it is the prefix's."""
-    for text, key in keys.items():
-        if key.name.suffix is Suffix.MANIFEST:
+    for text in keys:
+        key = parse_key(text)
+        if key is not None and key.name.suffix is Suffix.MANIFEST:
             try:
                 segment = parse_manifest(store.get(text), text).segment
             except (NotFoundError, CorruptDataError, UnsupportedFormatError):
-                return ""  # whoever reads this segment will be told
+                return ""  # the error is raised when this segment is read
             topic = key.partition.topic
             if segment is not None and topic.endswith(segment.partition.topic):
                 return topic.removesuffix(segment.partition.topic)

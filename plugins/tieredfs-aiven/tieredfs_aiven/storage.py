@@ -29,7 +29,7 @@ from tieredfs import (
 )
 from tieredfs_aiven.custom_metadata import parse_custom_metadata
 from tieredfs_aiven.encryption import DataKey, KeyRing, WrongTagError
-from tieredfs_aiven.key_prefix import find_prefix
+from tieredfs_aiven.key_prefix import find_prefix, warn_of_others
 from tieredfs_aiven.manifest import Manifest, SegmentFacts, parse_manifest
 from tieredfs_aiven.object_names import (
     Suffix,
@@ -98,7 +98,11 @@ class Aiven(RemoteStorageManager):
         return mine / len(keys) if keys else 0.0
 
     def list_partitions(self) -> list[TopicIdPartition]:
-        """Return the partitions that have a folder: a request, and one a topic."""
+        """Return the partitions that have a folder: a request, and one a topic.
+
+        A TieredFSWarning names the key prefixes whose topics are left out, where none
+        was given or the one that was given has no topic.
+        """
         prefix = self._find_prefix()
         found = (
             parse_partition(topic, number)
@@ -106,7 +110,10 @@ class Aiven(RemoteStorageManager):
             if parse_partition(topic, "0")
             for number in self._folders(f"{prefix}{topic}/")
         )
-        return sorted(partition for partition in found if partition is not None)
+        partitions = sorted(p for p in found if p is not None)
+        if not partitions and self._given_prefix is not None:
+            warn_of_others(self.store, self._given_prefix)
+        return partitions
 
     def list_segments(
         self, partition: TopicIdPartition, min_offset: int = 0
