@@ -689,6 +689,31 @@ class TestDeleting:
         storage.delete_log_segment(segment)
         assert keys(memory) == []
 
+    def test_what_two_processes_copied_with_other_settings_is_deleted_by_either_key(
+        self, memory: ObjectStore
+    ) -> None:
+        for chosen in range(2):
+            first, second = copied(over(memory)), copied(over(memory, "zstd"))
+            assert len(keys(memory)) == 2
+            over(memory).delete_log_segment((first, second)[chosen])
+            assert keys(memory) == []
+
+    def test_a_damaged_object_of_the_segment_goes_and_other_segments_stay(
+        self, memory: ObjectStore
+    ) -> None:
+        gone, kept = copied(over(memory)), copied(over(memory), 5)
+        longer = replace(described(0), end_offset=5)
+        log = log_of(0) + encode_batch(records(5, 1))
+        custom = over(memory).copy_log_segment(longer, LogSegmentData(log, {}))
+        copied(over(memory), indexes={})
+        (other,) = set(keys(memory)) - {
+            key_of(s) for s in (gone, kept, replace(longer, custom_metadata=custom))
+        }
+        memory.put(other, b"cut", overwrite=True)
+        over(memory).delete_log_segment(gone)
+        found = over(memory).list_segments(PARTITION)
+        assert [(s.start_offset, s.end_offset) for s in found] == [(0, 5), (5, 9)]
+
     def test_of_a_partition_that_is_not_there_it_is_success(
         self, memory: ObjectStore
     ) -> None:

@@ -104,6 +104,21 @@ class SegmentListing:
             if (s.id, s.start_offset) == (metadata.id, metadata.start_offset)
         )
 
+    def objects_of(self, partition: TopicIdPartition, key: SegmentKey) -> list[str]:
+        """Return the keys of all objects of one segment, damaged ones too: one listing.
+
+        Two processes that copy a segment with different settings write two objects.
+        """
+        prefix = partition_prefix(partition)
+        begins = f"{prefix}{key.end_offset:020d}-{key.start_offset:020d}-"
+        ends = f"-{key.id}{SEGMENT_SUFFIX}"
+        width = len(prefix) + len(key.stem) + len(SEGMENT_SUFFIX)
+        return [
+            entry.key
+            for entry in self.store.list(begins)
+            if entry.key.endswith(ends) and len(entry.key) == width
+        ]
+
     def _parsed(
         self, partition: TopicIdPartition, entries: Iterable[ObjectInfo]
     ) -> Iterator[_Surveyed]:

@@ -344,15 +344,18 @@ class SingleObject(RemoteStorageManager):
         return key.stem.encode()
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
-        """Delete a segment, every object of it that was listed; none is success."""
+        """Delete every object of a segment, whoever copied it; none is success.
+
+        It costs a listing besides the deletion: another process may have stored the
+        segment with another compression, and so under another key.
+        """
         try:
             path, key = self._find(metadata)
         except NotFoundError:
             return
-        listed = replace(metadata, end_offset=key.end_offset)
-        stems = self._known.stems(listed)
-        self.store.delete({path, *(object_key(metadata.partition, s) for s in stems)})
-        self._known.forget(listed)
+        others = self._listing.objects_of(metadata.partition, key)
+        self.store.delete([path, *others])
+        self._known.forget(replace(metadata, end_offset=key.end_offset))
 
     def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
         """Yield what appends have put aside; a copy leaves nothing."""
