@@ -45,7 +45,9 @@ from tieredfs.format.batch import Codec
 from tieredfs.format.codecs import compress
 from tieredfs.format.segment_key import SegmentFlag, SegmentKey
 from tieredfs.format.segment_tail import Chunks, LogPart, SegmentFacts, build_tail
-from wire import encode_batch
+from tieredfs.storage.inspection import inspect_segment
+from tieredfs.storage.log_stream import read_batches
+from wire import WireRecord, encode_batch
 
 TOPIC_ID = Uuid("dao62lTOQsGBPyjJLrpQKw")
 PARTITION = TopicIdPartition("t", 0, TOPIC_ID)
@@ -119,13 +121,14 @@ def segments(draw: st.DrawFn) -> tuple[SegmentMetadata, bytes, bytes]:
     """Draw a segment, its log and its checkpoint."""
     start = offset = draw(st.integers(0, 1 << 40))
     log = b""
+    epoch = draw(st.sampled_from([-1, 0]))
     for _ in range(draw(st.integers(0, 4))):
         offset += draw(st.sampled_from([0, 0, 3]))
         count = draw(st.integers(1, 4))
         stamp = draw(st.integers(-(1 << 62), 1 << 62))
         values = draw(st.text(max_size=30))
         batch = records(offset, count, timestamp=stamp, value=values)
-        log += encode_batch(batch, leader_epoch=draw(st.sampled_from([-1, 0, 0])))
+        log += encode_batch(batch, leader_epoch=draw(st.sampled_from([-1, epoch])))
         offset += count
     end = max(offset - 1, start) + draw(st.sampled_from([0, 0, 9]))
     number = draw(st.integers(1, (1 << 128) - 1))
@@ -134,23 +137,34 @@ def segments(draw: st.DrawFn) -> tuple[SegmentMetadata, bytes, bytes]:
         draw(st.integers(0, (1 << 31) - 1)),
         draw(st.sampled_from([TOPIC_ID, Uuid("A" * 22)])),
     )
-    epochs = draw(st.sampled_from([b"", EPOCHS, b"0\n2\n0 0\n7 999999999999999\n"]))
+    checkpoints = [EPOCHS, b"0\n2\n0 0\n7 999999999999999\n"] + [b""] * (epoch < 0)
+    epochs = draw(st.sampled_from(checkpoints))
     return SegmentMetadata(partition, segment_id(number), start, end), log, epochs
 
 
-index_sets = st.dictionaries(st.sampled_from(list(IndexType)), st.binary(max_size=50))
+def indexes_of(metadata: SegmentMetadata, log: bytes) -> Mapping[IndexType, bytes]:
+    """Make the indexes of a log, with an entry of each batch."""
+    view = memoryview(log)
+    batches = read_batches(lambda first, last: view[first:last], len(log), name="log")
+    measured = replace(metadata, size=len(log))
+    return inspect_segment(batches, measured, {}, interval_bytes=0).rebuilt
 
 
-@given(segments(), index_sets, st.sampled_from(COMPRESSIONS), st.data())
+@given(
+    segments(),
+    st.sets(st.sampled_from(list(IndexType))),
+    st.sampled_from(COMPRESSIONS),
+    st.data(),
+)
 def test_what_was_copied_is_fetched(
     segment: tuple[SegmentMetadata, bytes, bytes],
-    indexes: dict[IndexType, bytes],
+    kinds: set[IndexType],
     compression: str | None,
     data: st.DataObject,
 ) -> None:
     metadata, log, epochs = segment
-    if IndexType.LEADER_EPOCH in indexes:
-        indexes[IndexType.LEADER_EPOCH] = epochs
+    made = {**indexes_of(metadata, log), IndexType.LEADER_EPOCH: epochs}
+    indexes = {kind: made[kind] for kind in kinds & made.keys()}
     with scratch() as store:
         given_ = LogSegmentData(log, indexes)
         custom = over(store, compression).copy_log_segment(metadata, given_)
@@ -300,8 +314,13 @@ class TestDamage:
     def test_every_flip_is_noticed_by_reading_everything(
         self, memory: ObjectStore, compression: str | None
     ) -> None:
+        marker = WireRecord(4, 1_700_000_000_004, key=bytes(4), value=bytes(6))
+        log = encode_batch(records(0, 4), attributes=0x10, producer_id=7)
+        log += encode_batch([marker], attributes=0x30, producer_id=7)
         indexes = {**INDEXES, IndexType.TRANSACTION: ABORT}
-        segment = copied(over(memory, compression), indexes=indexes)
+        storage = over(memory, compression)
+        custom = storage.copy_log_segment(described(0), LogSegmentData(log, indexes))
+        segment = replace(described(0), custom_metadata=custom)
         whole = bytes(memory.get(key_of(segment)))
         key = SegmentKey.parse(segment.custom_metadata.decode())
         assert key is not None
@@ -747,7 +766,7 @@ class TestAppending:
         before = keys(memory)
         with pytest.raises(AlreadyExistsError, match="t-0: offset 0"):
             over(memory).append_log_segment(
-                described(0, 3, number=2), LogSegmentData(log_of(0, 3), INDEXES)
+                described(0, 3, number=2), LogSegmentData(log_of(0, 3), {})
             )
         assert keys(memory) == before
         (listed,) = over(memory).list_segments(PARTITION)

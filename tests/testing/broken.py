@@ -27,10 +27,12 @@ from tieredfs import (
 )
 from tieredfs import testing as rules
 from tieredfs.errors import AlreadyExistsError
+from tieredfs.format.index_truth import IndexTruth
 from tieredfs.storage import Leftover, StorageWrapper
 from tieredfs.storage.kafka_local import KafkaLocal
 from tieredfs.storage.single_object import SingleObject
 from tieredfs.testing import Check, MakeStorage
+from tieredfs.testing.samples import sample
 
 __all__ = ["BROKEN", "Broken"]
 
@@ -367,13 +369,57 @@ class ClaimsOneWrite(KafkaLocal):
     capabilities = KafkaLocal.capabilities | {Capability.ATOMIC_COPY}
 
 
+class StoresAnyIndex(Native):
+    """Parses no index: the log is all that it looks at."""
+
+    kinds: frozenset[IndexType] = frozenset(IndexType)
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        try:
+            return super().copy_log_segment(metadata, data)
+        except CorruptDataError:
+            own = sample(metadata.partition, 1).data.indexes
+            kept = {k: (own if k in self.kinds else data.indexes)[k] for k in own}
+            return super().copy_log_segment(metadata, replace(data, indexes=kept))
+
+
+class StoresAnyTimeIndex(StoresAnyIndex):
+    kinds = frozenset({IndexType.TIMESTAMP})
+
+
+class StoresAnySnapshot(StoresAnyIndex):
+    kinds = frozenset({IndexType.PRODUCER_SNAPSHOT})
+
+
+class ParsesIndexesOnly(Native):
+    """Refuses what is malformed, and compares nothing with the log."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        end = metadata.end_offset or 0
+        truth = IndexTruth(data.indexes, metadata.start_offset, end, 1 << 30)
+        for detail in truth.malformed.values():
+            raise CorruptDataError(detail)
+        try:
+            return super().copy_log_segment(metadata, data)
+        except CorruptDataError:
+            whole = sample(metadata.partition, 1).data
+            return super().copy_log_segment(metadata, whole)
+
+
 class TakesNoFiles(Native):
     @override
     def copy_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
     ) -> bytes:
-        log = b"" if isinstance(data.log, Path) else data.log
-        return super().copy_log_segment(metadata, replace(data, log=log))
+        if isinstance(data.log, Path):
+            data = LogSegmentData(b"", {})
+        return super().copy_log_segment(metadata, data)
 
 
 class SaysTooMuch(Native):
@@ -640,6 +686,21 @@ BROKEN = [
         rules.check_errors_are_typed,
         RaisesItsOwn,
         "fetch_all_indexes raised IndexError",
+    ),
+    Broken(
+        rules.check_inconsistent_indexes_are_refused,
+        StoresAnyTimeIndex,
+        "TIMESTAMP index malformed returned",
+    ),
+    Broken(
+        rules.check_inconsistent_indexes_are_refused,
+        StoresAnySnapshot,
+        "SNAPSHOT index malformed returned",
+    ),
+    Broken(
+        rules.check_inconsistent_indexes_are_refused,
+        ParsesIndexesOnly,
+        "OFFSET index of another segment returned",
     ),
     Broken(
         rules.check_indexes_are_what_was_copied,

@@ -220,7 +220,7 @@ class TestWhatIsPushed:
         stores = [SingleObject(ObjectStore(str(tmp_path / n))) for n in ("a", "b")]
         push_all(source_of(logdir), stores[0])
         monkeypatch.setattr("tieredfs.storage.held_log._IN_MEMORY", 100)
-        monkeypatch.setattr("tieredfs.storage.single_object._IN_MEMORY", 100)
+        monkeypatch.setattr("tieredfs.storage.spool._IN_MEMORY", 100)
         counter = RequestCounter()
         store = ObjectStore(str(tmp_path / "b"), observer=counter)
         push_all(source_of(logdir), SingleObject(store))

@@ -162,6 +162,13 @@ class IndexTruth:
                 raise CorruptIndexError("an abort lies behind the segment")
         elif kind is IndexType.PRODUCER_SNAPSHOT:
             self._producers = ProducerSnapshot.parse(data)
+            for producer in self._producers.producers:
+                said = max(producer.last_offset, producer.transaction_first_offset)
+                if said > self._end_offset:
+                    raise CorruptIndexError(
+                        f"producer {producer.producer_id} wrote offset {said}, behind "
+                        "the segment"
+                    )
         else:
             self._epochs = parse_leader_epochs(data)
 

@@ -379,7 +379,8 @@ class RemoteStorageManager(ABC):
             InvalidArgumentError: ``metadata`` does not say where the segment ends.
             NotFoundError: There is no such file of the log.
             CorruptDataError: The log or an index is malformed, or is not that of the
-                segment; nothing was stored.
+                segment; or the log has an abort, and there is no transaction index
+                (see ``inspect_copy``). Nothing was stored.
         """
         del data
         msg = f"{self!r} is read only: it cannot copy {metadata}"

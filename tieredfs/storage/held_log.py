@@ -7,7 +7,7 @@ from typing import Final
 
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage.contract import RemoteStorageManager
-from tieredfs.storage.spool import open_spool
+from tieredfs.storage.temporary_file import open_temporary_file
 
 __all__ = ["hold_log"]
 
@@ -34,7 +34,7 @@ def hold_log(
     if (metadata.size or 0) <= _IN_MEMORY:
         yield b"".join(pieces)
         return
-    with open_spool() as (file, path):
+    with open_temporary_file() as (file, path):
         file.writelines(pieces)
         file.flush()
         yield path

@@ -1,9 +1,10 @@
 """A segment's log read once: what it holds, and whether its indexes are true to it."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tieredfs.epochs import LeaderEpochs
+from tieredfs.errors import CorruptIndexError
 from tieredfs.format.batch import HEADER_SIZE
 from tieredfs.format.buffers import Buffer
 from tieredfs.format.control import ControlRecord, parse_control_record
@@ -17,8 +18,10 @@ from tieredfs.format.records import RecordDecoder
 from tieredfs.format.txn_index import AbortedTransaction, TransactionIndex
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage.log_facts import LogFacts, facts_of
+from tieredfs.storage.log_source import LogSource
+from tieredfs.storage.log_stream import read_batches
 
-__all__ = ["Inspection", "Lead", "inspect_segment"]
+__all__ = ["Inspection", "Lead", "inspect_copy", "inspect_segment"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +127,44 @@ def inspect_segment(
         rebuilt[IndexType.TRANSACTION] = made
     lost_from = following if following <= end and not cleaned else None
     return Inspection(facts, untrue, rebuilt, truth.is_compacted, lost_from)
+
+
+def inspect_copy(
+    source: LogSource,
+    write: Callable[[memoryview], object],
+    metadata: SegmentMetadata,
+    indexes: Mapping[IndexType, Buffer],
+) -> Inspection:
+    """Read a log once as it is copied, and refuse what no reader could read.
+
+    Every layout that stores a segment asks this, so all of them refuse the same: what
+    ``verify`` would find wrong in the copy. What real brokers write is accepted: empty
+    indexes, logs and indexes that the cleaner rewrote, checkpoints that begin after the
+    segment's start or go on behind its end, snapshots without producers that expired.
+
+    Args:
+        source: The log.
+        write: Takes each piece of the log, in order; they are the bytes that are
+            checked, whatever happens to the source meanwhile.
+        metadata: The segment, with its end and size.
+        indexes: The bytes of each index there is, without padding.
+
+    Raises:
+        CorruptBatchError: A batch is malformed, or lies outside the segment.
+        CorruptIndexError: An index is malformed or inconsistent with the log, or the
+            log has an abort and the transaction index is missing.
+    """
+
+    def fetch(start: int, end: int) -> memoryview:
+        piece = source.fetch(start, end)
+        write(piece)
+        return piece
+
+    batches = read_batches(fetch, source.size, name=source.name)
+    inspection = inspect_segment(batches, metadata, indexes)
+    for kind, detail in inspection.untrue.items():
+        raise CorruptIndexError(f"{source.name}: {kind} index: {detail}")
+    return inspection
 
 
 def _untrue_transactions(

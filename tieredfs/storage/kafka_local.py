@@ -9,7 +9,6 @@ what is written here.
 import re
 from collections.abc import Collection, Iterator
 from dataclasses import replace
-from pathlib import Path
 
 from tieredfs.errors import (
     InvalidArgumentError,
@@ -27,7 +26,7 @@ from tieredfs.model import (
 from tieredfs.objects import ObjectInfo, ObjectStore
 from tieredfs.storage.capability import Capability
 from tieredfs.storage.contract import RemoteStorageManager
-from tieredfs.storage.inspection import inspect_segment
+from tieredfs.storage.inspection import inspect_copy
 from tieredfs.storage.kafka_files import (
     LOG_SUFFIX,
     SUFFIXES,
@@ -37,7 +36,7 @@ from tieredfs.storage.kafka_files import (
 )
 from tieredfs.storage.leftover import Leftover
 from tieredfs.storage.log_source import open_log
-from tieredfs.storage.log_stream import read_batches
+from tieredfs.storage.spool import open_spool
 
 __all__ = ["KafkaLocal"]
 
@@ -141,30 +140,30 @@ class KafkaLocal(RemoteStorageManager):
         Raises:
             InvalidArgumentError: ``metadata`` does not say where the segment ends.
             CorruptBatchError: A batch is malformed or lies outside the segment.
+            CorruptIndexError: An index is malformed or inconsistent with the log, or
+                the log has an abort and the transaction index is missing.
             UnsupportedOperationError: The log is compacted.
         """
         if metadata.end_offset is None:
             msg = f"{metadata}: to be copied, a segment needs its end offset"
             raise InvalidArgumentError(msg)
-        with open_log(data.log, str(metadata)) as log:
-            inspection = inspect_segment(
-                read_batches(log.fetch, log.size, name=log.name),
-                replace(metadata, size=log.size),
-                data.indexes,
-            )
-        if inspection.is_compacted:
-            raise UnsupportedOperationError(
-                f"{self.name_of(metadata)}: its log is compacted, and kafka-local is "
-                "what a broker tiers: logs without holes"
-            )
-        made = {k: v for k, v in inspection.rebuilt.items() if SUFFIXES[k] in _ALWAYS}
-        for kind, index in {**made, **data.indexes}.items():
-            self.store.put(self._key(metadata, SUFFIXES[kind]), index, overwrite=True)
-        key = self._key(metadata, LOG_SUFFIX)
-        if isinstance(data.log, Path):
-            self.store.put_file(key, data.log, overwrite=True)
-        else:
-            self.store.put(key, data.log, overwrite=True)
+        with (
+            open_log(data.log, str(metadata)) as log,
+            open_spool(log.size) as spool,
+        ):
+            measured = replace(metadata, size=log.size)
+            inspection = inspect_copy(log, spool.file.write, measured, data.indexes)
+            if inspection.is_compacted:
+                raise UnsupportedOperationError(
+                    f"{self.name_of(metadata)}: its log is compacted, and kafka-local "
+                    "is what a broker tiers: logs without holes"
+                )
+            made = inspection.rebuilt.items()
+            always = {kind: index for kind, index in made if SUFFIXES[kind] in _ALWAYS}
+            for kind, index in {**always, **data.indexes}.items():
+                key = self._key(metadata, SUFFIXES[kind])
+                self.store.put(key, index, overwrite=True)
+            spool.put(self.store, self._key(metadata, LOG_SUFFIX))
         return b""
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:

@@ -3,6 +3,7 @@
 Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
 """
 
+from dataclasses import replace
 from typing import IO, Final
 
 from tieredfs.errors import CorruptObjectError, InvalidArgumentError, TieredFSError
@@ -22,10 +23,10 @@ from tieredfs.model import (
     SegmentMetadata,
     TopicIdPartition,
 )
-from tieredfs.storage.log_facts import LogFacts, facts_of
+from tieredfs.storage.inspection import inspect_copy
+from tieredfs.storage.log_facts import LogFacts
 from tieredfs.storage.log_source import LogSource
-from tieredfs.storage.log_stream import read_batches
-from tieredfs.storage.stored_log import Compression, store_log
+from tieredfs.storage.stored_log import Compression, LogWriter
 
 __all__ = [
     "check_facts",
@@ -49,6 +50,8 @@ def write_segment(
 ) -> SegmentKey:
     """Write the whole object of a segment, and return what its key has to say.
 
+    The log is read once: what is checked is what is written.
+
     Args:
         metadata: Its partition, id, first and last offset.
         source: Its log.
@@ -60,18 +63,16 @@ def write_segment(
         InvalidArgumentError: ``metadata`` does not say where the segment ends, or that
             it holds no offset.
         CorruptBatchError: A batch is malformed or lies outside the segment.
-        CorruptIndexError: The leader-epoch checkpoint is malformed.
+        CorruptIndexError: An index is malformed or inconsistent with the log.
     """
     end_offset = metadata.end_offset
     if end_offset is None or end_offset < metadata.start_offset:
         msg = f"{metadata}: to be stored, a segment needs an offset and its end"
         raise InvalidArgumentError(msg)
-    log = store_log(source, out, compression)
-    facts = facts_of(
-        read_batches(source.fetch, source.size, name=source.name),
-        metadata.start_offset,
-        end_offset,
-    )
+    writer = LogWriter(out, compression)
+    measured = replace(metadata, size=source.size)
+    facts = inspect_copy(source, writer.write, measured, data.indexes).facts
+    log = writer.finish()
     flags = SegmentFlag(0)
     if len(data.indexes.get(IndexType.TRANSACTION, b"")):
         flags |= SegmentFlag.TRANSACTIONS

@@ -8,7 +8,6 @@ chunks, compressed with zstd. Source: ``formats.md`` of the project.
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from io import BytesIO
-from typing import Final
 
 from tieredfs.errors import (
     CorruptObjectError,
@@ -50,9 +49,6 @@ from tieredfs.storage.spool import open_spool
 from tieredfs.storage.stored_log import Compression, read_chunks, stream_stored
 
 __all__ = ["SingleObject"]
-
-_IN_MEMORY: Final = 32 << 20
-"""Bytes up to which an object is put together in memory, and above it in a file."""
 
 
 class SingleObject(RemoteStorageManager):
@@ -241,20 +237,6 @@ class SingleObject(RemoteStorageManager):
             metadata.custom_metadata,
         )
 
-    def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
-        """Compare the leader epoch in the key with the highest one in the log.
-
-        Raises:
-            CorruptObjectError: They differ.
-        """
-        path, key = self._find(metadata)
-        if key.epoch != epoch:
-            msg = (
-                f"{self.store.url}/{path}: its key says leader epoch {key.epoch}, the "
-                f"highest in its log is {epoch}"
-            )
-            raise CorruptObjectError(msg)
-
     def is_compacted(self, partition: TopicIdPartition) -> bool:
         """Say that holes are the cleaner's: no object is shorter than its key says."""
         del partition
@@ -305,8 +287,9 @@ class SingleObject(RemoteStorageManager):
                 that it holds no offset.
             NotFoundError: There is no such file of the log.
             CorruptBatchError: A batch is malformed or lies outside the segment.
-            CorruptIndexError: The leader-epoch checkpoint is malformed.
-            UnsupportedFormatError: It, or a batch, is of a version that is not read.
+            CorruptIndexError: An index is malformed or inconsistent with the log, or
+                the log has an abort and the transaction index is missing.
+            UnsupportedFormatError: A batch is of a version that is not read.
             AlreadyExistsError: The disk takes the topic for another one, whose name
                 has other capitals.
         """
@@ -376,17 +359,9 @@ class SingleObject(RemoteStorageManager):
     ) -> SegmentKey:
         """Put the object of a segment together, and store it."""
         partition = metadata.partition
-        if source.size <= _IN_MEMORY:
-            whole = BytesIO()
-            key = write_segment(metadata, source, data, whole, self.compression)
-            path = object_key(partition, key.stem)
-            self.store.put(path, whole.getbuffer(), overwrite=True)
-            return key
-        with open_spool() as (file, spooled):
-            key = write_segment(metadata, source, data, file, self.compression)
-            file.flush()
-            path = object_key(partition, key.stem)
-            self.store.put_file(path, spooled, overwrite=True)
+        with open_spool(source.size) as spool:
+            key = write_segment(metadata, source, data, spool.file, self.compression)
+            spool.put(self.store, object_key(partition, key.stem))
         return key
 
     def _tail(self, metadata: SegmentMetadata) -> Tail:

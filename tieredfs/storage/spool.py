@@ -1,52 +1,54 @@
-"""A temporary file for bytes that are too many to be held in memory."""
+"""Bytes that are put together before they are stored, where no other process writes."""
 
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import BufferedWriter, FileIO
+from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import IO, Final
 
-from tieredfs.errors import StorageUnavailableError
+from tieredfs.objects import ObjectStore
+from tieredfs.storage.temporary_file import open_temporary_file
 
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+__all__ = ["Spool", "open_spool"]
 
-__all__ = ["open_spool"]
+_IN_MEMORY: Final = 32 << 20
+"""Bytes that are held in memory; more are held in a file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """Bytes in memory, or in a temporary file.
+
+    Attributes:
+        file: Where they are written to.
+        path: Of the file; None in memory.
+    """
+
+    file: IO[bytes]
+    path: Path | None = None
+
+    def put(self, store: ObjectStore, key: str) -> None:
+        """Store what was written as one object."""
+        if isinstance(self.file, BytesIO):
+            store.put(key, self.file.getbuffer(), overwrite=True)
+        elif self.path is not None:
+            self.file.flush()
+            store.put_file(key, self.path, overwrite=True)
 
 
 @contextmanager
-def open_spool() -> Iterator[tuple[BinaryIO, Path]]:
-    """Make a temporary file, and remove it afterwards.
+def open_spool(size: int) -> Iterator[Spool]:
+    """Open a spool that is gone at the end.
 
-    Yields:
-        The file, and its path, to be read after a flush.
+    Args:
+        size: About how many bytes will be written.
 
     Raises:
-        StorageUnavailableError: It cannot be made or written, on a full disk say.
+        StorageUnavailableError: There is no room for them on this machine.
     """
-    try:
-        descriptor, path = tempfile.mkstemp(prefix="tieredfs-")
-    except OSError as error:
-        raise _unavailable(error) from error
-    try:
-        with BufferedWriter(_SpoolFile(descriptor, "wb")) as file:
-            yield file, Path(path)
-    finally:
-        Path(path).unlink(missing_ok=True)
-
-
-class _SpoolFile(FileIO):
-    def write(self, data: "ReadableBuffer", /) -> int:
-        """Write some of the bytes; a disk that is full is named."""
-        try:
-            return super().write(data)
-        except OSError as error:
-            raise _unavailable(error) from error
-
-
-def _unavailable(error: OSError) -> StorageUnavailableError:
-    return StorageUnavailableError(
-        f"no temporary file can be written: {error.strerror}; set TMPDIR to a "
-        "directory with room for a segment"
-    )
+    if size <= _IN_MEMORY:
+        yield Spool(BytesIO())
+        return
+    with open_temporary_file() as (file, path):
+        yield Spool(file, path)

@@ -18,14 +18,13 @@ from tieredfs.format.checksum import crc32c
 from tieredfs.format.codecs import MAX_DECOMPRESSED, compress, decompress
 from tieredfs.format.segment_tail import Chunks, LogPart
 from tieredfs.storage.contract import STREAM_PIECE
-from tieredfs.storage.log_source import LogSource
 
 __all__ = [
     "CHUNK_SIZE",
     "Compression",
+    "LogWriter",
     "check_chunks",
     "read_chunks",
-    "store_log",
     "stream_stored",
 ]
 
@@ -35,22 +34,48 @@ CHUNK_SIZE: Final = 4 << 20
 """Bytes of log in a chunk: what a small read has to fetch at least."""
 
 
-def store_log(
-    source: LogSource, out: IO[bytes], compression: Compression | None
-) -> LogPart:
-    """Write a log as it is to be stored, and say what was written."""
-    crc, written = 0, 0
-    lengths: list[int] = []
-    for piece in source.pieces(CHUNK_SIZE):
-        stored = bytes(piece) if compression is None else compress(Codec.ZSTD, piece)
-        out.write(stored)
-        crc = crc32c(stored, crc)
-        written += len(stored)
-        lengths.append(len(stored))
-    chunks = None
-    if compression is not None:
-        chunks = Chunks(CHUNK_SIZE, compression, tuple(lengths))
-    return LogPart(written, source.size, crc, chunks)
+class LogWriter:
+    """Write a log as it is to be stored, a piece at a time."""
+
+    def __init__(self, out: IO[bytes], compression: Compression | None) -> None:
+        """Write nothing yet.
+
+        Args:
+            out: Where the stored bytes go.
+            compression: How each chunk is compressed; None to keep the log as it is.
+        """
+        self._out = out
+        self._compression = compression
+        self._rest = b""
+        self._size = 0
+        self._crc = 0
+        self._lengths: list[int] = []
+
+    def write(self, piece: memoryview) -> None:
+        """Take the next bytes of the log."""
+        self._size += len(piece)
+        if self._compression is None:
+            self._store(piece)
+            return
+        held = memoryview(b"".join((self._rest, piece)) if self._rest else piece)
+        whole = len(held) - len(held) % CHUNK_SIZE
+        for start in range(0, whole, CHUNK_SIZE):
+            self._store(compress(Codec.ZSTD, held[start : start + CHUNK_SIZE]))
+        self._rest = bytes(held[whole:])
+
+    def finish(self) -> LogPart:
+        """Write what is left, and say what was written."""
+        if self._rest:
+            self._store(compress(Codec.ZSTD, memoryview(self._rest)))
+        lengths, chunks = tuple(self._lengths), None
+        if self._compression is not None:
+            chunks = Chunks(CHUNK_SIZE, self._compression, lengths)
+        return LogPart(sum(lengths), self._size, self._crc, chunks)
+
+    def _store(self, stored: bytes | memoryview) -> None:
+        self._out.write(stored)
+        self._crc = crc32c(stored, self._crc)
+        self._lengths.append(len(stored))
 
 
 def read_chunks(

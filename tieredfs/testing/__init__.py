@@ -27,6 +27,7 @@ from tieredfs.testing.deleting import (
 )
 from tieredfs.testing.indexes import (
     check_fetch_indexes_equals_one_by_one,
+    check_inconsistent_indexes_are_refused,
     check_indexes_are_what_was_copied,
     check_indexes_cost_one_request,
     check_missing_index_is_not_found,
@@ -86,6 +87,7 @@ __all__ = [
     "check_empty_storage_lists_nothing",
     "check_errors_are_typed",
     "check_fetch_indexes_equals_one_by_one",
+    "check_inconsistent_indexes_are_refused",
     "check_indexes_are_what_was_copied",
     "check_indexes_cost_one_request",
     "check_layout_changes_nothing",
@@ -133,6 +135,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_store_errors_pass_through,
     check_stream_is_the_log,
     check_fetch_indexes_equals_one_by_one,
+    check_inconsistent_indexes_are_refused,
     check_indexes_are_what_was_copied,
     check_indexes_cost_one_request,
     check_missing_index_is_not_found,

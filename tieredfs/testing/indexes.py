@@ -1,20 +1,74 @@
 """What a storage gives of the indexes of a segment."""
 
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import combinations
+from typing import Final
 
-from tieredfs.errors import NotFoundError
-from tieredfs.model import IndexType
+from tieredfs.epochs import LeaderEpochs
+from tieredfs.errors import CorruptDataError, NotFoundError
+from tieredfs.format.leader_epoch_checkpoint import format_leader_epochs
+from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
+from tieredfs.format.txn_index import AbortedTransaction, TransactionIndex
+from tieredfs.model import EpochEntry, IndexType
 from tieredfs.storage import Capability
 from tieredfs.testing.rule import Case, expect_error, require, rule
-from tieredfs.testing.samples import PARTITIONS, sample
+from tieredfs.testing.samples import PARTITIONS, Sample, sample
 from tieredfs.testing.stores import READS, WatchedStore
 
 __all__ = [
     "check_fetch_indexes_equals_one_by_one",
+    "check_inconsistent_indexes_are_refused",
     "check_indexes_are_what_was_copied",
     "check_indexes_cost_one_request",
     "check_missing_index_is_not_found",
 ]
+
+
+_GARBAGE: Final = b"garbage!!"  # a multiple of no entry's size
+
+
+@rule(Capability.WRITE)
+def check_inconsistent_indexes_are_refused(case: Case) -> None:
+    """An index that is malformed or not the log's is refused, and nothing is stored.
+
+    Copied are a malformed index, that of another segment, and one that points past the
+    end of the log, of each type there is.
+    """
+    one = sample(PARTITIONS[0], 1)
+    for kind, said, index in _inconsistent(one):
+        data = replace(one.data, indexes={**one.data.indexes, kind: index})
+        expect_error(
+            lambda data=data: case.storage.copy_log_segment(one.metadata, data),  # type: ignore[misc]
+            CorruptDataError,
+            f"Copying with the {kind} index {said}",
+        )
+        found = case.all_listed(case.another())
+        require(not found, f"With the {kind} index {said} it listed {found}.")
+
+
+def _inconsistent(one: Sample) -> Iterator[tuple[IndexType, str, bytes]]:
+    """Yield indexes that the log of a segment cannot have."""
+    later = sample(one.metadata.partition, 3)
+    others: Mapping[IndexType, bytes] = {
+        **later.data.indexes,
+        # The samples have batches of one size and one epoch: these are of another log.
+        IndexType.OFFSET: struct.pack(">ii", 9, 100),
+        IndexType.LEADER_EPOCH: format_leader_epochs(LeaderEpochs((EpochEntry(5, 0),))),
+    }
+    for kind in IndexType:
+        yield kind, "malformed", _GARBAGE
+        yield kind, "of another segment", others[kind]
+    end = later.metadata.end_offset or 0
+    delta = end - one.metadata.start_offset
+    past = ProducerState(9, 0, 0, end, 0, 0, -1, -1)
+    abort = AbortedTransaction(7, one.metadata.start_offset, end, end + 1)
+    told = "that points past the log"
+    yield IndexType.OFFSET, told, struct.pack(">ii", 1, len(one.log))
+    yield IndexType.TIMESTAMP, told, struct.pack(">qi", 1, delta)
+    yield IndexType.PRODUCER_SNAPSHOT, told, ProducerSnapshot((past,)).encode()
+    yield IndexType.TRANSACTION, told, TransactionIndex((abort,)).encode()
 
 
 @rule(Capability.WRITE)

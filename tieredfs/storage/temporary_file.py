@@ -1,0 +1,52 @@
+"""A temporary file for bytes that are too many to be held in memory."""
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BufferedWriter, FileIO
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from tieredfs.errors import StorageUnavailableError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
+__all__ = ["open_temporary_file"]
+
+
+@contextmanager
+def open_temporary_file() -> Iterator[tuple[BinaryIO, Path]]:
+    """Make a temporary file, and remove it afterwards.
+
+    Yields:
+        The file, and its path, to be read after a flush.
+
+    Raises:
+        StorageUnavailableError: It cannot be made or written, on a full disk say.
+    """
+    try:
+        descriptor, path = tempfile.mkstemp(prefix="tieredfs-")
+    except OSError as error:
+        raise _unavailable(error) from error
+    try:
+        with BufferedWriter(_TemporaryFile(descriptor, "wb")) as file:
+            yield file, Path(path)
+    finally:
+        Path(path).unlink(missing_ok=True)
+
+
+class _TemporaryFile(FileIO):
+    def write(self, data: "ReadableBuffer", /) -> int:
+        """Write some of the bytes; a disk that is full is named."""
+        try:
+            return super().write(data)
+        except OSError as error:
+            raise _unavailable(error) from error
+
+
+def _unavailable(error: OSError) -> StorageUnavailableError:
+    return StorageUnavailableError(
+        f"no temporary file can be written: {error.strerror}; set TMPDIR to a "
+        "directory with room for a segment"
+    )
