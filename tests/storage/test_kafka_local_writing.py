@@ -18,6 +18,7 @@ from tieredfs import (
     NotFoundError,
     ObjectStore,
     RemoteStorageManager,
+    RequestCounter,
     SegmentId,
     SegmentMetadata,
     StorageUnavailableError,
@@ -294,6 +295,25 @@ def test_it_is_written_beside_what_is_in_the_folder_s_parent(
     over(memory).copy_log_segment(described(5), LogSegmentData(log_of(5), {}))
     assert [s.start_offset for s in over(memory).list_segments(PARTITION)] == [0, 5]
     assert all(key.startswith(f"{REMOTE}/{FOLDER}") for key in keys(memory))
+
+
+def test_what_a_broker_begins_to_write_is_seen_by_a_storage_that_saw_nothing(
+    memory: ObjectStore,
+) -> None:
+    storage = over(memory)
+    assert storage.list_partitions() == []
+    broker = over(ObjectStore(f"{memory.url}/{REMOTE}"))
+    broker.copy_log_segment(described(0), LogSegmentData(log_of(0), {}))
+    assert storage.list_partitions() == [PARTITION]
+    (listed,) = storage.list_segments(PARTITION)
+    assert storage.fetch_log_segment(listed) == log_of(0)
+
+
+def test_a_segment_is_named_without_a_request(memory: ObjectStore) -> None:
+    counter = RequestCounter()
+    storage = over(ObjectStore(memory.url, observer=counter))
+    assert storage.name_of(described(0)).endswith(f"{FOLDER}{0:020d}-{'A' * 21}Q")
+    assert counter.requests == 0
 
 
 def test_it_says_that_it_can_be_written(memory: ObjectStore) -> None:

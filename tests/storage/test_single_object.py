@@ -831,6 +831,19 @@ class TestNames:
             )
         assert sorted(tmp_path.rglob("*")) == before
 
+    def test_a_topic_that_got_no_folder_is_looked_for_again(
+        self, tmp_path: Path
+    ) -> None:
+        storage = over(CaselessStore(str(tmp_path)))
+        mine, twin = (TopicIdPartition(n, 0, TOPIC_ID) for n in ("orders", "Orders"))
+        with pytest.raises(CorruptBatchError):
+            storage.copy_log_segment(
+                described(0, partition=mine), LogSegmentData(b"?", {})
+            )
+        copied(over(CaselessStore(str(tmp_path))), 0, twin)
+        with pytest.raises(AlreadyExistsError, match="'orders' from 'Orders'"):
+            copied(storage, 0, mine)
+
     def test_where_the_real_disk_can_tell_them_apart_both_are_there(
         self, tmp_path: Path
     ) -> None:

@@ -15,7 +15,10 @@ _LOCK: Final = threading.Lock()  # held for a listing, once a topic
 
 
 class CaseCheck:
-    """Ask a local disk, once a topic, whether it takes the topic for another one."""
+    """Ask a local disk whether it takes a topic for another one.
+
+    Once the topic has its folder, no other one can get it: then it is asked no more.
+    """
 
     def __init__(self) -> None:
         """Know of no topic yet."""
@@ -31,20 +34,21 @@ class CaseCheck:
             return
         folder = topic_folder(topic)
         with _LOCK:
-            if folder not in self._told_apart:
-                _tell_apart(store, folder)
+            if folder not in self._told_apart and _tell_apart(store, folder):
                 self._told_apart.add(folder)
 
 
-def _tell_apart(store: ObjectStore, folder: str) -> None:
+def _tell_apart(store: ObjectStore, folder: str) -> bool:
+    """Refuse a topic that the disk takes for another; tell whether it has a folder."""
     entries = store.list(delimiter="/")
     folders = {entry.key.rstrip("/") for entry in entries if entry.is_prefix}
     twins = [name for name in folders if name.casefold() == folder.casefold()]
     if folder in folders or not twins:
-        return
+        return folder in folders
     if next(store.list(f"{folder}/", delimiter="/"), None) is not None:
         msg = (
             f"{store.url}: the disk cannot tell topic folder {folder!r} from "
             f"{twins[0]!r}"
         )
         raise AlreadyExistsError(msg)
+    return False

@@ -122,8 +122,8 @@ class KafkaLocal(RemoteStorageManager):
 
     def name_of(self, metadata: SegmentMetadata) -> str:
         """Return the place of a segment's files, without their suffixes."""
-        stem = f"{metadata.start_offset:020d}-{metadata.id}"
-        return f"{self.store.url}/{self._folder(metadata.partition)}{stem}"
+        place = f"{self._root or ''}{_name(metadata.partition)}{_stem(metadata)}"
+        return f"{self.store.url}/{place}"
 
     def copy_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
@@ -160,16 +160,22 @@ class KafkaLocal(RemoteStorageManager):
                 )
             made = inspection.rebuilt.items()
             always = {kind: index for kind, index in made if SUFFIXES[kind] in _ALWAYS}
+            # All in one folder, whichever root another process begins meanwhile.
+            stem = f"{self._folder(metadata.partition)}{_stem(metadata)}"
             for kind, index in {**always, **data.indexes}.items():
-                key = self._key(metadata, SUFFIXES[kind])
-                self.store.put(key, index, overwrite=True)
-            spool.put(self.store, self._key(metadata, LOG_SUFFIX))
+                self.store.put(f"{stem}.{SUFFIXES[kind]}", index, overwrite=True)
+            spool.put(self.store, f"{stem}.{LOG_SUFFIX}")
         return b""
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
-        """Delete the files of a segment, its log first: then it is listed no more."""
-        self.store.delete([self._key(metadata, LOG_SUFFIX)])
-        self.store.delete(self._key(metadata, suffix) for suffix in SUFFIXES.values())
+        """Delete the files of a segment, its log first: then it is listed no more.
+
+        A crash leaves files that are not listed: ``scrub`` finds them, and deleting
+        again removes them.
+        """
+        stem = f"{self._folder(metadata.partition)}{_stem(metadata)}"
+        self.store.delete([f"{stem}.{LOG_SUFFIX}"])
+        self.store.delete(f"{stem}.{suffix}" for suffix in SUFFIXES.values())
 
     def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
         """Yield the files of segments that lack some."""
@@ -202,19 +208,32 @@ class KafkaLocal(RemoteStorageManager):
         return files, empty
 
     def _key(self, metadata: SegmentMetadata, suffix: str) -> str:
-        stem = f"{metadata.start_offset:020d}-{metadata.id}"
-        return f"{self._folder(metadata.partition)}{stem}.{suffix}"
+        return f"{self._folder(metadata.partition)}{_stem(metadata)}.{suffix}"
 
     def _folder(self, partition: TopicIdPartition) -> str:
-        return f"{self._find_root()}{partition}-{partition.topic_id}/"
+        return f"{self._find_root()}{_name(partition)}"
 
     def _find_root(self) -> str:
-        """Find out whether the store is the folder itself or its parent."""
+        """Find out whether the store is the folder itself or its parent.
+
+        Where neither is there, it is the folder itself for this call, and the next one
+        looks again: a broker may begin to write meanwhile.
+        """
         if self._root is None:
             folders = {e.key for e in self.store.list(delimiter="/") if e.is_prefix}
-            inside = any(_partition(folder[:-1]) for folder in folders)
-            self._root = _ROOT if _ROOT in folders and not inside else ""
-        return self._root
+            if any(_partition(folder[:-1]) for folder in folders):
+                self._root = ""
+            elif _ROOT in folders:
+                self._root = _ROOT
+        return self._root or ""
+
+
+def _name(partition: TopicIdPartition) -> str:
+    return f"{partition}-{partition.topic_id}/"
+
+
+def _stem(metadata: SegmentMetadata) -> str:
+    return f"{metadata.start_offset:020d}-{metadata.id}"
 
 
 def _is_file(key: str) -> bool:
