@@ -33,6 +33,7 @@ from tieredfs.storage import StorageWrapper
 from tieredfs.storage.kafka_local import KafkaLocal
 from tieredfs.storage.kafka_log import KafkaLog
 from tieredfs.storage.single_object import SingleObject
+from tieredfs.testing.samples import PARTITIONS, sample
 
 SEGMENT = made_segment(0)
 CONTENT = content_of(SEGMENT)
@@ -107,6 +108,23 @@ def test_the_layout_is_read_from_disk_once(tmp_path: Path) -> None:
             file.unlink()
     assert again.seen_layouts == [b"manifest"] * 2
     assert made.fetches == 1
+
+
+def test_two_objects_of_one_id_and_other_ends_are_kept_apart(tmp_path: Path) -> None:
+    one = sample(PARTITIONS[0], 0)
+    store = ObjectStore(str(tmp_path / "store"))
+    ends = (19, 24)
+    for end in ends:  # the cleaner can move the end of a log and change no byte of it
+        SingleObject(store).copy_log_segment(
+            replace(one.metadata, end_offset=end), one.data
+        )
+    storage = with_index_cache(SingleObject(store), tmp_path / "cache")
+    for _ in range(2):
+        listed = storage.list_segments(PARTITIONS[0])
+        assert [segment.end_offset for segment in listed] == list(ends)
+        for segment in listed:
+            assert bytes_of(storage.fetch_all_indexes(segment)) == one.data.indexes
+            assert storage.fetch_log_segment(segment, 0, 9) == one.log[:9]
 
 
 def test_what_is_deleted_is_not_kept(tmp_path: Path) -> None:

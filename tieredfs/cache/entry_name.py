@@ -7,7 +7,7 @@ from tieredfs.model import SegmentMetadata
 
 __all__ = ["EntryKey", "EntryName", "key_of", "name_of"]
 
-EntryKey = tuple[str, str, int, str, int, str]
+EntryKey = tuple[str, str, int, str, int, str, str]
 
 
 class EntryName(NamedTuple):
@@ -25,7 +25,8 @@ class EntryName(NamedTuple):
 def key_of(metadata: SegmentMetadata) -> EntryKey:
     """Return the key of a segment within its store.
 
-    Plain values, for the hash of a dataclass takes as long as a whole lookup.
+    Plain values, for the hash of a dataclass takes as long as a whole lookup. What the
+    plugin says counts too: two objects may have one id and other ends.
     """
     partition = metadata.partition
     return (
@@ -35,6 +36,7 @@ def key_of(metadata: SegmentMetadata) -> EntryKey:
         metadata.id,
         metadata.start_offset,
         metadata.version,
+        metadata.custom_metadata.decode("latin-1"),
     )
 
 

@@ -4,7 +4,7 @@ import hashlib
 from typing import Self
 
 from tieredfs.format.buffers import Buffer
-from tieredfs.model import SegmentId, TopicIdPartition
+from tieredfs.model import UNKNOWN_TOPIC_ID, SegmentId, TopicIdPartition
 
 __all__ = ["ContentId"]
 
@@ -13,13 +13,18 @@ class ContentId:
     """Sum up the log of a segment.
 
     The id is the first 16 bytes of SHA-256 over the topic's id, the partition, the
-    base offset and the log's bytes, so a replica of the partition gives it too.
+    base offset and the log's bytes, so a replica of the partition gives it too. Where
+    the topic's id is not known, the topic's name joins it: the ids of two such topics
+    are the same, and so may be their logs.
     """
 
     def __init__(self, partition: TopicIdPartition, start_offset: int) -> None:
         """Begin with no byte of the log."""
-        told = f"{partition.topic_id}/{partition.partition}/{start_offset}"
-        self._hash = hashlib.sha256(told.encode())
+        topic: str = partition.topic_id
+        if partition.topic_id == UNKNOWN_TOPIC_ID:
+            topic = f"{topic}/{partition.topic}"  # no id holds a slash
+        begins = f"{topic}/{partition.partition}/{start_offset}"
+        self._hash = hashlib.sha256(begins.encode())
 
     def add(self, data: Buffer) -> Self:
         """Take the next bytes of the log."""

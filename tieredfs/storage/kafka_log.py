@@ -8,7 +8,6 @@ under its name, so a segment's ``version`` is the size and modification time of 
 Read only.
 """
 
-import hashlib
 import re
 from collections.abc import Collection
 from itertools import pairwise
@@ -33,6 +32,7 @@ from tieredfs.model import (
     Uuid,
 )
 from tieredfs.storage.capability import Capability
+from tieredfs.storage.content_id import ContentId
 from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.kafka_files import (
     LOG_SUFFIX,
@@ -272,5 +272,4 @@ def _key(metadata: SegmentMetadata, suffix: str) -> str:
 
 def _segment_id(partition: TopicIdPartition, start_offset: int) -> SegmentId:
     """Name a segment by what never changes while it lies there."""
-    told = f"{partition.topic_id}/{partition.partition}/{start_offset}"
-    return SegmentId.from_bytes(hashlib.sha256(told.encode()).digest()[:16])
+    return ContentId(partition, start_offset).finish()
