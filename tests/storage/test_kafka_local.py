@@ -29,7 +29,7 @@ from tieredfs import (
     Uuid,
     open_storage,
 )
-from wire import encode_batch
+from wire import WireRecord, encode_batch
 
 ID = "dao62lTOQsGBPyjJLrpQKw"
 FOLDER = f"t-0-{ID}"
@@ -364,6 +364,21 @@ class TestDescribing:
             CorruptBatchError, match=rf"offset {before * 5 + 1} follows"
         ):
             self.described(memory, segment(FOLDER, 0, log))
+
+    @pytest.mark.parametrize(
+        "log",
+        [
+            [records(0, 5), records(7, 5), records(20, 5)],
+            [records(3, 5), records(8, 5), records(20, 5)],
+            [[*records(0, 2), *records(9, 2)], records(20, 5)],
+        ],
+        ids=["between batches", "in front", "in a batch"],
+    )
+    def test_it_need_not_follow_where_the_log_was_cleaned_before_it_was_tiered(
+        self, memory: ObjectStore, log: list[list[WireRecord]]
+    ) -> None:
+        files = segment(FOLDER, 0, b"".join(map(encode_batch, log)))
+        assert self.described(memory, files).end_offset == 24
 
 
 def test_it_pickles_and_takes_another_policy(memory: ObjectStore) -> None:

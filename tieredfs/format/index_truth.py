@@ -79,8 +79,9 @@ class IndexTruth:
                 f"{header.leader_epoch}",
             )
         self._see_producer(header, marker)
-        if header.base_offset > self._last + 1:
-            self._holes += 1  # a hole: the cleaner has been here
+        written = header.last_offset - header.base_offset + 1
+        if header.base_offset > self._last + 1 or header.record_count < written:
+            self._holes += 1  # between batches or in one: the cleaner has been here
         self._last = header.last_offset
         self._epoch = header.leader_epoch
 

@@ -7,7 +7,12 @@ from typing import Final
 import numpy as np
 
 from tieredfs.epochs import LeaderEpochs
-from tieredfs.errors import CorruptBatchError, CorruptIndexError, CorruptObjectError
+from tieredfs.errors import (
+    CorruptBatchError,
+    CorruptDataError,
+    CorruptIndexError,
+    CorruptObjectError,
+)
 from tieredfs.format.batch import BatchHeader
 from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
 from tieredfs.format.offset_index import OffsetIndex
@@ -37,6 +42,9 @@ _DESCRIBING = (
     IndexType.LEADER_EPOCH,
 )
 _LAST = (1 << 63) - 1
+_MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
+"""Of a segment's last offset: its indexes hold no larger one, so Kafka rolls before."""
+
 _SIZE_AT = 12  # bytes that say how long a batch is
 
 
@@ -58,8 +66,9 @@ def describe_segment(
         metadata: As it was listed.
         active: Whether a broker may be writing it: then the log may end in part of a
             batch, which is left out of the size.
-        compacted: Whether the cleaner may have removed batches since the producer
-            snapshot was taken.
+        compacted: Whether offsets may be missing from the log: a cleaner has been here,
+            or where the log was replicated from. Otherwise that is concluded only from
+            holes that the log shows elsewhere.
 
     Raises:
         CorruptIndexError: An index is malformed or untrue to the log.
@@ -77,9 +86,20 @@ def describe_segment(
         if any(storage.fetch_log_segment(metadata, end, min(end + _SIZE_AT, size))):
             facts.check_torn(end)
         facts.forget_beyond(headers)
-    facts.check(headers, dense=active or not compacted)
+    try:
+        facts.check(headers)
+    except CorruptDataError:
+        if compacted or not _has_holes(
+            _headers(storage, metadata, 0, active=active), metadata.start_offset
+        ):
+            raise
+        facts.compacted = True
+        facts.check(headers)
     last = headers[-1] if headers else None
     end_offset = last.last_offset if last else metadata.start_offset - 1
+    if end_offset - metadata.start_offset > _MAX_RELATIVE_OFFSET:
+        msg = f"{name}: no segment goes on as far as to offset {end_offset}"
+        raise CorruptBatchError(msg)
     if metadata.end_offset is not None:
         if end_offset > metadata.end_offset:
             msg = f"{name}: the log goes on to offset {end_offset}"
@@ -152,6 +172,19 @@ def _headers(
         torn_tail=active,
     )
     return [batch.header for batch in batches]
+
+
+def _has_holes(headers: list[BatchHeader], start_offset: int) -> bool:
+    """Tell whether offsets are missing from a log, wherever else than before its end.
+
+    There a hole may be damage: no checksum covers the offset of the last batch.
+    """
+    lasts = [start_offset - 1, *(header.last_offset for header in headers[:-1])]
+    return any(
+        header.record_count <= header.last_offset - header.base_offset
+        or (header is not headers[-1] and header.base_offset > last + 1)
+        for last, header in zip(lasts, headers, strict=False)
+    )
 
 
 class _Facts:
@@ -237,17 +270,16 @@ class _Facts:
             )
             raise CorruptBatchError(msg)
 
-    def check(self, headers: list[BatchHeader], *, dense: bool) -> None:
+    def check(self, headers: list[BatchHeader]) -> None:
         """Compare the end of the log with what the indexes say of it.
 
         Args:
             headers: The batches from ``position`` on.
-            dense: Whether a broker wrote the log and no cleaner changed it.
         """
         for detail in self._contradictions(headers):
             msg = f"{self.name}: {detail}"
             raise CorruptIndexError(msg)
-        if dense and headers and not self._confirms(headers[-1]):
+        if not self.compacted and headers and not self._confirms(headers[-1]):
             before = headers[-2].last_offset if headers[1:] else self.base - 1
             if headers[-1].base_offset != before + 1 and (
                 headers[1:] or not self.position

@@ -237,6 +237,20 @@ class SingleObject(RemoteStorageManager):
             metadata.custom_metadata,
         )
 
+    def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
+        """Compare the leader epoch in the key with the highest one in the log.
+
+        Raises:
+            CorruptObjectError: They differ.
+        """
+        path, key = self._find(metadata)
+        if key.epoch != epoch:
+            msg = (
+                f"{self.store.url}/{path}: its key says leader epoch {key.epoch}, the "
+                f"highest in its log is {epoch}"
+            )
+            raise CorruptObjectError(msg)
+
     def is_compacted(self, partition: TopicIdPartition) -> bool:
         """Say that holes are the cleaner's: no object is shorter than its key says."""
         del partition
