@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from logs import KAFKA, LOCAL, REMOTE, empty_snapshot
+from logs import KAFKA, LOCAL, REMOTE, empty_snapshot, records
 from tieredfs import (
     CorruptBatchError,
     CorruptIndexError,
@@ -19,7 +19,9 @@ from tieredfs import (
     SegmentMetadata,
     open_storage,
 )
+from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
 from tieredfs.testing.samples import PARTITIONS, sample
+from wire import encode_batch
 
 LAYOUTS = ("single-object", "kafka-local")
 TIERED = sorted(folder.parent.name for folder in KAFKA.glob(f"*/{REMOTE}"))
@@ -89,6 +91,27 @@ def test_what_brokers_write_of_a_segment_is_taken(
     assert copied_indexes(memory, layout, given) == given
 
 
+def test_a_snapshot_may_know_of_records_that_the_cleaner_took_out_of_a_batch(
+    memory: ObjectStore,
+) -> None:
+    log = encode_batch(
+        records(0, 5), producer_id=7, producer_epoch=0, base_sequence=0
+    ) + encode_batch(
+        base_offset=5,
+        last_offset=9,
+        producer_id=7,
+        producer_epoch=0,
+        base_sequence=5,
+    )
+    wrote = ProducerState(7, 0, 9, 9, 4, 0, -1, -1)
+    snapshot = {IndexType.PRODUCER_SNAPSHOT: ProducerSnapshot((wrote,)).encode()}
+    segment = replace(ONE.metadata, start_offset=0, end_offset=9)
+    storage = open_storage(memory, "single-object")
+    storage.copy_log_segment(segment, LogSegmentData(log, snapshot))
+    (listed,) = storage.list_segments(segment.partition)
+    assert dict(storage.fetch_all_indexes(listed)) == snapshot
+
+
 @layouts
 def test_a_log_with_an_abort_and_without_its_index_is_refused(
     memory: ObjectStore, layout: str
@@ -119,9 +142,16 @@ class ReplacesTheLog(ObjectStore):
 
 @layouts
 @pytest.mark.parametrize("in_place", [True, False])
+@pytest.mark.parametrize("in_memory", [0, 1 << 20])
 def test_what_is_stored_is_what_was_checked(
-    memory: ObjectStore, tmp_path: Path, layout: str, in_place: bool
+    memory: ObjectStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    layout: str,
+    in_place: bool,
+    in_memory: int,
 ) -> None:
+    monkeypatch.setattr("tieredfs.storage.spool._IN_MEMORY", in_memory)
     store = ReplacesTheLog(memory.url)
     store.log, store.in_place = tmp_path / "0.log", in_place
     store.log.write_bytes(ONE.log)
