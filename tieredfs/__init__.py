@@ -24,7 +24,7 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
-from tieredfs.log import Bounds, Scan, ScanPlan, SegmentSlice, TieredReader
+from tieredfs.log import Bounds, Fetched, Scan, ScanPlan, SegmentSlice, TieredReader
 from tieredfs.model import (
     ByteRange,
     EpochEntry,
@@ -70,6 +70,7 @@ __all__ = [
     "DeadlineExceededError",
     "EpochEntry",
     "ErrorKind",
+    "Fetched",
     "IndexType",
     "InvalidArgumentError",
     "InvalidTransitionError",

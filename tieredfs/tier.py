@@ -22,6 +22,7 @@ from tieredfs.format.batch import Codec
 from tieredfs.format.schema import project
 from tieredfs.log.append import append_records
 from tieredfs.log.catalog import SegmentCatalog
+from tieredfs.log.fetched import Fetched
 from tieredfs.log.plan import ScanPlan, SegmentSlice
 from tieredfs.log.reader import Bounds, TieredReader
 from tieredfs.log.scan import Order, Scan
@@ -338,17 +339,21 @@ class Topic:
             )
         return Scan(self._storage, self.name, ScanPlan(tuple(slices)), wanted, order)
 
-    def read(self, partition: int, offset: int, max_bytes: int = 1 << 20) -> pa.Table:
+    def read(self, partition: int, offset: int, max_bytes: int = 1 << 20) -> Fetched:
         """Fetch records as Kafka's consumer does: from an offset on, about so much.
+
+        At least one record comes unless there is none from ``offset`` to the end of the
+        log: holes that compaction left, and control records, are stepped over.
 
         Args:
             partition: Its number.
             offset: First offset wanted.
-            max_bytes: Stored bytes of the batches to return; at least one batch with
-                records comes, however large it is.
+            max_bytes: Stored bytes of the batches to return; the first one with a
+                wanted record comes, however large it is.
 
         Returns:
-            The records; none at the end of the log.
+            The records, used as a table is, and ``next_offset``, where to go on; none
+            at the end of the log.
 
         Raises:
             NotFoundError: There is no such partition.

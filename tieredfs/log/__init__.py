@@ -1,17 +1,20 @@
 """Floor 5: partitions as one log, whatever segments they lie in.
 
 ``catalog`` says which segments there are, ``plan`` (pure) which of them serve which
-offsets, ``reader`` fetches and decodes them, ``times`` finds the offset of a time, and
+offsets, ``reader`` fetches and decodes them
+(``fetched`` is what it gives), ``times`` finds the offset of a time, and
 ``scan`` is the plan that users hold in their hands.
 """
 
 from tieredfs.log.catalog import SegmentCatalog
+from tieredfs.log.fetched import Fetched
 from tieredfs.log.plan import ScanPlan, SegmentSlice
 from tieredfs.log.reader import Bounds, TieredReader
 from tieredfs.log.scan import Scan
 
 __all__ = [
     "Bounds",
+    "Fetched",
     "Scan",
     "ScanPlan",
     "SegmentCatalog",

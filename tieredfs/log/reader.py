@@ -14,10 +14,12 @@ from tieredfs.errors import (
     NotFoundError,
     OffsetOutOfRangeError,
 )
+from tieredfs.format.batch_header import CONTROL
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.offset_index import OffsetIndex
 from tieredfs.format.records import RecordDecoder
 from tieredfs.log.catalog import SegmentCatalog
+from tieredfs.log.fetched import Fetched
 from tieredfs.log.plan import (
     SegmentSlice,
     deciding_ends,
@@ -136,27 +138,37 @@ class TieredReader:
         for _ in read_slice(self.storage, part):
             pass
 
-    def read(self, offset: int, max_bytes: int) -> pa.Table:
+    def read(self, offset: int, max_bytes: int) -> Fetched:
         """Fetch as Kafka does: from ``offset`` on, about ``max_bytes``.
+
+        Batches without a wanted record are stepped over, however many there are, in
+        requests of bounded size: only at the end of the log is there no record.
 
         Args:
             offset: First offset wanted; records below it are dropped.
             max_bytes: Stored bytes of the batches to return; the first batch with
-                records comes whole, however large it is.
+                a wanted record comes whole, however large it is.
 
         Returns:
-            The records, none at the end of the log.
+            The records, none at the end of the log, and where to go on.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` lies outside the log.
         """
-        near = self._read(self._slices_near(offset), max_bytes)
-        return near if len(near) else self._read(self.slices(offset, None), max_bytes)
+        near = self._read(self._slices_near(offset), offset, max_bytes)
+        if len(near):
+            return near
+        first = near.next_offset
+        return self._read(self.slices(first, None), first, max_bytes)
 
-    def _read(self, slices: Iterable[SegmentSlice], max_bytes: int) -> pa.Table:
+    def _read(
+        self, slices: Iterable[SegmentSlice], offset: int, max_bytes: int
+    ) -> Fetched:
         decoder = RecordDecoder(self.partition.topic, self.partition.partition)
-        batches = self._within(slices, max_bytes)
-        return pa.Table.from_batches(decoder.decode(batches), schema=decoder.schema)
+        batches = _Within(self.storage, slices, offset, max_bytes)
+        decoded = decoder.decode(batches)
+        records = pa.Table.from_batches(decoded, schema=decoder.schema)
+        return Fetched(records, batches.next_offset)
 
     def _slices_near(self, offset: int) -> list[SegmentSlice]:
         """Plan from the first segments at an offset on; nothing where that is unsure.
@@ -197,23 +209,6 @@ class TieredReader:
             )
         ]
 
-    def _within(
-        self, slices: Iterable[SegmentSlice], max_bytes: int
-    ) -> Iterator[LogBatches]:
-        taken = 0
-        for part in slices:
-            near = min(part.start_position + max_bytes - taken, part.end_position)
-            for batches in read_slice(self.storage, replace(part, end_position=near)):
-                found = batches.without_control()
-                sizes = found["size"] * (found["record_count"] > 0)
-                ends = taken + np.cumsum(sizes)
-                # One batch with records comes, however large it is.
-                fits = (ends <= max_bytes) | (ends == sizes)
-                yield found.take(fits)
-                taken = int(ends[fits][-1]) if fits.any() else taken
-                if taken >= max_bytes or not fits.all():
-                    return
-
     def _positions(
         self, segment: SegmentMetadata, start: int, end: int
     ) -> tuple[int, int]:
@@ -238,6 +233,64 @@ def _offset_index(
         log_size=segment.size,
         name=f"{storage.name_of(segment)}: offset index",
     )
+
+
+class _Within:
+    """The batches of some slices up to a size; at least one has a wanted record.
+
+    Attributes:
+        next_offset: One past the last offset that the batches so far account for.
+    """
+
+    def __init__(
+        self,
+        storage: RemoteStorageManager,
+        slices: Iterable[SegmentSlice],
+        offset: int,
+        max_bytes: int,
+    ) -> None:
+        """Fetch nothing yet."""
+        self.next_offset = offset
+        self._storage = storage
+        self._slices = slices
+        self._max_bytes = max(max_bytes, 1)
+
+    def __iter__(self) -> Iterator[LogBatches]:
+        """Fetch the batches, control batches left out."""
+        taken, most = 0, self._max_bytes
+        for part in self._slices:
+            near = min(part.start_position + most - taken, part.end_position)
+            for batches in read_slice(self._storage, replace(part, end_position=near)):
+                sizes = batches["size"] * _hold_wanted(batches)
+                ends = taken + np.cumsum(sizes)
+                # The first with a wanted record comes, however large it is.
+                count = int(np.count_nonzero((ends <= most) | (ends == sizes)))
+                if count:
+                    last = int(batches["last_offset"][count - 1])
+                    self.next_offset = min(last + 1, part.end_offset)
+                    taken = int(ends[count - 1])
+                    yield batches.take(slice(count)).without_control()
+                if taken >= most or count < len(batches):
+                    return
+            self.next_offset = part.end_offset
+
+
+def _hold_wanted(batches: LogBatches) -> npt.NDArray[np.bool_]:
+    """Tell which batches hold a wanted record that is not the broker's own.
+
+    The header of a batch that reaches beyond what is wanted does not say where the
+    cleaner has left records in it: such a batch is decoded.
+    """
+    base, last = batches["base_offset"], batches["last_offset"]
+    count = batches["record_count"]
+    holding: npt.NDArray[np.bool_] = (count > 0) & (
+        batches["attributes"] & CONTROL == 0
+    )
+    reaching = (base < batches.first_offset) | (last > batches.end_offset - 1)
+    for row in np.flatnonzero(holding & reaching & (count <= last - base)):
+        decoded = RecordDecoder("", 0, ("offset",)).decode([batches.take([row])])
+        holding[row] = any(records.num_rows for records in decoded)
+    return holding
 
 
 def bounds_of(segments: list[SegmentMetadata]) -> Bounds:

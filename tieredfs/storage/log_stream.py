@@ -15,7 +15,7 @@ _SIZE_END = 12
 """Bytes of a batch that say how many it has."""
 
 _BEYOND = 64 << 10
-"""Bytes asked for at once behind what was said to be enough."""
+"""Bytes asked for at once behind what was said to be enough; then twice as many."""
 
 
 def read_log(
@@ -49,11 +49,12 @@ def read_log(
     rest = memoryview(b"")
     position = fetched = start
     previous = -1
-    needed = 0
+    needed, beyond = 0, _BEYOND
     while fetched < size:
         want = FETCH_SIZE
         if until is not None:
-            want = min(want, max(until - fetched, _BEYOND))
+            want = min(want, max(until - fetched, beyond))
+            beyond *= 2 if fetched >= until else 1
         end = min(size, fetched + max(want, needed))
         piece = fetch(fetched, end)
         fetched = end

@@ -1,0 +1,308 @@
+"""A loop of fetches gives what a scan gives, whatever a cleaner has left of the log."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import hypothesis.strategies as st
+import polars as pl
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from brokers import ID, source_of, topic_of, write_log
+from logs import KAFKA, LOCAL, REMOTE, records
+from tieredfs import (
+    Fetched,
+    LogSegmentData,
+    ObjectStore,
+    RequestCounter,
+    SegmentId,
+    SegmentMetadata,
+    Topic,
+    TopicIdPartition,
+    open_tier,
+)
+from tieredfs.storage.single_object import SingleObject
+from tieredfs.testing.stores import scratch_store
+from wire import CONTROL, encode_batch
+
+SIZES = (1, 100, 512, 4096, 1 << 20)
+PARTITION = TopicIdPartition("t", 0, ID)
+RECORDED = [
+    *((name, LOCAL) for name in ("compacted", "epochs", "plain")),
+    *(
+        (name, REMOTE)
+        for name in (
+            "codecs-java",
+            "codecs-rdkafka",
+            "epochs",
+            "leader-changes",
+            "logappend",
+            "plain",
+            "two-partitions",
+            "txn",
+        )
+    ),
+]
+
+
+@pytest.fixture(params=RECORDED, ids="-".join)
+def recorded_topic(request: pytest.FixtureRequest) -> Topic:
+    """Each topic that a broker wrote."""
+    name, sub = request.param
+    return open_tier(str(KAFKA / name / sub)).topic(name)
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch as a cleaner may leave it: some of its offsets have a record."""
+
+    first: int
+    last: int
+    kept: tuple[int, ...]
+    is_control: bool = False
+    codec: str = "none"
+
+    def encode(self) -> bytes:
+        rows = [records(offset, 1, value="x" * 30)[0] for offset in self.kept]
+        return encode_batch(
+            rows,
+            codec=self.codec,
+            attributes=CONTROL if self.is_control else 0,
+            base_offset=self.first,
+            last_offset=self.last,
+            base_timestamp=1_700_000_000_000,
+        )
+
+
+@dataclass(frozen=True)
+class Segment:
+    """Batches with holes between them, and after the last one."""
+
+    start: int
+    end: int
+    batches: tuple[Batch, ...]
+
+    def log(self) -> bytes:
+        return b"".join(batch.encode() for batch in self.batches)
+
+
+@st.composite
+def logs(draw: st.DrawFn) -> list[Segment]:
+    """Logs of which a cleaner has left something in each segment."""
+    offset = draw(st.integers(0, 3))
+    found: list[Segment] = []
+    for _ in range(draw(st.integers(1, 4))):
+        start = offset
+        batches: list[Batch] = []
+        for _ in range(draw(st.integers(1, 5))):
+            first = offset + draw(st.integers(0, 2))
+            last = first + draw(st.integers(0, 5))
+            offset = last + 1
+            if draw(st.integers(0, 4)) == 0:
+                batches.append(Batch(first, first, (first,), is_control=True))
+                offset = first + 1
+                continue
+            kept = draw(st.sets(st.integers(first, last)))
+            codec = draw(st.sampled_from(("none", "gzip"))) if kept else "none"
+            batches.append(Batch(first, last, tuple(sorted(kept)), codec=codec))
+        offset += draw(st.integers(0, 3))
+        found.append(Segment(start, offset - 1, tuple(batches)))
+    return found
+
+
+def store_native(store: ObjectStore, segments: list[Segment]) -> Topic:
+    """Store segments in the native layout, and open their topic."""
+    storage = SingleObject(store)
+    for segment in segments:
+        made = SegmentId.from_bytes((segment.start + 1).to_bytes(16, "big"))
+        metadata = SegmentMetadata(PARTITION, made, segment.start, segment.end)
+        storage.copy_log_segment(metadata, LogSegmentData(segment.log(), {}))
+    return topic_of(storage)
+
+
+def fetches(
+    topic: Topic, partition: int, offset: int, max_bytes: int
+) -> Iterator[Fetched]:
+    """Fetch as the how-to does, to the end of the log."""
+    while len(fetched := topic.read(partition, offset, max_bytes)):
+        yield fetched
+        assert fetched.next_offset > offset
+        offset = fetched.next_offset
+    assert fetched.next_offset == topic.end_offsets()[partition]
+    assert fetched.next_offset >= offset
+
+
+def check_loop(
+    topic: Topic, partition: int, whole: pa.Table, start: int, max_bytes: int
+) -> None:
+    """Check that fetches from an offset on give what a scan does from there."""
+    offsets = whole["offset"].to_pylist()
+    at = start
+    tables = []
+    for fetched in fetches(topic, partition, start, max_bytes):
+        found = fetched["offset"].to_pylist()
+        # Every record below the next offset is there, and no other.
+        assert found == [o for o in offsets if at <= o < fetched.next_offset]
+        tables.append(fetched.records)
+        at = fetched.next_offset
+    wanted = whole.slice(sum(o < start for o in offsets))
+    assert pa.concat_tables([wanted.slice(0, 0), *tables]) == wanted
+
+
+def check_by_last_record(
+    topic: Topic, partition: int, whole: pa.Table, max_bytes: int
+) -> None:
+    """Check a loop that goes on behind the last record instead."""
+    found: list[int] = []
+    at = topic.beginning_offsets()[partition]
+    while rows := topic.read(partition, at, max_bytes)["offset"].to_pylist():
+        found += rows
+        at = rows[-1] + 1
+    assert found == whole["offset"].to_pylist()
+
+
+class TestEverythingComesOnce:
+    @pytest.mark.parametrize("max_bytes", SIZES)
+    def test_of_what_brokers_wrote(self, recorded_topic: Topic, max_bytes: int) -> None:
+        for partition, begin in recorded_topic.beginning_offsets().items():
+            whole = recorded_topic.scan([partition]).to_table()
+            check_loop(recorded_topic, partition, whole, begin, max_bytes)
+            check_by_last_record(recorded_topic, partition, whole, max_bytes)
+
+    @pytest.mark.parametrize("name", ["compacted", "txn", "leader-changes"])
+    def test_from_every_offset_without_a_record_and_beside_one(self, name: str) -> None:
+        sub = LOCAL if name == "compacted" else REMOTE
+        topic = open_tier(str(KAFKA / name / sub)).topic(name)
+        offsets = topic.scan().to_table()["offset"].to_pylist()
+        begin, end = topic.beginning_offsets()[0], topic.end_offsets()[0]
+        hidden = set(range(begin, end + 1)).difference(offsets)
+        beside = {one + step for one in hidden for step in (-1, 0, 1)}
+        for start in sorted(beside.intersection(range(begin, end + 1))):
+            fetched = topic.read(0, start, 1)
+            found = fetched["offset"].to_pylist()
+            assert found == [o for o in offsets if start <= o < fetched.next_offset]
+            assert found or fetched.next_offset == end
+
+    @settings(max_examples=40)
+    @given(segments=logs(), max_bytes=st.sampled_from(SIZES))
+    def test_of_whatever_a_cleaner_left(
+        self, segments: list[Segment], max_bytes: int
+    ) -> None:
+        with scratch_store() as store:
+            topic = store_native(store, segments)
+            whole = topic.scan().to_table()
+            assert whole["offset"].to_pylist() == [
+                offset
+                for segment in segments
+                for batch in segment.batches
+                if not batch.is_control
+                for offset in batch.kept
+            ]
+            check_by_last_record(topic, 0, whole, max_bytes)
+            for start in range(segments[0].start, segments[-1].end + 2):
+                check_loop(topic, 0, whole, start, max_bytes)
+
+    def test_of_a_log_directory_that_was_cleaned(
+        self, tmp_path_factory: pytest.TempPathFactory
+    ) -> None:
+        root = tmp_path_factory.mktemp("log")
+        batches = [
+            Batch(0, 9, (0, 1)),
+            Batch(20, 29, ()),
+            Batch(30, 30, (30,), is_control=True),
+            Batch(40, 49, (45,)),
+            Batch(50, 59, ()),
+        ]
+        logs = {0: batches[:2], 30: batches[2:3], 35: batches[3:]}
+        write_log(root, {s: b"".join(b.encode() for b in bs) for s, bs in logs.items()})
+        (root / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 60\n")
+        topic = topic_of(source_of(root))
+        whole = topic.scan().to_table()
+        assert whole["offset"].to_pylist() == [0, 1, 45]
+        for max_bytes in SIZES:
+            for start in range(61):
+                check_loop(topic, 0, whole, start, max_bytes)
+
+
+@pytest.mark.parametrize("codec", ["none", "gzip"])
+def test_an_offset_in_the_hole_at_a_batchs_end_gives_the_next_record(
+    codec: str, memory: ObjectStore
+) -> None:
+    holed = [Batch(n, n + 9, (n, n + 1), codec=codec) for n in range(0, 100, 10)]
+    topic = store_native(memory, [Segment(0, 99, tuple(holed))])
+    for offset in range(92):
+        after = [one for one in range(offset, 100) if one % 10 in {0, 1}]
+        assert topic.read(0, offset, 1)["offset"].to_pylist()[0] == after[0]
+    for offset in range(92, 101):
+        end = topic.read(0, offset, 1)
+        assert (len(end), end.next_offset) == (0, 100)
+
+
+def test_every_record_of_a_compacted_topic_comes_with_small_fetches() -> None:
+    topic = open_tier(str(KAFKA / "compacted" / LOCAL)).topic("compacted")
+    found = sum(map(len, fetches(topic, 0, 0, 512)))
+    assert found == topic.scan().to_table().num_rows == 353
+
+
+def test_the_first_time_of_a_log_that_begins_with_a_hole_is_known(
+    memory: ObjectStore,
+) -> None:
+    first = Segment(0, 19, (Batch(0, 9, ()), Batch(10, 19, (12,))))
+    topic = store_native(memory, [first])
+    (row,) = topic.read(0, 0, 1)["offset"].to_pylist()
+    assert row == 12
+
+
+class TestSteppingOver:
+    """A long stretch of nothing is read in few requests, and nothing of it is kept."""
+
+    EMPTY = 30_000
+
+    @pytest.fixture
+    def stretch(self, memory: ObjectStore) -> ObjectStore:
+        """A record, 1.8 MB of batches without any, and a record."""
+        log = [Batch(0, 0, (0,)).encode()]
+        log += [Batch(n, n, ()).encode() for n in range(1, self.EMPTY)]
+        log.append(Batch(self.EMPTY, self.EMPTY, (self.EMPTY,)).encode())
+        made = SegmentId.from_bytes(bytes(15) + b"\1")
+        SingleObject(memory).copy_log_segment(
+            SegmentMetadata(PARTITION, made, 0, self.EMPTY),
+            LogSegmentData(b"".join(log), {}),
+        )
+        return memory
+
+    def test_requests_grow_and_stay_bounded(self, stretch: ObjectStore) -> None:
+        counter = RequestCounter()
+        store = ObjectStore(stretch.url, observer=counter)
+        fetched = topic_of(SingleObject(store)).read(0, 1, 1)
+        assert fetched["offset"].to_pylist() == [self.EMPTY]
+        assert fetched.next_offset == self.EMPTY + 1
+        assert counter.by_verb()["get_range"] <= 8
+
+    def test_what_is_stepped_over_does_not_count(self, stretch: ObjectStore) -> None:
+        topic = topic_of(SingleObject(stretch))
+        assert topic.read(0, 0, 1 << 10)["offset"].to_pylist() == [0, self.EMPTY]
+
+
+class TestFetched:
+    @pytest.fixture
+    def fetched(self) -> Fetched:
+        """Some records of a topic."""
+        return open_tier(str(KAFKA / "txn" / REMOTE)).topic("txn").read(0, 40, 1)
+
+    def test_it_is_used_as_the_table_of_its_records(self, fetched: Fetched) -> None:
+        table = fetched.records
+        assert len(fetched) == fetched.num_rows == table.num_rows > 0
+        assert fetched["offset"] == table["offset"]
+        with pytest.raises(KeyError, match="nosuch"):
+            fetched["nosuch"]
+
+    def test_any_arrow_library_takes_it(self, fetched: Fetched) -> None:
+        assert pa.table(fetched) == fetched.records
+        frame = pl.DataFrame(fetched)
+        assert frame["offset"].to_list() == fetched["offset"].to_pylist()
+
+    def test_it_says_where_it_ends(self, fetched: Fetched) -> None:
+        expected = f"Fetched(num_rows={len(fetched)}, next_offset="
+        assert repr(fetched).startswith(expected)
