@@ -20,7 +20,7 @@ from tieredfs.errors import (
 )
 from tieredfs.format.batch import Codec
 from tieredfs.format.schema import project
-from tieredfs.log.append import append_records
+from tieredfs.log.append import Appender
 from tieredfs.log.catalog import SegmentCatalog
 from tieredfs.log.fetched import Fetched
 from tieredfs.log.plan import ScanPlan, SegmentSlice
@@ -241,6 +241,10 @@ class Topic:
             partition.partition: TieredReader(storage, catalog, partition)
             for partition in sorted(partitions)
         }
+        self._appenders = {
+            number: Appender(storage, reader.partition)
+            for number, reader in self._readers.items()
+        }
         first = next(iter(self._readers.values())).partition
         self.name = first.topic
         self.topic_id = first.topic_id
@@ -371,9 +375,9 @@ class Topic:
         """Write records as a new segment at the end of a partition.
 
         Afterwards the segment is there whole, or, also after a crash, none of it. After
-        StorageUnavailableError or DeadlineExceededError it may be there: appending
-        again may then write the records twice. It is meant for tests and small writers:
-        each call makes one segment.
+        StorageUnavailableError or DeadlineExceededError it may be there: append the
+        same records to the same Topic again, which writes them only if they are not.
+        It is meant for tests and small writers: each call makes one segment.
 
         Args:
             records: Any of the columns key, value, headers and timestamp, as ``scan``
@@ -389,15 +393,15 @@ class Topic:
             NotFoundError: There is no such partition.
             InvalidArgumentError: A column or the compression is another one, or there
                 is no record.
-            AlreadyExistsError: Somebody else appended meanwhile; nothing was written.
+            AlreadyExistsError: Another writer appended meanwhile; nothing was written.
             UnsupportedOperationError: The layout cannot be appended to.
+            StorageUnavailableError: The store failed; the records may be written.
+            DeadlineExceededError: It did not answer in time; they may be written.
         """
-        return append_records(
-            self._storage,
-            self.reader(partition).partition,
-            records,
-            codec=_codec(compression),
-            now_ms=time_ns() // 1_000_000,
+        codec = _codec(compression)
+        self.reader(partition)  # it is there, or that is the error
+        return self._appenders[partition].append(
+            records, codec=codec, now_ms=time_ns() // 1_000_000
         )
 
     def __repr__(self) -> str:

@@ -44,7 +44,7 @@ from tieredfs import (
 from tieredfs.format.batch import Codec
 from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
 from tieredfs.format.schema import SCHEMA
-from tieredfs.log.append import append_records
+from tieredfs.log.append import Appender
 from tieredfs.log.verify import Depth, verify
 from tieredfs.storage.kafka_local import KafkaLocal
 from tieredfs.storage.single_object import SingleObject
@@ -155,7 +155,7 @@ class TestWhatIsAppended:
         stamps = pa.array([None, 7], pa.timestamp("ms", tz="UTC"))
         table = values("a", "b").append_column("timestamp", stamps)
         for rows in (table, values("c")):
-            append_records(topic_storage(topic), part, rows, codec=_NONE, now_ms=NOW)
+            Appender(topic_storage(topic), part).append(rows, codec=_NONE, now_ms=NOW)
         found = topic.scan().to_table()["timestamp"].cast(pa.int64()).to_pylist()
         assert found == [NOW, 7, NOW]
         at = topic.offsets_for_times({0: NOW})[0]
@@ -391,11 +391,12 @@ class TestTwoWriters:
             def append_log_segment(
                 self, metadata: SegmentMetadata, data: LogSegmentData
             ) -> bytes:
-                SingleObject(memory).append_log_segment(metadata, data)
+                twin = Appender(SingleObject(memory), part)
+                twin.append(same, codec=_NONE, now_ms=NOW)
                 return super().append_log_segment(metadata, data)
 
         with pytest.raises(AlreadyExistsError):
-            append_records(Twin(memory), part, same, codec=_NONE, now_ms=NOW)
+            Appender(Twin(memory), part).append(same, codec=_NONE, now_ms=NOW)
         assert stored_values(topic_of(SingleObject(memory))) == [b"first"]
 
     def test_threads_that_race_lose_no_record_and_share_no_offset(

@@ -1,7 +1,33 @@
-"""Write records as a new segment at the end of a partition."""
+"""Write records as a new segment at the end of a partition, once.
 
+An append whose call failed is in doubt: its segment may be there, may become so when
+anyone appends, or never will. The appender keeps it until its records are appended
+again, which is the same append, not another one, and ends the doubt:
+
+======================  ==============================  ================================
+the append in doubt     the same records again          other records meanwhile
+======================  ==============================  ================================
+is a segment            are found there: its offsets    are appended behind it
+claimed its offset      become a segment: its offsets   make it one; go behind it
+claimed nothing         are written, at its offset      are written, at its offset
+lost to another writer  are written at the new end      are written at the new end
+======================  ==============================  ================================
+
+So other records never push one in doubt into the log that has no claim, and records
+that were given up are there once or not at all. After a success they are in doubt no
+longer: the same records are appended once more. Another process, or another appender,
+knows nothing of this: to it, what is in doubt is another writer's.
+
+Each append has an id of its own, by which it is known again: two writers of the same
+bytes have two. The records are the same when they encode to the same log at the offset
+and the time of the append in doubt, so of each only a few hundred bytes are kept.
+"""
+
+import secrets
+import threading
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +35,12 @@ import numpy as np
 import pyarrow as pa
 
 from tieredfs.epochs import LeaderEpochs
-from tieredfs.errors import InvalidArgumentError, NotFoundError
+from tieredfs.errors import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedOperationError,
+)
 from tieredfs.format.batch import Codec
 from tieredfs.format.batch_writer import BatchOptions, encode_batch
 from tieredfs.format.producer_snapshot import ProducerSnapshot
@@ -21,6 +52,7 @@ from tieredfs.model import (
     EpochEntry,
     IndexType,
     LogSegmentData,
+    SegmentId,
     SegmentMetadata,
     TopicIdPartition,
 )
@@ -29,7 +61,7 @@ from tieredfs.storage.content_id import ContentId
 from tieredfs.storage.inspection import Lead, inspect_segment
 from tieredfs.storage.log_stream import read_batches
 
-__all__ = ["append_records"]
+__all__ = ["Appender"]
 
 _BATCH_BYTES: Final = 1 << 20
 _BATCH_ROWS: Final = 1 << 16
@@ -46,74 +78,162 @@ class _LogEnd:
     producers: ProducerSnapshot
 
 
-def append_records(
-    storage: RemoteStorageManager,
-    partition: TopicIdPartition,
-    records: pa.Table,
-    *,
-    codec: Codec,
-    now_ms: int,
-) -> range:
-    """Write records as one segment at the end of a partition.
+@dataclass(frozen=True, slots=True)
+class _Append:
+    """All but the records of one append.
 
-    Afterwards the segment is there whole, or, also after a crash, none of it. It is
-    written under the leader epoch that the partition's end has.
-
-    Args:
-        storage: The tier.
-        partition: Where to; its first segment makes it.
-        records: Any of the columns key, value, headers and timestamp.
+    Attributes:
+        partition: Where to.
+        end: Where the log ended when it began.
         codec: How the records are compressed.
-        now_ms: The timestamp of records that have none, ms since 1970 UTC.
-
-    Returns:
-        The offsets of the records.
-
-    Raises:
-        InvalidArgumentError: A column is another one or has another type, or there is
-            no record.
-        AlreadyExistsError: Somebody else appended meanwhile; nothing was written.
-        UnsupportedOperationError: The layout cannot be appended to.
+        now_ms: The timestamp of records that have none.
+        nonce: Tells it from any other append of the same records.
     """
-    rows = _normalised(records, now_ms, name=str(partition))
-    end = _log_end(storage, partition)
-    epoch = end.epochs.entries[-1].epoch
-    log = b"".join(
-        encode_batch(batch, BatchOptions(codec=codec, leader_epoch=epoch))
-        for batch in _batches(rows, end.offset)
-    )
-    content = ContentId(partition, end.offset).add(log)
-    segment = SegmentMetadata(
-        partition,
-        content.finish(),
-        end.offset,
-        end_offset=end.offset + rows.num_rows - 1,
-        size=len(log),
-    )
-    view = memoryview(log)
-    batches = read_batches(lambda start, stop: view[start:stop], len(log), name="log")
-    lead = Lead(end.producers, end.epochs)
-    indexes = inspect_segment(batches, segment, {}, lead).rebuilt
-    storage.append_log_segment(segment, LogSegmentData(log, indexes))
-    return range(end.offset, end.offset + rows.num_rows)
+
+    partition: TopicIdPartition
+    end: _LogEnd
+    codec: Codec
+    now_ms: int
+    nonce: bytes
+
+    def encode(self, records: pa.Table) -> tuple[SegmentMetadata, bytes]:
+        """Return the segment that it makes of some records, and its log."""
+        rows = _with_timestamps(records, self.now_ms)
+        options = BatchOptions(
+            codec=self.codec, leader_epoch=self.end.epochs.entries[-1].epoch
+        )
+        start = self.end.offset
+        log = b"".join(encode_batch(batch, options) for batch in _batches(rows, start))
+        content = ContentId(self.partition, start).add(self.nonce).add(log)
+        segment = SegmentMetadata(
+            self.partition,
+            content.finish(),
+            start,
+            end_offset=start + rows.num_rows - 1,
+            size=len(log),
+        )
+        return segment, log
+
+    def store(
+        self, storage: RemoteStorageManager, segment: SegmentMetadata, log: bytes
+    ) -> None:
+        """Store what ``encode`` gave, or find it stored.
+
+        Raises:
+            AlreadyExistsError: Another writer was first; nothing was written.
+        """
+        view = memoryview(log)
+        batches = read_batches(
+            lambda start, stop: view[start:stop], len(log), name="log"
+        )
+        lead = Lead(self.end.producers, self.end.epochs)
+        indexes = inspect_segment(batches, segment, {}, lead).rebuilt
+        storage.append_log_segment(segment, LogSegmentData(log, indexes))
 
 
-def _log_end(storage: RemoteStorageManager, partition: TopicIdPartition) -> _LogEnd:
+class Appender:
+    """Append to one partition, and know the appends again that are in doubt.
+
+    It may be shared by threads, whose appends follow one another.
+    """
+
+    def __init__(
+        self, storage: RemoteStorageManager, partition: TopicIdPartition
+    ) -> None:
+        """Ask nothing yet; the first segment makes the partition."""
+        self._storage = storage
+        self._partition = partition
+        self._lock = threading.Lock()
+        self._in_doubt: dict[SegmentMetadata, _Append] = {}
+
+    def append(self, records: pa.Table, *, codec: Codec, now_ms: int) -> range:
+        """Write records as one segment at the end of the partition.
+
+        Afterwards the segment is there whole. It is written under the leader epoch that
+        the partition's end has. After an error that leaves it in doubt whether it is,
+        the same records are the same append: they are written if they are not there.
+
+        Args:
+            records: Any of the columns key, value, headers and timestamp.
+            codec: How the records are compressed.
+            now_ms: The timestamp of records that have none, ms since 1970 UTC.
+
+        Returns:
+            The offsets of the records.
+
+        Raises:
+            InvalidArgumentError: A column is another one or has another type, or there
+                is no record.
+            AlreadyExistsError: Another writer was first; nothing was written.
+            UnsupportedOperationError: The layout cannot be appended to.
+            StorageUnavailableError: The store failed; the append is in doubt.
+            DeadlineExceededError: It did not answer in time; the append is in doubt.
+        """
+        rows = _normalised(records, name=str(self._partition))
+        with self._lock:
+            for known, append in tuple(self._in_doubt.items()):
+                if _count(known) != rows.num_rows:
+                    continue
+                segment, log = append.encode(rows)
+                if segment == known:
+                    with suppress(AlreadyExistsError):  # it lost: the end is elsewhere
+                        return self._store(append, segment, log)
+            begun = self._begin(codec, now_ms)
+            rival = any(s.start_offset == begun.end.offset for s in self._in_doubt)
+            try:
+                return self._store(begun, *begun.encode(rows))
+            except AlreadyExistsError:
+                if not rival:
+                    raise
+            # The one that was first may be our own, which was in doubt.
+            begun = self._begin(codec, now_ms)
+            return self._store(begun, *begun.encode(rows))
+
+    def _begin(self, codec: Codec, now_ms: int) -> _Append:
+        end, there = _log_end(self._storage, self._partition)
+        # One that the log has left behind and that is not in it never will be.
+        self._in_doubt = {
+            segment: append
+            for segment, append in self._in_doubt.items()
+            if segment.start_offset >= end.offset or segment.id in there
+        }
+        nonce = secrets.token_bytes(16)
+        return _Append(self._partition, end, codec, now_ms, nonce)
+
+    def _store(self, append: _Append, segment: SegmentMetadata, log: bytes) -> range:
+        self._in_doubt[segment] = append
+        try:
+            append.store(self._storage, segment, log)
+        except (AlreadyExistsError, UnsupportedOperationError):
+            del self._in_doubt[segment]
+            raise
+        del self._in_doubt[segment]
+        return range(segment.start_offset, segment.start_offset + _count(segment))
+
+
+def _count(segment: SegmentMetadata) -> int:
+    """Return how many records an appended segment has."""
+    end = segment.start_offset if segment.end_offset is None else segment.end_offset
+    return end - segment.start_offset + 1
+
+
+def _log_end(
+    storage: RemoteStorageManager, partition: TopicIdPartition
+) -> tuple[_LogEnd, frozenset[SegmentId]]:
+    """Return where a partition ends, and the ids of its segments."""
     catalog = SegmentCatalog(storage)
     try:
         segments = TieredReader(storage, catalog, partition).segments()
     except NotFoundError:
         segments = []
+    ids = frozenset(segment.id for segment in segments)
     last = last_of(segments)
     if last is None:
-        return _LogEnd(0, LeaderEpochs((_FIRST,)), ProducerSnapshot())
+        return _LogEnd(0, LeaderEpochs((_FIRST,)), ProducerSnapshot()), ids
     last = catalog.describe(last)
     epochs = lineage_of([last])
-    return _LogEnd(
-        log_end([last]),
-        epochs if epochs.entries else LeaderEpochs((_FIRST,)),
-        _producers(storage, last),
-    )
+    known = epochs if epochs.entries else LeaderEpochs((_FIRST,))
+    return _LogEnd(log_end([last]), known, _producers(storage, last)), ids
 
 
 def _producers(
@@ -128,7 +248,7 @@ def _producers(
     return ProducerSnapshot.parse(data, name=name)
 
 
-def _normalised(records: pa.Table, now_ms: int, name: str) -> pa.Table:
+def _normalised(records: pa.Table, name: str) -> pa.Table:
     """Return the records with every column that is written, and its type."""
     names = Counter(records.schema.names)
     strangers = sorted(
@@ -149,15 +269,18 @@ def _normalised(records: pa.Table, now_ms: int, name: str) -> pa.Table:
             except pa.ArrowException as error:
                 msg = f"{name}: column {column!r} is not {kind}: {error}"
                 raise InvalidArgumentError(msg) from error
-            if column == "timestamp":
-                found = found.fill_null(pa.scalar(now_ms, pa.int64()).cast(kind))
-        elif column == "timestamp":
-            stamp = pa.scalar(now_ms, pa.int64()).cast(kind)
-            found = pa.repeat(stamp, records.num_rows)
         else:
             found = pa.nulls(records.num_rows, kind)
         columns.append(found)
     return pa.table(columns, names=list(_WRITTEN))
+
+
+def _with_timestamps(rows: pa.Table, now_ms: int) -> pa.Table:
+    """Give each record without a timestamp the present one."""
+    place = _WRITTEN.index("timestamp")
+    stamps = rows["timestamp"]
+    filled = stamps.fill_null(pa.scalar(now_ms, pa.int64()).cast(stamps.type))
+    return rows.set_column(place, "timestamp", filled)
 
 
 def _batches(rows: pa.Table, offset: int) -> Iterator[pa.RecordBatch]:

@@ -392,10 +392,12 @@ class RemoteStorageManager(ABC):
         """Store a segment unless another one was appended at its start offset.
 
         Of several writers exactly one succeeds, also when some of them die: what a dead
-        one left either never becomes visible, or is completed by the next to append.
+        one left either never becomes visible, or is completed by the next to append. A
+        writer is known by the segment's id, which no other has: called again with the
+        same segment after an error, it succeeds if it had succeeded, or goes on.
 
         Args:
-            metadata: As in ``copy_log_segment``.
+            metadata: As in ``copy_log_segment``; its id is this append's own.
             data: Likewise.
 
         Returns:

@@ -1,12 +1,39 @@
 """Who appends at an offset: of several writers one, and a dead one blocks nobody.
 
-A segment's key holds its own id, so no put can tell that somebody else was first. The
-object is put aside, the offset is claimed by a create that has one winner, and what the
-claim names becomes the segment. Claims are never removed, for an offset that is free
-again could be won by somebody who knows of an older end of the log. A claim whose
-segment has been deleted is spent: the next claim of the offset has the next number.
+A segment's key holds its own id, so no put can tell that another writer was first. An
+append is three steps:
+
+1. The object is put aside, under a name of this call's own: its stem and a token.
+2. The offset is claimed by a create that has one winner. The claim holds that name.
+3. What the claim names is copied to where a segment lies, and removed where it was.
+
+Claims are never removed, for an offset that is free again could be won by a writer that
+knows of an older end of the log. They are numbered, and number ``n + 1`` counts once
+``n`` is spent: neither what it names nor the segment is there. That is for ever, since
+no name is put aside twice. It comes about when the segment is deleted, and when
+``cancel_copying`` comes between steps 2 and 3.
+
+=====================  ===================  ============================================
+a writer ends          it leaves            who appends next at the offset
+=====================  ===================  ============================================
+before or in step 1    nothing, or what     the same writer or another: wins
+                       ``scrub`` finds
+in step 2, refused     what ``scrub``       the same writer or another: loses to the one
+                       finds                that the claim names
+in step 2, unknown,    an object aside,     any other completes it, and loses; the same
+or before step 3       and a claim of it    writer completes it, and has succeeded
+in step 3, or later    a segment            the same; there is nothing to complete
+=====================  ===================  ============================================
+
+The same writer is one that appends the same segment: an id is given to one append only,
+so a completed claim of the own stem is the own success, and that of another stem is
+not, even where both hold the same bytes. A create that is still under way when its
+writer has gone on finds its number taken, or wins as if the writer had died.
+
+Claims of earlier releases hold the stem alone, which names what they have put aside.
 """
 
+import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
@@ -16,6 +43,7 @@ from tieredfs.errors import (
     AlreadyExistsError,
     CorruptObjectError,
     NotFoundError,
+    StorageUnavailableError,
     UnsupportedFormatError,
 )
 from tieredfs.format.segment_key import (
@@ -34,6 +62,8 @@ __all__ = ["claim_offset", "find_put_aside"]
 
 
 _ASIDE: Final = f"{OWN_FOLDER}aside/"
+_SEPARATOR: Final = "."  # no character of a stem
+_TOKEN_BYTES: Final = 16
 
 
 def claim_offset(
@@ -45,8 +75,8 @@ def claim_offset(
     """Make ``content`` the segment ``key`` unless its start offset is claimed already.
 
     A claim that is found is completed, for its writer may have died. Afterwards, also
-    after a crash, the segment is there whole, or not at all, or as soon as somebody
-    else appends.
+    after a crash, the segment is there whole, or not at all, or as soon as another
+    writer appends. Called again with the same segment it goes on, or finds it there.
 
     Args:
         store: Where the segments are.
@@ -56,19 +86,20 @@ def claim_offset(
 
     Raises:
         AlreadyExistsError: Another writer was first; nothing was stored.
+        StorageUnavailableError: What was put aside has been removed meanwhile; nothing
+            was stored. Or the store failed, and the segment may be there or become it.
     """
-    aside = _aside(key.stem)
-    store.put(aside, content, overwrite=True)
-    stem = _claim(store, partition, key)
-    if stem is not None:
-        if stem != key.stem:
-            store.delete([aside])
+    own = f"{key.stem}{_SEPARATOR}{secrets.token_urlsafe(_TOKEN_BYTES)}"
+    store.put(_aside(own), content, overwrite=True)
+    winner = _claim(store, partition, key.start_offset, own)
+    if winner != own:
+        store.delete([_aside(own)])
+    if _stem(winner) != key.stem:
         msg = (
             f"{store.url}: {partition}: offset {key.start_offset} was appended by "
             "another writer"
         )
         raise AlreadyExistsError(msg)
-    _complete(store, partition, key.stem)
 
 
 def find_put_aside(
@@ -88,7 +119,7 @@ def find_put_aside(
 def _is_of(store: ObjectStore, partition: TopicIdPartition, entry: ObjectInfo) -> bool:
     name = f"{store.url}/{entry.key}"
     try:
-        key = SegmentKey.parse(entry.key.removeprefix(_ASIDE))
+        key = SegmentKey.parse(_stem(entry.key.removeprefix(_ASIDE)))
         if key is None or key.size != entry.size:
             return False
         tail = store.get_range(entry.key, key.log_length, key.size)
@@ -100,24 +131,43 @@ def _is_of(store: ObjectStore, partition: TopicIdPartition, entry: ObjectInfo) -
 
 
 def _claim(
-    store: ObjectStore, partition: TopicIdPartition, key: SegmentKey
-) -> str | None:
-    """Claim an offset; return the segment that has it, and None for this one."""
+    store: ObjectStore, partition: TopicIdPartition, offset: int, own: str
+) -> str:
+    """Claim an offset for ``own``, and complete the claim that counts.
+
+    Returns:
+        What that claim names; empty where the log has left the offset behind.
+    """
     prefix = partition_prefix(partition)
     for number in count():
+        claim = f"{OWN_FOLDER}claims/{prefix}{offset:020d}-{number}"
         # Where claims are spent, this writer may not know how far the log has come.
-        if number and _goes_on(store, prefix, key.start_offset):
-            return ""
-        claim = f"{OWN_FOLDER}claims/{prefix}{key.start_offset:020d}"
-        try:
-            store.put(f"{claim}-{number}", key.stem.encode(), overwrite=False)
-        except AlreadyExistsError:
-            stem = bytes(store.get(f"{claim}-{number}")).decode("ascii", "replace")
-            if _complete(store, partition, stem):
-                return stem
+        if number and _goes_on(store, prefix, offset):
+            winner = _read_claim(store, claim)
+            if not winner:
+                return ""
         else:
-            return None
+            winner = own
+            try:
+                store.put(claim, own.encode(), overwrite=False)
+            except AlreadyExistsError:
+                winner = _read_claim(store, claim)
+        if _complete(store, partition, winner):
+            return winner
+        if winner == own:
+            msg = (
+                f"{store.url}: {partition}: what was to be appended at offset {offset} "
+                "was removed before it was a segment; nothing was stored: append again"
+            )
+            raise StorageUnavailableError(msg)
     raise AssertionError
+
+
+def _read_claim(store: ObjectStore, claim: str) -> str:
+    """Return what a claim names; empty where there is no claim."""
+    with suppress(NotFoundError):
+        return bytes(store.get(claim)).decode("ascii", "replace")
+    return ""
 
 
 def _goes_on(store: ObjectStore, prefix: str, offset: int) -> bool:
@@ -125,15 +175,16 @@ def _goes_on(store: ObjectStore, prefix: str, offset: int) -> bool:
     return any(entry.key.endswith(SEGMENT_SUFFIX) for entry in entries)
 
 
-def _complete(store: ObjectStore, partition: TopicIdPartition, stem: str) -> bool:
+def _complete(store: ObjectStore, partition: TopicIdPartition, name: str) -> bool:
     """Make what was put aside a segment; return whether it is one now."""
+    stem = _stem(name)
     if SegmentKey.parse(stem) is None:
-        msg = f"{store.url}: {partition}: a claim holds {stem!r}"
+        msg = f"{store.url}: {partition}: a claim holds {name!r}"
         raise CorruptObjectError(msg)
     segment = object_key(partition, stem)
     with suppress(NotFoundError):
-        store.copy(_aside(stem), segment)
-        store.delete([_aside(stem)])
+        store.copy(_aside(name), segment)
+        store.delete([_aside(name)])
         return True
     with suppress(NotFoundError):
         store.head(segment)
@@ -141,5 +192,10 @@ def _complete(store: ObjectStore, partition: TopicIdPartition, stem: str) -> boo
     return False
 
 
-def _aside(stem: str) -> str:
-    return f"{_ASIDE}{stem}"
+def _aside(name: str) -> str:
+    return f"{_ASIDE}{name}"
+
+
+def _stem(name: str) -> str:
+    """Return the segment that something was put aside to become."""
+    return name.partition(_SEPARATOR)[0]

@@ -325,10 +325,13 @@ class SingleObject(RemoteStorageManager):
         """Store a segment unless another one was appended at its start offset.
 
         Afterwards it is there whole, or not at all; a writer that dies in between
-        leaves what the next one to append completes.
+        leaves what the next one to append completes. Appending the same segment again
+        goes on where that ended.
 
         Raises:
             AlreadyExistsError: Another writer was first; nothing was stored.
+            StorageUnavailableError: ``cancel_copying`` has removed it while it was
+                appended: nothing was stored. Or the store failed.
             CorruptBatchError: A batch is malformed or lies outside the segment.
         """
         partition = metadata.partition
