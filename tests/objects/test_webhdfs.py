@@ -111,6 +111,25 @@ def test_nothing_appears_any_more_when_time_is_up(
     assert not [r for r in proxied.proxy.requests() if "op=RENAME" in r.target]
 
 
+def test_a_rename_that_was_given_up_does_not_land_after_a_later_put(
+    proxied: ProxiedBucket,
+) -> None:
+    store = quick(proxied, Events(), deadline=20.0)
+    store.put("key", b"first", overwrite=True)
+    proxied.proxy.clear()
+    proxied.proxy.add(path="op=RENAME", hang=1.5, times=1)
+    hasty = store.with_policy(RequestPolicy(attempts=1, deadline=0.7))
+    with pytest.raises(DeadlineExceededError):
+        hasty.put("key", b"late", overwrite=True)
+    store.put("key", b"later", overwrite=True)
+    renames = [r for r in proxied.proxy.requests() if "op=RENAME" in r.target]
+    end = time.monotonic() + 10
+    while not renames[0].status:  # the server has seen it by then
+        assert time.monotonic() < end
+        threading.Event().wait(0.01)
+    assert store.get("key") == b"later"
+
+
 @pytest.mark.parametrize("verb", CALLS)
 def test_what_fails_for_ever_is_unavailable(proxied: ProxiedBucket, verb: str) -> None:
     events = Events()

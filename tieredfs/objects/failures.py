@@ -69,8 +69,10 @@ _REFUSALS = frozenset({409, 412, 429})  # not 503: gateways send it for a lost r
 # Not botocore's EndpointConnectionError: it stands for a lost connection as well.
 _NEVER_SENT = frozenset(
     {
+        "AbandonedCallsError",
         "ClientConnectorError",
         "ConnectionRefusedError",
+        "EarlierWriteError",
         "StaleTokenError",
         "TokenServerError",
         "TransportError",

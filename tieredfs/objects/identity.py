@@ -15,7 +15,7 @@ from fsspec.utils import get_protocol
 
 from tieredfs.objects.secrets import redact_url, without_passwords
 
-__all__ = ["identity_of", "is_local"]
+__all__ = ["identity_of", "is_local", "place_of"]
 
 _CREDENTIAL = re.compile(
     r"(?i)secret|passw|passphrase|credential|access_key|account_key|private_key"
@@ -81,6 +81,16 @@ def identity_of(
         told += _places("", {_CONNECTION: environment[_AZURE]})
     digest = sha256("\0".join([without_passwords(url), *told]).encode(errors="replace"))
     return f"{redact_url(url)}\n{digest.hexdigest()}"
+
+
+def place_of(kind: str, options: Mapping[str, object]) -> str:
+    """Return a text that is the same for all clients which lead to one place.
+
+    Args:
+        kind: The client's class or protocol.
+        options: What the client was made with; nested ones included.
+    """
+    return "\n".join([kind, *sorted(_places("", options))])
 
 
 def _places(path: str, options: Mapping[str, object]) -> Iterator[str]:

@@ -21,7 +21,6 @@ from zipfile import BadZipFile
 
 from fsspec import AbstractFileSystem
 
-from tieredfs.objects.abandoning import run_abandonable
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 from tieredfs.objects.quirks.other import OtherBackend
 
@@ -103,7 +102,7 @@ class ArchiveBackend(OtherBackend):
             with self._turn, _damage_told():
                 return cast("bytes", self.filesystem.cat_file(self.path(key), **span))
 
-        return run_abandonable(read, timeout)
+        return self.calls.run(read, timeout)
 
 
 def _leave(filesystem: AbstractFileSystem) -> None:

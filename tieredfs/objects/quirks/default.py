@@ -11,14 +11,15 @@ and observes. Traps that are closed here for all (seen in released packages):
 - ``find`` and ``walk`` leave out what they may not or cannot list: folders are listed
   one by one;
 - a call may hang for minutes: a coroutine is cancelled when its time is up, and a
-  synchronous filesystem is left behind on a thread.
+  synchronous filesystem is left behind on a thread; what it was to write may land
+  later, so no other write of that path begins before.
 """
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self, cast
 
 from fsspec import AbstractFileSystem
@@ -26,10 +27,11 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.core import url_to_fs
 
 from tieredfs.errors import NotFoundError
-from tieredfs.objects.abandoning import run_abandonable
+from tieredfs.objects.abandoning import BlockingCalls, calls_to
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.failures import failure_class
+from tieredfs.objects.identity import place_of
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
 from tieredfs.objects.quirks.parts import Part, PartLimits, UnfinishedUpload
 
@@ -101,6 +103,13 @@ class Backend:
         del error
         return False
 
+    @cached_property
+    def calls(self) -> BlockingCalls:
+        """The calls to the same place that cannot be cancelled, of any store."""
+        filesystem = self.filesystem
+        kind = type(filesystem).__qualname__
+        return calls_to(place_of(kind, filesystem.storage_options))
+
     def path(self, key: str) -> str:
         """Return the filesystem's path of a key."""
         return self._lead + key if key else self.root
@@ -125,11 +134,13 @@ class Backend:
         """
         data = content.read(0, content.size)
         mode = "overwrite" if overwrite else "create"
-        self._run("pipe_file", timeout, self.path(key), data, mode=mode)
+        path = self.path(key)
+        self._run("pipe_file", timeout, path, data, writes=path, mode=mode)
 
     def copy(self, source: str, target: str, timeout: float) -> None:
         """Make ``target`` what ``source`` is."""
-        self._run("cp_file", timeout, self.path(source), self.path(target))
+        path = self.path(target)
+        self._run("cp_file", timeout, self.path(source), path, writes=path)
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
         """Return size and version of an object."""
@@ -158,7 +169,8 @@ class Backend:
         """
         for key in keys:
             with suppress(FileNotFoundError):
-                self._run("rm_file", timeout, self.path(key))
+                path = self.path(key)
+                self._run("rm_file", timeout, path, writes=path)
         return {}
 
     def begin_upload(self, key: str, timeout: float, *, overwrite: bool) -> str:
@@ -229,11 +241,12 @@ class Backend:
         verb: str,
         timeout: float,
         *args: object,
+        writes: str = "",
         **options: object,
     ) -> Any:  # noqa: ANN401 - whatever the filesystem's method returns
         if not isinstance(self.filesystem, AsyncFileSystem):
             call = partial(getattr(self.filesystem, verb), *args, **options)
-            return run_abandonable(call, timeout)
+            return self.calls.run(call, timeout, writes=writes)
         return self.run_async(
             getattr(self.filesystem, f"_{verb}"), timeout, *args, **options
         )

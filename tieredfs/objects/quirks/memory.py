@@ -69,9 +69,16 @@ class MemoryBackend(Backend):
                 found[prefix + rest] = _entry(prefix + rest, file)
         return Page([found[key] for key in sorted(found)])
 
-    def _run(self, verb: str, timeout: float, *args: object, **options: object) -> Any:  # noqa: ANN401 - whatever the filesystem's method returns
+    def _run(
+        self,
+        verb: str,
+        timeout: float,
+        *args: object,
+        writes: str = "",
+        **options: object,
+    ) -> Any:  # noqa: ANN401 - whatever the filesystem's method returns
         """Call a method here and now: there is nobody to wait for."""
-        del timeout
+        del timeout, writes
         return getattr(self.filesystem, verb)(*args, **options)
 
     def _file(self, key: str) -> MemoryFile:

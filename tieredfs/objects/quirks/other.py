@@ -12,8 +12,13 @@ from typing import Self
 from fsspec.core import url_to_fs
 
 from tieredfs.errors import StorageUnavailableError, TieredFSError
-from tieredfs.objects.abandoning import run_abandonable
+from tieredfs.objects.abandoning import (
+    AbandonedCallsError,
+    EarlierWriteError,
+    calls_to,
+)
 from tieredfs.objects.failures import failure_class
+from tieredfs.objects.identity import identity_of
 from tieredfs.objects.quirks.chain import own_links
 from tieredfs.objects.quirks.default import Backend
 
@@ -30,14 +35,15 @@ class OtherBackend(Backend):
     def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
         """Make the filesystems of all links, new ones."""
         own = own_links(url, {**cls.options, **options}, _defaults)
-        return run_abandonable(
+        return calls_to(identity_of(url, options)).run(
             lambda: cls(*url_to_fs(url, **own, skip_instance_cache=True)), timeout
         )
 
     def is_broken_by(self, error: Exception) -> bool:
         """Trust nothing after a failure that nobody answered."""
-        ours = failure_class(error)
-        return ours is StorageUnavailableError and not isinstance(error, TieredFSError)
+        if isinstance(error, TieredFSError | AbandonedCallsError | EarlierWriteError):
+            return False  # nothing was asked, or something answered
+        return failure_class(error) is StorageUnavailableError
 
 
 def _defaults(protocol: str) -> Mapping[str, object]:

@@ -22,9 +22,10 @@ from fsspec import AbstractFileSystem
 from fsspec.asyn import sync
 
 from tieredfs.errors import StorageUnavailableError, TieredFSError
-from tieredfs.objects.abandoning import run_abandonable
+from tieredfs.objects.abandoning import calls_to
 from tieredfs.objects.content import Content, pieces
 from tieredfs.objects.failures import failure_class
+from tieredfs.objects.identity import identity_of
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks.folders import FoldersBackend, Item
 from tieredfs.objects.quirks.listing import ObjectInfo
@@ -74,7 +75,7 @@ class SftpBackend(FoldersBackend):
 
         # fsspec counts a timeout in whole seconds when what it cancels does not end,
         # as asyncssh's connecting may not: 1.5 s were seen to be 2.0.
-        return run_abandonable(connect, timeout)
+        return calls_to(identity_of(url, options)).run(connect, timeout)
 
     def is_broken_by(self, error: Exception) -> bool:
         """Connect anew, unless it was the server that said no."""

@@ -17,7 +17,6 @@ from urllib.parse import quote
 
 from fsspec import AbstractFileSystem
 
-from tieredfs.objects.abandoning import run_abandonable
 from tieredfs.objects.content import BufferContent, Content
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks.default import OptionError
@@ -27,6 +26,12 @@ from tieredfs.objects.quirks.listing import ObjectInfo
 __all__ = ["WebHdfsBackend"]
 
 _REFUSED = 400
+_CLEANING = 60.0
+"""Seconds to remove what a failed put has left beside its final name.
+
+A rename that was not answered in time may be done later, unless there is nothing left
+to rename; the next write of the key waits for the answer to this.
+"""
 _REMOTE: dict[str, type[Exception]] = {
     "AccessControlException": PermissionError,
     "AuthorizationException": PermissionError,
@@ -73,49 +78,38 @@ class WebHdfsBackend(FoldersBackend):
         self, key: str, content: Content, timeout: float, *, overwrite: bool
     ) -> None:
         """Write beside the final name, then rename; never when time is up."""
-        # Whoever called may have put something else by then, or deleted it.
         end = Deadline(timeout)
-
-        def put() -> None:
-            beside, final = self.beside(key), self.path(key)
-            body = content.read(0, content.size)
-            try:
-                self._ask(
-                    *("PUT", "CREATE", beside, end.check(), body), overwrite="false"
-                )
-                self._rename(beside, final, end.check(), overwrite=overwrite)
-            except NotADirectoryError as error:
-                raise FileExistsError(str(error)) from error
-            except Exception:
-                with suppress(Exception):
-                    self._ask("DELETE", "DELETE", beside, timeout)
-                raise
-
-        run_abandonable(put, timeout)
+        put = partial(self._put, key, content, end, overwrite=overwrite)
+        self.calls.run(put, timeout, writes=self.path(key))
 
     def copy(self, source: str, target: str, timeout: float) -> None:
         """Read the source and write it again: HDFS copies nothing by itself."""
         end = Deadline(timeout)
 
         def copy() -> None:
-            content = BufferContent(self.get(source, end.check()))
-            self.put(target, content, end.check(), overwrite=True)
+            content = BufferContent(self._fetch(source, end.check()))
+            self._put(target, content, end, overwrite=True)
 
-        run_abandonable(copy, timeout)
+        self.calls.run(copy, timeout, writes=self.path(target))
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
         """Return size and version of a file."""
         path = self.path(key)
-        status = run_abandonable(partial(self._status, path, timeout), timeout)
+        status = self.calls.run(partial(self._status, path, timeout), timeout)
         if status["type"] != "FILE":
             raise FileNotFoundError(key)
         return _item(status).entry(key)
 
     def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
         """Delete one file; a folder with something in it is none."""
-        ask = partial(self._ask, "DELETE", "DELETE", self.path(keys[0]), timeout)
+        path = self.path(keys[0])
+        end = Deadline(timeout)
+
+        def ask() -> None:
+            self._ask("DELETE", "DELETE", path, end.check())
+
         with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            run_abandonable(ask, timeout)
+            self.calls.run(ask, timeout, writes=path)
         return {}
 
     def items(self, folder: str, timeout: float) -> list[Item]:
@@ -123,7 +117,7 @@ class WebHdfsBackend(FoldersBackend):
         path = self.path(folder.removesuffix("/"))
         ask = partial(self._ask, "GET", "LISTSTATUS", path, timeout)
         try:
-            answer = run_abandonable(ask, timeout)
+            answer = self.calls.run(ask, timeout)
         except (FileNotFoundError, NotADirectoryError):
             return []
         found = answer.json()["FileStatuses"]["FileStatus"]
@@ -131,22 +125,37 @@ class WebHdfsBackend(FoldersBackend):
         return [_item(each) for each in found if each["pathSuffix"]]
 
     def _read(self, key: str, timeout: float, **span: int) -> bytes:
+        return self.calls.run(partial(self._fetch, key, timeout, **span), timeout)
+
+    def _fetch(self, key: str, timeout: float, **span: int) -> bytes:
         path = self.path(key)
+        try:
+            answer = self._ask("GET", "OPEN", path, timeout, None, **span)
+        except _RemoteError:
+            # Behind the end, or a folder: the Java side calls both IOException.
+            status = self._status(path, timeout)
+            if status["type"] != "FILE":
+                raise FileNotFoundError(key) from None
+            if status["length"] <= span.get("offset", -1):
+                return b""
+            raise
+        return cast("bytes", answer.content)
 
-        def read() -> bytes:
-            try:
-                answer = self._ask("GET", "OPEN", path, timeout, None, **span)
-            except _RemoteError:
-                # Behind the end, or a folder: the Java side calls both IOException.
-                status = self._status(path, timeout)
-                if status["type"] != "FILE":
-                    raise FileNotFoundError(key) from None
-                if status["length"] <= span.get("offset", -1):
-                    return b""
-                raise
-            return cast("bytes", answer.content)
-
-        return run_abandonable(read, timeout)
+    def _put(
+        self, key: str, content: Content, end: Deadline, *, overwrite: bool
+    ) -> None:
+        beside, final = self.beside(key), self.path(key)
+        try:
+            body = content.read(0, content.size)
+            self._ask("PUT", "CREATE", beside, end.check(), body, overwrite="false")
+            # Not after the caller was refused: it may have put something else by then.
+            self._rename(beside, final, end.check(), overwrite=overwrite)
+        except NotADirectoryError as error:
+            raise FileExistsError(str(error)) from error
+        except Exception:
+            with suppress(Exception):
+                self._ask("DELETE", "DELETE", beside, _CLEANING)
+            raise
 
     def _status(self, path: str, timeout: float) -> Mapping[str, Any]:
         answer = self._ask("GET", "GETFILESTATUS", path, timeout)
