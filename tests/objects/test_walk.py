@@ -5,9 +5,11 @@ from functools import partial
 from random import Random
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tieredfs.objects.quirks.folders import FoldersBackend, Item
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Walk
 
 PARTS = st.sampled_from(["a", "a-b", "a.b", "b", "é", "日"])
@@ -114,3 +116,25 @@ def test_a_failure_is_told_and_nothing_is_lost() -> None:
         walk.page(lambda _: children)
     page = walk.page(lambda _: pytest.fail("the folder has been read"))
     assert [entry.key for entry in page.entries] == ["a", "b"]
+
+
+class Chain(FoldersBackend):
+    """Folders, each in the one before, with a file in the last if there is any."""
+
+    depth = 2000
+    holds = True
+
+    def items(self, folder: str, timeout: float) -> list[Item]:
+        """Return what lies in a folder."""
+        del timeout
+        if folder.count("/") < self.depth:
+            return [Item("a", None, 0)]
+        return [Item("file", 1, 0)] if self.holds else []
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_folders_are_looked_through_however_deep_they_are(holds: bool) -> None:
+    chain = Chain(MemoryFileSystem(), "/")
+    chain.holds = holds
+    page = chain.page(Listing("", "", "/"), None, 30)
+    assert [entry.key for entry in page.entries] == (["a/"] if holds else [])

@@ -116,11 +116,12 @@ def _children(folder: str, items: Iterable[Item]) -> Iterator[Child]:
 
 
 def _has_objects(folder: str, items: Callable[[str], Iterable[Item]]) -> bool:
-    found = list(items(folder))
-    if any(item.size is not None and not is_temporary(item.name) for item in found):
-        return True
-    return any(
-        _has_objects(f"{folder}{item.name}/", items)
-        for item in found
-        if item.size is None
-    )
+    folders = [folder]
+    while folders:
+        folder = folders.pop()
+        for item in items(folder):
+            if item.size is None:
+                folders.append(f"{folder}{item.name}/")
+            elif not is_temporary(item.name):
+                return True
+    return False
