@@ -156,16 +156,20 @@ def test_what_a_killed_writer_left_is_cleaned_when_it_is_old(tmp_path: Path) -> 
 def test_files_that_are_finished_meanwhile_do_not_disturb_the_cleaning(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / f".{0:016x}.tieredfs-tmp").touch()
-    find = Path.rglob
+    left = tmp_path / f".{0:016x}.tieredfs-tmp"
+    left.touch()
+    scan = os.scandir
 
-    def find_and_finish(path: Path, pattern: str) -> Iterator[Path]:
-        for found in find(path, pattern):
-            found.unlink()
-            yield found
+    @contextmanager
+    def scan_and_finish(folder: int) -> Iterator[list[os.DirEntry[str]]]:
+        with scan(folder) as items:
+            found = list(items)
+        left.unlink()
+        yield found
 
-    monkeypatch.setattr(Path, "rglob", find_and_finish)
+    monkeypatch.setattr(os, "scandir", scan_and_finish)
     assert ObjectStore(str(tmp_path)).abort_uploads(timedelta(0)) == []
+    assert not left.exists()
 
 
 def test_a_name_as_long_as_a_disk_allows_can_be_written(tmp_path: Path) -> None:

@@ -46,16 +46,18 @@ def prove_create(
         raise DeadlineExceededError(msg)
     try:
         if not backend.create_is_proven:
-            _try_create(requests, key, deadline, backend)
+            works = backend.create_works()
+            if works is None:
+                works = _try_create(requests, key, deadline)
+            if not works:
+                backend.capabilities -= {StoreCapability.EXCLUSIVE_CREATE}
             backend.create_is_proven = True
     finally:
         proving.release()
 
 
-def _try_create(
-    requests: Requests, key: str, deadline: Deadline, backend: Backend
-) -> None:
-    """Put an object, create it again, delete it."""
+def _try_create(requests: Requests, key: str, deadline: Deadline) -> bool:
+    """Put an object, create it again, delete it; return whether that was refused."""
     probe = probe_key()
 
     def put(overwrite: bool) -> Call[None]:  # noqa: FBT001 - two calls, side by side
@@ -72,10 +74,10 @@ def _try_create(
     try:
         requests.make(put(overwrite=False), deadline)
     except AlreadyExistsError:
-        return
+        return True
     except UnsupportedOperationError:
-        pass
+        return False
     finally:
         with suppress(TieredFSError):
             requests.make(Call("delete", key, delete), deadline)
-    backend.capabilities -= {StoreCapability.EXCLUSIVE_CREATE}
+    return False

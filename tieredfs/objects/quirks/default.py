@@ -103,6 +103,13 @@ class Backend:
         del error
         return False
 
+    def create_works(self) -> bool | None:
+        """Return whether creates are exclusive; None where only a trial put tells.
+
+        It is asked while ``create_is_proven`` is false, and waits for no server.
+        """
+        return None
+
     @cached_property
     def calls(self) -> BlockingCalls:
         """The calls to the same place that cannot be cancelled, of any store."""

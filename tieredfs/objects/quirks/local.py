@@ -4,41 +4,62 @@ Traps closed here, seen with fsspec's LocalFileSystem 2026.9: ``pipe_file`` writ
 the final name, so readers see half an object; exclusive create is check-then-write
 (51 of 200 races had not one winner) and ``put_file(mode="create")`` overwrites; a
 listing is one walk of everything, unsorted. A symbolic link could leave the root, so
-none is followed below it.
+none is followed below it. Seen with our own first versions: a path that was checked and
+then opened by its name left the root in a race; a file that replaces another had the
+mode of a new one, and on coarse clocks its version; a listing took a step for each pair
+of a folder and one that it lies in.
 """
 
+import errno
 import math
 import os
 import shutil
 import stat
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from functools import partial
 from io import BufferedReader
-from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 import pyarrow as pa
 
-from tieredfs.errors import TieredFSWarning
+from tieredfs.errors import InvalidArgumentError, TieredFSWarning
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content, pieces
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
+from tieredfs.objects.quirks.local_names import can_name_exclusively, name_exclusively
+from tieredfs.objects.quirks.local_paths import (
+    Trail,
+    below,
+    made_folder,
+    open_file,
+    sync_folder,
+)
+from tieredfs.objects.quirks.local_version import remember_deleted, stamp, version_of
 from tieredfs.objects.quirks.parts import UnfinishedUpload
 from tieredfs.objects.reserved import is_temporary, temporary_name
 
 __all__ = ["LocalBackend"]
 
 _PAGE = 1000
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class _Position(NamedTuple):
+    """Where a listing is."""
+
+    walk: Walk
+    trail: Trail
 
 
 class LocalBackend(Backend):
     """A directory of a local disk; a disk is not stopped by a timeout."""
 
     capabilities = frozenset(StoreCapability) - {StoreCapability.PARTS}
+    create_is_proven = False
     gap = 0
     delete_limit = 1000
     options = {"auto_mkdir": False}  # noqa: RUF012 - a Mapping in the base class
@@ -83,7 +104,8 @@ class LocalBackend(Backend):
     def head(self, key: str, timeout: float) -> ObjectInfo:
         """Return size and version of a regular file."""
         del timeout
-        found = self._inside(key).lstat()
+        with below(self.root, key) as (folder, name):
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
         if not stat.S_ISREG(found.st_mode):
             raise FileNotFoundError(key)
         return _entry(key, found)
@@ -91,8 +113,18 @@ class LocalBackend(Backend):
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
         """Walk the directories in the order of their keys."""
         del timeout
-        walk = at if isinstance(at, Walk) else Walk(listing)
-        return walk.page(self._scan, reads=math.inf, size=_PAGE)
+        here = at if isinstance(at, _Position) else None
+        walk, trail = here or _Position(Walk(listing), Trail(self.root))
+        try:
+            found = walk.page(partial(self._scan, trail), reads=math.inf, size=_PAGE)
+            entries = [
+                entry
+                for entry in found.entries
+                if not entry.is_prefix or self._has_objects(trail, entry.key)
+            ]
+        finally:
+            trail.leave()
+        return Page(entries, found.following and _Position(walk, trail))
 
     def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
         """Remove regular files; anything else is no object, so there is none."""
@@ -110,15 +142,19 @@ class LocalBackend(Backend):
     ) -> Sequence[UnfinishedUpload]:
         """List the files beside final names that a killed process has left."""
         del timeout
-        found = []
-        for path in Path(self.root).rglob(".*"):
-            with suppress(FileNotFoundError):  # it is an object by now
-                if (
-                    is_temporary(path.name)
-                    and path.lstat().st_mtime < before.timestamp()
-                ):
-                    key = path.relative_to(self.root).as_posix()
-                    found.append(UnfinishedUpload(key, path.name))
+        found, folders, trail = [], [""], Trail(self.root)
+        try:
+            while folders:
+                folder = folders.pop()
+                with suppress(PermissionError):  # as that of lost+found
+                    for item in self._items(trail, folder):
+                        key = folder + item.name
+                        if item.is_dir(follow_symlinks=False):
+                            folders.append(f"{key}/")
+                        elif is_temporary(item.name) and _is_older(item, before):
+                            found.append(UnfinishedUpload(key, item.name))
+        finally:
+            trail.leave()
         return found
 
     def abort_upload(self, key: str, upload: str, timeout: float) -> None:
@@ -126,124 +162,161 @@ class LocalBackend(Backend):
         del upload, timeout
         self._remove(key)
 
-    def _remove(self, key: str) -> None:
-        with suppress(FileNotFoundError, NotADirectoryError):
-            path = self._inside(key)
-            if stat.S_ISREG(path.lstat().st_mode):
-                path.unlink()
+    def create_works(self) -> bool:
+        """Try it on the disk; where nothing can be tried now, a put finds out."""
+        try:
+            root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return True
+        try:
+            return can_name_exclusively(root)
+        except OSError:
+            return True
+        finally:
+            os.close(root)
 
-    def _inside(self, key: str) -> Path:
-        """Return the path of a key; FileNotFoundError when it goes through a link."""
-        path = Path(self.root)
-        for part in key.split("/") if key else ():
-            path /= part
-            if path.is_symlink():
-                raise FileNotFoundError(key)
-        return path
+    def _remove(self, key: str) -> None:
+        with suppress(FileNotFoundError), below(self.root, key) as (folder, name):
+            found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+            if stat.S_ISREG(found.st_mode):
+                remember_deleted(self.path(key), found)
+                os.unlink(name, dir_fd=folder)
 
     def _open(self, key: str) -> BufferedReader:
-        """Open a regular file; nothing else may be read, or waited for."""
-        descriptor = os.open(self._inside(key), os.O_RDONLY | os.O_NONBLOCK)
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            os.close(descriptor)
-            raise FileNotFoundError(key)
-        return os.fdopen(descriptor, "rb")
+        return os.fdopen(open_file(self.root, key), "rb")
 
-    def _scan(self, folder: str) -> Iterator[Child]:
-        """Yield what lies in a directory, links and half-written files left out."""
-        told = False
+    def _items(self, trail: Trail, folder: str) -> Iterator[os.DirEntry[str]]:
+        """Yield what lies in a directory; nothing if it is not there."""
         try:
-            with os.scandir(self._inside(folder.removesuffix("/"))) as scan:
-                for item in scan:
-                    key = folder + item.name
-                    if item.is_symlink() and not told:
-                        told = True
-                        msg = f"{self.path(key)}: symbolic links are left out"
-                        warnings.warn(msg, TieredFSWarning, stacklevel=2)
-                    if item.is_dir(follow_symlinks=False):
-                        if self._has_objects(f"{key}/"):
-                            yield f"{key}/", None
-                    elif item.is_file(follow_symlinks=False) and not is_temporary(
-                        item.name
-                    ):
-                        yield key, partial(_describe, key, item)
+            scan = os.scandir(trail.enter(folder))
         except (FileNotFoundError, NotADirectoryError):
             return
+        with scan as items:
+            yield from items
 
-    def _has_objects(self, folder: str) -> bool:
+    def _scan(self, trail: Trail, folder: str) -> Iterable[Child]:
+        """Return what lies in a directory, links and half-written files left out."""
+        children: list[Child] = []
+        linked = ""
+        for item in self._items(trail, folder):
+            key = folder + item.name
+            if item.is_symlink():
+                linked = linked or key
+            elif item.is_dir(follow_symlinks=False):
+                children.append((f"{key}/", None))
+            elif _is_object(item):
+                children.append((key, partial(_describe, trail, folder, item.name)))
+        if linked:
+            msg = f"{self.path(linked)}: symbolic links are left out"
+            warnings.warn(msg, TieredFSWarning, stacklevel=2)
+        return children
+
+    def _has_objects(self, trail: Trail, folder: str) -> bool:
         """Tell whether a directory is one of an object's key: a disk has others too."""
-        try:
-            return next(self._scan(folder), None) is not None
-        except PermissionError:  # which may concern nobody, as that of lost+found
-            return True
+        folders = [folder]
+        while folders:
+            folder = folders.pop()
+            try:
+                for item in self._items(trail, folder):
+                    if item.is_dir(follow_symlinks=False):
+                        folders.append(f"{folder}{item.name}/")
+                    elif _is_object(item):
+                        return True
+            except PermissionError:  # which may concern nobody, as that of lost+found
+                return True
+        return False
 
     def _publish(
         self, key: str, write: Callable[[BinaryIO], object], *, overwrite: bool
     ) -> None:
-        folder, _, name = key.rpartition("/")
-        parent = self._folder(key, folder)
-        final = parent / name
-        temporary = parent / temporary_name()
-        try:
-            with temporary.open("xb") as file:
-                write(file)
-                file.flush()
-                os.fsync(file.fileno())
-            if overwrite:
-                temporary.replace(final)
-            else:
-                final.hardlink_to(temporary)
-        except IsADirectoryError as error:
-            raise FileExistsError(str(error)) from None
-        finally:
-            temporary.unlink(missing_ok=True)
-        _sync_directory(parent)
+        parent, _, name = key.rpartition("/")
+        temporary = temporary_name()
+        with self._names_checked(key), made_folder(self.root, parent) as folder:
+            replaced = _replaced(name, folder)
+            try:
+                mode = 0o666 if replaced is None else 0o600  # until it is as it was
+                descriptor = os.open(temporary, _NEW, mode, dir_fd=folder)
+                with os.fdopen(descriptor, "wb") as file:
+                    write(file)
+                    file.flush()
+                    if replaced is not None:
+                        _keep_owner(descriptor, replaced)
+                    stamp(descriptor, self.path(key), replaced)
+                    os.fsync(descriptor)
+                if overwrite:
+                    os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+                else:
+                    self._create(temporary, name, folder)
+            except IsADirectoryError as error:
+                raise FileExistsError(str(error)) from None
+            finally:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=folder)
+            sync_folder(folder)
 
-    def _folder(self, key: str, folder: str) -> Path:
-        """Make the directory that a key lies in.
+    def _create(self, temporary: str, name: str, folder: int) -> None:
+        try:
+            name_exclusively(temporary, name, folder)
+        except NotImplementedError:
+            self.capabilities -= {StoreCapability.EXCLUSIVE_CREATE}
+            raise
 
-        Raises:
-            PermissionError: It lies behind a link.
-            FileExistsError: A part of its name is a file.
-        """
+    @contextmanager
+    def _names_checked(self, key: str) -> Iterator[None]:
+        """Say which name it is that a disk finds too long."""
         try:
-            path = self._inside(folder)
-        except FileNotFoundError:
-            msg = f"{key} lies behind a symbolic link"
-            raise PermissionError(msg) from None
-        try:
-            _make_directory(path)
-        except NotADirectoryError as error:
-            raise FileExistsError(str(error)) from None
-        return path
+            yield
+        except OSError as error:
+            if error.errno != errno.ENAMETOOLONG:
+                raise
+            longest = max(len(os.fsencode(name)) for name in key.split("/"))
+            msg = f"not a key for this disk: {self.path(key)}: a name in it has "
+            raise InvalidArgumentError(f"{msg}{longest} bytes") from error
 
 
 def _entry(key: str, found: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(key, found.st_size, f"{found.st_size}-{found.st_mtime_ns}")
+    return ObjectInfo(key, found.st_size, version_of(found))
 
 
-def _describe(key: str, item: os.DirEntry[str]) -> ObjectInfo:
-    return _entry(key, item.stat(follow_symlinks=False))
+def _describe(trail: Trail, folder: str, name: str) -> ObjectInfo:
+    found = os.stat(name, dir_fd=trail.enter(folder), follow_symlinks=False)
+    if not stat.S_ISREG(found.st_mode):  # replaced meanwhile
+        raise FileNotFoundError(name)
+    return _entry(folder + name, found)
 
 
-def _make_directory(path: Path) -> None:
-    """Make a directory and those it lies in; what is new survives a power cut."""
+def _is_object(item: os.DirEntry[str]) -> bool:
+    return item.is_file(follow_symlinks=False) and not is_temporary(item.name)
+
+
+def _is_older(item: os.DirEntry[str], moment: datetime) -> bool:
     try:
-        path.mkdir()
-    except FileExistsError:
-        if not path.is_dir():
-            raise
-        return
+        return item.stat(follow_symlinks=False).st_mtime < moment.timestamp()
+    except FileNotFoundError:  # it is an object by now
+        return False
+
+
+def _replaced(name: str, folder: int) -> os.stat_result | None:
+    """Return what is known of the file that is to be replaced."""
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
-        _make_directory(path.parent)
-        path.mkdir(exist_ok=True)
-    _sync_directory(path.parent)
+        return None
+    return found if stat.S_ISREG(found.st_mode) else None
 
 
-def _sync_directory(path: Path) -> None:
-    """Make what was named in a directory survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+def _keep_owner(descriptor: int, replaced: os.stat_result) -> None:
+    """Give a file the owner and mode of the one that it replaces, as far as one may.
+
+    Only root gives files away; others keep at least a group that they are in.
+    """
+    own = os.fstat(descriptor)
+    owner, group = replaced.st_uid, replaced.st_gid
+    if (own.st_uid, own.st_gid) != (owner, group):
+        try:
+            os.fchown(descriptor, owner, group)
+        except OSError:  # root neither, where the owner is unknown to a container
+            with suppress(OSError):
+                os.fchown(descriptor, -1, group)
+    with suppress(OSError):  # a disk that has no modes
+        os.fchmod(descriptor, replaced.st_mode & 0o777)
