@@ -4,7 +4,7 @@ import os
 import threading
 import warnings
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 
 import fsspec.asyn
@@ -18,7 +18,7 @@ from tieredfs.errors import (
 from tieredfs.objects.failures import links
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks import Backend, backend_of
-from tieredfs.objects.quirks.chain import Place, undo_wrappers
+from tieredfs.objects.quirks.chain import Place, links_of, undo_wrappers
 from tieredfs.objects.secrets import (
     redact_text,
     redact_url,
@@ -67,6 +67,18 @@ class Connection:
             InvalidArgumentError: The URL makes no sense.
         """
         return backend_of(self._place.url)
+
+    @cached_property
+    def destinations(self) -> Sequence[str]:
+        """Where the clients of all links are led, as they say; nothing is asked."""
+        try:
+            place = self._place
+        except InvalidArgumentError:
+            return ()
+        return [
+            _destination(link, options)
+            for link, options in links_of(place.url, place.options)
+        ]
 
     @property
     def made(self) -> Backend | None:
@@ -139,6 +151,14 @@ class Connection:
         except _REFUSALS as error:
             msg = f"{redact_url(self.url)}: {self.redacted(str(error))}"
             raise InvalidArgumentError(msg) from self.shown(error)
+
+
+def _destination(link: str, options: Mapping[str, object]) -> str:
+    """Return where the client of one link is led; nothing for one that has none."""
+    try:
+        return backend_of(link).destination(link, options)
+    except Exception:  # noqa: BLE001 - a client's own, and the first call says it
+        return ""
 
 
 _connections: "weakref.WeakSet[Connection]" = weakref.WeakSet()

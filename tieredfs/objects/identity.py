@@ -3,6 +3,9 @@
 The same URL with another endpoint or account is another store, and what was kept of the
 one must never be taken for the other's. So everything counts that is not known to be of
 no account: what counts in vain costs a fetch. No secret is part of it.
+
+Where configuration files and the environment lead a client is the client's to say: each
+has its own sources, in an order of its own.
 """
 
 import os
@@ -45,14 +48,6 @@ _MANNER = frozenset(
 
 _CONNECTION = "connection_string"
 _PRIVATE_FIELDS = frozenset({"AccountKey", "SharedAccessSignature"})
-_AZURE = "AZURE_STORAGE_CONNECTION_STRING"
-_ENVIRONMENT = (
-    "AWS_ENDPOINT_URL",
-    "AWS_ENDPOINT_URL_S3",
-    "AWS_PROFILE",
-    "AZURE_STORAGE_ACCOUNT_NAME",
-    "STORAGE_EMULATOR_HOST",
-)
 
 
 def is_local(url: str) -> bool:
@@ -61,24 +56,18 @@ def is_local(url: str) -> bool:
 
 
 def identity_of(
-    url: str,
-    options: Mapping[str, object],
-    environment: Mapping[str, str] = os.environ,
+    url: str, options: Mapping[str, object], destinations: Sequence[str] = ()
 ) -> str:
     """Return a text that two stores share only if they are the same place.
 
     Args:
         url: fsspec's.
         options: The storage options, nested ones included.
-        environment: Where clients look when the options say nothing.
+        destinations: Where its clients are led, as they say themselves.
     """
     # What fsspec's configuration says counts where the options say nothing.
     told = sorted([*_places("", options), *_places("fsspec.", conf)])
-    told += [
-        f"{name}={environment[name]}" for name in _ENVIRONMENT if name in environment
-    ]
-    if _AZURE in environment:  # it has a key: only where it leads counts
-        told += _places("", {_CONNECTION: environment[_AZURE]})
+    told += [without_passwords(place) for place in destinations]
     digest = sha256("\0".join([without_passwords(url), *told]).encode(errors="replace"))
     return f"{redact_url(url)}\n{digest.hexdigest()}"
 

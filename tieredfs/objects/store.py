@@ -92,7 +92,7 @@ class ObjectStore:
     def identity(self) -> str:
         """What tells this store from others: the URL and where it leads, no secret."""
         connection = self._requests.connection
-        return identity_of(connection.url, connection.options)
+        return identity_of(connection.url, connection.options, connection.destinations)
 
     @property
     def is_local(self) -> bool:

@@ -23,7 +23,11 @@ from fsspec import AbstractFileSystem
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.failures import links
-from tieredfs.objects.quirks.azure_client import close_with, make_container
+from tieredfs.objects.quirks.azure_client import (
+    close_with,
+    endpoint_of,
+    make_container,
+)
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 from tieredfs.objects.quirks.parts import Part, PartLimits
@@ -64,6 +68,11 @@ class AzureBackend(Backend):
         self._prefix = f"{prefix}/" if prefix else ""
         self._container = make_container(filesystem, name, self.parts.above)
         close_with(self, filesystem, self._container)
+
+    @classmethod
+    def destination(cls, url: str, options: Mapping[str, object]) -> str:
+        """Return the account that adlfs finds in its options and the environment."""
+        return endpoint_of(url, {**cls.options, **options})
 
     def get(self, key: str, timeout: float) -> bytes:
         """Return a whole object in one request."""

@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from fsspec import AbstractFileSystem
+from fsspec.core import url_to_fs
 
-__all__ = ["close_with", "make_container"]
+__all__ = ["close_with", "endpoint_of", "make_container"]
 
 _SECONDS = {"connection_timeout": 20, "read_timeout": 60}
 """How long a socket may be silent: the client's defaults, which a transport lacks."""
@@ -54,6 +55,16 @@ def make_container(filesystem: AbstractFileSystem, name: str, largest: int) -> A
     )
 
 
+def endpoint_of(url: str, options: Mapping[str, object]) -> str:
+    """Return the URL of the account that adlfs is led to, without a signature."""
+    # A key that opens nothing: without any, it looks for credentials.
+    nobody = {"credential": None, "account_key": "bm9uZQ=="}
+    filesystem, _ = url_to_fs(url, **{**options, **nobody}, skip_instance_cache=True)
+    _take_finalizers(filesystem)
+    account = filesystem.service_client
+    return f"{account.scheme}://{account.primary_hostname}"
+
+
 def _transport(filesystem: AbstractFileSystem) -> object:
     """Make a transport that sends a request once."""
     # Not at the top: tieredfs is imported without any cloud's client.
@@ -84,14 +95,18 @@ def _proxies(host: str) -> Mapping[str, str]:
 
 def close_with(owner: object, filesystem: AbstractFileSystem, container: Any) -> None:  # noqa: ANN401 - as above
     """See to it that what is open is closed when its owner goes, instead of adlfs."""
-    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined] # noqa: SLF001 - they are kept nowhere else
-        alive = finalizer.peek()
-        if alive is not None and alive[0] is filesystem:
-            finalizer.detach()
+    _take_finalizers(filesystem)
     ours = [container]
     if filesystem.sync_credential is not None:  # adlfs made both, and not the user
         ours.append(filesystem.credential)
     weakref.finalize(owner, _close, os.getpid(), filesystem.loop, ours)
+
+
+def _take_finalizers(filesystem: AbstractFileSystem) -> None:
+    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined] # noqa: SLF001 - they are kept nowhere else
+        alive = finalizer.peek()
+        if alive is not None and alive[0] is filesystem:
+            finalizer.detach()
 
 
 def _close(pid: int, loop: asyncio.AbstractEventLoop, clients: Sequence[Any]) -> None:

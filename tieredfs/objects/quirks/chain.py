@@ -16,7 +16,14 @@ from fsspec.implementations.local import LocalFileSystem
 
 from tieredfs.errors import InvalidArgumentError
 
-__all__ = ["Place", "absolute", "first_protocol", "own_links", "undo_wrappers"]
+__all__ = [
+    "Place",
+    "absolute",
+    "first_protocol",
+    "links_of",
+    "own_links",
+    "undo_wrappers",
+]
 
 _CACHES = frozenset({"simplecache", "filecache", "blockcache", "cached"})
 
@@ -106,6 +113,20 @@ def own_links(
             **given,
             "skip_instance_cache": True,
         }
+    return found
+
+
+def links_of(
+    url: str, options: Mapping[str, object]
+) -> list[tuple[str, Mapping[str, object]]]:
+    """Return the links of a URL, each with its own options as fsspec deals them out."""
+    first, *others = url.split("::")
+    names = {first_protocol(link, alone=False) for link in others}
+    own = {name: value for name, value in options.items() if name not in names}
+    found: list[tuple[str, Mapping[str, object]]] = [(first, own)]
+    for link in others:
+        given: Any = options.get(first_protocol(link, alone=False), {})
+        found.append((link, given))
     return found
 
 

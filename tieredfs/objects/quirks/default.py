@@ -98,6 +98,19 @@ class Backend:
         )
         return cls(filesystem, root)
 
+    @classmethod
+    def destination(cls, url: str, options: Mapping[str, object]) -> str:
+        """Return where a client is led by what is neither in its URL nor its options.
+
+        Such as an endpoint in a configuration file. Nothing is asked of any server, and
+        nothing returned is secret.
+
+        Raises:
+            Exception: The client refuses the options, or is not installed.
+        """
+        del url, options
+        return ""
+
     def is_broken_by(self, error: Exception) -> bool:
         """Return whether after ``error`` the next try needs a backend made anew."""
         del error

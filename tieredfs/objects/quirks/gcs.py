@@ -55,7 +55,9 @@ class GCSBackend(Backend):
         if not self.bucket:
             raise ValueError("the URL names no bucket")
         self._prefix = f"{prefix}/" if prefix else ""
-        self.create_is_proven = filesystem.on_google
+        # Google's conditions hold; those of others are tried.
+        host = urlsplit(self.endpoint).hostname or ""
+        self.create_is_proven = host.endswith(".googleapis.com")
         self._sessions: dict[str, Session] = {}
 
     @classmethod
@@ -68,6 +70,11 @@ class GCSBackend(Backend):
         chosen = {**cls.options, **options, "skip_instance_cache": True}
         root = OneTryFileSystem._strip_protocol(url)  # noqa: SLF001 - no public one
         return cls(OneTryFileSystem(**chosen), root)
+
+    @classmethod
+    def destination(cls, url: str, options: Mapping[str, object]) -> str:
+        """Return the endpoint that gcsfs finds in its options and the environment."""
+        return cls.open(url, {**options, "token": "anon"}, 0).endpoint
 
     def get(self, key: str, timeout: float) -> memoryview:
         """Return a whole object in one request; its checksum has to be right."""
@@ -164,7 +171,7 @@ class GCSBackend(Backend):
         query = urlencode(self.filesystem._get_params({}))  # noqa: SLF001 - who pays
         _, headers, content = self._send(
             "POST",
-            f"{self._endpoint}/batch/storage/v1",
+            f"{self.endpoint}/batch/storage/v1",
             timeout=timeout,
             data=(deletions(self.bucket, names, query, boundary),),
             headers={"Content-Type": f"multipart/mixed; boundary={boundary}"},
@@ -216,10 +223,11 @@ class GCSBackend(Backend):
         del key
         self._sessions.pop(upload, None)
         with suppress(MissingError):
-            self._send("DELETE", self._endpoint + upload, timeout=timeout)
+            self._send("DELETE", self.endpoint + upload, timeout=timeout)
 
     @property
-    def _endpoint(self) -> str:
+    def endpoint(self) -> str:
+        """What the URLs of all requests begin with."""
         return str(self.filesystem._location)  # noqa: SLF001 - no public one
 
     def _media(
@@ -228,7 +236,7 @@ class GCSBackend(Backend):
         """Download an object, or a range of one, as it is stored."""
         _, _, content = self._send(
             "GET",
-            f"{self._endpoint}/download/storage/v1/b/{{}}/o/{{}}",
+            f"{self.endpoint}/download/storage/v1/b/{{}}/o/{{}}",
             self.bucket,
             self._prefix + key,
             timeout=timeout,
@@ -247,7 +255,7 @@ class GCSBackend(Backend):
         """Begin an upload; only where no object is, unless it may be overwritten."""
         _, headers, _ = self._send(
             "POST",
-            f"{self._endpoint}/upload/storage/v1/b/{{}}/o",
+            f"{self.endpoint}/upload/storage/v1/b/{{}}/o",
             self.bucket,
             timeout=timeout,
             ifGenerationMatch=None if overwrite else 0,
@@ -263,7 +271,7 @@ class GCSBackend(Backend):
             headers: Mapping[str, str], data: bytes
         ) -> tuple[int, Mapping[str, str], bytes]:
             left = max(0.0, end - time.monotonic())
-            place = self._endpoint + upload
+            place = self.endpoint + upload
             body = (data,) if data else ()
             try:
                 return self._send(

@@ -6,17 +6,22 @@ is reset; 125 tries and 327 s against a server that hangs: all four are turned d
 one attempt. A whole read or a copy costs a HEAD more; public fsspec lists everything
 at once and cannot begin after a key, so the client underneath is asked; ``?versionId=``
 in a key is cut off; a folder marker is listed as an object of no bytes.
+
+An endpoint may stand in the options, in fsspec's configuration, in the environment or
+in the files of the AWS configuration, in each by several names, and some of them switch
+others off: so only the client that came of it all is asked where it leads.
 """
 
-import os
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
 from fsspec import AbstractFileSystem
+from fsspec.core import url_to_fs
 
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
@@ -27,6 +32,11 @@ from tieredfs.objects.quirks.parts import Part, PartLimits, UnfinishedUpload
 __all__ = ["S3Backend"]
 
 _DENIED = frozenset({"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId"})
+_AMAZON = re.compile(
+    r"(?:[^/]+\.)?s3(?:-fips|-accelerate)?(?:\.dualstack)?"
+    r"(?:[.-][a-z]+(?:-[a-z]+)+-\d+)?(?:\.vpce)?\.amazonaws\.com(?:\.cn)?"
+)
+"""Amazon's own S3; a load balancer or a machine there may be anybody's."""
 
 
 class S3Backend(Backend):
@@ -51,11 +61,29 @@ class S3Backend(Backend):
             **filesystem.config_kwargs,
             "retries": {"total_max_attempts": 1},
         }
-        self.create_is_proven = _is_aws(filesystem)
         self.bucket: str = filesystem.split_path(self.root)[0]
         filesystem.split_path = self._split
         prefix = self.root.removeprefix(self.bucket).strip("/")
         self._prefix = f"{prefix}/" if prefix else ""
+
+    @classmethod
+    def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
+        """Make the client, which knows where its configuration leads it."""
+        made = super().open(url, options, timeout)
+        # Amazon's conditions hold; those of others are tried.
+        client = made.run_async(made.filesystem.set_session, timeout)
+        made.create_is_proven = _is_amazon(client.meta.endpoint_url)
+        return made
+
+    @classmethod
+    def destination(cls, url: str, options: Mapping[str, object]) -> str:
+        """Return the endpoint of a client that is made of all its configuration."""
+        # One that is nobody's: to find credentials, a client asks other services.
+        nobody = {"anon": True, "key": None, "secret": None, "token": None}
+        chosen = {**cls.options, **options, **nobody, "cache_regions": False}
+        filesystem, _ = url_to_fs(url, **chosen, skip_instance_cache=True)
+        filesystem.connect()
+        return str(filesystem.s3.meta.endpoint_url)
 
     def get(self, key: str, timeout: float) -> bytes:
         """Return a whole object in one request."""
@@ -237,13 +265,8 @@ class S3Backend(Backend):
         )
 
 
-def _is_aws(filesystem: AbstractFileSystem) -> bool:
-    """Tell whether it is Amazon's own S3, whose conditions hold; others are tried."""
-    place = filesystem.endpoint_url or filesystem.client_kwargs.get("endpoint_url")
-    place = place or os.environ.get("AWS_ENDPOINT_URL_S3")
-    place = place or os.environ.get("AWS_ENDPOINT_URL")
-    host = urlsplit(str(place or "https://s3.amazonaws.com")).hostname or ""
-    return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+def _is_amazon(endpoint: str) -> bool:
+    return bool(_AMAZON.fullmatch(urlsplit(endpoint).hostname or ""))
 
 
 def _key_error(error: Mapping[str, Any]) -> Exception:

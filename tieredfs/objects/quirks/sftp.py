@@ -77,6 +77,22 @@ class SftpBackend(FoldersBackend):
         # as asyncssh's connecting may not: 1.5 s were seen to be 2.0.
         return calls_to(identity_of(url, options)).run(connect, timeout)
 
+    @classmethod
+    def destination(cls, url: str, options: Mapping[str, object]) -> str:
+        """Return the machine that a name stands for in the configuration of SSH."""
+        # Not at the top: tieredfs is imported without the client of any store.
+        from asyncssh import SSHClientConnectionOptions  # noqa: PLC0415
+        from sshfs import SSHFileSystem  # noqa: PLC0415
+
+        told = SSHFileSystem._get_kwargs_from_urls(url)  # noqa: SLF001 - fsspec's
+        given = {**told, **options}
+        known = ("host", "port", "username", "config")
+        named = {name: given[name] for name in known if name in given}
+        # Nobody's: keys would be read, and an agent asked for more.
+        found = SSHClientConnectionOptions(**named, client_keys=None, agent_path=None)
+        way = found.tunnel or found.proxy_command or ""
+        return f"{found.username}@{found.host}:{found.port} {way}"
+
     def is_broken_by(self, error: Exception) -> bool:
         """Connect anew, unless it was the server that said no."""
         if failure_class(error) is not StorageUnavailableError:
