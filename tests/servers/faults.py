@@ -69,7 +69,7 @@ class Rule:
         probability: Of each of the others to fail.
         status: Answer this at once, without asking the server.
         headers: Of that answer, such as Retry-After.
-        body: Of that answer; empty for what the store that was asked would say.
+        body: Of that answer; None for what the store that was asked would say.
         cut_before: Reset the connection before the server hears.
         cut_after: End the connection after so many bytes of the reply's body; in the
             middle of its head if there is no body.
@@ -91,7 +91,7 @@ class Rule:
     probability: float = 1.0
     status: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
-    body: str = ""
+    body: str | None = None
     cut_before: bool = False
     cut_after: int | None = None
     reset: bool = False

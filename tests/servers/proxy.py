@@ -222,7 +222,7 @@ class FaultProxy(LoopServer):
             await copy_request_body(request.headers, client.reader, Sink(None))
         await asyncio.sleep(rule.delay + self.latency)
         headers, said = refusal(rule.status, request)
-        body = rule.body or said
+        body = said if rule.body is None else rule.body
         headers |= {"Content-Length": str(len(body)), "Connection": "close"}
         lines = [
             f"HTTP/1.1 {rule.status} Injected",

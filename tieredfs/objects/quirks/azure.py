@@ -88,7 +88,15 @@ class AzureBackend(Backend):
         # the connection open when it is cancelled.
         blobs = self._blob(key)._client.blob  # noqa: SLF001
         body = await blobs.download(range=span)
-        return cast("bytes", await body.response.internal_response.read())
+        answer = body.response
+        place = str(answer.headers.get("Content-Range", ""))
+        if span and not place.startswith(span.replace("=", " ").partition("-")[0]):
+            answer.internal_response.close()
+            raise OSError(f"{span} was answered with {place or answer.status_code}")
+        if span is None and place:
+            answer.internal_response.close()
+            raise OSError(f"the whole object was answered with {place}")
+        return cast("bytes", await answer.internal_response.read())
 
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool

@@ -4,7 +4,8 @@ Traps closed here, seen with adlfs 2026.8 and azure-core 1.41: neither has an op
 against aiohttp's repeating a request whose connection was reset; a body of a MiB or
 more is written in one go, while the loop stands still; the environment's proxies and a
 ``.netrc`` are looked for at each request, in a thread; adlfs's finalizers keep every
-filesystem till the process ends, and then wait for a loop that a forked child has not.
+filesystem till the process ends, and then wait for a loop that a forked child has not;
+redirects are followed, with the credentials, and the page they end at is an object.
 """
 
 import asyncio
@@ -22,6 +23,10 @@ from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
 __all__ = ["close_with", "endpoint_of", "make_container"]
+
+_FIRST_REFUSAL = 300
+_SIGN = "x-ms-request-id"
+"""A header that each answer of the service has."""
 
 _SECONDS = {"connection_timeout": 20, "read_timeout": 60}
 """How long a socket may be silent: the client's defaults, which a transport lacks."""
@@ -50,6 +55,7 @@ def make_container(filesystem: AbstractFileSystem, name: str, largest: int) -> A
         _location_mode=account.location_mode,
         max_single_put_size=largest,
         retry_total=0,
+        permit_redirects=False,
         proxies=_proxies(account.primary_hostname),
         transport=_transport(filesystem),
     )
@@ -74,6 +80,14 @@ def _transport(filesystem: AbstractFileSystem) -> object:
         async def open(self) -> None:
             await super().open()
             self.session._retry_connection = False  # noqa: SLF001 - no other way
+
+        async def send(self, request: Any, **options: Any) -> Any:  # noqa: ANN401 - Azure's
+            answer = await super().send(request, **options)
+            if answer.status_code < _FIRST_REFUSAL and _SIGN not in answer.headers:
+                answer.internal_response.close()
+                said = f"{answer.status_code}: not an answer of Azure's"
+                raise OSError(f"{said}; check the endpoint")
+            return answer
 
         def _get_request_data(self, request: Any) -> Any:  # noqa: ANN401 - Azure's
             data = super()._get_request_data(request)

@@ -12,8 +12,9 @@ one in a session (the same).
 import json
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import suppress
+from http import HTTPStatus
 from typing import Any, Self, cast
 from urllib.parse import quote, urlencode, urlsplit
 
@@ -24,12 +25,19 @@ from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.gcs_bodies import answers, deletions, described
-from tieredfs.objects.quirks.gcs_failures import MissingError
+from tieredfs.objects.quirks.gcs_failures import MissingError, UnexpectedAnswerError
 from tieredfs.objects.quirks.gcs_sessions import Send, Session, SessionError, crc32c
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 from tieredfs.objects.quirks.parts import Part, PartLimits
 
 __all__ = ["GCSBackend"]
+
+_DELETED = (HTTPStatus.OK, HTTPStatus.NO_CONTENT)
+_OPENED = (HTTPStatus.OK, HTTPStatus.CREATED)
+_TAKEN = (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.PERMANENT_REDIRECT)
+"""Of bytes sent to a session; a "redirect" means that more are awaited."""
+_CANCELLED = (HTTPStatus.OK, HTTPStatus.NO_CONTENT, 499)
+"""Google's own 499 says that an upload was cancelled, as was asked."""
 
 
 class GCSBackend(Backend):
@@ -78,12 +86,19 @@ class GCSBackend(Backend):
 
     def get(self, key: str, timeout: float) -> memoryview:
         """Return a whole object in one request; its checksum has to be right."""
-        return self._media(key, timeout, {})
+        headers, content = self._media(key, timeout, {}, HTTPStatus.OK)
+        del headers
+        return content
 
     def get_range(self, key: str, start: int, end: int, timeout: float) -> memoryview:
         """Return the bytes ``[start, end)``, which lie inside the object."""
-        span = {"Range": f"bytes={start}-{end - 1}"}
-        return self._media(key, timeout, span)
+        asked = {"Range": f"bytes={start}-{end - 1}"}
+        headers, content = self._media(key, timeout, asked, HTTPStatus.PARTIAL_CONTENT)
+        said = headers.get("Content-Range", "")
+        if not said.startswith(f"bytes {start}-"):
+            msg = f"it is bytes from {start} on, not {said!r}, that were asked for"
+            raise UnexpectedAnswerError(HTTPStatus.PARTIAL_CONTENT, msg)
+        return content
 
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool
@@ -93,7 +108,7 @@ class GCSBackend(Backend):
         check = crc32c(google_crc32c.value(data))
         about = {"name": self._prefix + key, "crc32c": check}
         boundary = uuid.uuid4().hex
-        self._upload(
+        _, answer = self._upload(
             timeout,
             overwrite=overwrite,
             data=described(about, data, boundary),
@@ -101,6 +116,7 @@ class GCSBackend(Backend):
             uploadType="multipart",
             fields="generation",
         )
+        _decoded(answer, "generation")
 
     def copy(self, source: str, target: str, timeout: float) -> None:
         """Make ``target`` what ``source`` is; a large one may take several requests."""
@@ -117,17 +133,19 @@ class GCSBackend(Backend):
                 timeout=max(0.0, end - time.monotonic()),
                 fields="done,rewriteToken",
                 rewriteToken=token,
+                wanted=("done",),
             )
             if answer["done"]:
                 return
-            token = answer["rewriteToken"]
+            token = str(answer.get("rewriteToken", ""))
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
         """Return size and generation of an object in one request."""
         name = self._prefix + key
-        fields = "size,generation"
+        wanted = ("size", "generation")
         place = ("b/{}/o/{}", self.bucket, name)
-        return _entry(key, self._json("GET", *place, timeout=timeout, fields=fields))
+        asked = {"fields": ",".join(wanted), "wanted": wanted}
+        return _entry(key, self._json("GET", *place, timeout=timeout, **asked))
 
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
         """List a thousand keys, from ``start_after`` or the token in ``at`` on."""
@@ -165,7 +183,9 @@ class GCSBackend(Backend):
         if len(keys) == 1:
             place = ("b/{}/o/{}", self.bucket, names[0])
             with suppress(MissingError):
-                self._send("DELETE", *place, timeout=timeout)
+                answer = self._send("DELETE", *place, timeout=timeout, good=_DELETED)
+                if answer[2]:  # fake-gcs-server: null
+                    _decoded(answer[2])
             return {}
         boundary = uuid.uuid4().hex
         query = urlencode(self.filesystem._get_params({}))  # noqa: SLF001 - who pays
@@ -176,19 +196,22 @@ class GCSBackend(Backend):
             data=(deletions(self.bucket, names, query, boundary),),
             headers={"Content-Type": f"multipart/mixed; boundary={boundary}"},
         )
-        found = answers(headers["Content-Type"], content)
+        found = answers(headers.get("Content-Type", ""), content)
         silent = OSError("the server did not say what became of it")
         left = ((key, found.get(at, silent)) for at, key in enumerate(keys))
         return {key: error for key, error in left if error is not None}
 
     def begin_upload(self, key: str, timeout: float, *, overwrite: bool) -> str:
         """Open a session, and return where it is on the server."""
-        headers = self._upload(
+        headers, _ = self._upload(
             timeout,
             overwrite=overwrite,
             json={"name": self._prefix + key},
             uploadType="resumable",
         )
+        if "Location" not in headers:
+            msg = "an upload was begun, and the answer does not say where it goes on"
+            raise UnexpectedAnswerError(HTTPStatus.OK, msg)
         # Of the URL, which may have the server's own idea of its host, the rest.
         place = urlsplit(headers["Location"])
         upload = f"{place.path}?{quote(place.query, safe='=&%')}"
@@ -222,8 +245,9 @@ class GCSBackend(Backend):
         """End a session; one that is gone is no error."""
         del key
         self._sessions.pop(upload, None)
+        place = self.endpoint + upload
         with suppress(MissingError):
-            self._send("DELETE", self.endpoint + upload, timeout=timeout)
+            self._send("DELETE", place, timeout=timeout, good=_CANCELLED)
 
     @property
     def endpoint(self) -> str:
@@ -231,10 +255,10 @@ class GCSBackend(Backend):
         return str(self.filesystem._location)  # noqa: SLF001 - no public one
 
     def _media(
-        self, key: str, timeout: float, headers: Mapping[str, str]
-    ) -> memoryview:
+        self, key: str, timeout: float, headers: Mapping[str, str], good: int
+    ) -> tuple[Mapping[str, str], memoryview]:
         """Download an object, or a range of one, as it is stored."""
-        _, _, content = self._send(
+        status, told, content = self._send(
             "GET",
             f"{self.endpoint}/download/storage/v1/b/{{}}/o/{{}}",
             self.bucket,
@@ -242,8 +266,13 @@ class GCSBackend(Backend):
             timeout=timeout,
             headers={"Accept-Encoding": "gzip", **headers},
             alt="media",
+            good=(good,),
         )
-        return memoryview(content)
+        # A page of a proxy's has the same status.
+        if not any(name.lower().startswith("x-goog-") for name in told):
+            msg = "no headers of Google Cloud Storage's; check the endpoint"
+            raise UnexpectedAnswerError(status, msg)
+        return told, memoryview(content)
 
     def _upload(
         self,
@@ -251,17 +280,18 @@ class GCSBackend(Backend):
         *,
         overwrite: bool,
         **options: Any,  # noqa: ANN401 - of _send
-    ) -> Mapping[str, str]:
+    ) -> tuple[Mapping[str, str], bytes]:
         """Begin an upload; only where no object is, unless it may be overwritten."""
-        _, headers, _ = self._send(
+        _, headers, content = self._send(
             "POST",
             f"{self.endpoint}/upload/storage/v1/b/{{}}/o",
             self.bucket,
             timeout=timeout,
             ifGenerationMatch=None if overwrite else 0,
+            good=_OPENED,
             **options,
         )
-        return headers
+        return headers, content
 
     def _sender(self, upload: str, timeout: float) -> Send:
         """Return what sends bytes to a session until time is up."""
@@ -275,7 +305,11 @@ class GCSBackend(Backend):
             body = (data,) if data else ()
             try:
                 return self._send(
-                    "PUT", place, timeout=left, headers=headers, data=body
+                    *("PUT", place),
+                    timeout=left,
+                    headers=headers,
+                    data=body,
+                    good=_TAKEN,
                 )
             except MissingError:  # which says nothing of the object
                 raise SessionError("the upload is not there any more") from None
@@ -290,16 +324,21 @@ class GCSBackend(Backend):
         for prefix in answer.get("prefixes") or ():
             yield ObjectInfo(prefix[cut:], None)
 
-    def _json(self, method: str, *place: str, **options: Any) -> dict[str, Any]:  # noqa: ANN401 - of _send
-        return cast(
-            "dict[str, Any]", json.loads(self._send(method, *place, **options)[2])
-        )
+    def _json(
+        self,
+        method: str,
+        *place: str,
+        wanted: Sequence[str] = (),
+        **options: Any,  # noqa: ANN401 - of _send
+    ) -> dict[str, Any]:
+        return _decoded(self._send(method, *place, **options)[2], *wanted)
 
     def _send(
         self,
         method: str,
         *place: str,
         timeout: float,
+        good: Container[int] = (HTTPStatus.OK,),
         **options: Any,  # noqa: ANN401 - of the filesystem's
     ) -> tuple[int, Mapping[str, str], bytes]:
         """Send one request; return status, headers and body of its answer."""
@@ -308,9 +347,29 @@ class GCSBackend(Backend):
             timeout,
             method,
             *place,
+            good=good,
             **options,
         )
         return status, headers, content
+
+
+def _decoded(content: bytes, *wanted: str) -> dict[str, Any]:
+    """Decode the JSON of an answer, which has these fields.
+
+    Raises:
+        UnexpectedAnswerError: It is something else, such as a proxy's page.
+    """
+    try:
+        found = json.loads(content)
+    except ValueError:
+        msg = "an answer that is not JSON; check the endpoint"
+        raise UnexpectedAnswerError(HTTPStatus.OK, msg) from None
+    fields = found if isinstance(found, dict) else {}
+    missing = sorted(set(wanted) - fields.keys())
+    if missing:
+        msg = f"an answer that does not say {' and '.join(missing)}"
+        raise UnexpectedAnswerError(HTTPStatus.OK, msg)
+    return fields
 
 
 def _entry(key: str, item: Mapping[str, Any]) -> ObjectInfo:

@@ -10,12 +10,15 @@ Traps closed here, seen with gcsfs 2026.10:
 - a token is asked for when the filesystem is made, without any deadline, and renewed on
   the event loop, where everybody's calls stand still meanwhile: both are done aside,
   while the call that needs it waits no longer than it may;
-- a token that is refused before its time is sent again until it expires.
+- a token that is refused before its time is sent again until it expires;
+- every answer below 400 is taken for success, and so is a redirect, which leads to a
+  proxy's login page more often than to an object: each request names the answers that
+  mean success.
 """
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Mapping
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -42,8 +45,6 @@ from tieredfs.objects.quirks.gcs_sessions import crc32c
 __all__ = ["OneTryFileSystem"]
 
 _TOKEN_TIMEOUT = 30
-_CANCELLED = 499
-"""What the end of an upload is answered with: it is cancelled, as was asked."""
 _PIECE = 256 << 10
 
 
@@ -72,6 +73,7 @@ class OneTryFileSystem(GCSFileSystem):  # type: ignore[misc] # it has no types
         headers: Mapping[str, str] | None = None,
         json: object = None,
         data: tuple[bytes, ...] = (),
+        good: Container[int] = (HTTPStatus.OK,),
         **query: object,
     ) -> tuple[int, Mapping[str, str], None, bytes | bytearray]:
         """Send a request once; all of gcsfs's own go this way too.
@@ -83,6 +85,7 @@ class OneTryFileSystem(GCSFileSystem):  # type: ignore[misc] # it has no types
             headers: To be sent besides those that are always.
             json: The body, to be encoded, or none.
             data: The body, in pieces, or none.
+            good: The statuses that mean success.
             query: Parameters; those that are None are left out.
 
         Raises:
@@ -108,9 +111,12 @@ class OneTryFileSystem(GCSFileSystem):  # type: ignore[misc] # it has no types
             allow_redirects=False,
             auto_decompress=not raw,
         ) as answer:
-            content = await (_stored(answer) if raw else answer.read())
-        if answer.status < HTTPStatus.BAD_REQUEST or answer.status == _CANCELLED:
-            return answer.status, answer.headers, None, content
+            if answer.status in good:
+                content = await (_stored(answer) if raw else answer.read())
+                return answer.status, answer.headers, None, content
+            if answer.status < HTTPStatus.BAD_REQUEST:  # its body may be anything
+                raise failure(answer.status, answer.headers, b"")
+            content = await answer.read()
         if answer.status == HTTPStatus.UNAUTHORIZED and self._gives_up(token):
             raise StaleTokenError(str(failure(answer.status, {}, content)))
         raise failure(answer.status, answer.headers, content)

@@ -1,5 +1,8 @@
 """What Google Cloud Storage answers when it does not do what it was asked.
 
+A status below 400 that the request did not expect, such as a redirect, is the answer of
+something that stands between us and Google, or in its place.
+
 gcsfs makes a bare ``OSError("Forbidden…")`` of a 403, a ValueError of whatever has
 "invalid" in its text, and drops Retry-After: so its judgement is not asked. A limit of
 the rate comes as 429, or as 403 with its own reason. A 400 is a mistake of whoever
@@ -18,6 +21,7 @@ __all__ = [
     "MissingError",
     "StaleTokenError",
     "TokenServerError",
+    "UnexpectedAnswerError",
     "failure",
 ]
 
@@ -55,6 +59,10 @@ class MissingError(GCSError):
     """There is no such object, bucket or upload."""
 
 
+class UnexpectedAnswerError(GCSError):
+    """Success, or a redirect, that Google Cloud Storage does not answer this with."""
+
+
 class TokenServerError(Exception):
     """Whoever gives tokens has none now; later it may."""
 
@@ -69,7 +77,7 @@ def failure(
     """Make an error of an answer.
 
     Args:
-        status: 400 or more.
+        status: Any that does not mean success here.
         headers: Of the answer.
         content: Its body.
     """
@@ -79,6 +87,9 @@ def failure(
     kind: type[GCSError] = GCSError
     if status in {HTTPStatus.NOT_FOUND, HTTPStatus.GONE}:
         kind = MissingError
+    elif status < HTTPStatus.BAD_REQUEST:
+        kind = UnexpectedAnswerError
+        said += ": not an answer of Google Cloud Storage; check the endpoint"
     elif status == HTTPStatus.BAD_REQUEST:
         kind = DamagedError if _DAMAGED in said else BadRequestError
     kept = {key: each for key, each in headers.items() if key.lower() == "retry-after"}

@@ -94,7 +94,11 @@ class Session:
     def _reached(self, status: int, headers: Mapping[str, str], content: bytes) -> int:
         """Return how many bytes the server has, by its answer."""
         if status in _DONE:
-            size = int(json.loads(content)["size"])
+            try:
+                size = int(json.loads(content)["size"])
+            except (ValueError, LookupError, TypeError):
+                msg = "the upload was answered with no size: check the endpoint"
+                raise SessionError(msg) from None
             if size != self.total:
                 raise SessionError(f"the object has {size} of {self.total} bytes")
             return size

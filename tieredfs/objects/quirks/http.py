@@ -29,7 +29,7 @@ _AS_IT_STANDS = "%/?:@!$&'()*+,;=~-._[]"
 _NO_HEAD = frozenset({403, 405, 501})
 """How servers refuse HEAD: 403 where a URL is signed for GET alone."""
 
-_PARTIAL, _NOT_FOUND, _NO_SUCH_RANGE = 206, 404, 416
+_OK, _PARTIAL, _NOT_FOUND, _NO_SUCH_RANGE = 200, 206, 404, 416
 _AT_ONCE = 16
 
 
@@ -85,7 +85,7 @@ class HttpBackend(Backend):
 
     async def _read_range(self, key: str, start: int, end: int) -> bytes:
         wanted = {"Range": f"bytes={start}-{end - 1}"}
-        async with self._ask("GET", self.path(key), wanted) as answer:
+        async with self._ask("GET", self.path(key), wanted, _PARTIAL) as answer:
             if answer.status == _PARTIAL:
                 begin, _, _ = _content_range(answer)
                 if begin != start:
@@ -113,8 +113,9 @@ class HttpBackend(Backend):
             if error.status not in _NO_HEAD:
                 raise
         first = {"Range": "bytes=0-0"}
-        async with self._ask("GET", self.path(key), first, _NO_SUCH_RANGE) as answer:
-            if answer.status in {_PARTIAL, _NO_SUCH_RANGE}:
+        ranged = (_PARTIAL, _NO_SUCH_RANGE)
+        async with self._ask("GET", self.path(key), first, *ranged) as answer:
+            if answer.status in ranged:
                 return _entry(key, answer, _content_range(answer)[2])
             answer.close()  # its body is the whole object
             return _entry(key, answer, answer.headers.get("Content-Length"))
@@ -182,7 +183,7 @@ class HttpBackend(Backend):
         *good: int,
         folder: bool = False,
     ) -> AsyncIterator[Any]:
-        """Make one request, whose answer is one that says yes."""
+        """Make one request, answered with 200 or what else is ``good``."""
         # Not at the top: tieredfs is imported without the client of any store.
         from aiohttp import ClientTimeout  # noqa: PLC0415
         from yarl import URL  # noqa: PLC0415
@@ -201,8 +202,10 @@ class HttpBackend(Backend):
         async with session.request(method, URL(url, encoded=True), **sent) as answer:
             if answer.status == _NOT_FOUND:
                 raise FileNotFoundError(url)
-            if answer.status not in good:
+            if answer.status not in {_OK, *good}:
                 answer.raise_for_status()
+                # Neither an object nor a refusal: 204, or a redirect to nowhere.
+                raise OSError(f"{answer.status} is no answer to {method}")
             if answer.headers.get("Content-Encoding", "identity") != "identity":
                 raise NotImplementedError("the server compresses what it sends")
             if answer.url.path.endswith("/") is not folder:

@@ -5,7 +5,9 @@ and one of aiohttp's below them that repeats even an exclusive create when a con
 is reset; 125 tries and 327 s against a server that hangs: all four are turned down to
 one attempt. A whole read or a copy costs a HEAD more; public fsspec lists everything
 at once and cannot begin after a key, so the client underneath is asked; ``?versionId=``
-in a key is cut off; a folder marker is listed as an object of no bytes.
+in a key is cut off; a folder marker is listed as an object of no bytes. Every answer
+below 300 is taken for success, such as a proxy's login page: so what S3 always says
+besides, an etag or a place in the object, has to be there.
 
 An endpoint may stand in the options, in fsspec's configuration, in the environment or
 in the files of the AWS configuration, in each by several names, and some of them switch
@@ -17,6 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
@@ -37,6 +40,20 @@ _AMAZON = re.compile(
     r"(?:[.-][a-z]+(?:-[a-z]+)+-\d+)?(?:\.vpce)?\.amazonaws\.com(?:\.cn)?"
 )
 """Amazon's own S3; a load balancer or a machine there may be anybody's."""
+_ALWAYS = {
+    "complete_multipart_upload": "ETag",
+    "copy_object": "ETag",
+    "create_multipart_upload": "UploadId",
+    "get_object": "ETag",
+    "head_object": "ETag",
+    "list_objects_v2": "IsTruncated",
+    "put_object": "ETag",
+    "upload_part": "ETag",
+}
+"""What an answer to an operation has in it, whatever speaks S3."""
+_IN_THE_BODY = frozenset({"delete_objects", "list_multipart_uploads"})
+"""Operations whose answer may say nothing but that it is one."""
+_PAGE = "text/html"
 
 
 class S3Backend(Backend):
@@ -89,11 +106,25 @@ class S3Backend(Backend):
         """Return a whole object in one request."""
         return cast("bytes", self.run_async(self._read, timeout, key))
 
-    async def _read(self, key: str) -> bytes:
+    def get_range(self, key: str, start: int, end: int, timeout: float) -> bytes:
+        """Return the bytes ``[start, end)`` in one request."""
+        span = (start, end)
+        return cast("bytes", self.run_async(self._read, timeout, key, span))
+
+    async def _read(self, key: str, span: tuple[int, int] | None = None) -> bytes:
+        asked = {"Range": f"bytes={span[0]}-{span[1] - 1}"} if span else {}
         answer = await self.filesystem._call_s3(  # noqa: SLF001 - no public call of one request
-            "get_object", Bucket=self.bucket, Key=self._prefix + key
+            "get_object", Bucket=self.bucket, Key=self._prefix + key, **asked
         )
         async with answer["Body"] as body:
+            _check("get_object", answer)
+            said = str(answer.get("ContentRange", ""))
+            status = answer["ResponseMetadata"]["HTTPStatusCode"]
+            if span is None and status != HTTPStatus.OK:
+                raise OSError(f"the whole object was answered with {status}")
+            if span is not None and not said.startswith(f"bytes {span[0]}-"):
+                msg = f"bytes from {span[0]} on were answered with {said or status}"
+                raise OSError(msg)
             return cast("bytes", await body.read())
 
     def copy(self, source: str, target: str, timeout: float) -> None:
@@ -253,16 +284,36 @@ class S3Backend(Backend):
     def _call(
         self, operation: str, timeout: float, **parameters: object
     ) -> dict[str, Any]:
-        return cast(
-            "dict[str, Any]",
-            self.run_async(
-                self.filesystem._call_s3,  # noqa: SLF001 - no public call of one request
-                timeout,
-                operation,
-                Bucket=self.bucket,
-                **parameters,
-            ),
+        answer = self.run_async(
+            self.filesystem._call_s3,  # noqa: SLF001 - no public call of one request
+            timeout,
+            operation,
+            Bucket=self.bucket,
+            **parameters,
         )
+        _check(operation, answer)
+        return cast("dict[str, Any]", answer)
+
+
+def _check(operation: str, answer: Mapping[str, Any]) -> None:
+    """Refuse an answer that is not S3's.
+
+    Raises:
+        OSError: It lacks what S3 always says, or is a page for a browser.
+    """
+    headers = answer["ResponseMetadata"].get("HTTPHeaders", {})
+    status = answer["ResponseMetadata"]["HTTPStatusCode"]
+    wanted = _ALWAYS.get(operation)
+    kind = str(headers.get("content-type", ""))
+    if operation == "copy_object":  # what it made stands in a field of its own
+        answer = answer.get("CopyObjectResult", {})
+    is_success = status == HTTPStatus.OK or operation not in _IN_THE_BODY
+    # moto calls what has no content a page.
+    is_page = kind.startswith(_PAGE) and status != HTTPStatus.NO_CONTENT
+    said = answer.get(wanted) not in (None, "") if wanted else not is_page
+    if is_success and said:
+        return
+    raise OSError(f"{status}: not an answer of S3's; check the endpoint")
 
 
 def _is_amazon(endpoint: str) -> bool:

@@ -2,9 +2,10 @@
 
 Traps closed here, seen with fsspec's WebHDFS 2026.9: a write goes to the final name, so
 readers see half a file; a rename that was refused is an answer of 200 that nobody looks
-at, and one onto a folder moves into it; what the server calls FileAlreadyExists is a
-RuntimeError; no request has a limit of time; a listing of a file is the file itself. A
-read or a write is two requests, since the name node sends the client on to a data node.
+at, and one onto a folder moves into it; a proxy's login page is taken for a file; what
+the server calls FileAlreadyExists is a RuntimeError; no request has a limit of time; a
+listing of a file is the file itself. A read or a write is two requests, since the name
+node sends the client on to a data node.
 Tried on HDFS 2.7.3 too: its renames with options do what is told here; its data node
 decodes a name twice, so what has a ``%41`` in its name is written and not found again.
 """
@@ -25,13 +26,17 @@ from tieredfs.objects.quirks.listing import ObjectInfo
 
 __all__ = ["WebHdfsBackend"]
 
-_REFUSED = 400
 _CLEANING = 60.0
 """Seconds to remove what a failed put has left beside its final name.
 
 A rename that was not answered in time may be done later, unless there is nothing left
 to rename; the next write of the key waits for the answer to this.
 """
+_DONE = frozenset({200, 201})
+_GO_ON = 307
+"""How a name node sends a client on; what sends it elsewhere is a proxy."""
+_WITH_DATA = frozenset({"CREATE", "OPEN"})
+_PAGE = "text/html"
 _REMOTE: dict[str, type[Exception]] = {
     "AccessControlException": PermissionError,
     "AuthorizationException": PermissionError,
@@ -207,9 +212,11 @@ class WebHdfsBackend(FoldersBackend):
         sent = {**parameters, **client.pars, "op": operation}
         url = client._apply_proxy(client.url + quote(path))  # noqa: SLF001 - the user's
         ask = partial(client.session.request, method, timeout=timeout)
-        answer = _checked(ask(url, params=sent, allow_redirects=False))
+        answer = ask(url, params=sent, allow_redirects=False)
         where = answer.headers.get("Location")
-        if where is None:
+        goes_on = answer.status_code == _GO_ON and operation in _WITH_DATA
+        if where is None or not goes_on:
+            _checked(answer)
             if body is not None:
                 raise OSError("the name node names no data node")
             return answer
@@ -220,14 +227,16 @@ class WebHdfsBackend(FoldersBackend):
 
 def _checked(answer: Any) -> Any:  # noqa: ANN401 - an answer of requests
     """Return an answer that says yes; raise what any other means."""
-    if answer.status_code < _REFUSED:
+    page = answer.headers.get("Content-Type", "").startswith(_PAGE)
+    if answer.status_code in _DONE and not page:
         return answer
     try:
         told = answer.json()["RemoteException"]
         name, said = told["exception"], str(told["message"]).partition("\n")[0]
     except (ValueError, LookupError, TypeError):
         answer.raise_for_status()
-        raise
+        said = f"{answer.status_code}: not an answer of HDFS's; check the host and port"
+        raise OSError(said) from None
     if "is not a directory" in said:
         raise NotADirectoryError(said)  # HDFS says access denied
     raise _REMOTE.get(name, _RemoteError)(f"{name}: {said}")
