@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -192,6 +193,14 @@ class TestOneRequest:
         assert azure.store.get("a") == b"1"
 
 
+def said(code: str) -> dict[str, Any]:
+    """Return the fault of an answer that Azure calls so."""
+    return {
+        "body": f"<?xml version='1.0'?><Error><Code>{code}</Code></Error>",
+        "headers": {"x-ms-error-code": code, "Content-Type": "application/xml"},
+    }
+
+
 class TestParts:
     CONTENT = bytes(range(256)) * 4096 * 3 + b"short"
 
@@ -252,6 +261,94 @@ class TestParts:
         assert len(won) == 1
         assert parts.store.get("a") == bytes(won) * (2 * MIB)
 
+    def disturb(
+        self, parts: Azure, monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]
+    ) -> None:
+        """Let another writer act once, when all blocks of an upload are there."""
+        finish = parts.backend.finish_upload
+        acts = [act]
+
+        def finish_after(*args: Any, **options: Any) -> None:  # noqa: ANN401 - of the verb
+            if acts:
+                acts.pop()()
+            finish(*args, **options)
+
+        monkeypatch.setattr(parts.backend, "finish_upload", finish_after)
+
+    def rival(self, parts: Azure) -> ObjectStore:
+        """Return a store that puts one object in blocks whatever its size."""
+        store = parts.open()
+        store._requests.backend("", "").parts = replace(  # type: ignore[misc] # smaller, for this test
+            AzureBackend.parts, above=1, size=MIB
+        )
+        return store
+
+    def test_overwrites_that_race_all_succeed(
+        self, parts: Azure, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rival = self.rival(parts)
+        self.disturb(
+            parts, monkeypatch, lambda: rival.put("a", b"rival", overwrite=True)
+        )
+        parts.store.put("a", self.CONTENT, overwrite=True)
+        assert parts.store.get("a") == self.CONTENT
+
+    def test_a_file_whose_blocks_are_taken_away_is_put_whole(
+        self, parts: Azure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "0.log"
+        path.write_bytes(self.CONTENT)
+        rival = self.rival(parts)
+        self.disturb(
+            parts, monkeypatch, lambda: rival.put("a", b"rival", overwrite=True)
+        )
+        parts.store.put_file("a", path, overwrite=True)
+        assert parts.store.get("a") == self.CONTENT
+        assert parts.events.by_verb()["put"] == 1
+
+    def test_a_create_loses_to_an_object_that_is_there_at_its_end(
+        self, parts: Azure, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rival = self.rival(parts)
+        self.disturb(
+            parts, monkeypatch, lambda: rival.put("a", b"rival", overwrite=False)
+        )
+        with pytest.raises(AlreadyExistsError):
+            parts.store.put("a", self.CONTENT, overwrite=False)
+        assert parts.store.get("a") == b"rival"
+
+    def test_a_create_does_not_lose_to_an_object_that_is_gone(
+        self, parts: Azure, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        rival = self.rival(parts)
+
+        def come_and_go() -> None:
+            rival.put("a", b"rival", overwrite=True)
+            rival.delete(["a"])
+
+        self.disturb(parts, monkeypatch, come_and_go)
+        parts.store.put("a", self.CONTENT, overwrite=False)
+        assert parts.store.get("a") == self.CONTENT
+
+    def test_blocks_that_another_tool_left_behind_are_in_nobodys_way(
+        self, parts: Azure
+    ) -> None:
+        parts.run(parts.blob("a").stage_block, "x" * 40, b"left")
+        parts.store.put("a", self.CONTENT, overwrite=True)
+        assert parts.store.get("a") == self.CONTENT
+
+    @pytest.mark.parametrize("code", ["InvalidBlockList", "BlockCountExceedsLimit"])
+    def test_what_is_too_large_for_one_request_may_be_tried_again(
+        self, parts: Azure, code: str
+    ) -> None:
+        limits = replace(AzureBackend.parts, above=MIB, size=MIB, whole=2 * MIB)
+        parts.backend.parts = limits  # type: ignore[misc] # smaller, for this test
+        parts.proxy.add("PUT", "comp=block", status=400, **said(code))
+        with pytest.raises(StorageUnavailableError, match="parts away"):
+            parts.store.put("a", self.CONTENT, overwrite=True)
+        parts.store.put("a", self.CONTENT[: 2 * MIB], overwrite=True)
+        assert parts.store.get("a") == self.CONTENT[: 2 * MIB]
+
 
 class TestFolders:
     """Tools and hierarchical accounts keep objects that stand for folders."""
@@ -261,6 +358,7 @@ class TestFolders:
         for key, mark in (
             ("folder", {"hdi_isfolder": "true"}),
             ("mine", {"is_directory": "true"}),
+            ("odd", {"Hdi_isFolder": "True"}),
             ("slash/", {}),
         ):
             azure.run(azure.blob(key).upload_blob, b"", metadata=mark)
@@ -276,10 +374,33 @@ class TestFolders:
         assert listed == ["file", "folder/", "slash/"]
 
     def test_they_are_no_objects(self, folders: Azure) -> None:
-        for key in ("folder", "mine"):
-            with pytest.raises(NotFoundError):
-                folders.store.head(key)
+        for key in ("folder", "mine", "odd"):
+            for read in (
+                folders.store.head,
+                folders.store.get,
+                lambda key: folders.store.get_range(key, 0, 1),
+            ):
+                with pytest.raises(NotFoundError):
+                    read(key)
         assert folders.store.head("file").size == 0
+        assert folders.store.get("file") == b""
+
+    def test_a_range_of_one_is_not_found_where_the_server_looks_at_it_first(
+        self, folders: Azure
+    ) -> None:
+        # As Microsoft documents it; Azurite gives no bytes.
+        folders.proxy.add("GET", status=416, **said("InvalidRange"))
+        with pytest.raises(NotFoundError):
+            folders.store.get_range("folder", 0, 1)
+        with pytest.raises(CorruptObjectError):
+            folders.store.get_range("file", 0, 1)
+
+    def test_one_with_something_in_it_is_not_deleted_as_an_object(
+        self, folders: Azure
+    ) -> None:
+        # What hierarchical accounts say, which Azurite has none of.
+        folders.proxy.add("DELETE", status=409, **said("DirectoryIsNotEmpty"))
+        folders.store.delete(["folder"])
 
 
 class TestListing:

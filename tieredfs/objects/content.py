@@ -1,5 +1,6 @@
 """What is to be put: bytes in memory or a file, read piece by piece."""
 
+import io
 import os
 import stat
 import threading
@@ -10,7 +11,14 @@ from typing import Protocol
 
 from tieredfs.errors import ClosedError, InvalidArgumentError, NotFoundError
 
-__all__ = ["BufferContent", "Content", "FileContent", "opened", "pieces"]
+__all__ = [
+    "BufferContent",
+    "Content",
+    "ContentReader",
+    "FileContent",
+    "opened",
+    "pieces",
+]
 
 _PIECE = 8 << 20
 
@@ -30,6 +38,29 @@ def pieces(content: Content) -> Iterator[tuple[int, bytes]]:
     """Yield all of a content, a few MiB at a time, each with where it begins."""
     for start in range(0, content.size, _PIECE):
         yield start, content.read(start, min(start + _PIECE, content.size))
+
+
+class ContentReader(io.RawIOBase):
+    """A content as a file, for a client that reads what it sends."""
+
+    def __init__(self, content: Content) -> None:
+        """Begin at its first byte."""
+        super().__init__()
+        self._content = content
+        self._at = 0
+
+    def readable(self) -> bool:
+        """Return True."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next bytes; none when there are no more."""
+        end = self._content.size
+        if size >= 0:
+            end = min(end, self._at + size)
+        data = self._content.read(self._at, end)
+        self._at = end
+        return data
 
 
 class BufferContent:

@@ -56,6 +56,7 @@ _BY_CODE: dict[str, type[TieredFSError]] = {
     "BlobBeingRehydrated": UnsupportedOperationError,
     "BlobImmutableDueToPolicy": PermissionDeniedError,
     "InvalidAuthenticationInfo": PermissionDeniedError,
+    "InvalidBlobType": UnsupportedOperationError,
     "InvalidResourceName": InvalidArgumentError,
     "InvalidUri": InvalidArgumentError,
     "LeaseIdMissing": StorageUnavailableError,

@@ -7,13 +7,14 @@ from functools import partial
 from tieredfs.errors import (
     AlreadyExistsError,
     NotFoundError,
+    StorageUnavailableError,
     TieredFSError,
 )
 from tieredfs.model import ByteRange
 from tieredfs.objects.content import Content
 from tieredfs.objects.parallel import run_all
 from tieredfs.objects.policy import Deadline
-from tieredfs.objects.quirks import Backend, Part, PartLimits
+from tieredfs.objects.quirks import Backend, DisturbedUploadError, Part, PartLimits
 from tieredfs.objects.requests import Call, Requests
 from tieredfs.objects.settling import write
 
@@ -51,7 +52,8 @@ def upload(
     """Make a large object appear, whole.
 
     Afterwards it is there, or nothing is: what was uploaded of it is taken back. After
-    a crash the parts stay, invisible, until ``abort_uploads``.
+    a crash the parts stay, invisible, until ``abort_uploads``. Where others who write
+    the object take its parts away, it is put again, in one request.
 
     Raises:
         AlreadyExistsError: There is one, and ``overwrite`` is false.
@@ -74,6 +76,16 @@ def upload(
             backend.finish_upload(key, number, tags, left, overwrite=overwrite)
 
         write(requests, Call("finish_upload", key, finish), content, deadline)
+    except DisturbedUploadError as error:
+        if content.size > limits.whole:
+            msg = f"put {requests.name(key)}: another write of it took parts away"
+            raise StorageUnavailableError(msg) from error
+
+        def put(backend: Backend, left: float) -> None:
+            backend.put(key, content, left, overwrite=overwrite)
+
+        moved = content.size
+        write(requests, Call("put", key, put, lambda _: moved), content, deadline)
     except BaseException:
         if limits.begun:
             _take_back(requests, key, number)

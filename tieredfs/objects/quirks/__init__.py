@@ -10,7 +10,12 @@ from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 from tieredfs.objects.quirks.local import LocalBackend
 from tieredfs.objects.quirks.memory import MemoryBackend
 from tieredfs.objects.quirks.other import OtherBackend
-from tieredfs.objects.quirks.parts import Part, PartLimits, UnfinishedUpload
+from tieredfs.objects.quirks.parts import (
+    DisturbedUploadError,
+    Part,
+    PartLimits,
+    UnfinishedUpload,
+)
 from tieredfs.objects.quirks.s3 import S3Backend
 from tieredfs.objects.quirks.sftp import SftpBackend
 from tieredfs.objects.quirks.webhdfs import WebHdfsBackend
@@ -18,6 +23,7 @@ from tieredfs.objects.quirks.webhdfs import WebHdfsBackend
 __all__ = [
     "BACKENDS",
     "Backend",
+    "DisturbedUploadError",
     "Listing",
     "ObjectInfo",
     "Page",

@@ -6,7 +6,14 @@ download is asked for thrice. So adlfs only finds the credentials, and a client 
 own is made of them. A range above 32 MiB is several requests, an empty blob read whole
 is two, and a gzipped one is inflated. Every 409 looks as if there was an object, and an
 answer with a code and no message ends in a TypeError. A folder is listed as an object
-of no bytes. A listing that begins at a key may leave some out: see `_IN_ANY_ORDER`.
+of no bytes, and read as one. A listing that begins at a key may leave some out: see
+`_IN_ANY_ORDER`.
+
+Blocks that are not committed belong to the object, not to the writer that put them: to
+put it, or to commit others, takes all away, and all have names of one length. So any
+other writer, or what one has left behind, spoils an upload in blocks, which is then put
+in one request. (So Microsoft documents it. In Azurite they outlive a put, and stand in
+the way of a create as if they were an object.)
 
 Deletes go one by one. A batch needs the right to write besides that to delete, which a
 SAS may lack, and Azurite takes none from this client.
@@ -15,13 +22,14 @@ SAS may lack, and Azurite takes none from this client.
 import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, cast
 
 from fsspec import AbstractFileSystem
 
 from tieredfs.objects.capabilities import StoreCapability
-from tieredfs.objects.content import Content
+from tieredfs.objects.content import Content, ContentReader
 from tieredfs.objects.failures import links
 from tieredfs.objects.quirks.azure_client import (
     close_with,
@@ -30,10 +38,23 @@ from tieredfs.objects.quirks.azure_client import (
 )
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
-from tieredfs.objects.quirks.parts import Part, PartLimits
+from tieredfs.objects.quirks.parts import DisturbedUploadError, Part, PartLimits
 
 __all__ = ["AzureBackend"]
 
+_DISTURBED = frozenset(
+    {
+        "BlockCountExceedsLimit",
+        "InvalidBlobOrBlock",
+        "InvalidBlobType",
+        "InvalidBlockList",
+    }
+)
+"""What an upload in blocks ends with when the object has blocks of another's."""
+_NOT_THERE = frozenset({"BlobNotFound", "DirectoryIsNotEmpty"})
+_MARKS = ("hdi_isfolder", "is_directory")
+_METADATA = "x-ms-meta-"
+_NO_SUCH_RANGE = 416
 _PAGE = 1000
 _POLL = timedelta(seconds=0.5)
 _IN_ANY_ORDER = re.compile(r"[^\0-.]*")
@@ -87,8 +108,17 @@ class AzureBackend(Backend):
         # The public download cuts what it asks for, asks again, inflates, and leaves
         # the connection open when it is cancelled.
         blobs = self._blob(key)._client.blob  # noqa: SLF001
-        body = await blobs.download(range=span)
+        try:
+            body = await blobs.download(range=span)
+        except Exception as error:
+            # Of no bytes, as what stands for a folder is.
+            if getattr(error, "status_code", None) == _NO_SUCH_RANGE:
+                await self._head(key)
+            raise
         answer = body.response
+        if _is_folder(_metadata(answer.headers)):
+            answer.internal_response.close()
+            raise FileNotFoundError(key)
         place = str(answer.headers.get("Content-Range", ""))
         if span and not place.startswith(span.replace("=", " ").partition("-")[0]):
             answer.internal_response.close()
@@ -102,9 +132,25 @@ class AzureBackend(Backend):
         self, key: str, content: Content, timeout: float, *, overwrite: bool
     ) -> None:
         """Make an object appear whole, in one request."""
+        if content.size > self.parts.above:
+            self.run_async(self._stream, timeout, key, content, overwrite=overwrite)
+            return
         data = content.read(0, content.size)
         upload = self._blob(key).upload_blob
         self.run_async(upload, timeout, data, overwrite=overwrite)
+
+    async def _stream(self, key: str, content: Content, *, overwrite: bool) -> None:
+        # Not at the top: tieredfs is imported without any cloud's client.
+        from azure.storage.blob._generated.models import (  # noqa: PLC0415 - the public upload wants it all in memory
+            ModifiedAccessConditions,
+        )
+
+        condition = ModifiedAccessConditions(if_none_match=None if overwrite else "*")
+        await self._blob(key)._client.block_blob.upload(  # noqa: SLF001 - as above
+            content_length=content.size,
+            body=ContentReader(content),
+            modified_access_conditions=condition,
+        )
 
     def copy(self, source: str, target: str, timeout: float) -> None:
         """Make ``target`` what ``source`` is; within an account that is one request."""
@@ -125,8 +171,11 @@ class AzureBackend(Backend):
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
         """Return size and version of an object in one request."""
-        found = self.run_async(self._blob(key).get_blob_properties, timeout)
-        if _is_folder(found):
+        return cast("ObjectInfo", self.run_async(self._head, timeout, key))
+
+    async def _head(self, key: str) -> ObjectInfo:
+        found = await self._blob(key).get_blob_properties()
+        if _is_folder(found.metadata):
             raise FileNotFoundError(key)
         return ObjectInfo(key, int(found.size), str(found.etag).strip('"'))
 
@@ -157,7 +206,7 @@ class AzureBackend(Backend):
             try:
                 self.run_async(self._blob(key).delete_blob, timeout)
             except Exception as error:
-                if getattr(error, "error_code", "") != "BlobNotFound":
+                if _code(error) not in _NOT_THERE:
                     raise
         return {}
 
@@ -167,7 +216,8 @@ class AzureBackend(Backend):
         """Upload one block, and return its name; unused ones vanish after a week."""
         name = f"{upload}-{part.number:05d}"
         stage = self._blob(key).stage_block
-        self.run_async(stage, timeout, name, data, length=len(data))
+        with _disturbance(key):
+            self.run_async(stage, timeout, name, data, length=len(data))
         return name
 
     def finish_upload(
@@ -188,14 +238,8 @@ class AzureBackend(Backend):
         condition = {} if overwrite else {"match_condition": MatchConditions.IfMissing}
         blocks = [BlobBlock(tag) for tag in tags]
         commit = self._blob(key).commit_block_list
-        try:
+        with _disturbance(key):
             self.run_async(commit, timeout, blocks, **condition)
-        except Exception as error:
-            code = getattr(error, "error_code", "")
-            if overwrite or code != "InvalidBlockList":
-                raise
-            # Whoever makes an object takes away the blocks that others had for it.
-            raise FileExistsError(key) from None
 
     async def _awaited(
         self, function: Callable[..., Any], *args: object, **options: object
@@ -227,11 +271,41 @@ class AzureBackend(Backend):
             key = str(item.name)[cut:]
             if not hasattr(item, "size"):
                 yield ObjectInfo(key, None)
-            elif not key.endswith("/") and not _is_folder(item):
+            elif not key.endswith("/") and not _is_folder(item.metadata):
                 yield ObjectInfo(key, int(item.size), str(item.etag).strip('"'))
 
 
-def _is_folder(properties: Any) -> bool:  # noqa: ANN401 - the client's
-    """Tell whether it only stands for a folder, as accounts and tools mark them."""
-    marks = properties.metadata or {}
-    return "true" in {marks.get("hdi_isfolder"), marks.get("is_directory")}
+@contextmanager
+def _disturbance(key: str) -> Iterator[None]:
+    """Tell what another's blocks have done from the caller's mistakes."""
+    try:
+        yield
+    except Exception as error:
+        code = _code(error)
+        if code not in _DISTURBED:
+            raise
+        raise DisturbedUploadError(f"{key} has blocks of another's: {code}") from error
+
+
+def _code(error: Exception) -> str:
+    """Return what Azure calls an error; the client's own list of codes lacks some."""
+    answer = getattr(error, "response", None)
+    return str(answer.headers.get("x-ms-error-code", "")) if answer else ""
+
+
+def _metadata(headers: Mapping[str, str]) -> Mapping[str, str]:
+    """Return what was kept with an object, out of the headers of an answer."""
+    return {
+        name.lower().removeprefix(_METADATA): value
+        for name, value in headers.items()
+        if name.lower().startswith(_METADATA)
+    }
+
+
+def _is_folder(metadata: Mapping[str, str] | None) -> bool:
+    """Tell whether it only stands for a folder, as accounts and tools mark them.
+
+    Names of metadata have no case, and keep the one they were given.
+    """
+    marks = {name.lower(): value for name, value in (metadata or {}).items()}
+    return "true" in {str(marks.get(name)).lower() for name in _MARKS}

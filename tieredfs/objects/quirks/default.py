@@ -150,7 +150,8 @@ class Backend:
     ) -> None:
         """Make an object appear whole; FileExistsError if there is one already.
 
-        Where there are ``parts``, what is larger than they say does not come here.
+        Where there are ``parts``, what is larger than they say comes here only when its
+        upload was disturbed.
         """
         data = content.read(0, content.size)
         mode = "overwrite" if overwrite else "create"

@@ -2,7 +2,13 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Part", "PartLimits", "UnfinishedUpload"]
+from tieredfs.errors import TieredFSError
+
+__all__ = ["DisturbedUploadError", "Part", "PartLimits", "UnfinishedUpload"]
+
+
+class DisturbedUploadError(TieredFSError):
+    """Parts of an upload were lost to another write of the object, or are refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +23,8 @@ class PartLimits:
         at_once: Parts that are uploaded at the same time; 1 where they have an order.
         begun: Whether the store is told of an upload before its parts. Where it is
             not, any name will do, and what is left of an upload vanishes by itself.
+        whole: Bytes up to which an object can be put in one request all the same,
+            which no other write can disturb.
     """
 
     above: int
@@ -24,6 +32,7 @@ class PartLimits:
     most: int
     at_once: int
     begun: bool = True
+    whole: int = 5000 << 20
 
 
 @dataclass(frozen=True, slots=True)
