@@ -5,14 +5,16 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
 from objects.watched import Watched
 from servers import ProxiedBucket
+from servers.web import Handler, WebThread
 from tieredfs import (
     AlreadyExistsError,
     CorruptObjectError,
@@ -232,6 +234,57 @@ def test_the_environment_does_not_choose_the_class(proxied: ProxiedBucket) -> No
         check=True,
         timeout=60,
     )
+
+
+class Gateway(Handler):
+    """Knows uploads in sessions, below a path that it may name or not."""
+
+    location: ClassVar[str]
+    seen: ClassVar[list[str]]
+
+    def do_POST(self) -> None:  # noqa: N802 - as http.server calls it
+        self._answer(200, {"Location": f"http://elsewhere{self.location}"})
+
+    def do_PUT(self) -> None:  # noqa: N802 - as http.server calls it
+        span, _, total = self.headers["Content-Range"].split()[1].partition("/")
+        end = int(span.partition("-")[2]) + 1
+        if end == int(total):
+            self._answer(200, {}, b'{"size": "%d"}' % end)
+        else:
+            self._answer(308, {"Range": f"bytes=0-{end - 1}"})
+
+    def _answer(
+        self, status: int, headers: Mapping[str, str], body: bytes = b"{}"
+    ) -> None:
+        self.seen.append(self.path)
+        while self.headers.get("Transfer-Encoding") == "chunked":
+            size = int(self.rfile.readline(), 16)
+            self.rfile.read(size + 2)
+            if not size:
+                break
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+
+@pytest.mark.parametrize("end", ["", "/"])
+@pytest.mark.parametrize("path", ["/gw", ""])
+def test_an_upload_goes_on_below_the_path_of_the_endpoint(path: str, end: str) -> None:
+    below = "/upload/storage/v1/b/bucket/o?uploadType=resumable&upload_id=A%2Bb"
+    told: dict[str, Any] = {"location": path + below, "seen": []}
+    gateway = type("_Gateway", (Gateway,), told)
+    with WebThread(gateway) as server:
+        options = {"token": "anon", "endpoint_url": f"{server.endpoint}/gw{end}"}
+        store = ObjectStore("gs://bucket/t", options)
+        store._requests.backend("", "").parts = PartLimits(  # type: ignore[misc] # smaller, for this test
+            above=MIB, size=MIB, most=100, at_once=1
+        )
+        store.put("a", bytes(2 * MIB), overwrite=True)
+    assert told["seen"][0].startswith("/gw/upload/storage/v1/b/bucket/o?")
+    assert set(told["seen"][1:]) == {f"/gw{below}"}
 
 
 @ON_GCS

@@ -27,11 +27,13 @@ class Server:
         self.loses: list[bool] = []
         self.made: bytes | None = None
         self.requests = 0
+        self.sent = 0
 
     def send(self, headers: Mapping[str, str], data: bytes) -> Answer:
         span, _, total = headers["Content-Range"].removeprefix("bytes ").partition("/")
         assert int(total) == self.total
         self.requests += 1
+        self.sent += len(data)
         if self.made is None:
             self.take(span, data)
             if len(self.data) == self.total:
@@ -98,6 +100,28 @@ def test_each_part_and_the_end_is_one_request() -> None:
     session.finish(server.send)
     assert server.requests == 4
     assert server.made == NOISE[: 9 * BLOCK]
+
+
+def test_a_server_that_keeps_a_block_of_each_request_gets_the_object() -> None:
+    server, session = Server(len(NOISE)), Session()
+    server.keeps = [1] * 500
+    for start in range(0, len(NOISE), 12 * BLOCK):
+        data = NOISE[start : start + 12 * BLOCK]
+        session.add(data, server.total, server.send)
+        assert len(session.left) == BLOCK  # what waits does not grow
+    session.finish(server.send)
+    assert server.made == NOISE
+    assert server.sent < 4 * len(NOISE)
+
+
+def test_a_part_that_was_kept_half_is_gone_on_with_there() -> None:
+    server, session = Server(len(NOISE)), Session()
+    server.keeps, server.loses = [1, 2], [True, False]
+    with pytest.raises(ConnectionResetError):
+        session.add(NOISE, server.total, server.send)
+    session.add(NOISE, server.total, server.send)
+    session.finish(server.send)
+    assert server.made == NOISE
 
 
 def test_a_server_that_keeps_nothing_is_an_error() -> None:

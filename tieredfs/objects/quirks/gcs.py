@@ -212,9 +212,14 @@ class GCSBackend(Backend):
         if "Location" not in headers:
             msg = "an upload was begun, and the answer does not say where it goes on"
             raise UnexpectedAnswerError(HTTPStatus.OK, msg)
-        # Of the URL, which may have the server's own idea of its host, the rest.
+        # Of the URL, which may have the server's own idea of its host, the rest: below
+        # the path of the endpoint, which it knows or not.
         place = urlsplit(headers["Location"])
-        upload = f"{place.path}?{quote(place.query, safe='=&%')}"
+        path = urlsplit(self.endpoint).path
+        below = place.path.removeprefix(
+            path if place.path[len(path) :][:1] == "/" else ""
+        )
+        upload = f"{below}?{quote(place.query, safe='=&%')}"
         self._sessions[upload] = Session()
         return upload
 
@@ -252,7 +257,7 @@ class GCSBackend(Backend):
     @property
     def endpoint(self) -> str:
         """What the URLs of all requests begin with."""
-        return str(self.filesystem._location)  # noqa: SLF001 - no public one
+        return str(self.filesystem._location).rstrip("/")  # noqa: SLF001 - no public one
 
     def _media(
         self, key: str, timeout: float, headers: Mapping[str, str], good: int

@@ -2,11 +2,12 @@
 
 A session takes bytes in their order, in whole blocks but for its last request, which
 makes the object. It may keep fewer than it was sent, so it is gone on with from where
-it says. What was interrupted is sent again from there: bytes that the server has
-already are ignored, as Google documents. It is not asked first how far it has come:
-fake-gcs-server takes the question for the end of the upload, and shows half an object.
-(It does not ignore what it has either: there, and only there, a part whose reply was
-lost makes an object of another size, which is noticed at the end.)
+it says, as long as it gets on; what follows is sent in pieces of what it kept, which
+double while they are kept whole. What was interrupted is sent again from there: bytes
+that the server has already are ignored, as Google documents. It is not asked first how
+far it has come: fake-gcs-server takes the question for the end of the upload, and shows
+half an object. (It does not ignore what it has either: there, and only there, a part
+whose reply was lost makes an object of another size, which is noticed at the end.)
 """
 
 import json
@@ -42,13 +43,17 @@ class Session:
     Attributes:
         total: Bytes of the object.
         kept: How many of them the server has.
-        left: Those after them that were given and not yet kept.
+        begin: Where the bytes begin that are left.
+        left: Those that were given when the last call ended, and not kept by then.
+        piece: Most bytes of one request; None for all that there are.
         checksum: CRC-32C of all that was given.
     """
 
     total: int = 0
     kept: int = 0
+    begin: int = 0
     left: bytes = b""
+    piece: int | None = None
     checksum: int = 0
 
     def add(self, data: bytes, total: int, send: Send) -> None:
@@ -60,11 +65,10 @@ class Session:
             SessionError: The server kept nothing of them, or is done with the upload.
         """
         self.total = total
-        left = self.left + data
-        size = (len(left) - 1) // _BLOCK * _BLOCK
-        if size:
-            left = self._go_on(left, size, {}, send)
-        self.left = left
+        given = self.left + data
+        size = (len(given) - 1) // _BLOCK * _BLOCK
+        self._send_all(given, size, {}, send)
+        self._keep(given)
         self.checksum = google_crc32c.extend(self.checksum, data)
 
     def finish(self, send: Send) -> None:
@@ -74,22 +78,31 @@ class Session:
             SessionError: It did not.
         """
         check = {"X-Goog-Hash": f"crc32c={crc32c(self.checksum)}"}
-        self.left = self._go_on(self.left, len(self.left), check, send)
-        if self.left:
-            raise SessionError(f"the upload stays at {self.kept} of {self.total} bytes")
+        self._send_all(self.left, len(self.left), check, send)
+        self._keep(self.left)
 
-    def _go_on(
-        self, left: bytes, size: int, headers: dict[str, str], send: Send
-    ) -> bytes:
-        """Send the first ``size`` of the bytes that are left; return what then is."""
-        end = self.kept + size
-        place = f"bytes {self.kept}-{end - 1}/{self.total}"
-        answer = send({"Content-Range": place, **headers}, left[:size])
-        at = self._reached(*answer)
-        if not self.kept < at <= end:
-            raise SessionError(f"the upload stays at {at} of {self.total} bytes")
-        kept, self.kept = self.kept, at
-        return left[at - kept :]
+    def _send_all(
+        self, given: bytes, size: int, headers: dict[str, str], send: Send
+    ) -> None:
+        """Send the first ``size`` of the given bytes, but for those that are kept."""
+        while self.kept < self.begin + size:
+            start = self.kept - self.begin
+            piece = given[start : min(size, start + (self.piece or size))]
+            end = self.kept + len(piece)
+            place = f"bytes {self.kept}-{end - 1}/{self.total}"
+            at = self._reached(*send({"Content-Range": place, **headers}, piece))
+            # Further, when a reply was lost to a request that had more.
+            if not self.kept < at <= self.begin + len(given):
+                raise SessionError(f"the upload stays at {at} of {self.total} bytes")
+            if at < end:
+                self.piece = max(_BLOCK, (at - self.kept) // _BLOCK * _BLOCK)
+            elif self.piece is not None:
+                self.piece *= 2
+            self.kept = at
+
+    def _keep(self, given: bytes) -> None:
+        """Keep what the server has not."""
+        self.left, self.begin = given[self.kept - self.begin :], self.kept
 
     def _reached(self, status: int, headers: Mapping[str, str], content: bytes) -> int:
         """Return how many bytes the server has, by its answer."""
