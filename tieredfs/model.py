@@ -165,6 +165,8 @@ class SegmentMetadata:
             modification time); empty where names are never used again.
         custom_metadata: What the plugin gave when the segment was copied, opaque,
             at most 128 bytes.
+        record_count: Records in the log, control records among them; None where the
+            layout does not keep it, also when the segment has been described.
     """
 
     partition: TopicIdPartition
@@ -176,6 +178,7 @@ class SegmentMetadata:
     size: int | None = None
     version: str = ""
     custom_metadata: bytes = b""
+    record_count: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse offsets and sizes that no segment can have."""

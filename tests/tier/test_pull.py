@@ -19,7 +19,7 @@ from brokers import (
     write_log,
 )
 from damage import flipped
-from logs import files_of, records, segment
+from logs import files_of, fill, records, segment
 from servers import Bucket
 from tieredfs import (
     AlreadyExistsError,
@@ -210,18 +210,28 @@ class TestWhatNoBrokerHas:
         assert OTHER_ID in (back / "t-0" / "partition.metadata").read_text()
         assert len(list(back.glob("*/*.log"))) == 2
 
-    def test_segments_that_overlap_are_refused_by_name(
+    def test_what_is_needed_of_segments_that_overlap_is_cut_out_of_them(
         self, memory: ObjectStore, back: Path
     ) -> None:
-        files: dict[str, bytes] = {}
-        for start, count in ((0, 10), (5, 10)):
-            made = segment(f"t-0-{ID}", start, encode_batch(records(start, count)))
-            files |= made
-        for key, content in files.items():
-            memory.put(key, content, overwrite=True)
-        with pytest.raises(UnsupportedOperationError, match=f"t-0-{ID}/{5:020d}"):
-            pull_all(KafkaLocal(memory), back)
-        assert not back.exists()
+        for start in (0, 5):
+            log = b"".join(encode_batch(records(at, 5)) for at in (start, start + 5))
+            fill(memory, segment(f"t-0-{ID}", start, log))
+        pulled = pull_all(KafkaLocal(memory), back)
+        assert [one.is_cut for one in pulled] == [False, True]
+        logs = {file.name: file.read_bytes() for file in back.glob("t-0/*.log")}
+        first = b"".join(encode_batch(records(at, 5)) for at in (0, 5))
+        cut = encode_batch(records(10, 5))
+        assert logs == {f"{0:020d}.log": first, f"{10:020d}.log": cut}
+
+    def test_a_batch_with_offsets_on_both_sides_of_a_cut_is_written_anew(
+        self, memory: ObjectStore, back: Path
+    ) -> None:
+        for start in (0, 5):
+            fill(memory, segment(f"t-0-{ID}", start, encode_batch(records(start, 10))))
+        expected = topic_of(KafkaLocal(memory)).scan().to_table()
+        pulled = pull_all(KafkaLocal(memory), back)
+        assert [one.is_cut for one in pulled] == [False, True]
+        assert topic_of(source_of(back)).scan().to_table().equals(expected)
 
     def test_a_segment_that_a_longer_one_holds_is_left_out(
         self, logdir: Path, stored: SingleObject, back: Path

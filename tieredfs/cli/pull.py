@@ -15,6 +15,7 @@ __all__ = ["pull"]
 _COLUMNS = {
     "partition": "PARTITION",
     "segments": "SEGMENTS",
+    "cut": "CUT",
     "files": "FILES WRITTEN",
     "bytes": "BYTES",
 }
@@ -38,8 +39,9 @@ def pull(
 ) -> None:
     """Get the log and index files at URL back into DIR, as a broker lays them out.
 
-    Files are byte for byte what the broker wrote. One that is in DIR already with other
-    content is an error, and stays as it is.
+    Files are byte for byte what the broker wrote. Where segments overlap, what is
+    needed of one is a segment of its own, with indexes made from its log (CUT). A file
+    that is in DIR already with other content is an error, and stays as it is.
     """
     with options.tier(url, is_cached=False) as tier:
         storage = tier.storage
@@ -65,6 +67,7 @@ def _row(partition: TopicIdPartition, pulled: list[PulledSegment]) -> dict[str, 
     return {
         "partition": str(partition),
         "segments": len(mine),
+        "cut": sum(one.is_cut for one in mine),
         "files": sum(one.written for one in mine),
         "bytes": sum(one.segment.size or 0 for one in mine),
     }

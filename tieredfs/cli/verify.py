@@ -17,6 +17,7 @@ _COLUMNS = {
     "topic_id": "TOPIC ID",
     "segments": "SEGMENTS",
     "bytes": "BYTES",
+    "superseded": "SUPERSEDED",
     "problems": "PROBLEMS",
 }
 
@@ -44,7 +45,8 @@ def verify(
 
     Objects are as long as they say, indexes and manifests are what was stored, offsets
     have no hole; with --deep every log is, too, and its indexes are true to it. The
-    exit code is 4 when something is wrong. Nothing is changed.
+    exit code is 4 when something is wrong. Nothing is changed. SUPERSEDED segments are
+    whole, and nothing is read of them: others hold their offsets, or a later state.
     """
     how = Depth.INDEXES if depth is None else depth
     with options.tier(url, is_cached=False) as tier:
@@ -75,6 +77,16 @@ def verify(
                 "depth": how.name.lower(),
                 "partitions": rows,
                 "problems": told,
+                "superseded": [
+                    {
+                        "partition": str(one.segment.partition),
+                        "topic_id": one.segment.partition.topic_id,
+                        "segment": storage.name_of(one.segment),
+                        "by": storage.name_of(one.by),
+                    }
+                    for report in reports
+                    for one in report.superseded
+                ],
             }
         )
     else:
@@ -91,5 +103,6 @@ def _row(report: PartitionReport) -> dict[str, object]:
         "topic_id": report.partition.topic_id,
         "segments": report.segments,
         "bytes": report.size,
+        "superseded": len(report.superseded),
         "problems": len(report.problems),
     }

@@ -8,6 +8,7 @@ from typing import TypeVar
 from cachetools import LRUCache
 
 from tieredfs.errors import NotFoundError, PluginError
+from tieredfs.log.copies import CopyComparison
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
@@ -24,10 +25,14 @@ class SegmentCatalog:
 
     Every call lists anew, so new segments are seen. What a segment was described as is
     kept: its contents never change under one id and version.
+
+    Attributes:
+        compare: Which of two copies of the same offsets has fewer records.
     """
 
     def __init__(self, storage: RemoteStorageManager) -> None:
         """Ask nothing yet."""
+        self.compare = CopyComparison(storage)
         self._storage = storage
         self._lock = threading.Lock()
         self._known: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(_KEPT)

@@ -1,23 +1,33 @@
 """Which segment serves which offsets: pure, from what is known of the segments.
 
-Copied segments may overlap after a change of leader. Their true history is that of the
-segment with the highest leader epoch and end; what another segment holds beyond the
-point where its own history departs from that one is left out, and of two that hold the
-same offset the one that begins first serves it.
+The true history of a partition is that of the segment with the highest leader epoch and
+end. What another segment holds beyond the point where its own history departs from that
+one is left out; ``overlap`` says which of several segments of one history counts.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tieredfs.epochs import NO_EPOCH, LeaderEpochs
 from tieredfs.errors import CorruptDataError
+from tieredfs.log.overlap import (
+    Compare,
+    Tile,
+    contradictions,
+    serve,
+    stale_pairs,
+)
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage.log_stream import FETCH_SIZE
 
 __all__ = [
     "ScanPlan",
     "SegmentSlice",
+    "check_one_state",
+    "check_served",
     "deciding_ends",
+    "disputes",
     "holes",
     "last_of",
     "lineage_of",
@@ -25,6 +35,8 @@ __all__ = [
     "overlaps",
     "tile",
 ]
+
+_TO_GO_ON: Final = "on_gap='skip' reads what is there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,17 +158,19 @@ def tile(
     end: int,
     *,
     skip_gaps: bool,
+    compare: Compare,
     place: str,
-) -> list[tuple[SegmentMetadata, int, int]]:
+) -> list[Tile]:
     """Say which segment serves which of the offsets ``[start, end)``.
 
     Args:
         segments: The segments of a partition with their ends and, where they overlap,
-            their leader epochs; sorted by start offset.
+            everything else; sorted by start offset.
         start: First offset.
         end: End (exclusive) of the offsets.
         skip_gaps: Whether offsets that no segment holds are left out.
-        place: How to call the store in an error.
+        compare: Which of two copies has fewer records; asked where segments overlap.
+        place: Name of the store in error messages.
 
     Returns:
         Segments with the offsets ``[from, to)`` they serve, which do not overlap.
@@ -165,29 +179,93 @@ def tile(
         CorruptDataError: No segment holds an offset, and ``skip_gaps`` is false.
     """
     lineage = lineage_of(segments)
-    tiles: list[tuple[SegmentMetadata, int, int]] = []
+    if overlaps(segments):
+        tiles = serve(_believed(segments), lineage, start, end, compare)
+    else:
+        tiles = list(_in_order(segments, lineage, start, end))
+    if skip_gaps:
+        return tiles
     cursor = start
-    for segment in sorted(segments, key=lambda s: (s.start_offset, -_end(s))):
-        stop = min(end, _end(segment))
-        if stop <= cursor:
-            continue
-        first = max(cursor, segment.start_offset)
-        own = LeaderEpochs(segment.leader_epochs or ())
-        stop = own.agreement_end(lineage, first, stop)
-        if stop <= first:
-            continue
-        if first > cursor and not skip_gaps:
+    for segment, first, stop in tiles:
+        if first > cursor:
             raise _gap(place, segment, cursor, first)
-        tiles.append((segment, first, stop))
         cursor = stop
-    if cursor < end and segments and not skip_gaps:
+    if cursor < end and segments:
         raise _gap(place, segments[-1], cursor, end)
     return tiles
 
 
+def disputes(
+    segments: Sequence[SegmentMetadata],
+) -> list[tuple[SegmentMetadata, SegmentMetadata]]:
+    """Return objects with one content of which one must be wrong, the shorter first.
+
+    The longer one says that the offsets at its end are empty, and another segment holds
+    some of them.
+
+    Args:
+        segments: The segments of a partition with their ends.
+    """
+    return [
+        (shorter, longer)
+        for shorter, longer in contradictions(segments)
+        if any(
+            segment.id != shorter.id
+            and segment.record_count != 0
+            and segment.start_offset < _end(longer)
+            and _end(segment) > _end(shorter)
+            for segment in segments
+        )
+    ]
+
+
+def check_one_state(
+    segments: Sequence[SegmentMetadata],
+    tiles: Sequence[Tile],
+    *,
+    compare: Compare,
+    place: str,
+) -> None:
+    """Check that what is served is one state of the log.
+
+    Args:
+        segments: The segments that were tiled.
+        tiles: What ``tile`` returned.
+        compare: Which of two copies has fewer records.
+        place: Name of the store in error messages.
+
+    Raises:
+        CorruptDataError: Nothing says which of two objects is right, or an older state
+            of a compacted log would be read before a later one.
+    """
+    if not overlaps(segments):
+        return
+    for shorter, longer in disputes(segments):
+        raise CorruptDataError(f"{place}: {disputed(shorter, longer)} ({_TO_GO_ON})")
+    for older, later in stale_pairs(tiles, lineage_of(segments), compare):
+        raise CorruptDataError(f"{place}: {mixed(older, later)} ({_TO_GO_ON})")
+
+
+def disputed(shorter: SegmentMetadata, longer: SegmentMetadata) -> str:
+    """Describe two objects of which one must be wrong."""
+    return (
+        f"{shorter} and {longer} hold the same log, and end at the offsets "
+        f"{shorter.end_offset} and {longer.end_offset}: push the partition again from "
+        "a broker's log directory, or delete the wrong one"
+    )
+
+
+def mixed(older: Tile, later: Tile) -> str:
+    """Describe two states of a compacted log that would be read as one."""
+    return (
+        f"the offsets {older[1]} to {older[2] - 1} are only in {older[0]}, which is "
+        f"older than {later[0]}: read together, they may bring back deleted records"
+    )
+
+
 def check_served(
     segments: Sequence[SegmentMetadata],
-    tiles: Sequence[tuple[SegmentMetadata, int, int]],
+    tiles: Sequence[Tile],
     end: int,
     *,
     place: str,
@@ -212,22 +290,44 @@ def check_served(
         cursor = stop
 
 
-def holes(segments: Sequence[SegmentMetadata]) -> list[tuple[int, int]]:
-    """Return the offsets ``[from, to)`` inside the log that no segment holds.
+def holes(tiles: Sequence[Tile], start: int) -> list[tuple[int, int]]:
+    """Return the offsets ``[from, to)`` inside the log that no segment serves.
 
     Args:
-        segments: The segments of a partition with their ends.
+        tiles: What is served, as ``tile`` returned it.
+        start: Where the log begins.
     """
-    ordered = sorted(segments, key=lambda segment: segment.start_offset)
-    start = ordered[0].start_offset if ordered else 0
     found: list[tuple[int, int]] = []
-    for _, first, stop in tile(
-        ordered, start, log_end(ordered), skip_gaps=True, place=""
-    ):
+    for _, first, stop in tiles:
         if first > start:
             found.append((start, first))
         start = stop
     return found
+
+
+def _in_order(
+    segments: Iterable[SegmentMetadata], lineage: LeaderEpochs, start: int, end: int
+) -> Iterator[Tile]:
+    """Tile segments that do not overlap: each serves what it has of the lineage."""
+    for segment in segments:
+        first, stop = max(start, segment.start_offset), min(end, _end(segment))
+        if first < stop:
+            own = LeaderEpochs(segment.leader_epochs or ())
+            stop = own.agreement_end(lineage, first, stop)
+        if first < stop:
+            yield segment, first, stop
+
+
+def _believed(segments: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
+    """Leave out all but one of the objects that hold one content.
+
+    The shorter one is left where another segment holds what the longer one calls empty.
+    """
+    wrong = {longer for _, longer in disputes(segments)}
+    wrong |= {
+        shorter for shorter, longer in contradictions(segments) if longer not in wrong
+    }
+    return [segment for segment in segments if segment not in wrong]
 
 
 def _rank(segment: SegmentMetadata) -> tuple[int, int]:
@@ -247,5 +347,5 @@ def _gap(
 ) -> CorruptDataError:
     return CorruptDataError(
         f"{place}: {segment.partition}: no segment holds the offsets {start} to "
-        f"{end - 1} (on_gap='skip' reads what is there)"
+        f"{end - 1} ({_TO_GO_ON})"
     )

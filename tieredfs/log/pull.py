@@ -1,7 +1,9 @@
 """Get the segments of a tier back as files, as a broker keeps them in its directory.
 
-Every file is byte for byte what was stored. A log comes last of its segment's files, so
-a directory whose logs are all there is whole.
+Every file is byte for byte what was stored, unless segments overlap: of one that serves
+only some of its offsets, these come as a segment of their own, whose indexes are made
+from its log. A log comes last of its segment's files, so a
+directory whose logs are all there is whole.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,8 +25,9 @@ from tieredfs.format.leader_epoch_checkpoint import (
     parse_leader_epochs,
 )
 from tieredfs.log.catalog import SegmentCatalog
-from tieredfs.log.plan import lineage_of, log_end, tile
-from tieredfs.log.reader import TieredReader
+from tieredfs.log.cut import cut_segment
+from tieredfs.log.plan import lineage_of
+from tieredfs.log.reader import TieredReader, bounds_of
 from tieredfs.model import (
     UNKNOWN_TOPIC_ID,
     IndexType,
@@ -34,6 +37,7 @@ from tieredfs.model import (
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.held_log import hold_log
+from tieredfs.storage.inspection import Lead, prior_state
 from tieredfs.storage.kafka_files import LOG_SUFFIX, SUFFIXES
 
 __all__ = ["PulledSegment", "pull"]
@@ -49,12 +53,15 @@ class PulledSegment:
     """One segment of a pull.
 
     Attributes:
-        segment: As the tier describes it.
+        segment: What was written: as the tier describes it, with the offsets and size
+            of the part that was.
         written: Files that were written; 0 when all were there already.
+        is_cut: Whether it is a part of a stored segment.
     """
 
     segment: SegmentMetadata
     written: int
+    is_cut: bool = False
 
 
 def pull(
@@ -80,10 +87,10 @@ def pull(
 
     Raises:
         AlreadyExistsError: A file is there with other content; it is left as it is.
-        UnsupportedOperationError: Segments overlap, which they cannot on a broker's
-            disk, or a topic was made several times.
-        CorruptDataError: What is stored is not what it should be, or offsets are
-            missing between segments.
+        UnsupportedOperationError: A topic was made several times, or a batch of an old
+            message format would have to be cut.
+        CorruptDataError: What is stored is not what it should be, offsets are missing
+            between segments, or what is there is not one state of the log.
     """
     _check_names(partitions)
     done: list[PulledSegment] = []
@@ -102,30 +109,25 @@ def _pull_partition(
         segments = reader.segments()
     except NotFoundError:  # removed since it was listed, or strangers' only
         return
-    start = segments[0].start_offset if segments else 0
-    place = source.store.url
-    tiles = tile(segments, start, log_end(segments), skip_gaps=False, place=place)
-    for segment, first, end in tiles:
-        if (first, end - 1) != (segment.start_offset, segment.end_offset):
-            raise UnsupportedOperationError(
-                f"{source.name_of(segment)}: another segment holds a part of its "
-                f"offsets; alone it holds {first} to {end - 1}: a broker's log "
-                "directory has no overlapping segments"
-            )
+    held = bounds_of(segments)
+    tiles = reader.tiles(segments, held.beginning, held.end)
     if not tiles:
         return
     if partition.topic_id != UNKNOWN_TOPIC_ID:
         # First of all, so that the folder of another topic is refused.
         told = f"version: 0\ntopic_id: {partition.topic_id}"
         _write(target, f"{partition}/partition.metadata", told.encode())
-    for segment, _, _ in tiles:
-        written = 0
-        for name, data in _files(source, segment):
-            written += _write(target, f"{partition}/{name}", data)
-        with hold_log(source, segment) as log:
-            key = f"{partition}/{segment.start_offset:020d}.{LOG_SUFFIX}"
-            written += _write(target, key, log)
-        yield PulledSegment(segment, written)
+    lead = Lead()
+    for segment, first, end in tiles:
+        if (first, end - 1) == (segment.start_offset, segment.end_offset):
+            written, indexes = _write_whole(source, target, segment)
+            yield PulledSegment(segment, written)
+        else:
+            with cut_segment(source, segment, first, end, lead) as cut:
+                indexes = cut.indexes
+                written = _write_segment(target, cut.metadata, indexes, cut.log)
+            yield PulledSegment(cut.metadata, written, is_cut=True)
+        lead = prior_state(indexes)
     _write_epochs(target, partition, lineage_of([source.describe(tiles[-1][0])]))
 
 
@@ -150,11 +152,34 @@ def _write_epochs(
             target.put(key, format_leader_epochs(epochs), overwrite=True)
 
 
+def _write_whole(
+    source: RemoteStorageManager, target: ObjectStore, segment: SegmentMetadata
+) -> tuple[int, Mapping[IndexType, Buffer]]:
+    """Write a segment's files as they are stored; return how many, and its indexes."""
+    indexes: Mapping[IndexType, Buffer] = source.fetch_all_indexes(segment)
+    with hold_log(source, segment) as log:
+        return _write_segment(target, segment, indexes, log), indexes
+
+
+def _write_segment(
+    target: ObjectStore,
+    segment: SegmentMetadata,
+    indexes: Mapping[IndexType, Buffer],
+    log: Path | bytes,
+) -> int:
+    """Write a segment's files, its log last; return how many were not there."""
+    folder = f"{segment.partition}"
+    written = 0
+    for name, data in _files(segment, indexes):
+        written += _write(target, f"{folder}/{name}", data)
+    key = f"{folder}/{segment.start_offset:020d}.{LOG_SUFFIX}"
+    return written + _write(target, key, log)
+
+
 def _files(
-    source: RemoteStorageManager, segment: SegmentMetadata
+    segment: SegmentMetadata, indexes: Mapping[IndexType, Buffer]
 ) -> Iterator[tuple[str, Buffer]]:
     """Yield the names and bytes of the files beside a log."""
-    indexes: Mapping[IndexType, Buffer] = source.fetch_all_indexes(segment)
     for kind in _BESIDE:
         if kind in indexes:
             yield f"{segment.start_offset:020d}.{SUFFIXES[kind]}", indexes[kind]

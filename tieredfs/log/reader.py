@@ -16,19 +16,22 @@ from tieredfs.errors import (
 )
 from tieredfs.format.batch_header import CONTROL
 from tieredfs.format.log_batches import LogBatches
-from tieredfs.format.offset_index import OffsetIndex
 from tieredfs.format.records import RecordDecoder
 from tieredfs.log.catalog import SegmentCatalog
 from tieredfs.log.fetched import Fetched
+from tieredfs.log.overlap import Tile
 from tieredfs.log.plan import (
     SegmentSlice,
+    check_one_state,
+    check_served,
     deciding_ends,
     lineage_of,
     log_end,
     overlaps,
     tile,
 )
-from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
+from tieredfs.log.positions import locate, offset_index
+from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.log_stream import read_log
 
@@ -85,6 +88,59 @@ class TieredReader:
         """Return the first offset and the end (exclusive) of the log."""
         return bounds_of(self.segments())
 
+    def tiles(
+        self,
+        segments: Sequence[SegmentMetadata],
+        start: int,
+        end: int,
+        *,
+        skip_gaps: bool = False,
+    ) -> list[Tile]:
+        """Say which segment serves which of the offsets ``[start, end)``.
+
+        Args:
+            segments: Those of the partition, as ``segments`` returned them.
+            start: First offset.
+            end: End (exclusive).
+            skip_gaps: Whether to leave out what no segment holds, and to read the
+                states of a compacted log as far as there are.
+
+        Raises:
+            CorruptDataError: No segment holds an offset, or what is there is not one
+                state of the log, and ``skip_gaps`` is false.
+        """
+        place, compare = self.storage.store.url, self._catalog.compare
+        tiles = tile(
+            segments, start, end, skip_gaps=skip_gaps, compare=compare, place=place
+        )
+        if not skip_gaps and overlaps(segments):
+            # Also against what comes after, which another call may read.
+            last = log_end(segments)
+            rest = tile(
+                segments, end, last, skip_gaps=True, compare=compare, place=place
+            )
+            check_one_state(segments, [*tiles, *rest], compare=compare, place=place)
+        return tiles
+
+    def served_tiles(self, segments: Sequence[SegmentMetadata]) -> list[Tile]:
+        """Say which segment serves which offset of the whole log.
+
+        Offsets that no segment holds are left out; those that one holds are served.
+
+        Args:
+            segments: Those of the partition, as ``segments`` returned them.
+
+        Raises:
+            CorruptDataError: A segment holds an offset that none serves, or what is
+                there is not one state of the log.
+        """
+        place, compare = self.storage.store.url, self._catalog.compare
+        held = bounds_of(segments)
+        tiles = self.tiles(segments, held.beginning, held.end, skip_gaps=True)
+        check_served(segments, tiles, held.end, place=place)
+        check_one_state(segments, tiles, compare=compare, place=place)
+        return tiles
+
     def slices(
         self, start: int | None, end: int | None, *, skip_gaps: bool = False
     ) -> list[SegmentSlice]:
@@ -128,7 +184,7 @@ class TieredReader:
 
     def _check_end(self, segment: SegmentMetadata) -> None:
         """Check that the last batch of a segment's log is where the segment ends."""
-        index = _offset_index(self.storage, segment)
+        index = offset_index(self.storage, segment)
         last = index.entry(-1) if len(index) else index.lookup(segment.start_offset)
         end = (segment.end_offset or 0) + 1
         size = segment.size or 0
@@ -197,42 +253,13 @@ class TieredReader:
                 segment,
                 begin,
                 finish,
-                *self._positions(segment, begin, finish),
+                *locate(self.storage, segment, begin, finish),
                 lineage,
             )
-            for segment, begin, finish in tile(
-                segments,
-                start,
-                stop,
-                skip_gaps=skip_gaps,
-                place=self.storage.store.url,
+            for segment, begin, finish in self.tiles(
+                segments, start, stop, skip_gaps=skip_gaps
             )
         ]
-
-    def _positions(
-        self, segment: SegmentMetadata, start: int, end: int
-    ) -> tuple[int, int]:
-        """Look up where in the log the offsets ``[start, end)`` lie."""
-        size = segment.size or 0
-        whole = segment.start_offset >= start and end > (segment.end_offset or 0)
-        if whole:
-            return 0, size
-        index = _offset_index(self.storage, segment)
-        position = index.end_position(end)
-        return index.lookup(start).position, size if position is None else position
-
-
-def _offset_index(
-    storage: RemoteStorageManager, segment: SegmentMetadata
-) -> OffsetIndex:
-    found = storage.fetch_indexes(segment, [IndexType.OFFSET])
-    return OffsetIndex.parse(
-        found.get(IndexType.OFFSET, b""),
-        segment.start_offset,
-        end_offset=segment.end_offset,
-        log_size=segment.size,
-        name=f"{storage.name_of(segment)}: offset index",
-    )
 
 
 class _Within:
@@ -293,7 +320,7 @@ def _hold_wanted(batches: LogBatches) -> npt.NDArray[np.bool_]:
     return holding
 
 
-def bounds_of(segments: list[SegmentMetadata]) -> Bounds:
+def bounds_of(segments: Sequence[SegmentMetadata]) -> Bounds:
     """Return what segments, sorted by start and with their ends told, hold."""
     beginning = segments[0].start_offset if segments else 0
     return Bounds(beginning, max(beginning, log_end(segments)))

@@ -11,8 +11,8 @@ from tieredfs.format.log_batches import LogBatch, LogBatches
 from tieredfs.format.offset_index import OffsetIndex
 from tieredfs.format.records import RecordDecoder
 from tieredfs.format.time_index import TimeIndex, TimestampOffset
-from tieredfs.log.plan import SegmentSlice, check_served, lineage_of, tile
-from tieredfs.log.reader import TieredReader, bounds_of, read_slice
+from tieredfs.log.plan import SegmentSlice, lineage_of
+from tieredfs.log.reader import TieredReader, read_slice
 from tieredfs.model import IndexType, OffsetAndTimestamp, SegmentMetadata
 
 __all__ = ["find_offset"]
@@ -37,12 +37,8 @@ def find_offset(reader: TieredReader, timestamp: int) -> OffsetAndTimestamp | No
         CorruptBatchError: A batch is malformed, or later than its segment.
     """
     segments = reader.timed_segments()
-    held = bounds_of(segments)
     lineage = lineage_of(segments)
-    place = reader.storage.store.url
-    tiles = tile(segments, held.beginning, held.end, skip_gaps=True, place=place)
-    check_served(segments, tiles, held.end, place=place)
-    for segment, start, end in tiles:
+    for segment, start, end in reader.served_tiles(segments):
         if segment.max_timestamp_ms is not None and (
             segment.max_timestamp_ms < timestamp
         ):

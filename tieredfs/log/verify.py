@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import chain
 from typing import Final
 
+from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
     CorruptBatchError,
     CorruptDataError,
@@ -19,14 +21,26 @@ from tieredfs.errors import (
     UnsupportedFormatError,
 )
 from tieredfs.format.index_truth import IndexTruth
+from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.producer_snapshot import ProducerSnapshot
-from tieredfs.log.plan import holes, overlaps
+from tieredfs.log.copies import CopyComparison
+from tieredfs.log.other_log import BatchKey, are_of_one_log, batch_keys, shared
+from tieredfs.log.overlap import Tile, contradictions, stale_pairs
+from tieredfs.log.plan import (
+    disputed,
+    holes,
+    lineage_of,
+    log_end,
+    mixed,
+    overlaps,
+    tile,
+)
 from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.inspection import Lead, inspect_segment
-from tieredfs.storage.log_stream import read_batches
+from tieredfs.storage.inspection import Inspection, Lead, inspect_segment
+from tieredfs.storage.log_stream import read_log
 
-__all__ = ["Depth", "PartitionReport", "Problem", "verify"]
+__all__ = ["Depth", "PartitionReport", "Problem", "Superseded", "verify"]
 
 _AT_ONCE: Final = 4
 
@@ -60,6 +74,22 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
+class Superseded:
+    """A segment none of whose offsets are served, as other segments hold them.
+
+    It is whole, and could be deleted: another copy has its records, is their later
+    state, or is of the history that a new leader has put in place of this one.
+
+    Attributes:
+        segment: The segment.
+        by: The first of those that serve its offsets.
+    """
+
+    segment: SegmentMetadata
+    by: SegmentMetadata
+
+
+@dataclass(frozen=True, slots=True)
 class PartitionReport:
     """What was looked at of one partition, and what is wrong with it.
 
@@ -68,12 +98,14 @@ class PartitionReport:
         segments: Segments that were looked at.
         size: Bytes of their logs, as far as was asked.
         problems: What is wrong; nothing if all is well.
+        superseded: Segments that no reader is given anything of, which is no problem.
     """
 
     partition: TopicIdPartition
     segments: int
     size: int
     problems: tuple[Problem, ...]
+    superseded: tuple[Superseded, ...] = ()
 
 
 def verify(
@@ -114,7 +146,11 @@ class _PartitionCheck:
         self._storage = storage
         self._partition = partition
         self._depth = depth
+        self._compare = CopyComparison(storage)
         self._problems: list[Problem] = []
+        self._superseded: list[Superseded] = []
+        self._batches: dict[SegmentMetadata, list[BatchKey]] = {}
+        """The batches of segments that overlap others."""
 
     def run(self, progress: Callable[[SegmentMetadata], object]) -> PartitionReport:
         """Look at every segment, several at a time."""
@@ -131,15 +167,21 @@ class _PartitionCheck:
             segments = self._told(pool, self._survey(), self._lacks)
             if overlaps(segments):  # then only their epochs say which one counts
                 segments = self._told(pool, segments, _lacks_epochs)
-            self._note_holes(segments)
+            self._note_history(segments)
             for wrong in pool.map(look, (None, *segments), segments):
                 self._problems += wrong
+            self._note_other_logs()
         finally:
             # Neither an error nor Ctrl-C waits for the requests that are under way.
             pool.shutdown(wait=False, cancel_futures=True)
         size = sum(segment.size or 0 for segment in segments)
-        found = tuple(self._problems)
-        return PartitionReport(self._partition, len(segments), size, found)
+        return PartitionReport(
+            self._partition,
+            len(segments),
+            size,
+            tuple(self._problems),
+            tuple(self._superseded),
+        )
 
     def _survey(self) -> list[SegmentMetadata]:
         """Return the segments that are whole as far as a listing tells."""
@@ -187,16 +229,71 @@ class _PartitionCheck:
         sizes = self._depth is not Depth.LISTING
         return segment.end_offset is None or (sizes and segment.size is None)
 
-    def _note_holes(self, segments: Sequence[SegmentMetadata]) -> None:
-        for start, end in holes(segments):
-            self._problems.append(
-                Problem(
-                    self._partition,
-                    ErrorKind.CORRUPT_DATA,
-                    f"{self._storage.store.url}: {self._partition}: no segment holds "
-                    f"the offsets {start} to {end - 1}",
-                )
+    def _note_history(self, segments: Sequence[SegmentMetadata]) -> None:
+        """Note what is wrong with the segments as one log: see ``overlap``."""
+        try:
+            tiles = tile(
+                segments,
+                segments[0].start_offset if segments else 0,
+                log_end(segments),
+                skip_gaps=True,
+                compare=self._compare,
+                place=self._storage.store.url,
             )
+            stale = list(stale_pairs(tiles, lineage_of(segments), self._compare))
+        except (CorruptDataError, UnsupportedFormatError, NotFoundError) as error:
+            self._note(error)  # a log had to be read, to compare it
+            return
+        for start, end in holes(tiles, segments[0].start_offset if segments else 0):
+            self._note_history_problem(
+                f"no segment holds the offsets {start} to {end - 1}"
+            )
+        for shorter, longer in contradictions(segments):
+            self._note_history_problem(disputed(shorter, longer))
+        for older, later in stale:
+            self._note_history_problem(mixed(older, later))
+        served = {segment for segment, _, _ in tiles}
+        for segment in segments:
+            holds_offsets = (segment.end_offset or 0) >= segment.start_offset
+            if holds_offsets and segment not in served:
+                self._note_unserved(segment, tiles)
+        if self._depth is Depth.EVERYTHING:
+            self._batches = {segment: [] for segment in _overlapping(segments)}
+
+    def _note_unserved(self, segment: SegmentMetadata, tiles: Sequence[Tile]) -> None:
+        first, last = segment.start_offset, segment.end_offset or 0
+        by = (one for one, start, stop in tiles if start <= last and stop > first)
+        other = next(by, None)
+        if other is not None:
+            self._superseded.append(Superseded(segment, other))
+        else:
+            self._note_history_problem(
+                f"none of the offsets of {segment} are served: its leader epochs are "
+                "not those of the log"
+            )
+
+    def _note_other_logs(self) -> None:
+        """Note segments that hold other records than those they overlap with."""
+        ordered = sorted(self._batches, key=lambda segment: segment.start_offset)
+        for at, one in enumerate(ordered):
+            for other in ordered[at + 1 :]:
+                if other.start_offset > (one.end_offset or 0):
+                    break
+                for pair in shared(self._batches[one], self._batches[other]):
+                    if not are_of_one_log(*pair):
+                        self._note_history_problem(
+                            f"{one} and {other} have other records at offset "
+                            f"{max(pair[0][0], pair[1][0])}: one is of another log"
+                        )
+                        break
+
+    def _note_history_problem(self, detail: str) -> None:
+        where = f"{self._storage.store.url}: {self._partition}: "
+        if str(self._partition) in detail:
+            where = f"{self._storage.store.url}: "
+        self._problems.append(
+            Problem(self._partition, ErrorKind.CORRUPT_DATA, where + detail)
+        )
 
     def _problems_of(
         self, segment: SegmentMetadata, before: SegmentMetadata | None
@@ -245,8 +342,11 @@ class _PartitionCheck:
             untrue: Mapping[IndexType, str] = truth.malformed
         else:
             log = _Sequential(self._storage.stream_log(segment))
-            batches = read_batches(log.fetch, segment.size or 0, name=name)
+            pieces = read_log(log.fetch, segment.size or 0, name=name)
+            if segment in self._batches:
+                pieces = self._noting(segment, pieces)
             lead = self._lead(segment, before)
+            batches = chain.from_iterable(pieces)
             inspection = inspect_segment(batches, segment, indexes, lead)
             log.finish()
             lost = inspection.lost_from
@@ -255,6 +355,7 @@ class _PartitionCheck:
                     f"{name}: the log ends before offset {lost}, the segment at {end}"
                 )
             untrue = inspection.untrue
+            yield from self._untrue_epochs(segment, inspection)
             latest = segment.max_timestamp_ms
             if latest not in {None, inspection.facts.max_timestamp_ms}:
                 yield CorruptBatchError(
@@ -263,6 +364,28 @@ class _PartitionCheck:
                 )
         for kind, detail in untrue.items():
             yield CorruptIndexError(f"{name}: {kind} index: {detail}")
+
+    def _untrue_epochs(
+        self, segment: SegmentMetadata, inspection: Inspection
+    ) -> Iterator[TieredFSError]:
+        """Yield a batch's epoch that is not that of the segment's lineage."""
+        if segment.leader_epochs is None:
+            segment = self._storage.describe(segment)
+        lineage = LeaderEpochs(segment.leader_epochs or ())
+        for epoch, offset in inspection.facts.epochs:
+            if not lineage.accepts(epoch, offset):
+                yield CorruptBatchError(
+                    f"{self._storage.name_of(segment)}: leader epoch {epoch} at offset "
+                    f"{offset}, where its lineage has {lineage.epoch_at(offset)}"
+                )
+
+    def _noting(
+        self, segment: SegmentMetadata, log: Iterator[LogBatches]
+    ) -> Iterator[LogBatches]:
+        """Keep what tells the batches of a log apart while it is read."""
+        for batches in log:
+            self._batches[segment] += batch_keys([batches])
+            yield batches
 
     def _problem(self, error: TieredFSError) -> Problem:
         return Problem(self._partition, error.kind, str(error))
@@ -273,6 +396,17 @@ class _PartitionCheck:
 
 def _lacks_epochs(segment: SegmentMetadata) -> bool:
     return segment.leader_epochs is None
+
+
+def _overlapping(segments: Sequence[SegmentMetadata]) -> Iterator[SegmentMetadata]:
+    """Yield the segments, sorted by start, that share an offset with another one."""
+    reached = -1
+    last: SegmentMetadata | None = None
+    for segment in segments:
+        if last is not None and segment.start_offset <= reached:
+            yield from (last, segment)
+        if last is None or (segment.end_offset or 0) >= reached:
+            last, reached = segment, segment.end_offset or 0
 
 
 class _Sequential:

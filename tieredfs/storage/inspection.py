@@ -4,13 +4,20 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tieredfs.epochs import LeaderEpochs
-from tieredfs.errors import CorruptIndexError
+from tieredfs.errors import (
+    CorruptDataError,
+    CorruptIndexError,
+    UnsupportedFormatError,
+)
 from tieredfs.format.batch import HEADER_SIZE
 from tieredfs.format.buffers import Buffer
 from tieredfs.format.control import ControlRecord, parse_control_record
 from tieredfs.format.index_builder import INTERVAL_BYTES, IndexBuilder
 from tieredfs.format.index_truth import IndexTruth
-from tieredfs.format.leader_epoch_checkpoint import format_leader_epochs
+from tieredfs.format.leader_epoch_checkpoint import (
+    format_leader_epochs,
+    parse_leader_epochs,
+)
 from tieredfs.format.log_batches import LogBatch, LogBatches
 from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
 from tieredfs.format.producer_state import ProducerTracker
@@ -21,7 +28,14 @@ from tieredfs.storage.log_facts import LogFacts, facts_of
 from tieredfs.storage.log_source import LogSource
 from tieredfs.storage.log_stream import read_batches
 
-__all__ = ["Inspection", "Lead", "inspect_copy", "inspect_segment"]
+__all__ = [
+    "Inspection",
+    "Lead",
+    "inspect_copy",
+    "inspect_segment",
+    "parse_producers",
+    "prior_state",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +179,27 @@ def inspect_copy(
     for kind, detail in inspection.untrue.items():
         raise CorruptIndexError(f"{source.name}: {kind} index: {detail}")
     return inspection
+
+
+def prior_state(indexes: Mapping[IndexType, Buffer]) -> Lead:
+    """Return what the indexes of a segment say of the partition where it ends.
+
+    Args:
+        indexes: The bytes of each index there is; what is malformed says nothing.
+    """
+    try:
+        epochs = parse_leader_epochs(indexes.get(IndexType.LEADER_EPOCH, b""))
+    except (CorruptDataError, UnsupportedFormatError):
+        epochs = LeaderEpochs()
+    return Lead(parse_producers(indexes.get(IndexType.PRODUCER_SNAPSHOT)), epochs)
+
+
+def parse_producers(data: Buffer | None) -> ProducerSnapshot | None:
+    """Return the producers of a snapshot, if there is one that can be read."""
+    try:
+        return None if data is None else ProducerSnapshot.parse(data)
+    except (CorruptDataError, UnsupportedFormatError):
+        return None
 
 
 def _untrue_transactions(

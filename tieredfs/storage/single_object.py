@@ -220,7 +220,7 @@ class SingleObject(RemoteStorageManager):
         return SegmentIndexes(tail.indexes, bytes(tail.manifest_bytes))
 
     def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
-        """Ask the tail for the epochs, and for the size of a log stored in chunks."""
+        """Ask the tail for the epochs, the records, and the size of a chunked log."""
         if metadata.leader_epochs is not None and metadata.size is not None:
             return metadata
         tail = self._tail(metadata)
@@ -235,6 +235,7 @@ class SingleObject(RemoteStorageManager):
             tail.manifest.log.original_length,
             metadata.version,
             metadata.custom_metadata,
+            facts.record_count,
         )
 
     def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:

@@ -1,0 +1,126 @@
+"""Which of two copies of the same offsets is the later state of a compacted log.
+
+A cleaner only removes records, so of two copies that differ the one with fewer records
+of the offsets that both cover was written later. How many records a whole segment has
+stands in its manifest; how many lie in a part of it is read from the log, and only
+where the manifests leave it open.
+"""
+
+import threading
+from typing import Final
+
+from cachetools import LRUCache
+
+from tieredfs.format.log_batches import LogBatches
+from tieredfs.format.records import RecordDecoder
+from tieredfs.log.positions import locate
+from tieredfs.model import SegmentMetadata
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.log_stream import read_log
+
+__all__ = ["CopyComparison"]
+
+_MAX_COUNTS: Final = 100_000
+
+
+class CopyComparison:
+    """Compare copies by the records they hold; what was counted is kept.
+
+    Segments never change, so a count is right for as long as its segment is there.
+    """
+
+    def __init__(self, storage: RemoteStorageManager) -> None:
+        """Ask nothing yet."""
+        self._storage = storage
+        self._lock = threading.Lock()
+        self._counts: LRUCache[tuple[SegmentMetadata, int, int], int]
+        self._counts = LRUCache(_MAX_COUNTS)
+
+    def __call__(
+        self, one: SegmentMetadata, other: SegmentMetadata, start: int, end: int
+    ) -> int:
+        """Compare how many records two segments hold of the offsets ``[start, end)``.
+
+        Args:
+            one: A segment that covers the offsets, described.
+            other: Another one.
+            start: First offset.
+            end: End (exclusive) of the offsets.
+
+        Returns:
+            Below 0 if ``one`` holds fewer, above 0 if ``other`` does; 0 if they hold as
+            many, or where the layout does not keep counts.
+
+        Raises:
+            CorruptDataError: A log that had to be read is not what it should be.
+            NotFoundError: A segment is gone.
+        """
+        ours, theirs = count_bounds(one, start, end), count_bounds(other, start, end)
+        if ours is None or theirs is None:
+            return 0
+        if ours[1] < theirs[0] or ours[0] > theirs[1]:
+            return ours[0] - theirs[0]
+        return self._count(one, start, end) - self._count(other, start, end)
+
+    def _count(self, segment: SegmentMetadata, start: int, end: int) -> int:
+        """Count the records of a segment among some offsets."""
+        bounds = count_bounds(segment, start, end)
+        if bounds is not None and bounds[0] == bounds[1]:
+            return bounds[0]
+        key = (segment, start, end)
+        with self._lock:
+            known = self._counts.get(key)
+        if known is None:
+            known = _count_in_log(self._storage, segment, start, end)
+            with self._lock:
+                self._counts[key] = known
+        return known
+
+
+def count_bounds(
+    segment: SegmentMetadata, start: int, end: int
+) -> tuple[int, int] | None:
+    """Say how many records a segment has among some offsets, by its description alone.
+
+    Args:
+        segment: The segment, which covers the offsets.
+        start: First offset.
+        end: End (exclusive) of the offsets.
+
+    Returns:
+        The least and the most there can be; None where the number of its records is not
+        known.
+    """
+    if segment.record_count is None or segment.end_offset is None:
+        return None
+    wanted = end - start
+    others = segment.end_offset + 1 - segment.start_offset - wanted
+    return max(0, segment.record_count - others), min(segment.record_count, wanted)
+
+
+def _count_in_log(
+    storage: RemoteStorageManager, segment: SegmentMetadata, start: int, end: int
+) -> int:
+    first, until = locate(storage, segment, start, end)
+    total = 0
+    for batches in read_log(
+        lambda begin, stop: storage.fetch_log_segment(segment, begin, stop),
+        segment.size or 0,
+        name=storage.name_of(segment),
+        start=first,
+        until=until,
+    ):
+        base, last = batches["base_offset"], batches["last_offset"]
+        inside = (base >= start) & (last < end)
+        partly = ~inside & (base < end) & (last >= start)
+        batches.take(inside | partly).check()
+        total += int(batches["record_count"][inside].sum())
+        total += _count_records(batches.take(partly).within(start, end))
+        if base[-1] >= end:
+            break
+    return total
+
+
+def _count_records(batches: LogBatches) -> int:
+    decoder = RecordDecoder("", 0, ("offset",))
+    return sum(rows.num_rows for rows in decoder.decode([batches]))

@@ -1,0 +1,139 @@
+"""Some offsets of a segment as a segment of its own, as a broker could have written it.
+
+Replicas roll their segments between batches, so a cut nearly always falls between two
+of them, and every batch stays as it is. One that has offsets on both sides is written
+anew with those that are wanted, as the cleaner does it.
+"""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from tieredfs.errors import UnsupportedOperationError
+from tieredfs.format.batch import Codec
+from tieredfs.format.batch_header import MAGIC
+from tieredfs.format.batch_writer import BatchOptions, encode_batch
+from tieredfs.format.log_batches import LogBatch, LogBatches
+from tieredfs.format.records import RecordDecoder
+from tieredfs.log.positions import locate
+from tieredfs.model import IndexType, SegmentMetadata
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.inspection import Lead, inspect_segment
+from tieredfs.storage.log_source import open_log
+from tieredfs.storage.log_stream import read_batches, read_log
+from tieredfs.storage.temporary_file import open_temporary_file
+
+__all__ = ["CutSegment", "cut_segment"]
+
+_COLUMNS: Final = ("offset", "timestamp", "key", "value", "headers")
+_SEQUENCES: Final = 1 << 31
+
+
+@dataclass(frozen=True, slots=True)
+class CutSegment:
+    """A part of a segment.
+
+    Attributes:
+        metadata: Its offsets and size; the rest is the whole segment's.
+        log: A file of its batches.
+        indexes: Made from these.
+    """
+
+    metadata: SegmentMetadata
+    log: Path
+    indexes: Mapping[IndexType, bytes]
+
+
+@contextmanager
+def cut_segment(
+    storage: RemoteStorageManager,
+    segment: SegmentMetadata,
+    start: int,
+    end: int,
+    lead: Lead,
+) -> Iterator[CutSegment]:
+    """Cut the offsets ``[start, end)`` out of a segment; the file goes when it is left.
+
+    Args:
+        storage: Where the segment is.
+        segment: The segment, described.
+        start: First offset.
+        end: End (exclusive) of the offsets.
+        lead: What is known of the partition at ``start``.
+
+    Raises:
+        UnsupportedOperationError: A batch of an old message format would have to be
+            cut.
+        CorruptDataError: The log is not what it should be.
+    """
+    with open_temporary_file() as (file, log):
+        for batch in _batches(storage, segment, start, end):
+            file.write(_within(batch, start, end))
+        file.flush()
+        metadata = replace(
+            segment,
+            start_offset=start,
+            end_offset=end - 1,
+            size=file.tell(),
+            record_count=None,
+        )
+        with open_log(log, str(metadata)) as source:
+            batches = read_batches(source.fetch, source.size, name=source.name)
+            indexes = inspect_segment(batches, metadata, {}, lead).rebuilt
+        yield CutSegment(metadata, log, indexes)
+
+
+def _batches(
+    storage: RemoteStorageManager, segment: SegmentMetadata, start: int, end: int
+) -> Iterator[LogBatch]:
+    """Yield the batches that have some of the offsets, checked."""
+    position, until = locate(storage, segment, start, end)
+    for batches in read_log(
+        lambda first, stop: storage.fetch_log_segment(segment, first, stop),
+        segment.size or 0,
+        name=storage.name_of(segment),
+        start=position,
+        until=until,
+    ):
+        base, last = batches["base_offset"], batches["last_offset"]
+        yield from batches.take((last >= start) & (base < end))
+        if base[-1] >= end:
+            return
+
+
+def _within(batch: LogBatch, start: int, end: int) -> memoryview | bytes:
+    """Return the bytes of a batch that has only the offsets ``[start, end)``."""
+    header = batch.header
+    first, last = max(header.base_offset, start), min(header.last_offset, end - 1)
+    if (first, last) == (header.base_offset, header.last_offset):
+        return batch.buffer[batch.start : batch.start + header.size]
+    if header.magic != MAGIC:
+        raise UnsupportedOperationError(
+            f"{batch.where}: a batch of message format v{header.magic} cannot be cut "
+            f"to the offsets {first} to {last}"
+        )
+    sequence = header.base_sequence
+    if sequence >= 0:
+        sequence = (sequence + first - header.base_offset) % _SEQUENCES
+    options = BatchOptions(
+        codec=Codec(header.codec),
+        leader_epoch=header.leader_epoch,
+        timestamp_type=header.timestamp_type,
+        producer_id=header.producer_id,
+        producer_epoch=header.producer_epoch,
+        base_sequence=sequence,
+        is_transactional=header.is_transactional,
+        is_control=header.is_control,
+        delete_horizon_ms=header.delete_horizon_ms,
+    )
+    decoder = RecordDecoder("", 0, _COLUMNS)
+    wanted = LogBatches.of(batch).within(first, last + 1)
+    table = pa.Table.from_batches(decoder.decode([wanted]), schema=decoder.schema)
+    (records,) = table.combine_chunks().to_batches() or [
+        pa.RecordBatch.from_pylist([], schema=decoder.schema)
+    ]
+    return encode_batch(records, options, base_offset=first, last_offset=last)
