@@ -136,7 +136,7 @@ def write_log(
     logs: Mapping[int, bytes],
     *,
     partition: str = "t-0",
-    topic_id: Uuid = ID,
+    topic_id: Uuid | None = ID,
     epochs: Sequence[tuple[int, int]] = ((0, 0),),
 ) -> Path:
     """Write a partition of a log directory, without an index, and return its folder.
@@ -145,15 +145,16 @@ def write_log(
         root: The log directory.
         logs: The logs by their first offsets; the last one is the active segment.
         partition: The name of the folder.
-        topic_id: The topic's id.
+        topic_id: The topic's id; None for a broker that knows none.
         epochs: The entries of the checkpoint.
     """
     folder = root / partition
     folder.mkdir(parents=True, exist_ok=True)
     for start, log in logs.items():
         (folder / f"{start:020d}.log").write_bytes(log)
-    told = f"version: 0\ntopic_id: {topic_id}"
-    (folder / "partition.metadata").write_text(told)
+    if topic_id is not None:
+        told = f"version: 0\ntopic_id: {topic_id}"
+        (folder / "partition.metadata").write_text(told)
     entries = "".join(f"{epoch} {first}\n" for epoch, first in epochs)
     checkpoint = f"0\n{len(epochs)}\n{entries}"
     (folder / "leader-epoch-checkpoint").write_text(checkpoint)

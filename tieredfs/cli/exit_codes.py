@@ -4,7 +4,15 @@ from typing import Final
 
 from tieredfs.errors import ErrorKind
 
-__all__ = ["CORRUPT", "EXIT_CODES", "INTERRUPTED", "OTHER", "PERMISSION", "USAGE"]
+__all__ = [
+    "CORRUPT",
+    "EXIT_CODES",
+    "INTERRUPTED",
+    "OTHER",
+    "PERMISSION",
+    "UNAVAILABLE",
+    "USAGE",
+]
 
 USAGE, NOT_FOUND, CORRUPT, UNAVAILABLE, PERMISSION = 2, 3, 4, 5, 6
 OTHER, INTERRUPTED = 1, 130

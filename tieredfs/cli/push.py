@@ -4,10 +4,11 @@ from collections.abc import Sequence
 
 import click
 
-from tieredfs.cli.exit_codes import CORRUPT
+from tieredfs.cli.exit_codes import CORRUPT, UNAVAILABLE
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_error, show_json, show_table
 from tieredfs.cli.progress import bytes_done
+from tieredfs.errors import StorageUnavailableError
 from tieredfs.log.partitions import (
     listed_size,
     select_partitions,
@@ -15,8 +16,8 @@ from tieredfs.log.partitions import (
 )
 from tieredfs.log.push import PushedSegment, PushOutcome, PushReport
 from tieredfs.log.push import push as push_segments
-from tieredfs.model import TopicIdPartition
-from tieredfs.storage import open_storage
+from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.storage import RemoteStorageManager, open_storage
 
 __all__ = ["push"]
 
@@ -55,7 +56,8 @@ def push(
     What is at URL already is not put again, so a push that was ended is taken up by
     doing it again. Indexes that are missing or untrue to their log are made anew
     (REBUILT). A segment that the broker changes meanwhile is left for the next push
-    (CHANGED); a corrupt one fails alone, and the exit code is 4.
+    (CHANGED), with what follows it, and the exit code is 5; a corrupt one fails alone,
+    and the exit code is 4.
     """
     source = open_storage(options.reach.local(logdir), _LAYOUT)
     target = options.target(url)
@@ -86,6 +88,18 @@ def push(
         show_error(error)
     if report.errors:
         click.get_current_context().exit(CORRUPT)
+    changed = [o.segment for o in report.segments if o.outcome is PushOutcome.CHANGED]
+    if changed:
+        show_error(StorageUnavailableError(_unsettled(source, changed)))
+        click.get_current_context().exit(UNAVAILABLE)
+
+
+def _unsettled(source: RemoteStorageManager, changed: Sequence[SegmentMetadata]) -> str:
+    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+    return (
+        f"{source.name_of(changed[0])}.log{more}: the broker was replacing it: push "
+        "again; where no broker is running, start it once, so that it finishes"
+    )
 
 
 def _row(partition: TopicIdPartition, report: PushReport) -> dict[str, object]:

@@ -4,6 +4,10 @@ A segment is read whole and checked before anything is written, and its id is th
 its content. So a second push finds what is there and puts nothing, a push from another
 replica of the partition is recognised, and one that was killed is taken up where it
 was.
+
+The broker goes on while its log is read. Where a segment ends is known from the one
+behind it, so a segment whose log ends sooner, as those of a compacted topic may, is
+copied only when the source has confirmed its end after it was read.
 """
 
 import threading
@@ -15,8 +19,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
+    AlreadyExistsError,
     CorruptBatchError,
     CorruptDataError,
     NotFoundError,
@@ -25,8 +29,7 @@ from tieredfs.errors import (
 )
 from tieredfs.format.buffers import Buffer
 from tieredfs.format.index_builder import INTERVAL_BYTES
-from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
-from tieredfs.format.producer_snapshot import ProducerSnapshot
+from tieredfs.log.other_log import OtherLogCheck
 from tieredfs.model import (
     IndexType,
     LogSegmentData,
@@ -37,9 +40,14 @@ from tieredfs.model import (
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.content_id import ContentId
 from tieredfs.storage.held_log import hold_log
-from tieredfs.storage.inspection import Lead, inspect_segment
+from tieredfs.storage.inspection import (
+    Lead,
+    inspect_segment,
+    parse_producers,
+    prior_state,
+)
 from tieredfs.storage.log_source import open_log
-from tieredfs.storage.log_stream import read_batches
+from tieredfs.storage.log_stream import read_batches, read_log
 
 __all__ = ["PushOutcome", "PushReport", "PushedSegment", "push"]
 
@@ -56,11 +64,12 @@ class PushOutcome(StrEnum):
     """It was there already."""
 
     CHANGED = "changed"
-    """The broker kept rewriting it while it was read: the next push sees to it, and to
-    what follows it."""
+    """The broker kept rewriting it while it was read: the next push copies it, and what
+    follows it."""
 
     FAILED = "failed"
-    """It is corrupt, or of a format that is not read."""
+    """It is corrupt, or of a format that is not read, or the target holds other records
+    at its offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +136,17 @@ def push(
 
     Returns:
         What became of each segment. A corrupt one fails alone: the others are copied.
+        One whose offsets the target has with other records, under the same leader
+        epoch, ends its partition: it is another log.
 
     Raises:
         UnsupportedOperationError: ``target`` cannot be written.
-        NotFoundError: The container of ``target`` is not there.
+        NotFoundError: The container of ``target`` is not there, or ``source`` has no
+            log of any of the partitions.
         StorageUnavailableError: A store failed more often than its policy allows; what
             was copied stays, and the next push goes on from there.
     """
+    _check_has_logs(source, partitions)
     stop = threading.Event()
 
     def work(partition: TopicIdPartition) -> list[PushedSegment]:
@@ -180,6 +193,7 @@ class _PartitionPush:
         self._active = active
         self._interval_bytes = interval_bytes
         self._there = {_identity(s): s for s in _whole(target, partition)}
+        self._other_log = OtherLogCheck(target)
         self._after: dict[SegmentMetadata, Lead] = {}
 
     def run(self) -> Iterator[PushedSegment]:
@@ -198,6 +212,10 @@ class _PartitionPush:
                             break  # the cleaner may have merged it with others: list
                         # What follows waits for it, so that there is no hole.
                         yield PushedSegment(listed, PushOutcome.CHANGED)
+                        return
+                    except AlreadyExistsError as error:
+                        # Nor is what follows part of the log that the target has.
+                        yield PushedSegment(listed, PushOutcome.FAILED, error=error)
                         return
                     except (CorruptDataError, UnsupportedFormatError) as error:
                         one = PushedSegment(listed, PushOutcome.FAILED, error=error)
@@ -221,13 +239,32 @@ class _PartitionPush:
                     return None
                 indexes = _indexes(source, segment)
                 log = stack.enter_context(hold_log(source, segment))
-                if not source.is_current(listed):
+                if not source.is_current(listed, _last_offset(log, str(segment))):
                     raise _ChangedError
             segment = replace(segment, id=_content_id(segment, log))
             present = self._present(segment)
             if present is not None:
+                self._remove_contradictions(present)
                 return PushedSegment(present, PushOutcome.PRESENT)
-            return self._copy(segment, log, indexes, self._lead(segment, before))
+            lead = self._lead(segment, before)
+            pushed = self._copy(segment, log, indexes, lead)
+            self._remove_contradictions(pushed.segment)
+            return pushed
+
+    def _remove_contradictions(self, segment: SegmentMetadata) -> None:
+        """Delete objects with the same log as a segment that say another end of it.
+
+        The source has just confirmed its end, and nothing is lost: every byte of their
+        logs is in the segment.
+        """
+        for name, other in list(self._there.items()):
+            if (
+                (other.start_offset, other.id) == (segment.start_offset, segment.id)
+                and other.end_offset is not None
+                and other.end_offset != segment.end_offset
+            ):
+                self._target.delete_log_segment(other)
+                del self._there[name]
 
     @contextmanager
     def _reading(self, listed: SegmentMetadata) -> Iterator[None]:
@@ -264,6 +301,11 @@ class _PartitionPush:
             inspection = inspect_segment(
                 batches, segment, found, lead, interval_bytes=self._interval_bytes
             )
+            self._other_log.check(
+                replace(segment, leader_epochs=inspection.facts.epochs),
+                opened,
+                self._there.values(),
+            )
         lost = inspection.lost_from
         if lost is not None and not self._source.is_compacted(segment.partition):
             raise CorruptBatchError(
@@ -283,7 +325,7 @@ class _PartitionPush:
         data = LogSegmentData(log, indexes)
         custom = self._target.copy_log_segment(segment, data)
         copied = replace(segment, custom_metadata=custom)
-        self._after = {copied: _lead_of(indexes)}
+        self._after = {copied: prior_state(indexes)}
         rebuilt = tuple(kind for kind in indexes if kind not in kept)
         return PushedSegment(copied, PushOutcome.COPIED, rebuilt)
 
@@ -296,15 +338,43 @@ class _PartitionPush:
         """
         if before is None:
             try:
-                return Lead(_producers(self._source.fetch_producers_before(segment)))
+                return Lead(
+                    parse_producers(self._source.fetch_producers_before(segment))
+                )
             except (NotFoundError, CorruptDataError):
                 return Lead()
         if before not in self._after:
             try:
-                self._after = {before: _lead_of(self._target.fetch_all_indexes(before))}
+                self._after = {
+                    before: prior_state(self._target.fetch_all_indexes(before))
+                }
             except (NotFoundError, CorruptDataError, UnsupportedFormatError):
                 return Lead()
         return self._after[before]
+
+
+def _check_has_logs(
+    source: RemoteStorageManager, partitions: Sequence[TopicIdPartition]
+) -> None:
+    """Check that one of the partitions has a segment: a broker's always have.
+
+    Raises:
+        NotFoundError: None has: their folders hold something else.
+    """
+    if partitions and not any(_listed(source, partition) for partition in partitions):
+        raise NotFoundError(
+            f"not found: a segment in {source.store.url}, where folders such as "
+            f"{partitions[0]} hold no log: name the log directory itself"
+        )
+
+
+def _last_offset(log: Path | bytes, name: str) -> int | None:
+    """Return the last offset of a log, by the headers of its batches."""
+    last = None
+    with open_log(log, name) as opened:
+        for batches in read_log(opened.fetch, opened.size, name=name):
+            last = int(batches["last_offset"][-1])
+    return last
 
 
 class _ChangedError(Exception):
@@ -376,20 +446,3 @@ def _content_id(segment: SegmentMetadata, log: Path | bytes) -> SegmentId:
         for piece in opened.pieces():
             content.add(piece)
     return content.finish()
-
-
-def _lead_of(indexes: Mapping[IndexType, Buffer]) -> Lead:
-    """Return what the indexes of a segment say of its end."""
-    try:
-        epochs = parse_leader_epochs(indexes.get(IndexType.LEADER_EPOCH, b""))
-    except (CorruptDataError, UnsupportedFormatError):
-        epochs = LeaderEpochs()
-    return Lead(_producers(indexes.get(IndexType.PRODUCER_SNAPSHOT)), epochs)
-
-
-def _producers(data: Buffer | None) -> ProducerSnapshot | None:
-    """Return the producers of a snapshot, if there is one that can be read."""
-    try:
-        return None if data is None else ProducerSnapshot.parse(data)
-    except (CorruptDataError, UnsupportedFormatError):
-        return None

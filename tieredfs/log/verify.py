@@ -337,6 +337,7 @@ class _PartitionCheck:
         end = segment.start_offset - 1
         if segment.end_offset is not None:
             end = segment.end_offset
+        epoch = None
         if self._depth is Depth.INDEXES:
             truth = IndexTruth(indexes, segment.start_offset, end, segment.size or 0)
             untrue: Mapping[IndexType, str] = truth.malformed
@@ -354,7 +355,7 @@ class _PartitionCheck:
                 yield CorruptBatchError(
                     f"{name}: the log ends before offset {lost}, the segment at {end}"
                 )
-            untrue = inspection.untrue
+            untrue, epoch = inspection.untrue, inspection.facts.epoch
             yield from self._untrue_epochs(segment, inspection)
             latest = segment.max_timestamp_ms
             if latest not in {None, inspection.facts.max_timestamp_ms}:
@@ -364,6 +365,8 @@ class _PartitionCheck:
                 )
         for kind, detail in untrue.items():
             yield CorruptIndexError(f"{name}: {kind} index: {detail}")
+        if epoch is not None:
+            self._storage.check_key(segment, epoch)
 
     def _untrue_epochs(
         self, segment: SegmentMetadata, inspection: Inspection

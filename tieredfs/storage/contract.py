@@ -302,15 +302,20 @@ class RemoteStorageManager(ABC):
         """
         del metadata, epoch
 
-    def is_current(self, metadata: SegmentMetadata) -> bool:
+    def is_current(
+        self, metadata: SegmentMetadata, last_offset: int | None = None
+    ) -> bool:
         """Tell whether a segment is still what was listed.
 
         Implementers: the default is right where names are never used again.
 
         Args:
             metadata: As it was listed.
+            last_offset: The last offset that its log holds, if the log has been read:
+                where that is not the segment's last one, the segment's end is looked at
+                too.
         """
-        del metadata
+        del metadata, last_offset
         return True
 
     def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:

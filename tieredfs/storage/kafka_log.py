@@ -6,11 +6,17 @@ padded with zeros, its log may end in part of a batch, and both may grow while t
 read: what was there when it was listed is what is read. Compaction rewrites a segment
 under its name, so a segment's ``version`` is the size and modification time of its log.
 Read only.
+
+A listing is no snapshot. A segment ends where the next one begins, and while the
+cleaner replaces a segment (``.cleaned`` becomes ``.swap``, the old files ``.deleted``,
+``.swap`` the new ones) it may have neither name, so that the one before it seems to go
+on to the one behind it. ``is_current`` looks again.
 """
 
 import re
-from collections.abc import Collection
-from itertools import pairwise
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 
 import numpy as np
 
@@ -47,6 +53,13 @@ __all__ = ["KafkaLog"]
 _PARTITION = re.compile(r"(.+)-(\d{1,10})", re.ASCII)
 _LOG = re.compile(r"(\d{20})\.log(\.swap)?", re.ASCII)
 """A log, or what the cleaner is about to put in place of logs it has taken away."""
+
+_OF_A_SEGMENT = re.compile(r"(\d{20})\.(?!snapshot).+", re.ASCII)
+"""Any file that only a segment has, whatever the cleaner has made of its name: a
+snapshot may outlive its segment."""
+
+_LISTINGS = 3
+"""How often a folder is listed while the cleaner is seen to rename a log in it."""
 
 _FILE = re.compile(
     r"(\d{20}\.(log|index|timeindex|txnindex|snapshot)"
@@ -112,37 +125,22 @@ class KafkaLog(RemoteStorageManager):
     ) -> list[SegmentMetadata]:
         """Return the segments in their order; each ends where the next begins.
 
-        Only the last one's end is not told: it may be growing. One that the cleaner is
-        replacing is left out, and lengthens no other.
+        Only the last one's end is not known: it may be growing. One that the cleaner is
+        replacing is among them, and is not found when it is read before that is done.
+
+        Raises:
+            NotFoundError: There is no such partition, or it is another topic's of the
+                same name.
         """
-        folder = f"{partition}/"
-        logs = []
-        begins: list[int] = []
-        empty = True
-        for entry in self.store.list(folder, delimiter="/"):
-            empty = False
-            match = _LOG.fullmatch(entry.key[len(folder) :])
-            if match is not None and is_offset(int(match[1])):
-                begins.append(int(match[1]))
-                if not match[2]:
-                    logs.append((int(match[1]), entry))
-        if empty:
-            msg = f"not found: {partition} in {self.store.url}"
-            raise NotFoundError(msg)
-        ends = {before: after - 1 for before, after in pairwise(sorted({*begins}))}
+        logs = self._logs(partition)
+        for _ in range(_LISTINGS - 1):
+            if not any(log.is_swap for log in logs):
+                break
+            logs = self._logs(partition)
         return [
-            SegmentMetadata(
-                partition,
-                _segment_id(partition, start),
-                start,
-                end_offset=end,
-                size=entry.size,
-                version=entry.version,
-                custom_metadata=_ACTIVE if end is None else b"",
-            )
-            for start, entry in logs
-            for end in [ends.get(start)]
-            if end is None or end >= min_offset
+            segment
+            for segment in _segments(partition, logs)
+            if segment.end_offset is None or segment.end_offset >= min_offset
         ]
 
     def fetch_log_segment(
@@ -215,8 +213,26 @@ class KafkaLog(RemoteStorageManager):
         cleaned = {tuple(line.split()[:2]) for line in lines}
         return (partition.topic, str(partition.partition)) in cleaned
 
-    def is_current(self, metadata: SegmentMetadata) -> bool:
-        """Tell whether the log is still the one that was listed, or has only grown."""
+    def is_current(
+        self, metadata: SegmentMetadata, last_offset: int | None = None
+    ) -> bool:
+        """Tell whether the log is still the one that was listed, or has only grown.
+
+        Where it ends before the segment does, the folder is listed again: the segment
+        must still end there, and no file may be left of one that begins in between.
+        """
+        end = metadata.end_offset
+        if end is None or last_offset is None or last_offset >= end:
+            return self._is_same_log(metadata)
+        try:
+            logs = self._logs(metadata.partition)
+        except NotFoundError:
+            return False
+        return metadata in _segments(metadata.partition, logs) and not any(
+            last_offset < start <= end for start in self._starts(metadata.partition)
+        )
+
+    def _is_same_log(self, metadata: SegmentMetadata) -> bool:
         try:
             found = self.store.head(_key(metadata, LOG_SUFFIX))
         except NotFoundError:
@@ -224,6 +240,33 @@ class KafkaLog(RemoteStorageManager):
         if self.is_active(metadata):
             return (found.size or 0) >= (metadata.size or 0)
         return found.version == metadata.version
+
+    def _logs(self, partition: TopicIdPartition) -> list["_Log"]:
+        """List the logs of a partition once, in order; of each start one."""
+        folder = f"{partition}/"
+        found: dict[int, _Log] = {}
+        is_empty = True
+        for entry in self.store.list(folder, delimiter="/"):
+            is_empty = False
+            match = _LOG.fullmatch(entry.key[len(folder) :])
+            if match is None or not is_offset(int(match[1])):
+                continue
+            start, is_swap = int(match[1]), match[2] is not None
+            if start not in found or not is_swap:
+                found[start] = _Log(start, entry.size, entry.version, is_swap)
+        if is_empty:
+            raise NotFoundError(f"not found: {partition} in {self.store.url}")
+        if partition.topic_id not in {UNKNOWN_TOPIC_ID, self._topic_id(folder)}:
+            msg = f"not found: {partition} of topic {partition.topic_id}"
+            raise NotFoundError(f"{msg} in {self.store.url}: it was made again")
+        return [found[start] for start in sorted(found)]
+
+    def _starts(self, partition: TopicIdPartition) -> list[int]:
+        """List where segments begin, those included that only left-over files have."""
+        folder = f"{partition}/"
+        names = (e.key[len(folder) :] for e in self.store.list(folder, delimiter="/"))
+        matches = (_OF_A_SEGMENT.fullmatch(name) for name in names)
+        return [int(match[1]) for match in matches if match is not None]
 
     def _topic_id(self, folder: str) -> Uuid:
         try:
@@ -243,6 +286,39 @@ class KafkaLog(RemoteStorageManager):
         end = metadata.end_offset
         kept = tuple(e for e in epochs.entries if end is None or e.start_offset <= end)
         return memoryview(format_leader_epochs(LeaderEpochs(kept)))
+
+
+@dataclass(frozen=True, slots=True)
+class _Log:
+    """A log as a listing has it.
+
+    Attributes:
+        start: First offset of its segment.
+        size: Bytes.
+        version: Of the file.
+        is_swap: Whether the cleaner has yet to give it its name.
+    """
+
+    start: int
+    size: int | None
+    version: str
+    is_swap: bool
+
+
+def _segments(
+    partition: TopicIdPartition, logs: Sequence[_Log]
+) -> Iterator[SegmentMetadata]:
+    """Make segments of logs, each ending where the next begins."""
+    for log, following in zip_longest(logs, logs[1:]):
+        yield SegmentMetadata(
+            partition,
+            _segment_id(partition, log.start),
+            log.start,
+            end_offset=None if following is None else following.start - 1,
+            size=log.size,
+            version=log.version,
+            custom_metadata=_ACTIVE if following is None else b"",
+        )
 
 
 def _within(

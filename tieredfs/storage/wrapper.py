@@ -107,9 +107,11 @@ class StorageWrapper(RemoteStorageManager):
         """Compare what a segment's key says beyond its metadata with its log."""
         self.inner.check_key(metadata, epoch)
 
-    def is_current(self, metadata: SegmentMetadata) -> bool:
+    def is_current(
+        self, metadata: SegmentMetadata, last_offset: int | None = None
+    ) -> bool:
         """Tell whether a segment is still what was listed."""
-        return self.inner.is_current(metadata)
+        return self.inner.is_current(metadata, last_offset)
 
     def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
         """Return ``metadata`` with every field told."""
