@@ -7,13 +7,21 @@ a few made by hand.
 import uuid
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
+from typing import Literal
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from brokers import source_of
 from logs import KAFKA, REMOTE, files_of, fill, records, segment
-from tieredfs import CorruptDataError, ObjectStore, Tier, Topic, open_storage
+from tieredfs import CorruptDataError, ObjectStore, Tier, Topic, Uuid, open_storage
+from tieredfs.errors import ErrorKind
+from tieredfs.log.pull import pull
+from tieredfs.log.verify import verify
+from tieredfs.storage.single_object import SingleObject
 from wire import encode_batch
 
 ID = "dao62lTOQsGBPyjJLrpQKw"
@@ -293,3 +301,30 @@ def test_an_untrue_checkpoint_hides_no_offset_from_a_time(memory: ObjectStore) -
     topic = Tier(open_storage(memory, "kafka-local")).topic("epochs")
     with pytest.raises(CorruptDataError, match="the offsets 1 to"):
         topic.offsets_for_times({0: 1_700_000_000_156})
+
+
+@pytest.mark.parametrize("order", [("zstd", None), (None, "zstd", None, None)])
+def test_compressing_some_segments_hides_no_other(
+    order: tuple[Literal["zstd"] | None, ...], memory: ObjectStore, tmp_path: Path
+) -> None:
+    # Of a compressed log the listing does not say the size, so it is described, and
+    # its epochs are known: those of the others are not.
+    Tier(SingleObject(memory)).create_topic("t", topic_id=Uuid(ID)).append(row_of("0"))
+    for number, compression in enumerate(order, 1):
+        topic = Tier(SingleObject(memory, compression=compression)).topic("t")
+        assert topic.append(row_of(str(number))) == range(number, number + 1)
+    storage = SingleObject(memory)
+    topic = Tier(storage).topic("t")
+    count = len(order) + 1
+    assert topic.end_offsets() == {0: count}
+    assert topic.scan().to_table()["offset"].to_pylist() == list(range(count))
+    partitions = storage.list_partitions()
+    pull(storage, ObjectStore(str(tmp_path)), partitions)
+    assert Tier(source_of(tmp_path)).topic("t").end_offsets() == {0: count}
+    storage.delete_log_segment(storage.list_segments(partitions[0])[-2])
+    (report,) = verify(storage, partitions)
+    assert [problem.kind for problem in report.problems] == [ErrorKind.CORRUPT_DATA]
+
+
+def row_of(value: str) -> pa.Table:
+    return pa.table({"value": pa.array([value.encode()], pa.binary())})

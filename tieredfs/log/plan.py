@@ -104,13 +104,22 @@ class ScanPlan:
 
 
 def last_of(segments: Iterable[SegmentMetadata]) -> SegmentMetadata | None:
-    """Return the segment that the true history ends in, if there is any segment."""
-    return max(segments, key=_rank, default=None)
+    """Return the segment that the true history ends in, if there is any segment.
+
+    Epochs count only where those of all are known: a listing that needs no description
+    does not say them, and a segment without them would lose to an older one with them.
+    """
+    found = list(segments)
+    return max(found, key=_rank if _has_epochs(found) else _end, default=None)
 
 
 def lineage_of(segments: Iterable[SegmentMetadata]) -> LeaderEpochs:
-    """Return the true history: that of the segment with the highest (epoch, end)."""
-    last = last_of(segments)
+    """Return the true history: that of the segment with the highest (epoch, end).
+
+    It is empty, and accepts everything, where the epochs of a segment are not known.
+    """
+    found = list(segments)
+    last = last_of(found) if _has_epochs(found) else None
     return LeaderEpochs(last.leader_epochs or ()) if last else LeaderEpochs()
 
 
@@ -328,6 +337,10 @@ def _believed(segments: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
         shorter for shorter, longer in contradictions(segments) if longer not in wrong
     }
     return [segment for segment in segments if segment not in wrong]
+
+
+def _has_epochs(segments: Sequence[SegmentMetadata]) -> bool:
+    return all(segment.leader_epochs is not None for segment in segments)
 
 
 def _rank(segment: SegmentMetadata) -> tuple[int, int]:
