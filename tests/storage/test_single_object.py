@@ -404,6 +404,17 @@ class TestDamage:
                 over(memory).fetch_log_segment(other)
             memory.delete([f"{FOLDER}{stem}.segment"])
 
+    @pytest.mark.parametrize("before", COMPRESSIONS)
+    def test_a_layout_of_the_segment_as_it_was_copied_before_changes_nothing(
+        self, before: str | None, memory: ObjectStore
+    ) -> None:
+        segment = copied(over(memory, before))
+        layout = over(memory).fetch_all_indexes(segment).layout
+        over(memory).delete_log_segment(segment)
+        again = copied(over(memory, "zstd" if before is None else None))
+        found = over(memory).fetch_log_segment(again, 0, 9, layout=layout)
+        assert found == log_of(0)[:9]
+
     def test_a_layout_of_another_segment_is_refused(self, memory: ObjectStore) -> None:
         for compression in COMPRESSIONS:
             storage = over(memory, compression)

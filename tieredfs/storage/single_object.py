@@ -391,14 +391,25 @@ class SingleObject(RemoteStorageManager):
         return tail
 
     def _fetch_manifest(self, metadata: SegmentMetadata, layout: bytes) -> Manifest:
-        """Return the manifest of an object that is what its key says."""
+        """Return the manifest of an object that is what its key says.
+
+        One that was kept may be that of an object which has made way for this one: the
+        same segment, deleted and copied again, compressed or not.
+        """
         path, key = self._find(metadata)
-        if not layout:
-            tail = self.store.get_range(path, key.log_length, key.size)
-            return self._manifest(metadata.partition, key, tail)
-        name = f"{self.store.url}/{path}"
-        manifest = Manifest.parse(layout, name=f"{name}: manifest")
-        return self._check(manifest, metadata.partition, key)
+        if layout:
+            name = f"{self.store.url}/{path}"
+            manifest = Manifest.parse(layout, name=f"{name}: manifest")
+            facts, log = manifest.segment, manifest.log
+            chunked = bool(key.flags & SegmentFlag.TRANSFORMED)
+            is_other_form = (log.length, log.chunks is not None) != (
+                key.log_length,
+                chunked,
+            )
+            if facts.id != key.id or not is_other_form:
+                return self._check(manifest, metadata.partition, key)
+        tail = self.store.get_range(path, key.log_length, key.size)
+        return self._manifest(metadata.partition, key, tail)
 
     def _manifest(
         self, partition: TopicIdPartition, key: SegmentKey, tail: memoryview
