@@ -159,6 +159,18 @@ class TestEveryStepFails:
         assert stored(memory) == ["zero", "a"]
 
 
+@pytest.mark.parametrize("limit", range(STEPS))
+def test_what_a_dead_append_left_does_not_bring_a_deleted_segment_back(
+    limit: int, memory: ObjectStore
+) -> None:
+    broken_append(memory, limit, is_landed=False)
+    storage = SingleObject(memory)
+    for segment in storage.list_segments(PARTITION)[1:]:  # it had come to be one
+        storage.delete_log_segment(segment)
+        append_as_documented(topic_on(memory), values("next"))
+        assert stored(memory) == ["zero", "next"]
+
+
 class Interrupted(ObjectStore):
     """The same objects, where something happens at certain writes.
 

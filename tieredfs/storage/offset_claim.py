@@ -58,7 +58,7 @@ from tieredfs.objects import ObjectInfo, ObjectStore
 from tieredfs.storage.leftover import Leftover
 from tieredfs.storage.segment_object import check_facts, object_key, seek_key
 
-__all__ = ["claim_offset", "find_put_aside"]
+__all__ = ["claim_offset", "find_put_aside", "remove_put_aside"]
 
 
 _ASIDE: Final = f"{OWN_FOLDER}aside/"
@@ -114,6 +114,15 @@ def find_put_aside(
         if _is_of(store, partition, entry):
             reason = f"put aside to be appended to {partition}, and never completed"
             yield Leftover(entry.key, entry.size or 0, reason)
+
+
+def remove_put_aside(store: ObjectStore, stem: str) -> None:
+    """Remove what a segment was made of, which its writer may not have come to do.
+
+    The claim would be completed with it once more when the segment has been deleted.
+    """
+    put_aside = _aside(f"{stem}{_SEPARATOR}")
+    store.delete([entry.key for entry in store.list(put_aside)])
 
 
 def _is_of(store: ObjectStore, partition: TopicIdPartition, entry: ObjectInfo) -> bool:

@@ -36,7 +36,11 @@ from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.known_stems import KnownStems
 from tieredfs.storage.leftover import Leftover
 from tieredfs.storage.log_source import LogSource, open_log
-from tieredfs.storage.offset_claim import claim_offset, find_put_aside
+from tieredfs.storage.offset_claim import (
+    claim_offset,
+    find_put_aside,
+    remove_put_aside,
+)
 from tieredfs.storage.segment_listing import SegmentListing
 from tieredfs.storage.segment_object import (
     check_facts,
@@ -347,14 +351,16 @@ class SingleObject(RemoteStorageManager):
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
         """Delete every object of a segment, whoever copied it; none is success.
 
-        It costs a listing besides the deletion: another process may have stored the
-        segment with another compression, and so under another key.
+        It costs two listings besides the deletion: another process may have stored the
+        segment with another compression, and so under another key; and an append that
+        died may have left what the next one would make the segment of again.
         """
         try:
             path, key = self._find(metadata)
         except NotFoundError:
             return
         others = self._listing.objects_of(metadata.partition, key)
+        remove_put_aside(self.store, key.stem)
         self.store.delete([path, *others])
         self._known.forget(replace(metadata, end_offset=key.end_offset))
 
