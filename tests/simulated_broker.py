@@ -58,11 +58,9 @@ class Batch:
 @lru_cache(100_000)
 def encoded(batch: Batch) -> bytes:
     """Encode a batch as it lies on disk."""
-    fields: dict[str, int] = {}
-    if batch.producer >= 0:
-        fields |= {"producer_epoch": 0, "base_sequence": batch.base}
+    stamp = batch.records[0].timestamp if batch.records else 0
     if batch.horizon is not None:
-        fields["base_timestamp"] = FIRST_TIMESTAMP + batch.horizon
+        stamp = FIRST_TIMESTAMP + batch.horizon
     return encode_batch(
         batch.records,
         attributes=0 if batch.horizon is None else _DELETE_HORIZON,
@@ -70,7 +68,9 @@ def encoded(batch: Batch) -> bytes:
         last_offset=batch.last,
         leader_epoch=batch.epoch,
         producer_id=batch.producer,
-        **fields,
+        producer_epoch=0 if batch.producer >= 0 else -1,
+        base_sequence=batch.base if batch.producer >= 0 else -1,
+        base_timestamp=stamp,
     )
 
 
@@ -412,9 +412,7 @@ class SimulatedPartition:
         """The end of what all replicas have."""
         return min(replica.end for replica in self.replicas)
 
-    def append(
-        self, keys: Sequence[tuple[bytes, bool]], *, producer: int = -1
-    ) -> None:
+    def append(self, keys: Sequence[tuple[bytes, bool]], *, producer: int = -1) -> None:
         """Write a batch at the leader.
 
         Args:
@@ -434,9 +432,7 @@ class SimulatedPartition:
             for number, (key, has_value) in enumerate(keys)
         )
         last = records[-1].offset
-        leader.append(
-            Batch(records[0].offset, last, self.epoch, records, producer)
-        )
+        leader.append(Batch(records[0].offset, last, self.epoch, records, producer))
         current = self.lineages[-1]
         for record in records:
             current.records[record.offset] = record

@@ -3,8 +3,6 @@
 import shutil
 import struct
 import tempfile
-import threading
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,6 @@ from typing import Any, Self
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from brokers import ID
 from simulated_broker import Lineage, Replica, SimulatedPartition
 from tieredfs import (
     ObjectStore,
@@ -25,7 +22,7 @@ from tieredfs import (
 )
 from tieredfs.errors import CorruptDataError
 from tieredfs.log.pull import pull
-from tieredfs.log.push import PushOutcome, PushReport, push
+from tieredfs.log.push import PushOutcome, push
 from tieredfs.log.verify import Depth, verify
 from tieredfs.model import UNKNOWN_TOPIC_ID, SegmentMetadata
 from tieredfs.objects import ObjectInfo
@@ -36,7 +33,7 @@ from tieredfs.testing.stores import WRITES, WatchedStore, scratch_store
 
 __all__ = ["BrokerMachine"]
 
-_MEMORY = Path("/dev/shm")
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made there
 _HEADER = struct.Struct(">qii")
 _KEYS = (b"a", b"b", b"c", b"d", b"e")
 _REPLICAS = 3
@@ -89,7 +86,7 @@ ACTS = st.builds(
 """What happens in less time than a tombstone stays."""
 
 _SEEN = st.sampled_from(["new", "old", "neither"])
-HAPPENINGS = st.one_of(
+HAPPENINGS: st.SearchStrategy[dict[int, Happening]] = st.one_of(
     st.just({}),
     st.dictionaries(  # a listing, while files are renamed
         st.just(0),
@@ -102,9 +99,7 @@ HAPPENINGS = st.one_of(
     ),
     st.dictionaries(
         st.integers(0, _MOST_REQUESTS),
-        st.builds(
-            Happening, st.lists(ACTS, min_size=1, max_size=3).map(tuple), _SEEN
-        ),
+        st.builds(Happening, st.lists(ACTS, min_size=1, max_size=3).map(tuple), _SEEN),
         min_size=1,
         max_size=3,
     ),
@@ -132,11 +127,9 @@ class ChangingStore(ObjectStore):
         made = cls.__new__(cls)
         vars(made).update(vars(store))
         made._happen = happen
-        made._asked = threading.local()
         return made
 
     _happen: Callable[[], str]
-    _asked: threading.local
 
     def get(self, key: str) -> memoryview:
         """Return the whole object."""
@@ -157,14 +150,14 @@ class ChangingStore(ObjectStore):
         self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
     ) -> Iterator[ObjectInfo]:
         """Yield the objects whose keys begin with ``prefix``."""
-        old, new = ({}, {})
-        for found in (old, new):
-            if found is new:
-                seen = self._happen()
-            for entry in super().list(
-                prefix, start_after=start_after, delimiter=delimiter
-            ):
-                found[entry.key] = entry
+
+        def names() -> dict[str, ObjectInfo]:
+            listed = ObjectStore.list(
+                self, prefix, start_after=start_after, delimiter=delimiter
+            )
+            return {entry.key: entry for entry in listed}
+
+        old, seen, new = names(), self._happen(), names()
         keys = set(old) & set(new)
         if seen != "neither":
             keys = set(old if seen == "old" else new)
@@ -268,7 +261,7 @@ class BrokerMachine(RuleBasedStateMachine):
     @rule()
     def make_again(self) -> None:
         """Delete the topic and make it again."""
-        if len(self.made) < 2:  # noqa: PLR2004 - once
+        if len(self.made) < 2:
             self.partition.remove()
             self._make()
 
@@ -297,7 +290,7 @@ class BrokerMachine(RuleBasedStateMachine):
         try:
             push(source, target, [self._name()], active=active)
         except StorageUnavailableError:
-            assert fault is not None, "a push failed without a fault"
+            _require(fault, "a push failed without a fault")
         self._check_archive()
 
     @rule(replica=st.integers(0, _REPLICAS - 1), happenings=HAPPENINGS)
@@ -403,9 +396,7 @@ class BrokerMachine(RuleBasedStateMachine):
         which = (replicas.index(near) + act.replica) % len(replicas)
         getattr(self, act.name)(replicas[which], act.number)
 
-    def _open(
-        self, replica: Replica, happenings: Mapping[int, Happening]
-    ) -> KafkaLog:
+    def _open(self, replica: Replica, happenings: Mapping[int, Happening]) -> KafkaLog:
         """Open a log directory in which things happen."""
         requests = iter(range(1 << 30))
 
@@ -434,7 +425,7 @@ class BrokerMachine(RuleBasedStateMachine):
             try:
                 found = _read(self.archive, name)
             except TieredFSError as error:
-                assert problems, f"verify found nothing, a scan says: {error}"
+                _require(problems, f"verify found nothing, a scan says: {error}")
                 continue
             wrong = []
             for sim in made:
@@ -457,13 +448,13 @@ class BrokerMachine(RuleBasedStateMachine):
             try:
                 pull(self.archive, target, [name])
             except TieredFSError as error:
-                assert problems, f"verify found nothing, pull says: {error}"
+                _require(problems, f"verify found nothing, pull says: {error}")
                 return
             try:
                 again = _read(KafkaLog(target), name)
             except CorruptDataError as error:
                 # Nothing in it says that its topic was compacted.
-                assert self.compacted, f"what was pulled is not read: {error}"
+                _require(self.compacted, f"what was pulled is not read: {error}")
                 return
             assert again.rows == found.rows, "what was pulled differs"
 
@@ -495,8 +486,10 @@ class BrokerMachine(RuleBasedStateMachine):
                 return f"offset {offset} is {key!r}={value!r}, not {true}"
         if not self.compacted:
             expected = list(range(found.begin, found.end))
-            return None if offsets == expected else (
-                f"of [{found.begin}, {found.end}) are served {offsets}"
+            return (
+                None
+                if offsets == expected
+                else (f"of [{found.begin}, {found.end}) are served {offsets}")
             )
         return _stale(found, lineage)
 
@@ -517,7 +510,7 @@ class BrokerMachine(RuleBasedStateMachine):
         try:
             found = _read(self.archive, name)
         except CorruptDataError as error:
-            assert not whole, f"a quiet push did not heal: {error}"
+            _require(not whole, f"a quiet push did not heal: {error}")
             return
         assert found.begin <= leader.start, "the beginning is not served"
         assert found.end >= closed, f"the log ends at {found.end}, not {closed}"
@@ -573,11 +566,14 @@ def _stored(
     return found
 
 
+def _require(holds: object, message: str) -> None:
+    """Fail with what is wrong, where an error was an answer."""
+    assert holds, message
+
+
 def _stale(found: _Found, lineage: Lineage) -> str | None:
     """Tell which key has not its last value, were it read from the beginning."""
-    served: dict[bytes | None, int] = {}
-    for offset, key, _ in found.rows:
-        served[key] = offset
+    served = {key: offset for offset, key, _ in found.rows}
     last = {
         record.key: record
         for record in lineage.records.values()
@@ -585,12 +581,8 @@ def _stale(found: _Found, lineage: Lineage) -> str | None:
     }
     later = {r.key for r in lineage.records.values() if r.offset >= found.end}
     for key, record in last.items():
-        offset = served.get(key)
-        if offset != record.offset and (
-            offset is not None or (record.value is not None and key not in later)
-        ):
-            return f"the last of {key!r} is at offset {record.offset}, not {offset}"
+        is_gone = key not in served and (record.value is None or key in later)
+        if served.get(key) != record.offset and not is_gone:
+            is_at = served.get(key)
+            return f"the last of {key!r} is at offset {record.offset}, not {is_at}"
     return None
-
-
-BrokerTest = BrokerMachine.TestCase
