@@ -148,6 +148,11 @@ class Replica:
         """All that the broker would serve."""
         return [batch for base in self._bases for batch in self.logs[_log(base)]]
 
+    @property
+    def has_names(self) -> bool:
+        """Tell whether each segment has its log, and under its name."""
+        return all(_log(base) in self.logs for base in self._bases)
+
     def advance(self, steps: int) -> bool:
         """Let the broker go on with its files; tell whether it has something left."""
         return len(list(islice(self._running, steps))) == steps

@@ -22,7 +22,7 @@ from tieredfs import (
 )
 from tieredfs.errors import CorruptDataError
 from tieredfs.log.pull import pull
-from tieredfs.log.push import PushOutcome, push
+from tieredfs.log.push import PushOutcome, PushReport, push
 from tieredfs.log.verify import Depth, verify
 from tieredfs.model import UNKNOWN_TOPIC_ID, SegmentMetadata
 from tieredfs.objects import ObjectInfo
@@ -78,7 +78,10 @@ class Happening:
 ACTS = st.builds(
     Act,
     st.sampled_from(
-        ["tidy", "tidy", "tidy", "advance", "fetch", "roll", "elect", "crash", "sweep"]
+        [
+            *["tidy", "unname", "tidy", "unname", "advance"],
+            *["fetch", "roll", "elect", "crash", "sweep"],
+        ]
     ),
     st.sampled_from([0, 0, *range(_REPLICAS)]),
     st.integers(1, 12),
@@ -92,7 +95,14 @@ HAPPENINGS: st.SearchStrategy[dict[int, Happening]] = st.one_of(
         st.just(0),
         st.builds(
             Happening,
-            st.tuples(st.builds(Act, st.just("tidy"), st.just(0), st.integers(1, 12))),
+            st.tuples(
+                st.builds(
+                    Act,
+                    st.sampled_from(["tidy", "unname"]),
+                    st.just(0),
+                    st.integers(1, 9),
+                )
+            ),
             _SEEN,
         ),
         min_size=1,
@@ -206,7 +216,7 @@ class BrokerMachine(RuleBasedStateMachine):
     @rule(
         records=RECORDS,
         producer=st.sampled_from([-1, -1, 7]),
-        is_replicated=st.booleans(),
+        is_replicated=st.sampled_from([True, True, True, False]),
     )
     def produce(
         self,
@@ -258,12 +268,34 @@ class BrokerMachine(RuleBasedStateMachine):
             if chosen is self.partition.leader:
                 self.partition.elect(chosen)
 
-    @rule()
-    def make_again(self) -> None:
+    @rule(records=RECORDS)
+    def make_again(self, records: list[list[tuple[bytes, bool]]]) -> None:
         """Delete the topic and make it again."""
-        if len(self.made) < 2:
+        if len(self.made) == 1:
             self.partition.remove()
             self._make()
+            self.produce(records, is_replicated=True)
+
+    @rule(
+        lost=RECORDS,
+        is_archived=st.booleans(),
+        replica=st.integers(0, _REPLICAS - 1),
+        records=RECORDS,
+    )
+    def fail_over(
+        self,
+        lost: list[list[tuple[bytes, bool]]],
+        is_archived: bool,  # noqa: FBT001 - drawn by name
+        replica: int,
+        records: list[list[tuple[bytes, bool]]],
+    ) -> None:
+        """Let a follower lead that has not got the last records."""
+        self.produce(lost, is_replicated=False)
+        if is_archived:
+            leader = self.partition.replicas.index(self.partition.leader)
+            self.push(leader, {}, active=True, fault=None)
+        self.partition.elect(self.partition.replicas[replica])
+        self.produce(records, is_replicated=True)
 
     @rule(
         replica=st.integers(0, _REPLICAS - 1),
@@ -288,9 +320,11 @@ class BrokerMachine(RuleBasedStateMachine):
             )
             target = SingleObject(watched)
         try:
-            push(source, target, [self._name()], active=active)
+            report = push(source, target, [self._name()], active=active)
         except StorageUnavailableError:
             _require(fault, "a push failed without a fault")
+        else:
+            self._check_reported(report)
         self._check_archive()
 
     @rule(replica=st.integers(0, _REPLICAS - 1), happenings=HAPPENINGS)
@@ -316,6 +350,7 @@ class BrokerMachine(RuleBasedStateMachine):
             if partition.leader is not leader:
                 return
         leader.settle()
+        leader.sweep()
         report = push(self._open(leader, {}), self.archive, [self._name()])
         assert not report.errors, f"a quiet log is not pushed: {report.errors}"
         assert not report.count(PushOutcome.CHANGED), "a quiet log changed"
@@ -330,12 +365,14 @@ class BrokerMachine(RuleBasedStateMachine):
 
     def tidy(self, replica: Replica, number: int) -> None:
         """Begin to clean the log, or to delete its oldest segments."""
-        if self.compacted:
-            self._begin_cleaning(replica, 1 + number % 3)
-        elif replica.is_up:
-            limit = self.partition.high_watermark
-            replica.begin_retention(1 + number % 2, limit)
+        self._begin_tidying(replica, number)
         replica.advance(number)
+
+    def unname(self, replica: Replica, number: int) -> None:
+        """Clean up to where a log has neither its old name nor its new one."""
+        self._begin_tidying(replica, number)
+        while replica.is_up and replica.has_names and replica.advance(1):
+            pass
 
     def fetch(self, replica: Replica, number: int) -> None:
         """Let a follower fetch."""
@@ -385,6 +422,13 @@ class BrokerMachine(RuleBasedStateMachine):
         made = self._id(which) if self.has_id else UNKNOWN_TOPIC_ID
         return TopicIdPartition("t", 0, made)
 
+    def _begin_tidying(self, replica: Replica, number: int) -> None:
+        if self.compacted:
+            self._begin_cleaning(replica, 1 + number % 3)
+        elif replica.is_up:
+            limit = self.partition.high_watermark
+            replica.begin_retention(1 + number % 2, limit)
+
     def _begin_cleaning(self, replica: Replica, merged: int) -> None:
         if self.compacted and replica.is_up:
             limit = self.partition.high_watermark
@@ -409,6 +453,22 @@ class BrokerMachine(RuleBasedStateMachine):
             return happening.seen
 
         return KafkaLog(ChangingStore.over(ObjectStore(str(replica.root)), happen))
+
+    def _check_reported(self, report: PushReport) -> None:
+        """Check that a push that says that all is well has left no hole."""
+        outcomes = {one.outcome for one in report.segments}
+        if (
+            not self.compacted  # of others, retention may have been faster
+            or len(self.made) > 1
+            or not outcomes <= {PushOutcome.COPIED, PushOutcome.PRESENT}
+        ):
+            return
+        stored = self.archive.list_segments(self._name()) if outcomes else []
+        spans = [(s.start_offset, (s.end_offset or 0) + 1) for s in stored]
+        reached = 0
+        for start, end in sorted(spans):
+            assert start <= reached, f"pushed with a hole from {reached} to {start - 1}"
+            reached = max(reached, end)
 
     def _check_archive(self) -> None:
         """Check what the archive serves, and what is said of it."""
