@@ -166,7 +166,8 @@ class SegmentMetadata:
         custom_metadata: What the plugin gave when the segment was copied, opaque,
             at most 128 bytes.
         record_count: Records in the log, control records among them; None where the
-            layout does not keep it, also when the segment has been described.
+            layout does not keep it, also when the segment has been described. It does
+            not count when two descriptions are compared.
     """
 
     partition: TopicIdPartition
@@ -178,7 +179,7 @@ class SegmentMetadata:
     size: int | None = None
     version: str = ""
     custom_metadata: bytes = b""
-    record_count: int | None = None
+    record_count: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         """Refuse offsets and sizes that no segment can have."""

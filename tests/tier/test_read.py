@@ -1,7 +1,7 @@
 """A loop of fetches gives what a scan gives, whatever a cleaner has left of the log."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import hypothesis.strategies as st
 import polars as pl
@@ -28,6 +28,8 @@ from wire import CONTROL, encode_batch
 
 SIZES = (1, 100, 512, 4096, 1 << 20)
 PARTITION = TopicIdPartition("t", 0, ID)
+COMMIT = b"\0\0\0\x01"
+"""The key of a marker that ends a transaction."""
 RECORDED = [
     *((name, LOCAL) for name in ("compacted", "epochs", "plain")),
     *(
@@ -65,6 +67,8 @@ class Batch:
 
     def encode(self) -> bytes:
         rows = [records(offset, 1, value="x" * 30)[0] for offset in self.kept]
+        if self.is_control:
+            rows = [replace(row, key=COMMIT, value=b"\0" * 6) for row in rows]
         return encode_batch(
             rows,
             codec=self.codec,
