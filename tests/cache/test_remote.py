@@ -109,7 +109,7 @@ def test_a_second_read_asks_for_no_index_and_neither_does_another_process(
         topic = tier.topic("txn")
         found = topic.read(0, offset)
         scanned = topic.scan(start=offset).to_table()
-        return [rows_of(found), rows_of(scanned)]
+        return [rows_of(found.records), rows_of(scanned)]
 
     tier = open_tier(remote.url, storage_options=options, cache_dir=tmp_path / "cache")
     seen = Requests(remote)

@@ -48,8 +48,8 @@ def test_files_come_back_byte_for_byte_and_a_table_says_how_many(
     done = run("pull", url, str(back))
     assert (done.code, done.err) == (0, [])
     head, row = done.text.splitlines()
-    assert head.split() == ["PARTITION", "SEGMENTS", "FILES", "WRITTEN", "BYTES"]
-    assert row.split() == ["epochs-0", "3", "12", "152,675"]
+    assert head.split() == ["PARTITION", "SEGMENTS", "CUT", "FILES", "WRITTEN", "BYTES"]
+    assert row.split() == ["epochs-0", "3", "0", "12", "152,675"]
     assert closed_files(root).items() <= files_of(back).items()
 
 
@@ -60,7 +60,13 @@ def test_a_second_one_writes_nothing(run: Run, url: str, back: Path) -> None:
     assert json.loads(done.out) == {
         "directory": str(back),
         "partitions": [
-            {"partition": "epochs-0", "segments": 3, "files": 0, "bytes": 152675}
+            {
+                "partition": "epochs-0",
+                "segments": 3,
+                "cut": 0,
+                "files": 0,
+                "bytes": 152675,
+            }
         ],
     }
 

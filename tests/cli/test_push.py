@@ -324,3 +324,41 @@ def test_what_a_broker_tiered_is_no_log_directory(run: Run, url: str) -> None:
     assert (done.code, len(done.err)) == (3, 1)
     assert not Path(url).exists()
     assert ID not in done.err[0]
+
+
+def test_a_segment_that_the_cleaner_is_replacing_ends_with_5(
+    run: Run, logdir: str, url: str
+) -> None:
+    log = Path(logdir) / "t-0" / f"{10:020d}.log"
+    log.rename(log.with_suffix(".log.swap"))
+    done = run("push", logdir, url)
+    assert done.code == 5
+    assert done.text.splitlines()[1].split()[:6] == ["t-0", "2", "1", "0", "1", "0"]
+    (line,) = done.err
+    assert line.startswith(f"tieredfs: storage unavailable: {log}: ")
+    assert "push again" in line
+
+
+def test_a_log_of_another_topic_of_the_name_ends_with_4(
+    run: Run, url: str, tmp_path: Path
+) -> None:
+    for name in ("old", "new"):
+        logs = {0: log_of(0, value=name), 10: b""}
+        write_log(tmp_path / name, logs, topic_id=None)
+    assert run("push", str(tmp_path / "old"), url).code == 0
+    done = run("push", str(tmp_path / "new"), url)
+    assert done.code == 4
+    (line,) = done.err
+    assert line.startswith("tieredfs: already exists: ")
+    assert "made again" in line
+
+
+def test_a_folder_of_log_directories_is_not_found(
+    run: Run, url: str, tmp_path: Path
+) -> None:
+    for number in range(2):
+        small(tmp_path / "disks" / f"data-{number}")
+    done = run("push", str(tmp_path / "disks"), url)
+    assert (done.code, done.out, len(done.err)) == (3, b"", 1)
+    assert "name the log directory itself" in done.err[0]
+    assert not Path(url).exists()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from brokers import ID, native, push_all, small, source_of
+from brokers import ID, log_of, native, push_all, small, source_of, write_log
 from cli.commands import Run, run_process, run_with_terminal
 from damage import flipped
 from logs import KAFKA, LOCAL, REMOTE
@@ -33,8 +33,8 @@ def test_what_is_whole_is_a_table_and_exit_code_0(
     done = run("verify", url, *how)
     assert (done.code, done.err) == (0, [])
     assert [line.split() for line in done.text.splitlines()] == [
-        ["PARTITION", "TOPIC", "ID", "SEGMENTS", "BYTES", "PROBLEMS"],
-        ["t-0", ID, "3", "656", "0"],
+        ["PARTITION", "TOPIC", "ID", "SEGMENTS", "BYTES", "SUPERSEDED", "PROBLEMS"],
+        ["t-0", ID, "3", "656", "0", "0"],
     ]
 
 
@@ -56,6 +56,7 @@ def test_programs_are_told_what_was_read_and_what_is_wrong(
             "topic_id": ID,
             "segments": 2,
             "bytes": 434,
+            "superseded": 0,
             "problems": 1,
         }
     ]
@@ -76,7 +77,7 @@ def test_people_are_told_each_problem_in_a_line(run: Run, url: str) -> None:
     done = run("verify", url, "--deep")
     assert (done.code, done.err) == (4, [])
     _, row, *problems = done.text.splitlines()
-    assert row.split() == ["t-0", ID, "2", "444", "2"]
+    assert row.split() == ["t-0", ID, "2", "444", "0", "2"]
     assert problems[0].startswith("corrupt object: ")
     assert first.name in problems[0]
     assert problems[1].startswith("corrupt batch: ")
@@ -135,3 +136,21 @@ def test_a_bar_is_shown_on_a_terminal_and_none_in_a_pipe(url: str) -> None:
     assert "verify" in seen
     done = run_process("verify", url, "--deep")
     assert (done.code, done.err) == (0, [])
+
+
+def test_segments_that_others_supersede_are_named_and_are_no_problem(
+    run: Run, url: str, tmp_path: Path
+) -> None:
+    """Those of a replica of the partition which rolls its segments elsewhere."""
+    logs = {0: log_of(0, 15), 15: log_of(15, 15), 30: b""}
+    write_log(tmp_path / "other", logs)
+    tier = native(Bucket(url, {}))
+    push_all(source_of(tmp_path / "other"), tier)
+    done = run("verify", url, "--deep", "--json")
+    assert (done.code, done.err) == (0, [])
+    told = json.loads(done.out)
+    assert told["partitions"][0]["superseded"] == 3
+    named = [(Path(o["segment"]).name, Path(o["by"]).name) for o in told["superseded"]]
+    begins = [tuple(int(name[21:41]) for name in pair) for pair in named]
+    assert begins == [(0, 0), (10, 0), (20, 15)]
+    assert told["problems"] == []

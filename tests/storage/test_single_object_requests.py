@@ -183,14 +183,14 @@ class TestOneSegment:
             assert cold.storage.fetch_log_segment(segment, 9, 80) == whole[9:80]
             assert cold.spent() == ["GET object"]
 
-    def test_a_delete_is_one_request_besides_the_listing_of_the_segment(
+    def test_a_delete_lists_the_segment_and_what_appends_left_of_it(
         self, empty: Watched
     ) -> None:
         copy_real(empty.storage, 0)
         (listed,) = empty.storage.list_segments(PARTITION)
         empty.spent()
         empty.storage.delete_log_segment(listed)
-        assert empty.spent() == ["GET LIST", "DELETE object"]
+        assert empty.spent() == ["GET LIST", "GET LIST", "DELETE object"]
 
     def test_a_put_that_fails_leaves_nothing(self, s3_proxied: ProxiedBucket) -> None:
         once = watch(s3_proxied, s3_proxied.proxy)
