@@ -279,7 +279,7 @@ class TestATopicThatWasMadeAgain:
             push_all(source_of(root), SingleObject(ObjectStore(str(archive))))
             shutil.copytree(archive, tmp_path / "mixed", dirs_exist_ok=True)
         mixed = SingleObject(ObjectStore(str(tmp_path / "mixed")))
-        assert "have other records at offset 0" in " ".join(problems(mixed))
+        assert "have other records at the same" in " ".join(problems(mixed))
 
 
 class TestAMissedSegment:
@@ -356,7 +356,7 @@ class TestAMissedSegment:
         stored = SingleObject(memory)
         with pytest.raises(CorruptDataError, match="push the partition again"):
             topic_of(stored).scan()
-        assert "end at the offsets 99 and 199" in " ".join(problems(stored))
+        assert "with the ends 99 and 199" in " ".join(problems(stored))
         assert topic_of(stored).scan(on_gap="skip").to_table().num_rows == 300
         push_all(source_of(logdir), stored)
         assert offsets(stored) == list(range(300))

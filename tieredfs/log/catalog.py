@@ -9,6 +9,7 @@ from cachetools import LRUCache
 
 from tieredfs.errors import NotFoundError, PluginError
 from tieredfs.log.copies import CopyComparison
+from tieredfs.log.plan import overlaps
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
@@ -17,6 +18,7 @@ __all__ = ["SegmentCatalog"]
 _T = TypeVar("_T")
 
 _KEPT = 100_000  # descriptions; some 500 bytes each
+_NEAR = 500  # segments to plan a read from, and to describe for it
 _AT_ONCE = 16  # requests of a few KiB: latency is all they cost
 
 
@@ -38,6 +40,8 @@ class SegmentCatalog:
         self._known: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(_KEPT)
         self._confirmed: LRUCache[SegmentMetadata, None] = LRUCache(_KEPT)
         self._begun: set[TopicIdPartition] = set()
+        self._tiled_from: dict[TopicIdPartition, int] = {}
+        """From where on no two segments of a partition were seen to overlap."""
 
     def begin(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Take new partitions for empty until they have a segment, not for missing."""
@@ -60,8 +64,28 @@ class SegmentCatalog:
         Raises:
             NotFoundError: There is no such partition, or nothing in it ends so late.
         """
-        listed = self._storage.seek(partition, offset)
+        listed = self._listed_from(partition, offset)
         return self._complete(listed, lambda s: None in (s.end_offset, s.size))
+
+    def _listed_from(
+        self, partition: TopicIdPartition, offset: int
+    ) -> list[SegmentMetadata]:
+        """List the first segments that end at ``offset`` or later.
+
+        A page of a listing does not show what covers its offsets and ends behind it. So
+        all is listed once, and pages are relied on where nothing was seen to overlap.
+        """
+        with self._lock:
+            tiled_from = self._tiled_from.get(partition)
+        if tiled_from is not None and offset >= tiled_from:
+            return self._storage.seek(partition, offset)
+        listed = self._storage.list_segments(partition, offset)
+        ends = [segment.end_offset for segment in listed]
+        if None in ends or overlaps(listed):
+            return listed
+        with self._lock:
+            self._tiled_from[partition] = offset
+        return listed[:_NEAR]
 
     def timed_segments(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
         """Return the segments with their ends and largest timestamps as well."""

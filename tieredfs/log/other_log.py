@@ -7,8 +7,9 @@ another log, for example that of a topic which was made again without a topic id
 cleaner removes records, and never changes or moves one. Source: KIP-101.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
@@ -18,7 +19,6 @@ import pyarrow as pa
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import AlreadyExistsError, NotFoundError
-from tieredfs.format.batch_header import DELETE_HORIZON, MAGIC
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.records import RecordDecoder
 from tieredfs.log.positions import locate
@@ -27,127 +27,107 @@ from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.log_source import LogSource
 from tieredfs.storage.log_stream import read_log
 
-__all__ = ["BatchKey", "OtherLogCheck", "are_of_one_log", "batch_keys", "shared"]
-
-BatchKey = tuple[int, int, int, int, int]
-"""First and last offset, leader epoch, records and checksum of a batch; the checksum is
--1 where a cleaner may have changed it along with no record."""
-
-_KEY: Final = ("base_offset", "last_offset", "leader_epoch", "record_count")
+__all__ = ["LogCopy", "are_of_one_log", "check_same_log"]
 
 _COMPARED: Final = (64, 1 << 12)
 """Offsets at the end of what two copies share that are looked at; more of them where a
 cleaner has left no record that both have."""
 
 
-class OtherLogCheck:
-    """Compare a log with what the target of a push has of its offsets."""
+@dataclass(frozen=True, slots=True)
+class LogCopy:
+    """A segment whose log can be read.
 
-    def __init__(self, target: RemoteStorageManager) -> None:
-        """Ask nothing yet."""
-        self._target = target
+    Attributes:
+        segment: The segment, with its end and leader epochs.
+        read: Returns the batches that have some of the offsets ``[from, to)``, and
+            perhaps others.
+    """
 
-    def check(
-        self,
-        segment: SegmentMetadata,
-        log: LogSource,
-        stored: Iterable[SegmentMetadata],
-    ) -> None:
-        """Check that a segment is of the log that the target has.
+    segment: SegmentMetadata
+    read: Callable[[int, int], Iterator[LogBatches]]
 
-        One stored segment is compared: that with the last of the shared offsets.
+    @classmethod
+    def stored(
+        cls, storage: RemoteStorageManager, segment: SegmentMetadata
+    ) -> "LogCopy":
+        """Read a segment, which is described, from where it is stored."""
 
-        Args:
-            segment: The segment, with its own leader epochs.
-            log: Its log.
-            stored: The segments that the target has of the partition.
+        def read(start: int, end: int) -> Iterator[LogBatches]:
+            position, until = locate(storage, segment, start, end)
+            return read_log(
+                lambda begin, stop: storage.fetch_log_segment(segment, begin, stop),
+                segment.size or 0,
+                name=storage.name_of(segment),
+                start=position,
+                until=until,
+            )
 
-        Raises:
-            AlreadyExistsError: The target holds other records at its offsets.
-        """
-        others = [one for one in stored if _overlaps(one, segment)]
-        if not others:
-            return
+        return cls(segment, read)
+
+
+def are_of_one_log(one: LogCopy, other: LogCopy) -> bool | None:
+    """Compare two copies at the end of the offsets that they share.
+
+    Returns:
+        Whether their records there are the same; None where they share no record of one
+        leader epoch, so that nothing can be said.
+
+    Raises:
+        CorruptDataError: A log is not what it should be.
+        NotFoundError: A segment is gone.
+    """
+    ours, theirs = one.segment, other.segment
+    first = max(ours.start_offset, theirs.start_offset)
+    end = min(_end(ours), _end(theirs))
+    epochs = LeaderEpochs(ours.leader_epochs or ())
+    end = epochs.agreement_end(LeaderEpochs(theirs.leader_epochs or ()), first, end)
+    for count in _COMPARED:
+        begin = max(first, end - count)
+        if begin >= end:
+            return None
+        mine = _records(one.read(begin, end), begin, end)
+        stored = _records(other.read(begin, end), begin, end)
+        common = np.intersect1d(mine["offset"], stored["offset"])
+        if len(common):
+            return bool(_at(mine, common).equals(_at(stored, common)))
+    return None
+
+
+def check_same_log(
+    segment: SegmentMetadata,
+    log: LogSource,
+    target: RemoteStorageManager,
+    stored: Iterable[SegmentMetadata],
+) -> None:
+    """Check that a segment is of the log that the target of a push has.
+
+    It is compared with the stored segment that shares the last of its offsets with it,
+    under the same leader epoch.
+
+    Args:
+        segment: The segment, with its own leader epochs.
+        log: Its log.
+        target: Where it goes.
+        stored: The segments that the target has of the partition, as listed.
+
+    Raises:
+        AlreadyExistsError: The target holds other records at its offsets.
+    """
+    held = LogCopy(segment, lambda _, __: read_log(log.fetch, log.size, name=log.name))
+    others = (one for one in stored if _overlaps(one, segment))
+    for listed in sorted(others, key=_reach, reverse=True):
         with suppress(NotFoundError):  # removed since it was listed
-            self._compare(segment, log, max(others, key=_reach))
-
-    def _compare(
-        self, segment: SegmentMetadata, log: LogSource, listed: SegmentMetadata
-    ) -> None:
-        other = self._target.describe(listed)
-        first = max(segment.start_offset, other.start_offset)
-        ours = LeaderEpochs(segment.leader_epochs or ())
-        theirs = LeaderEpochs(other.leader_epochs or ())
-        ends = (segment.end_offset, other.end_offset)
-        end = min(first if end is None else end + 1 for end in ends)
-        end = ours.agreement_end(theirs, first, end)
-        for count in _COMPARED:
-            begin = max(first, end - count)
-            held = read_log(log.fetch, log.size, name=log.name)
-            mine = _records(held, begin, end)
-            stored = _records(self._stored(other, begin, end), begin, end)
-            common = np.intersect1d(mine["offset"], stored["offset"])
-            if not _at(mine, common).equals(_at(stored, common)):
+            other = LogCopy.stored(target, target.describe(listed))
+            same = are_of_one_log(held, other)
+            if same is False:
                 raise AlreadyExistsError(
-                    f"already exists: {self._target.name_of(other)} has other records "
-                    f"than {log.name} at the offsets below {end}; a topic that was "
-                    "made again without a topic id needs a URL of its own"
+                    f"already exists: {target.name_of(listed)} has other records than "
+                    f"{log.name} at the same offsets; a topic that was made again "
+                    "without a topic id needs a URL of its own"
                 )
-            if len(common) or begin == first:
+            if same:
                 return
-
-    def _stored(
-        self, segment: SegmentMetadata, start: int, end: int
-    ) -> Iterator[LogBatches]:
-        position, until = locate(self._target, segment, start, end)
-        return read_log(
-            lambda begin, stop: self._target.fetch_log_segment(segment, begin, stop),
-            segment.size or 0,
-            name=self._target.name_of(segment),
-            start=position,
-            until=until,
-        )
-
-
-def batch_keys(log: Iterable[LogBatches]) -> Iterator[BatchKey]:
-    """Yield what tells the batches of a log apart.
-
-    Batches before message format v2 are left out: brokers rewrote those.
-
-    Args:
-        log: Its batches, in order.
-    """
-    for batches in log:
-        found = batches.take(batches["magic"] == MAGIC)
-        # A cleaner that puts a horizon on tombstones writes their batch anew.
-        cleaned = found["attributes"] & DELETE_HORIZON != 0
-        crcs = np.where(cleaned, -1, found["crc"])
-        columns = (found[name] for name in _KEY)
-        yield from zip(*(c.tolist() for c in (*columns, crcs)), strict=True)
-
-
-def shared(
-    ours: Iterable[BatchKey], theirs: Iterable[BatchKey]
-) -> Iterator[tuple[BatchKey, BatchKey]]:
-    """Yield the batches that two copies have at the same offsets, in pairs.
-
-    Args:
-        ours: The batches of one copy, in order.
-        theirs: Those of the other.
-    """
-    others = {other[:2]: other for other in theirs}
-    for one in ours:
-        if one[:2] in others:
-            yield one, others[one[:2]]
-
-
-def are_of_one_log(one: BatchKey, other: BatchKey) -> bool:
-    """Tell whether two batches of the same offsets can be of one log.
-
-    Of batches under different leader epochs the lineage says which one counts, and a
-    batch of which a cleaner has removed records has another checksum.
-    """
-    return one[2:4] != other[2:4] or one[4] == other[4] or -1 in {one[4], other[4]}
 
 
 def _records(log: Iterable[LogBatches], start: int, end: int) -> pa.Table:
@@ -179,3 +159,8 @@ def _reach(segment: SegmentMetadata) -> tuple[int, int]:
     """Order segments by how far they go, which not every listing says."""
     start = segment.start_offset
     return start if segment.end_offset is None else segment.end_offset, start
+
+
+def _end(segment: SegmentMetadata) -> int:
+    end = segment.end_offset
+    return segment.start_offset if end is None else end + 1

@@ -11,6 +11,7 @@ from typing import Final
 
 from tieredfs.epochs import NO_EPOCH, LeaderEpochs
 from tieredfs.errors import CorruptDataError
+from tieredfs.log.end_claims import is_disputed
 from tieredfs.log.overlap import (
     Compare,
     Tile,
@@ -218,13 +219,7 @@ def disputes(
     return [
         (shorter, longer)
         for shorter, longer in contradictions(segments)
-        if any(
-            segment.id != shorter.id
-            and segment.record_count != 0
-            and segment.start_offset < _end(longer)
-            and _end(segment) > _end(shorter)
-            for segment in segments
-        )
+        if is_disputed(shorter, longer, segments)
     ]
 
 
@@ -258,9 +253,9 @@ def check_one_state(
 def disputed(shorter: SegmentMetadata, longer: SegmentMetadata) -> str:
     """Describe two objects of which one must be wrong."""
     return (
-        f"{shorter} and {longer} hold the same log, and end at the offsets "
-        f"{shorter.end_offset} and {longer.end_offset}: push the partition again from "
-        "a broker's log directory, or delete the wrong one"
+        f"{shorter} is there twice, with the ends {shorter.end_offset} and "
+        f"{longer.end_offset}, and the same log: push the partition again from a "
+        "broker's log directory, or delete the wrong one"
     )
 
 
@@ -293,7 +288,7 @@ def check_served(
     """
     cursor = segments[0].start_offset if segments else end
     for _, first, stop in (*tiles, (None, end, end)):
-        for segment in segments:
+        for segment in segments if cursor < first else ():
             if segment.start_offset < first and cursor < min(_end(segment), first):
                 raise _gap(place, segment, cursor, first)
         cursor = stop

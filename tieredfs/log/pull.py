@@ -6,7 +6,8 @@ from its log. A log comes last of its segment's files, so a
 directory whose logs are all there is whole.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -36,7 +37,7 @@ from tieredfs.model import (
 )
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.held_log import hold_log
+from tieredfs.storage.held_log import hold_log, last_offset
 from tieredfs.storage.inspection import Lead, prior_state
 from tieredfs.storage.kafka_files import LOG_SUFFIX, SUFFIXES
 
@@ -45,6 +46,8 @@ __all__ = ["PulledSegment", "pull"]
 _IN_MEMORY: Final = 32 << 20
 """Bytes of a log that are held in memory; a larger one is held in a file."""
 
+_LOG: Final = re.compile(r"(\d{20})\.log", re.ASCII)
+_CLEANED: Final = "cleaner-offset-checkpoint"
 _BESIDE: Final = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
 
 
@@ -86,7 +89,8 @@ def pull(
         The segments, by partition and offset.
 
     Raises:
-        AlreadyExistsError: A file is there with other content; it is left as it is.
+        AlreadyExistsError: A file is there with other content, or a log that is not
+            among those to be written; it is left as it is.
         UnsupportedOperationError: A topic was made several times, or a batch of an old
             message format would have to be cut.
         CorruptDataError: What is stored is not what it should be, offsets are missing
@@ -113,6 +117,7 @@ def _pull_partition(
     tiles = reader.tiles(segments, held.beginning, held.end)
     if not tiles:
         return
+    _check_no_other_log(target, partition, {first for _, first, _ in tiles})
     if partition.topic_id != UNKNOWN_TOPIC_ID:
         # First of all, so that the folder of another topic is refused.
         told = f"version: 0\ntopic_id: {partition.topic_id}"
@@ -129,6 +134,38 @@ def _pull_partition(
             yield PulledSegment(cut.metadata, written, is_cut=True)
         lead = prior_state(indexes)
     _write_epochs(target, partition, lineage_of([source.describe(tiles[-1][0])]))
+
+
+def _check_no_other_log(
+    target: ObjectStore, partition: TopicIdPartition, starts: Collection[int]
+) -> None:
+    """Check that the folder has no log that is not among those to be written.
+
+    Raises:
+        AlreadyExistsError: It has: with it the folder would be another log.
+    """
+    folder = f"{partition}/"
+    for entry in target.list(folder, delimiter="/"):
+        match = _LOG.fullmatch(entry.key[len(folder) :])
+        if match is not None and int(match[1]) not in starts:
+            raise AlreadyExistsError(
+                f"already exists: {target.url}/{entry.key}, which is not part of what "
+                "is pulled: pull into an empty directory, or remove it"
+            )
+
+
+def _write_cleaned(target: ObjectStore, segment: SegmentMetadata) -> None:
+    """Note in the cleaner's checkpoint that a log which ends early is the cleaner's."""
+    try:
+        lines = bytes(target.get(_CLEANED)).decode("ascii", "replace").splitlines()
+    except NotFoundError:
+        lines = []
+    mine = f"{segment.partition.topic} {segment.partition.partition} "
+    others = [line for line in lines[2:] if not line.startswith(mine)]
+    entries = sorted([*others, f"{mine}{(segment.end_offset or 0) + 1}"])
+    if lines[2:] != entries:
+        text = "\n".join(["0", str(len(entries)), *entries, ""])
+        target.put(_CLEANED, text.encode(), overwrite=True)
 
 
 def _write_epochs(
@@ -172,6 +209,8 @@ def _write_segment(
     written = 0
     for name, data in _files(segment, indexes):
         written += _write(target, f"{folder}/{name}", data)
+    if last_offset(segment, log) < (segment.end_offset or 0):
+        _write_cleaned(target, segment)
     key = f"{folder}/{segment.start_offset:020d}.{LOG_SUFFIX}"
     return written + _write(target, key, log)
 

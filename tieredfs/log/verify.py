@@ -3,11 +3,11 @@
 Nothing is repaired or changed. What is wrong is reported, all of it, and never raised.
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import chain
 from typing import Final
 
 from tieredfs.epochs import LeaderEpochs
@@ -21,10 +21,9 @@ from tieredfs.errors import (
     UnsupportedFormatError,
 )
 from tieredfs.format.index_truth import IndexTruth
-from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.producer_snapshot import ProducerSnapshot
 from tieredfs.log.copies import CopyComparison
-from tieredfs.log.other_log import BatchKey, are_of_one_log, batch_keys, shared
+from tieredfs.log.other_log import LogCopy, are_of_one_log
 from tieredfs.log.overlap import Tile, contradictions, stale_pairs
 from tieredfs.log.plan import (
     disputed,
@@ -38,7 +37,7 @@ from tieredfs.log.plan import (
 from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.inspection import Inspection, Lead, inspect_segment
-from tieredfs.storage.log_stream import read_log
+from tieredfs.storage.log_stream import read_batches
 
 __all__ = ["Depth", "PartitionReport", "Problem", "Superseded", "verify"]
 
@@ -149,8 +148,6 @@ class _PartitionCheck:
         self._compare = CopyComparison(storage)
         self._problems: list[Problem] = []
         self._superseded: list[Superseded] = []
-        self._batches: dict[SegmentMetadata, list[BatchKey]] = {}
-        """The batches of segments that overlap others."""
 
     def run(self, progress: Callable[[SegmentMetadata], object]) -> PartitionReport:
         """Look at every segment, several at a time."""
@@ -170,7 +167,6 @@ class _PartitionCheck:
             self._note_history(segments)
             for wrong in pool.map(look, (None, *segments), segments):
                 self._problems += wrong
-            self._note_other_logs()
         finally:
             # Neither an error nor Ctrl-C waits for the requests that are under way.
             pool.shutdown(wait=False, cancel_futures=True)
@@ -258,7 +254,7 @@ class _PartitionCheck:
             if holds_offsets and segment not in served:
                 self._note_unserved(segment, tiles)
         if self._depth is Depth.EVERYTHING:
-            self._batches = {segment: [] for segment in _overlapping(segments)}
+            self._note_other_logs(segments, tiles)
 
     def _note_unserved(self, segment: SegmentMetadata, tiles: Sequence[Tile]) -> None:
         first, last = segment.start_offset, segment.end_offset or 0
@@ -272,20 +268,38 @@ class _PartitionCheck:
                 "not those of the log"
             )
 
-    def _note_other_logs(self) -> None:
-        """Note segments that hold other records than those they overlap with."""
-        ordered = sorted(self._batches, key=lambda segment: segment.start_offset)
-        for at, one in enumerate(ordered):
-            for other in ordered[at + 1 :]:
-                if other.start_offset > (one.end_offset or 0):
+    def _note_other_logs(
+        self, segments: Sequence[SegmentMetadata], tiles: Sequence[Tile]
+    ) -> None:
+        """Note segments with other records than those that serve their offsets."""
+        starts = [start for _, start, _ in tiles]
+        for segment in segments:
+            first = segment.start_offset
+            behind = bisect_right(starts, segment.end_offset or 0)
+            for served, _, stop in (tiles[at] for at in range(behind - 1, -1, -1)):
+                if stop <= first:
                     break
-                for pair in shared(self._batches[one], self._batches[other]):
-                    if not are_of_one_log(*pair):
-                        self._note_history_problem(
-                            f"{one} and {other} have other records at offset "
-                            f"{max(pair[0][0], pair[1][0])}: one is of another log"
-                        )
-                        break
+                if served.id == segment.id:
+                    continue
+                same = self._are_of_one_log(segment, served)
+                if same is False:
+                    self._note_history_problem(
+                        f"{segment} and {served} have other records at the same "
+                        "offsets: one of them is of another log"
+                    )
+                if same is not None:
+                    break
+
+    def _are_of_one_log(
+        self, one: SegmentMetadata, other: SegmentMetadata
+    ) -> bool | None:
+        try:
+            return are_of_one_log(
+                LogCopy.stored(self._storage, one),
+                LogCopy.stored(self._storage, other),
+            )
+        except (CorruptDataError, UnsupportedFormatError, NotFoundError):
+            return None  # what is wrong with a segment is seen when it is looked at
 
     def _note_history_problem(self, detail: str) -> None:
         where = f"{self._storage.store.url}: {self._partition}: "
@@ -315,7 +329,12 @@ class _PartitionCheck:
             listed = self._storage.list_segments(self._partition)
         except NotFoundError:
             return False
-        return any(one.id == segment.id for one in listed)
+        return any(
+            (one.id, one.start_offset, one.end_offset)
+            == (segment.id, segment.start_offset, segment.end_offset)
+            or (one.id == segment.id and one.end_offset is None)
+            for one in listed
+        )
 
     def _lead(self, segment: SegmentMetadata, before: SegmentMetadata | None) -> Lead:
         """Return the producers where a segment begins, if they can be told."""
@@ -343,11 +362,8 @@ class _PartitionCheck:
             untrue: Mapping[IndexType, str] = truth.malformed
         else:
             log = _Sequential(self._storage.stream_log(segment))
-            pieces = read_log(log.fetch, segment.size or 0, name=name)
-            if segment in self._batches:
-                pieces = self._noting(segment, pieces)
+            batches = read_batches(log.fetch, segment.size or 0, name=name)
             lead = self._lead(segment, before)
-            batches = chain.from_iterable(pieces)
             inspection = inspect_segment(batches, segment, indexes, lead)
             log.finish()
             lost = inspection.lost_from
@@ -382,14 +398,6 @@ class _PartitionCheck:
                     f"{offset}, where its lineage has {lineage.epoch_at(offset)}"
                 )
 
-    def _noting(
-        self, segment: SegmentMetadata, log: Iterator[LogBatches]
-    ) -> Iterator[LogBatches]:
-        """Keep what tells the batches of a log apart while it is read."""
-        for batches in log:
-            self._batches[segment] += batch_keys([batches])
-            yield batches
-
     def _problem(self, error: TieredFSError) -> Problem:
         return Problem(self._partition, error.kind, str(error))
 
@@ -399,17 +407,6 @@ class _PartitionCheck:
 
 def _lacks_epochs(segment: SegmentMetadata) -> bool:
     return segment.leader_epochs is None
-
-
-def _overlapping(segments: Sequence[SegmentMetadata]) -> Iterator[SegmentMetadata]:
-    """Yield the segments, sorted by start, that share an offset with another one."""
-    reached = -1
-    last: SegmentMetadata | None = None
-    for segment in segments:
-        if last is not None and segment.start_offset <= reached:
-            yield from (last, segment)
-        if last is None or (segment.end_offset or 0) >= reached:
-            last, reached = segment, segment.end_offset or 0
 
 
 class _Sequential:

@@ -228,8 +228,9 @@ class KafkaLog(RemoteStorageManager):
             logs = self._logs(metadata.partition)
         except NotFoundError:
             return False
+        reached = max(last_offset, metadata.start_offset)
         return metadata in _segments(metadata.partition, logs) and not any(
-            last_offset < start <= end for start in self._starts(metadata.partition)
+            reached < start <= end for start in self._starts(metadata.partition)
         )
 
     def _is_same_log(self, metadata: SegmentMetadata) -> bool:

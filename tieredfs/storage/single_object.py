@@ -225,7 +225,8 @@ class SingleObject(RemoteStorageManager):
 
     def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
         """Ask the tail for the epochs, the records, and the size of a chunked log."""
-        if metadata.leader_epochs is not None and metadata.size is not None:
+        known = (metadata.leader_epochs, metadata.size, metadata.record_count)
+        if None not in known:
             return metadata
         tail = self._tail(metadata)
         facts = tail.manifest.segment

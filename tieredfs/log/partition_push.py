@@ -1,0 +1,392 @@
+"""Push one partition: its segments in their order, each one once.
+
+The broker goes on while its log is read. Where a segment ends is known from the one
+behind it, so a segment whose log ends sooner, as those of a compacted topic may, is
+copied only when the source has confirmed its end after it was read.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from tieredfs.errors import (
+    AlreadyExistsError,
+    CorruptBatchError,
+    CorruptDataError,
+    NotFoundError,
+    UnsupportedFormatError,
+)
+from tieredfs.format.buffers import Buffer
+from tieredfs.log.end_claims import is_disputed, same_log, was_cleaned
+from tieredfs.log.other_log import check_same_log
+from tieredfs.log.pushed import PushedSegment, PushOutcome
+from tieredfs.model import (
+    IndexType,
+    LogSegmentData,
+    SegmentId,
+    SegmentMetadata,
+    TopicIdPartition,
+)
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.content_id import ContentId
+from tieredfs.storage.held_log import hold_log, last_offset
+from tieredfs.storage.inspection import (
+    Lead,
+    inspect_segment,
+    parse_producers,
+    prior_state,
+)
+from tieredfs.storage.log_source import open_log
+from tieredfs.storage.log_stream import read_batches
+
+__all__ = ["PartitionPush", "listed_segments"]
+
+_ROUNDS: Final = 3
+"""How often a partition is listed anew because the broker changed it meanwhile."""
+
+
+_Identity = tuple[int, int | None, SegmentId]
+"""First and last offset and id of a copy."""
+
+_Undecided = tuple[SegmentMetadata | None, bool]
+"""The segment before it as the target has it, and whether it has been reported."""
+
+
+class PartitionPush:
+    """Push one partition."""
+
+    def __init__(
+        self,
+        source: RemoteStorageManager,
+        target: RemoteStorageManager,
+        partition: TopicIdPartition,
+        *,
+        active: bool,
+        interval_bytes: int,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._partition = partition
+        self._active = active
+        self._interval_bytes = interval_bytes
+        self._there = self._listed()
+        self._undecided: dict[SegmentMetadata, _Undecided] = {}
+        """Segments whose log the target has with another end."""
+        self._after: dict[SegmentMetadata, Lead] = {}
+
+    def run(self) -> Iterator[PushedSegment]:
+        """Yield each segment when it is done, in order; what had to wait comes last."""
+        done: dict[SegmentMetadata, SegmentMetadata | None] = {}
+        for again in reversed(range(_ROUNDS)):
+            before: SegmentMetadata | None = None
+            for listed in listed_segments(self._source, self._partition):
+                if self._source.is_active(listed) and not self._active:
+                    continue
+                if listed not in done:
+                    try:
+                        one = self._tried(listed, before)
+                    except _ChangedError:
+                        if again:
+                            break  # the cleaner may have merged it with others: list
+                        # What follows waits for it, so that there is no hole.
+                        yield PushedSegment(listed, PushOutcome.CHANGED)
+                        return
+                    except _LongerError as error:
+                        self._undecided[listed] = before, False
+                        done[listed] = before = error.longer
+                        continue
+                    except AlreadyExistsError as error:
+                        # Nor is what follows part of the log that the target has.
+                        yield PushedSegment(listed, PushOutcome.FAILED, error=error)
+                        return
+                    if one is not None:
+                        yield one
+                    failed = one is None or one.outcome is PushOutcome.FAILED
+                    done[listed] = None if failed or one is None else one.segment
+                before = done[listed]
+            else:
+                yield from self._settle()
+                return
+
+    def _settle(self) -> Iterator[PushedSegment]:
+        """Decide which object of one log stays where ends differ: see ``end_claims``.
+
+        Where only the longer one says that a cleaner has been here, and other segments
+        hold what it calls empty, it is wrong: the source has just confirmed the shorter
+        one. Otherwise the longer one is the later state. Of two pushes that decide
+        differently at the same time, one finds its own object gone and copies it again.
+        """
+        for listed, (before, is_done) in self._undecided.items():
+            one: PushedSegment | None = PushedSegment(listed, PushOutcome.CHANGED)
+            for _ in range(_ROUNDS):
+                self._there = self._listed()
+                try:
+                    one = self._push(listed, before, settles=True)
+                except _LongerError as error:
+                    one = PushedSegment(error.longer, PushOutcome.PRESENT)
+                except _ChangedError:
+                    continue
+                except (AlreadyExistsError, CorruptDataError) as error:
+                    one = PushedSegment(listed, PushOutcome.FAILED, error=error)
+                break
+            if one is not None and not is_done:
+                yield one
+
+    def _is_wrong(self, longer: SegmentMetadata, shorter: SegmentMetadata) -> bool:
+        """Tell whether the longer of two objects of one log is the wrong one."""
+        others = [one for one in self._there.values() if one.id != longer.id]
+        if not is_disputed(shorter, longer, others):
+            return False
+        return not was_cleaned(self._target, others)
+
+    def _listed(self) -> dict[_Identity, SegmentMetadata]:
+        return {_identity(s): s for s in _whole(self._target, self._partition)}
+
+    def _tried(
+        self, listed: SegmentMetadata, before: SegmentMetadata | None
+    ) -> PushedSegment | None:
+        """Push one segment, which fails alone when it is corrupt."""
+        try:
+            return self._push(listed, before)
+        except (CorruptDataError, UnsupportedFormatError) as error:
+            return PushedSegment(listed, PushOutcome.FAILED, error=error)
+
+    def _push(
+        self,
+        listed: SegmentMetadata,
+        before: SegmentMetadata | None,
+        *,
+        settles: bool = False,
+    ) -> PushedSegment | None:
+        """Push one segment; None when it has no batch yet.
+
+        Args:
+            listed: As the source lists it.
+            before: The segment before it as the target has it, if it does.
+            settles: Whether all others have been pushed, so that it can be decided
+                which object of one log stays.
+
+        Raises:
+            _ChangedError: The broker has changed it meanwhile.
+            _LongerError: The target has its log with a later end.
+        """
+        source = self._source
+        with ExitStack() as stack:
+            with self._reading(listed):
+                segment = _measured(source, listed)
+                if segment is None:
+                    return None
+                indexes = _indexes(source, segment)
+                log = stack.enter_context(hold_log(source, segment))
+                if not source.is_current(listed, last_offset(segment, log)):
+                    raise _ChangedError
+            segment = replace(segment, id=_content_id(segment, log))
+            others = same_log(segment, self._there.values())
+            if source.is_active(listed) and others:
+                return PushedSegment(others[0], PushOutcome.PRESENT)
+            longer = [one for one in others if _ends_later(one, segment)]
+            if longer and not (
+                settles and all(self._is_wrong(one, segment) for one in longer)
+            ):
+                raise _LongerError(longer[0])
+            present = self._present(segment)
+            if present is not None:
+                pushed = PushedSegment(present, PushOutcome.PRESENT)
+            else:
+                lead = self._lead(segment, before)
+                pushed = self._copy(segment, log, indexes, lead)
+            if others and settles:
+                self._replace(pushed.segment, others)
+            elif others:
+                self._undecided[listed] = before, True
+            return pushed
+
+    def _replace(
+        self, segment: SegmentMetadata, others: Iterable[SegmentMetadata]
+    ) -> None:
+        """Delete other objects of a segment's log, and see that it is still there.
+
+        Those stay of which it cannot be told.
+
+        Raises:
+            _ChangedError: Another push has deleted it meanwhile.
+        """
+        for other in others:
+            if _ends_later(other, segment) or not self._is_wrong(segment, other):
+                self._target.delete_log_segment(other)
+        self._there = self._listed()
+        if self._present(segment) is None:
+            raise _ChangedError
+
+    @contextmanager
+    def _reading(self, listed: SegmentMetadata) -> Iterator[None]:
+        """Tell what is wrong with a segment from what the broker did to it."""
+        try:
+            yield
+        except NotFoundError as error:
+            raise _ChangedError from error
+        except CorruptDataError as error:
+            if self._source.is_current(listed):
+                raise
+            raise _ChangedError from error
+
+    def _present(self, segment: SegmentMetadata) -> SegmentMetadata | None:
+        """Return the segment as the target has it; its listing may not say its end."""
+        unsaid = replace(segment, end_offset=None)
+        there = self._there
+        found = there.get(_identity(segment)) or there.get(_identity(unsaid))
+        return found and replace(
+            found, end_offset=segment.end_offset, size=segment.size
+        )
+
+    def _copy(
+        self,
+        segment: SegmentMetadata,
+        log: Path | bytes,
+        found: Mapping[IndexType, Buffer],
+        lead: Lead,
+    ) -> PushedSegment:
+        """Copy a segment with its indexes, those that are untrue made anew."""
+        name = self._source.name_of(segment)
+        with open_log(log, name) as opened:
+            batches = read_batches(opened.fetch, opened.size, name=name)
+            inspection = inspect_segment(
+                batches, segment, found, lead, interval_bytes=self._interval_bytes
+            )
+            check_same_log(
+                replace(segment, leader_epochs=inspection.facts.epochs),
+                opened,
+                self._target,
+                self._there.values(),
+            )
+        lost = inspection.lost_from
+        if lost is not None and not self._source.is_compacted(segment.partition):
+            raise CorruptBatchError(
+                f"{name}: the log ends before offset {lost}, the segment at "
+                f"{segment.end_offset}"
+            )
+        facts = inspection.facts
+        kept = {k: bytes(v) for k, v in found.items() if k not in inspection.untrue}
+        indexes = {**inspection.rebuilt, **kept}
+        segment = replace(
+            segment,
+            max_timestamp_ms=facts.max_timestamp_ms,
+            leader_epochs=facts.epochs,
+            version="",
+            custom_metadata=b"",
+        )
+        data = LogSegmentData(log, indexes)
+        custom = self._target.copy_log_segment(segment, data)
+        copied = replace(segment, custom_metadata=custom)
+        self._there[_identity(copied)] = copied
+        self._after = {copied: prior_state(indexes)}
+        rebuilt = tuple(kind for kind in indexes if kind not in kept)
+        return PushedSegment(copied, PushOutcome.COPIED, rebuilt)
+
+    def _lead(self, segment: SegmentMetadata, before: SegmentMetadata | None) -> Lead:
+        """Return what is known where a segment begins.
+
+        Args:
+            segment: The segment.
+            before: The one before it as the target has it, if it does.
+        """
+        if before is None:
+            try:
+                return Lead(
+                    parse_producers(self._source.fetch_producers_before(segment))
+                )
+            except (NotFoundError, CorruptDataError):
+                return Lead()
+        if before not in self._after:
+            try:
+                self._after = {
+                    before: prior_state(self._target.fetch_all_indexes(before))
+                }
+            except (NotFoundError, CorruptDataError, UnsupportedFormatError):
+                return Lead()
+        return self._after[before]
+
+
+def _ends_later(one: SegmentMetadata, segment: SegmentMetadata) -> bool:
+    return (one.end_offset or 0) > (segment.end_offset or 0)
+
+
+class _ChangedError(Exception):
+    """The segment is no longer what was listed."""
+
+
+class _LongerError(Exception):
+    """The target has the segment's log, and says that it ends later."""
+
+    def __init__(self, longer: SegmentMetadata) -> None:
+        super().__init__(longer)
+        self.longer = longer
+
+
+def _identity(segment: SegmentMetadata) -> _Identity:
+    """Name a copy: the cleaner can change where a log ends and none of its bytes."""
+    return segment.start_offset, segment.end_offset, segment.id
+
+
+def listed_segments(
+    storage: RemoteStorageManager, partition: TopicIdPartition
+) -> list[SegmentMetadata]:
+    """List the segments of a partition; none when it is not there."""
+    try:
+        return storage.list_segments(partition)
+    except NotFoundError:
+        return []
+
+
+def _whole(
+    storage: RemoteStorageManager, partition: TopicIdPartition
+) -> Iterator[SegmentMetadata]:
+    """Yield the segments that are there; one that is damaged is not, and put again."""
+    try:
+        for one in storage.survey(partition):
+            if isinstance(one, SegmentMetadata):
+                yield one
+            elif not isinstance(one, CorruptDataError):
+                raise one
+    except NotFoundError:
+        return
+
+
+def _measured(
+    source: RemoteStorageManager, listed: SegmentMetadata
+) -> SegmentMetadata | None:
+    """Tell a segment's end and size by its log alone; None when it has no batch yet."""
+    if listed.end_offset is not None and listed.size is not None:
+        return listed
+    last = None
+    for batch in read_batches(
+        lambda start, end: source.fetch_log_segment(listed, start, end),
+        listed.size or 0,
+        name=source.name_of(listed),
+        torn_tail=source.is_active(listed),
+    ):
+        last = batch.header
+    if last is None:
+        return None
+    return replace(listed, end_offset=last.last_offset, size=last.end)
+
+
+def _indexes(
+    source: RemoteStorageManager, segment: SegmentMetadata
+) -> Mapping[IndexType, Buffer]:
+    """Fetch the indexes that can be fetched: the others are made anew."""
+    found: dict[IndexType, Buffer] = {}
+    for kind in IndexType:
+        with suppress(NotFoundError, CorruptDataError, UnsupportedFormatError):
+            found[kind] = source.fetch_index(segment, kind)
+    return found
+
+
+def _content_id(segment: SegmentMetadata, log: Path | bytes) -> SegmentId:
+    content = ContentId(segment.partition, segment.start_offset)
+    with open_log(log, str(segment)) as opened:
+        for piece in opened.pieces():
+            content.add(piece)
+    return content.finish()
