@@ -1,6 +1,6 @@
 """``tieredfs push``: archive a broker's log directory."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import click
 
@@ -16,7 +16,7 @@ from tieredfs.log.partitions import (
 )
 from tieredfs.log.push import PushedSegment, PushOutcome, PushReport
 from tieredfs.log.push import push as push_segments
-from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.model import TopicIdPartition
 from tieredfs.storage import RemoteStorageManager, open_storage
 
 __all__ = ["push"]
@@ -74,32 +74,34 @@ def push(
             progress=lambda one: done(one.segment.size or 0),
         )
     rows = [_row(partition, report) for partition in partitions]
+    errors = [*report.errors, *_unsettled(source, report)]
     if as_json:
         show_json(
             {
                 "url": target.store.url,
                 "partitions": rows,
-                "errors": [str(error) for error in report.errors],
+                "errors": [str(error) for error in errors],
             }
         )
     else:
         show_table(rows, _COLUMNS)
-    for error in report.errors:
+    for error in errors:
         show_error(error)
-    if report.errors:
-        click.get_current_context().exit(CORRUPT)
-    changed = [o.segment for o in report.segments if o.outcome is PushOutcome.CHANGED]
-    if changed:
-        show_error(StorageUnavailableError(_unsettled(source, changed)))
-        click.get_current_context().exit(UNAVAILABLE)
+    if errors:
+        code = CORRUPT if report.errors else UNAVAILABLE
+        click.get_current_context().exit(code)
 
 
-def _unsettled(source: RemoteStorageManager, changed: Sequence[SegmentMetadata]) -> str:
-    more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
-    return (
-        f"{source.name_of(changed[0])}.log{more}: the broker was replacing it: push "
-        "again; where no broker is running, start it once, so that it finishes"
-    )
+def _unsettled(
+    source: RemoteStorageManager, report: PushReport
+) -> Iterator[StorageUnavailableError]:
+    """Yield what to say of the segments that the broker was changing."""
+    for one in report.segments:
+        if one.outcome is PushOutcome.CHANGED:
+            yield StorageUnavailableError(
+                f"{source.name_of(one.segment)}.log: the broker was replacing it: push "
+                "again; where no broker is running, start it once, so that it finishes"
+            )
 
 
 def _row(partition: TopicIdPartition, report: PushReport) -> dict[str, object]:

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 from typing import TypeVar
 
 from cachetools import LRUCache
@@ -40,8 +41,8 @@ class SegmentCatalog:
         self._known: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(_KEPT)
         self._confirmed: LRUCache[SegmentMetadata, None] = LRUCache(_KEPT)
         self._begun: set[TopicIdPartition] = set()
-        self._tiled_from: dict[TopicIdPartition, int] = {}
-        """From where on no two segments of a partition were seen to overlap."""
+        self._is_tiled: dict[TopicIdPartition, bool] = {}
+        """Whether no two segments of a partition overlapped when all were listed."""
 
     def begin(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Take new partitions for empty until they have a segment, not for missing."""
@@ -70,22 +71,26 @@ class SegmentCatalog:
     def _listed_from(
         self, partition: TopicIdPartition, offset: int
     ) -> list[SegmentMetadata]:
-        """List the first segments that end at ``offset`` or later.
+        """List the first segments that end at ``offset`` or later; none if unsure.
 
-        A page of a listing does not show what covers its offsets and ends behind it. So
-        all is listed once, and pages are relied on where nothing was seen to overlap.
+        Where segments overlap, those that end elsewhere say which of them count. So all
+        are listed once, and from then on pages are relied on if nothing overlapped.
         """
         with self._lock:
-            tiled_from = self._tiled_from.get(partition)
-        if tiled_from is not None and offset >= tiled_from:
+            is_tiled = self._is_tiled.get(partition)
+        if is_tiled:
             return self._storage.seek(partition, offset)
-        listed = self._storage.list_segments(partition, offset)
-        ends = [segment.end_offset for segment in listed]
-        if None in ends or overlaps(listed):
-            return listed
-        with self._lock:
-            self._tiled_from[partition] = offset
-        return listed[:_NEAR]
+        if is_tiled is None:
+            listed = self._storage.list_segments(partition)
+            if any(segment.end_offset is None for segment in listed):
+                return self._storage.seek(partition, offset)  # shows all of them
+            is_tiled = not overlaps(listed)
+            with self._lock:
+                self._is_tiled[partition] = is_tiled
+            if is_tiled:
+                near = (s for s in listed if (s.end_offset or 0) >= offset)
+                return list(islice(near, _NEAR))
+        return []
 
     def timed_segments(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
         """Return the segments with their ends and largest timestamps as well."""

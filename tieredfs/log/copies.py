@@ -13,10 +13,9 @@ from cachetools import LRUCache
 
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.records import RecordDecoder
-from tieredfs.log.positions import locate
+from tieredfs.log.positions import read_offsets
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.log_stream import read_log
 
 __all__ = ["CopyComparison"]
 
@@ -101,23 +100,12 @@ def count_bounds(
 def _count_in_log(
     storage: RemoteStorageManager, segment: SegmentMetadata, start: int, end: int
 ) -> int:
-    first, until = locate(storage, segment, start, end)
     total = 0
-    for batches in read_log(
-        lambda begin, stop: storage.fetch_log_segment(segment, begin, stop),
-        segment.size or 0,
-        name=storage.name_of(segment),
-        start=first,
-        until=until,
-    ):
-        base, last = batches["base_offset"], batches["last_offset"]
-        inside = (base >= start) & (last < end)
-        partly = ~inside & (base < end) & (last >= start)
-        batches.take(inside | partly).check()
+    for batches in read_offsets(storage, segment, start, end):
+        batches.check()
+        inside = (batches["base_offset"] >= start) & (batches["last_offset"] < end)
         total += int(batches["record_count"][inside].sum())
-        total += _count_records(batches.take(partly).within(start, end))
-        if base[-1] >= end:
-            break
+        total += _count_records(batches.take(~inside).within(start, end))
     return total
 
 

@@ -8,6 +8,7 @@ anew with those that are wanted, as the cleaner does it.
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -19,12 +20,12 @@ from tieredfs.format.batch_header import MAGIC
 from tieredfs.format.batch_writer import BatchOptions, encode_batch
 from tieredfs.format.log_batches import LogBatch, LogBatches
 from tieredfs.format.records import RecordDecoder
-from tieredfs.log.positions import locate
+from tieredfs.log.positions import read_offsets
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.inspection import Lead, inspect_segment
 from tieredfs.storage.log_source import open_log
-from tieredfs.storage.log_stream import read_batches, read_log
+from tieredfs.storage.log_stream import read_batches
 from tieredfs.storage.temporary_file import open_temporary_file
 
 __all__ = ["CutSegment", "cut_segment"]
@@ -71,7 +72,7 @@ def cut_segment(
         CorruptDataError: The log is not what it should be.
     """
     with open_temporary_file() as (file, log):
-        for batch in _batches(storage, segment, start, end):
+        for batch in chain.from_iterable(read_offsets(storage, segment, start, end)):
             file.write(_within(batch, start, end))
         file.flush()
         metadata = replace(
@@ -85,24 +86,6 @@ def cut_segment(
             batches = read_batches(source.fetch, source.size, name=source.name)
             indexes = inspect_segment(batches, metadata, {}, lead).rebuilt
         yield CutSegment(metadata, log, indexes)
-
-
-def _batches(
-    storage: RemoteStorageManager, segment: SegmentMetadata, start: int, end: int
-) -> Iterator[LogBatch]:
-    """Yield the batches that have some of the offsets, checked."""
-    position, until = locate(storage, segment, start, end)
-    for batches in read_log(
-        lambda first, stop: storage.fetch_log_segment(segment, first, stop),
-        segment.size or 0,
-        name=storage.name_of(segment),
-        start=position,
-        until=until,
-    ):
-        base, last = batches["base_offset"], batches["last_offset"]
-        yield from batches.take((last >= start) & (base < end))
-        if base[-1] >= end:
-            return
 
 
 def _within(batch: LogBatch, start: int, end: int) -> memoryview | bytes:

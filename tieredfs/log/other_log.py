@@ -10,7 +10,7 @@ cleaner removes records, and never changes or moves one. Source: KIP-101.
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import takewhile
+from functools import partial
 from typing import Final
 
 import numpy as np
@@ -21,7 +21,7 @@ from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import AlreadyExistsError, NotFoundError
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.records import RecordDecoder
-from tieredfs.log.positions import locate
+from tieredfs.log.positions import read_offsets
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.log_source import LogSource
@@ -52,18 +52,7 @@ class LogCopy:
         cls, storage: RemoteStorageManager, segment: SegmentMetadata
     ) -> "LogCopy":
         """Read a segment, which is described, from where it is stored."""
-
-        def read(start: int, end: int) -> Iterator[LogBatches]:
-            position, until = locate(storage, segment, start, end)
-            return read_log(
-                lambda begin, stop: storage.fetch_log_segment(segment, begin, stop),
-                segment.size or 0,
-                name=storage.name_of(segment),
-                start=position,
-                until=until,
-            )
-
-        return cls(segment, read)
+        return cls(segment, partial(read_offsets, storage, segment))
 
 
 def are_of_one_log(one: LogCopy, other: LogCopy) -> bool | None:
@@ -134,10 +123,9 @@ def _records(log: Iterable[LogBatches], start: int, end: int) -> pa.Table:
     """Decode the records of some offsets."""
     decoder = RecordDecoder("", 0)
     wanted = (
-        batches.take(
-            (batches["last_offset"] >= start) & (batches["base_offset"] < end)
-        ).within(start, end)
-        for batches in takewhile(lambda one: one["base_offset"][0] < end, log)
+        batches.within(start, end)
+        for batches in log
+        if batches["last_offset"][-1] >= start and batches["base_offset"][0] < end
     )
     return pa.Table.from_batches(decoder.decode(wanted), schema=decoder.schema)
 

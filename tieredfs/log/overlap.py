@@ -1,8 +1,8 @@
-"""Which of several segments serves an offset that all of them cover: pure.
+"""Which of several segments serves an offset that all of them cover.
 
 Segments overlap after a change of leader, when several replicas of a partition are
-archived, and when a cleaner has rewritten what was archived before. Four rules, in this
-order, say which one counts:
+archived, and when a cleaner has rewritten what was archived before. These rules say
+which one counts. Nothing is read here: what has to be counted is asked of ``compare``.
 
 1. *Lineage.* Where the leader epochs of a segment are not those of the true history, it
    does not count.
@@ -12,16 +12,18 @@ order, say which one counts:
    says which.
 3. *Cleaned copies.* A cleaner only removes, so of copies that differ the one with fewer
    records of the common offsets is the later state of the log, and counts.
-4. *One state.* Of copies that hold the same, one counts that is nowhere an older state
-   than another copy: what is read together has to be of one state of the log.
-5. *Whole segments.* Of these, the one that is being read goes on; then one that begins
-   here; then the one that begins, or ends, furthest away.
+4. *One state.* What is read together has to be of one state of the log, and in that a
+   cleaner comes to earlier offsets first. Where rule 3 would give an older state before
+   a later one, the copies are chosen from the end on instead, each among those that are
+   not older than what is served behind it.
+5. *Whole segments.* Of copies that hold the same, the one that is being read goes on;
+   then one that begins here; then the one that begins, or ends, furthest away.
 
 Source: KIP-101, KIP-405; ``docs/explanation/integrity.md``.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 
@@ -97,30 +99,18 @@ def serve(
         segment of the lineage holds is left out.
     """
     copies = sorted(
-        (Copy.of(segment, lineage) for segment in segments),
+        (Copy.of(segment, lineage) for segment in _without_prefixes(segments)),
         key=lambda copy: (copy.start, -copy.end, copy.segment.id),
     )
-    marks = _marks(copies, lineage, start, end)
+    spans = list(_spans(copies, lineage, start, end))
     staleness = _Staleness(copies, compare)
-    tiles: list[Tile] = []
-    current: Copy | None = None
-    active: list[Copy] = []
-    entered = 0
-    for low, high in pairwise(marks):
-        while entered < len(copies) and copies[entered].start <= low:
-            active.append(copies[entered])
-            entered += 1
-        active = [copy for copy in active if copy.end > low]
-        candidates = [c for c in active if lineage.accepts(c.epochs.epoch_at(low), low)]
-        if not candidates:
-            current = None
-            continue
-        current = _choose(candidates, current, low, high, staleness)
-        if tiles and tiles[-1][0] == current.segment and tiles[-1][2] == low:
-            tiles[-1] = (current.segment, tiles[-1][1], high)
-        else:
-            tiles.append((current.segment, low, high))
-    return tiles
+    forward = _tiles(_choose_onwards(spans, staleness))
+    if next(stale_pairs(forward, lineage, compare), None) is None:
+        return forward
+    backward = _tiles(_choose_from_the_end(spans, staleness))
+    if next(stale_pairs(backward, lineage, compare), None) is None:
+        return backward
+    return forward
 
 
 def contradictions(
@@ -171,16 +161,110 @@ def stale_pairs(
         open_tiles.append((tile, later))
 
 
-def _marks(
+_Span = tuple[int, int, list[Copy]]
+"""Offsets ``[from, to)`` and the copies that count there, by their start."""
+
+
+def _without_prefixes(
+    segments: Sequence[SegmentMetadata],
+) -> list[SegmentMetadata]:
+    """Leave out segments that are the beginning of another one, and so add nothing.
+
+    An active segment that is archived again and again leaves many of them.
+    """
+    longest: dict[int, SegmentMetadata] = {}
+    for segment in sorted(segments, key=_last_offset):
+        if _is_dense(segment):
+            longest[segment.start_offset] = segment
+    return [
+        segment
+        for segment in segments
+        if not _is_dense(segment)
+        or segment == longest[segment.start_offset]
+        or not _begins(segment, longest[segment.start_offset])
+    ]
+
+
+def _is_dense(segment: SegmentMetadata) -> bool:
+    """Tell whether a segment has a record at each of its offsets."""
+    return segment.record_count == _last_offset(segment) + 1 - segment.start_offset
+
+
+def _begins(segment: SegmentMetadata, longer: SegmentMetadata) -> bool:
+    """Tell whether the history of a segment is the beginning of a longer one's."""
+    last = _last_offset(segment)
+    epochs = (e for e in longer.leader_epochs or () if e.start_offset <= last)
+    return tuple(epochs) == (segment.leader_epochs or ())
+
+
+def _last_offset(segment: SegmentMetadata) -> int:
+    return -1 if segment.end_offset is None else segment.end_offset
+
+
+def _spans(
     copies: Sequence[Copy], lineage: LeaderEpochs, start: int, end: int
-) -> list[int]:
-    """Return the offsets between which the same segments count."""
+) -> Iterator[_Span]:
+    """Yield the offsets between which the same copies count, where any does."""
     turns = {start, end}
     for copy in copies:
         turns |= {copy.start, copy.end}
         turns.update(entry.start_offset for entry in copy.epochs.entries)
     turns.update(entry.start_offset for entry in lineage.entries)
-    return sorted(turn for turn in turns if start <= turn <= end)
+    marks = sorted(turn for turn in turns if start <= turn <= end)
+    active: list[Copy] = []
+    entered = 0
+    for low, high in pairwise(marks):
+        while entered < len(copies) and copies[entered].start <= low:
+            active.append(copies[entered])
+            entered += 1
+        active = [copy for copy in active if copy.end > low]
+        counting = [c for c in active if lineage.accepts(c.epochs.epoch_at(low), low)]
+        if counting:
+            yield low, high, counting
+
+
+def _tiles(chosen: Iterable[tuple[int, int, Copy]]) -> list[Tile]:
+    """Put neighbouring spans of one segment together."""
+    tiles: list[Tile] = []
+    for low, high, copy in chosen:
+        start = low
+        if tiles and tiles[-1][0] == copy.segment and tiles[-1][2] == low:
+            start = tiles.pop()[1]
+        tiles.append((copy.segment, start, high))
+    return tiles
+
+
+def _choose_onwards(
+    spans: Iterable[_Span], staleness: "_Staleness"
+) -> Iterator[tuple[int, int, Copy]]:
+    """Choose from the beginning on: what is read goes on as long as it can."""
+    current: Copy | None = None
+    reached = -1
+    for low, high, candidates in spans:
+        current = current if reached == low else None
+        current = _choose(candidates, current, low, high, staleness)
+        reached = high
+        yield low, high, current
+
+
+def _choose_from_the_end(
+    spans: Sequence[_Span], staleness: "_Staleness"
+) -> list[tuple[int, int, Copy]]:
+    """Choose from the end on, no copy that is older than what is served behind it."""
+    chosen: list[tuple[int, int, Copy]] = []
+    served: list[Copy] = []
+    for low, high, candidates in reversed(spans):
+        younger = [
+            one
+            for one in candidates
+            if not any(staleness.is_older(one, other) for other in served)
+        ]
+        behind = chosen[-1][2] if chosen else None
+        copy = _choose(younger or candidates, behind, low, high, staleness)
+        chosen.append((low, high, copy))
+        if copy is not behind:
+            served.append(copy)
+    return chosen[::-1]
 
 
 class _Staleness:
@@ -203,14 +287,19 @@ class _Staleness:
         first, last = one.common(other, start, end)
         return self._compare(one.segment, other.segment, first, last) < 0
 
+    def is_older(self, copy: Copy, other: Copy) -> bool:
+        """Tell whether a copy is an older state of the offsets that both hold."""
+        first, last = (
+            max(copy.start, other.start),
+            min(copy.agreed_end, other.agreed_end),
+        )
+        return first < last and self.is_later(other, copy, first, last)
+
     def of(self, copy: Copy) -> bool:
         """Tell whether any copy is a later state of any of a copy's offsets."""
         if copy not in self._known:
             self._known[copy] = any(
-                first < last and self.is_later(other, copy, first, last)
-                for other in self._neighbours[copy]
-                for first in [max(copy.start, other.start)]
-                for last in [min(copy.agreed_end, other.agreed_end)]
+                self.is_older(copy, other) for other in self._neighbours[copy]
             )
         return self._known[copy]
 
@@ -225,14 +314,14 @@ def _choose(
     """Choose the copy that serves the offsets ``[low, high)``."""
     if len(candidates) == 1:
         return candidates[0]
-    latest = [
+    latest = candidates[0]
+    for one in candidates[1:]:
+        if staleness.is_later(one, latest, low, high):
+            latest = one
+    alike = [
         one
         for one in candidates
-        if not any(
-            staleness.is_later(other, one, low, high)
-            for other in candidates
-            if other is not one
-        )
+        if one is latest or not staleness.is_later(latest, one, low, high)
     ]
 
     def preference(copy: Copy) -> tuple[bool, bool, bool, int, int, str]:
@@ -246,5 +335,4 @@ def _choose(
             copy.segment.id,
         )
 
-    # Counts of different offsets may beat each other in a circle.
-    return min(latest or candidates, key=preference)
+    return min(alike, key=preference)

@@ -16,7 +16,9 @@ from tieredfs.errors import (
     CorruptBatchError,
     CorruptDataError,
     NotFoundError,
+    PermissionDeniedError,
     UnsupportedFormatError,
+    UnsupportedOperationError,
 )
 from tieredfs.format.buffers import Buffer
 from tieredfs.log.end_claims import is_disputed, same_log, was_cleaned
@@ -46,6 +48,15 @@ __all__ = ["PartitionPush", "listed_segments"]
 _ROUNDS: Final = 3
 """How often a partition is listed anew because the broker changed it meanwhile."""
 
+
+_FAILURES: Final = (
+    AlreadyExistsError,
+    CorruptDataError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
+"""What ends the decision on one object of a log, and not the push."""
 
 _Identity = tuple[int, int | None, SegmentId]
 """First and last offset and id of a copy."""
@@ -97,18 +108,35 @@ class PartitionPush:
                         self._undecided[listed] = before, False
                         done[listed] = before = error.longer
                         continue
-                    except AlreadyExistsError as error:
-                        # Nor is what follows part of the log that the target has.
-                        yield PushedSegment(listed, PushOutcome.FAILED, error=error)
-                        return
                     if one is not None:
                         yield one
+                        if self._ends_with(one):
+                            return
                     failed = one is None or one.outcome is PushOutcome.FAILED
                     done[listed] = None if failed or one is None else one.segment
                 before = done[listed]
             else:
                 yield from self._settle()
                 return
+
+    def _ends_with(self, one: PushedSegment) -> bool:
+        """Tell whether what follows a failed segment must not be copied either.
+
+        Behind records of another log nothing is of the log that the target has. And
+        behind an older state of what failed, a cleaned copy could bring deleted records
+        back.
+        """
+        failed, source = one.segment, self._source
+        if one.outcome is not PushOutcome.FAILED:
+            return False
+        if isinstance(one.error, AlreadyExistsError):
+            return True
+        last = failed.start_offset if failed.end_offset is None else failed.end_offset
+        return source.is_compacted(self._partition) and any(
+            stored.start_offset <= last
+            and (stored.end_offset or 0) >= failed.start_offset
+            for stored in self._there.values()
+        )
 
     def _settle(self) -> Iterator[PushedSegment]:
         """Decide which object of one log stays where ends differ: see ``end_claims``.
@@ -128,7 +156,7 @@ class PartitionPush:
                     one = PushedSegment(error.longer, PushOutcome.PRESENT)
                 except _ChangedError:
                     continue
-                except (AlreadyExistsError, CorruptDataError) as error:
+                except _FAILURES as error:
                     one = PushedSegment(listed, PushOutcome.FAILED, error=error)
                 break
             if one is not None and not is_done:
@@ -147,10 +175,10 @@ class PartitionPush:
     def _tried(
         self, listed: SegmentMetadata, before: SegmentMetadata | None
     ) -> PushedSegment | None:
-        """Push one segment, which fails alone when it is corrupt."""
+        """Push one segment, which fails when it is corrupt or of another log."""
         try:
             return self._push(listed, before)
-        except (CorruptDataError, UnsupportedFormatError) as error:
+        except (AlreadyExistsError, CorruptDataError, UnsupportedFormatError) as error:
             return PushedSegment(listed, PushOutcome.FAILED, error=error)
 
     def _push(

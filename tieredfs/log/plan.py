@@ -190,7 +190,11 @@ def tile(
     """
     lineage = lineage_of(segments)
     if overlaps(segments):
-        tiles = serve(_believed(segments), lineage, start, end, compare)
+        # Which copy counts must not depend on where reading begins or ends.
+        whole = serve(
+            _believed(segments), lineage, first_of(segments), log_end(segments), compare
+        )
+        tiles = _clipped(whole, start, end)
     else:
         tiles = list(_in_order(segments, lineage, start, end))
     if skip_gaps:
@@ -307,6 +311,20 @@ def holes(tiles: Sequence[Tile], start: int) -> list[tuple[int, int]]:
             found.append((start, first))
         start = stop
     return found
+
+
+def first_of(segments: Iterable[SegmentMetadata]) -> int:
+    """Return the first offset that a segment holds; 0 without segments."""
+    return min((segment.start_offset for segment in segments), default=0)
+
+
+def _clipped(tiles: Iterable[Tile], start: int, end: int) -> list[Tile]:
+    """Return what is served of the offsets ``[start, end)``."""
+    return [
+        (segment, max(first, start), min(stop, end))
+        for segment, first, stop in tiles
+        if max(first, start) < min(stop, end)
+    ]
 
 
 def _in_order(

@@ -1,10 +1,45 @@
 """Where in a segment's log its offsets lie, as its offset index says."""
 
+from collections.abc import Iterator
+
+from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.offset_index import OffsetIndex
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.log_stream import read_log
 
-__all__ = ["locate", "offset_index"]
+__all__ = ["locate", "offset_index", "read_offsets"]
+
+
+def read_offsets(
+    storage: RemoteStorageManager, segment: SegmentMetadata, start: int, end: int
+) -> Iterator[LogBatches]:
+    """Yield the batches that have some of the offsets ``[start, end)``.
+
+    Args:
+        storage: Where the segment is.
+        segment: The segment, its end and size known.
+        start: First offset.
+        end: End (exclusive) of the offsets.
+
+    Raises:
+        CorruptDataError: The log or its offset index is not what it should be.
+        NotFoundError: The segment is gone.
+    """
+    position, until = locate(storage, segment, start, end)
+    for batches in read_log(
+        lambda first, stop: storage.fetch_log_segment(segment, first, stop),
+        segment.size or 0,
+        name=storage.name_of(segment),
+        start=position,
+        until=until,
+    ):
+        base, last = batches["base_offset"], batches["last_offset"]
+        found = batches.take((last >= start) & (base < end))
+        if len(found):
+            yield found
+        if base[-1] >= end:
+            return
 
 
 def locate(

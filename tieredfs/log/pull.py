@@ -117,11 +117,11 @@ def _pull_partition(
     tiles = reader.tiles(segments, held.beginning, held.end)
     if not tiles:
         return
-    _check_no_other_log(target, partition, {first for _, first, _ in tiles})
     if partition.topic_id != UNKNOWN_TOPIC_ID:
         # First of all, so that the folder of another topic is refused.
         told = f"version: 0\ntopic_id: {partition.topic_id}"
         _write(target, f"{partition}/partition.metadata", told.encode())
+    _check_no_other_log(target, partition, {first for _, first, _ in tiles})
     lead = Lead()
     for segment, first, end in tiles:
         if (first, end - 1) == (segment.start_offset, segment.end_offset):

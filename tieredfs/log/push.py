@@ -57,7 +57,10 @@ def push(
 
     The segments of a partition are copied in their order, so that a reader, or a crash,
     finds no hole that the source has not; four partitions at once. Indexes that are
-    missing or untrue to the log are made anew.
+    missing or inconsistent with the log are made anew.
+
+    Nothing that ``target`` has is deleted but one of two objects that hold the same
+    log and say different ends.
 
     Args:
         source: Usually a broker's log directory.
