@@ -207,6 +207,21 @@ def test_reading_from_a_store_keeps_indexes_where_the_setting_says(
     assert run("cache", "verify").code == 0
 
 
+def test_commands_that_check_read_the_store_and_not_the_cache(
+    run: Run,
+    in_s3: Bucket,
+    credentials: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TIEREDFS_CACHE_DIR", str(tmp_path / "kept"))
+    back = str(tmp_path / "back")
+    assert run("verify", in_s3.url, *credentials).code == 0
+    assert run("pull", in_s3.url, back, *credentials).code == 0
+    assert run("push", back, f"{in_s3.url}/archive", *credentials).code == 0
+    assert json.loads(run("cache", "show", "--json").out)["entries"] == 0
+
+
 def test_a_directory_that_cannot_be_is_a_warning_and_the_answer_is_the_same(
     run: Run,
     in_s3: Bucket,

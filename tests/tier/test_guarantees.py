@@ -1,0 +1,400 @@
+"""What the page on integrity says of the verbs, where no other module shows it.
+
+The tests of what is *not* guaranteed or checked are here too: they show what a reader
+may meet, so that the page cannot promise more.
+"""
+
+import shutil
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from brokers import (
+    ID,
+    log_of,
+    outcomes,
+    partition_of,
+    push_all,
+    small,
+    source_of,
+    topic_of,
+    write_log,
+)
+from damage import flipped
+from logs import KAFKA, REMOTE, files_of, fill, records, segment
+from tieredfs import (
+    CorruptDataError,
+    CorruptIndexError,
+    ObjectStore,
+    RequestCounter,
+    SegmentMetadata,
+    StorageUnavailableError,
+    Tier,
+)
+from tieredfs.format.segment_key import SegmentKey
+from tieredfs.log.partitions import select_partitions
+from tieredfs.log.pull import pull
+from tieredfs.log.push import PushOutcome
+from tieredfs.log.verify import Depth, PartitionReport, verify
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.kafka_local import KafkaLocal
+from tieredfs.storage.kafka_log import KafkaLog
+from tieredfs.storage.single_object import SingleObject
+from tieredfs.testing.stores import WatchedStore
+from wire import encode_batch
+
+COPIED, PRESENT, CHANGED, FAILED = PushOutcome
+FOLDER = f"t-0-{ID}"
+
+
+@pytest.fixture
+def target(memory: ObjectStore) -> SingleObject:
+    """The native layout, with nothing in it."""
+    return SingleObject(memory)
+
+
+@pytest.fixture
+def logdir(tmp_path: Path) -> Path:
+    """A log directory of three closed segments of ten records, and an active one."""
+    small(tmp_path / "broker")
+    return tmp_path / "broker"
+
+
+def offsets(storage: RemoteStorageManager) -> list[int]:
+    found: list[int] = topic_of(storage).scan().to_table()["offset"].to_pylist()
+    return found
+
+
+def report_of(storage: RemoteStorageManager, depth: Depth) -> PartitionReport:
+    (report,) = verify(storage, storage.list_partitions(), depth)
+    return report
+
+
+def problems(
+    storage: RemoteStorageManager, depth: Depth = Depth.EVERYTHING
+) -> list[str]:
+    return [problem.detail for problem in report_of(storage, depth).problems]
+
+
+def values_table(*texts: str) -> pa.Table:
+    return pa.table({"value": pa.array([text.encode() for text in texts], pa.binary())})
+
+
+def replace_batch(storage: SingleObject, damage: Callable[[bytes], bytes]) -> None:
+    """Change the log of the only object of a storage, which keeps its size."""
+    (entry,) = (e for e in storage.store.list() if e.key.endswith(".segment"))
+    changed = damage(bytes(storage.store.get(entry.key)))
+    storage.store.put(entry.key, changed, overwrite=True)
+
+
+class TestPush:
+    def test_two_at_once_leave_each_segment_once(
+        self, logdir: Path, target: SingleObject
+    ) -> None:
+        class Twin(KafkaLog):
+            """Another push of the same log runs from its beginning to its end."""
+
+            def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
+                push_all(source_of(logdir), SingleObject(target.store))
+                yield from super().stream_log(metadata)
+
+        push_all(Twin(ObjectStore(str(logdir))), target)
+        stored = SingleObject(target.store)
+        starts = [s.start_offset for s in stored.list_segments(partition_of())]
+        assert starts == [0, 10, 20]
+        assert problems(stored) == []
+
+    def test_what_is_present_is_not_read(
+        self, logdir: Path, target: SingleObject
+    ) -> None:
+        push_all(source_of(logdir), target)
+        key = next(target.store.list("t/")).key
+        target.store.put(key, flipped(bytes(target.store.get(key)), 70), overwrite=True)
+        report = push_all(source_of(logdir), SingleObject(target.store))
+        assert [outcome for _, outcome in outcomes(report)] == [PRESENT] * 3
+        assert problems(SingleObject(target.store), Depth.INDEXES) == []
+        assert problems(SingleObject(target.store)) != []
+
+    def test_only_the_end_of_what_two_logs_share_is_compared(
+        self, tmp_path: Path, target: SingleObject
+    ) -> None:
+        shared = log_of(10, 90)
+        for name in ("one", "two"):
+            log = log_of(0, 10, value=name) + shared
+            write_log(tmp_path / name, {0: log, 100: b""}, topic_id=None)
+        for name in ("one", "two"):
+            report = push_all(source_of(tmp_path / name), target)
+            assert outcomes(report) == [(0, COPIED)]
+        assert problems(target, Depth.INDEXES) == []
+        assert "have other records" in " ".join(problems(target))
+
+    def test_a_segment_that_was_deleted_is_pushed_again(
+        self, logdir: Path, target: SingleObject
+    ) -> None:
+        push_all(source_of(logdir), target)
+        first, *_ = target.list_segments(partition_of())
+        target.delete_log_segment(first)
+        report = push_all(source_of(logdir), target)
+        assert outcomes(report) == [(0, COPIED), (10, PRESENT), (20, PRESENT)]
+
+
+def test_another_topic_object_appends_what_is_in_doubt_a_second_time(
+    memory: ObjectStore,
+) -> None:
+    """To it the append in doubt is another writer's."""
+    Tier(SingleObject(memory)).create_topic("t", topic_id=ID).append(values_table("a"))
+    writes = 3  # the last one makes the segment; its answer is lost
+    doubtful = WatchedStore.over(memory, ["put", "put_file", "copy"], limit=writes - 1)
+    with pytest.raises(StorageUnavailableError):
+        topic_of(SingleObject(doubtful)).append(values_table("b"))
+    other = topic_of(SingleObject(memory))
+    for _ in range(2):
+        try:
+            other.append(values_table("b"))
+        except FileExistsError:
+            continue
+        break
+    assert other.scan().to_table()["value"].to_pylist() == [b"a", b"b", b"b"]
+
+
+class TestReading:
+    def test_a_scan_does_not_see_what_is_added_after_it_was_made(
+        self, logdir: Path, target: SingleObject
+    ) -> None:
+        push_all(source_of(logdir), target)
+        scan = topic_of(target).scan()
+        push_all(source_of(logdir), target, active=True)
+        assert scan.to_table().num_rows == 30
+        assert topic_of(target).scan().to_table().num_rows == 40
+
+    def test_listings_are_believed_until_the_object_is_read(
+        self, logdir: Path, target: SingleObject
+    ) -> None:
+        push_all(source_of(logdir), target)
+        for entry in list(target.store.list("t/")):
+            target.store.put(entry.key, bytes(entry.size or 0), overwrite=True)
+        topic = topic_of(SingleObject(target.store))
+        assert topic.end_offsets() == {0: 30}
+        with pytest.raises(CorruptDataError):
+            topic.scan().to_table()
+
+
+class TestVerify:
+    def test_where_segments_overlap_a_shallow_look_asks_more_than_listings(
+        self, tmp_path: Path, target: SingleObject
+    ) -> None:
+        for name, bounds in (("a", (0, 20, 40)), ("b", (0, 10, 40))):
+            logs = {
+                start: log_of(start, end - start) for start, end in pairwise(bounds)
+            }
+            write_log(tmp_path / name, {**logs, 40: b""})
+            push_all(source_of(tmp_path / name), target)
+        counter = RequestCounter()
+        storage = SingleObject(ObjectStore(target.store.url, observer=counter))
+        assert problems(storage, Depth.LISTING) == []
+        assert "get_range" in counter.by_verb()
+
+    def test_what_a_dead_append_left_is_no_problem(self, memory: ObjectStore) -> None:
+        tier = Tier(SingleObject(memory))
+        tier.create_topic("t", topic_id=ID).append(values_table("a"))
+        dying = WatchedStore.over(memory, ["put", "put_file", "copy"], limit=1)
+        with pytest.raises(StorageUnavailableError):
+            topic_of(SingleObject(dying)).append(values_table("b"))
+        storage = SingleObject(memory)
+        assert list(storage.scrub(partition_of()))
+        assert problems(storage) == []
+
+    def test_two_logs_that_were_mixed_are_found_only_when_all_is_read(
+        self, tmp_path: Path
+    ) -> None:
+        for name in ("old", "new"):
+            logs = {0: log_of(0, 100, value=name), 100: b""}
+            write_log(tmp_path / name, logs, topic_id=None)
+            archive = SingleObject(ObjectStore(str(tmp_path / f"{name}-archive")))
+            push_all(source_of(tmp_path / name), archive)
+            shutil.copytree(
+                tmp_path / f"{name}-archive", tmp_path / "mixed", dirs_exist_ok=True
+            )
+        mixed = SingleObject(ObjectStore(str(tmp_path / "mixed")))
+        assert problems(mixed, Depth.INDEXES) == []
+        assert "one is of another log" in " ".join(problems(mixed))
+
+
+def test_pull_copies_a_damaged_log_of_a_layout_without_checksums(
+    memory: ObjectStore, tmp_path: Path
+) -> None:
+    files = files_of(KAFKA / "two-partitions" / REMOTE)
+    key = min(
+        k for k in files if k.startswith("two-partitions-0-") and k.endswith(".log")
+    )
+    fill(memory, {**files, key: flipped(files[key], 70)})
+    storage = KafkaLocal(memory)
+    assert "CRC-32C" in " ".join(
+        problem.detail
+        for report in verify(storage, storage.list_partitions(), Depth.EVERYTHING)
+        for problem in report.problems
+    )
+    pull(storage, ObjectStore(str(tmp_path)), select_partitions(storage))
+    pulled = tmp_path / "two-partitions-0" / f"{0:020d}.log"
+    assert pulled.read_bytes() == flipped(files[key], 70)
+    with pytest.raises(CorruptDataError, match="CRC-32C"):
+        topic_of(source_of(tmp_path), "two-partitions").scan([0]).to_table()
+
+
+class TestTheStartOfABatch:
+    """The first 21 bytes, which no checksum covers."""
+
+    @pytest.fixture
+    def gapped(self, tmp_path: Path, target: SingleObject) -> SingleObject:
+        """Offsets 0 to 29 of which a cleaner has removed the last ten."""
+        log = encode_batch(records(0, 10)) + encode_batch(records(10, 10))
+        write_log(tmp_path, {0: log, 30: b""})
+        (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 30\n")
+        push_all(source_of(tmp_path), target)
+        size = len(encode_batch(records(0, 10)))
+        replace_batch(
+            target,
+            lambda data: data[:size] + (20).to_bytes(8, "big") + data[size + 8 :],
+        )
+        return SingleObject(target.store)
+
+    def test_a_base_offset_may_move_within_a_gap_unseen(
+        self, gapped: SingleObject
+    ) -> None:
+        assert offsets(gapped) == [*range(10), *range(20, 30)]
+        assert problems(gapped) != []  # the log's checksum in the manifest
+
+    def test_a_scan_that_ends_in_a_segment_misses_what_moved_past_its_end(
+        self, gapped: SingleObject
+    ) -> None:
+        found = topic_of(gapped).scan(start=0, end=15).to_table()["offset"]
+        assert found.to_pylist() == list(range(10))
+
+    def test_in_the_active_segment_the_last_base_offset_may_move_unseen(
+        self, tmp_path: Path
+    ) -> None:
+        last = encode_batch(records(5, 5))
+        moved = (1 << 30).to_bytes(8, "big") + last[8:]
+        write_log(tmp_path, {0: encode_batch(records(0, 5)) + moved})
+        assert offsets(source_of(tmp_path))[5:] == [(1 << 30) + n for n in range(5)]
+
+    @pytest.mark.parametrize("epochs", [[(0, 0)], []])
+    def test_a_batch_that_lost_its_epoch_is_not_judged(
+        self, epochs: list[tuple[int, int]], memory: ObjectStore
+    ) -> None:
+        log = encode_batch(records(0, 5), leader_epoch=-1)
+        log += encode_batch(records(5, 5), leader_epoch=-1)
+        fill(memory, segment(FOLDER, 0, log, epochs=epochs))
+        assert offsets(KafkaLocal(memory)) == list(range(10))
+
+    def test_without_epochs_in_the_checkpoint_only_the_last_batch_is_judged(
+        self, memory: ObjectStore
+    ) -> None:
+        log = encode_batch(records(0, 5), leader_epoch=7)
+        log += encode_batch(records(5, 5), leader_epoch=-1)
+        fill(memory, segment(FOLDER, 0, log, epochs=[]))
+        assert offsets(KafkaLocal(memory)) == list(range(10))
+
+
+class TestAnOffsetIndex:
+    """Of a closed segment of four batches, from which a part is read."""
+
+    def scan(self, root: Path, entry: tuple[int, int] | None) -> list[int]:
+        log = log_of(0, 20)
+        write_log(root, {0: log, 20: log_of(20)})
+        index = b"" if entry is None else struct.pack(">ii", *entry)
+        (root / "t-0" / f"{0:020d}.index").write_bytes(index)
+        (root / "t-0" / f"{20:020d}.index").write_bytes(b"")
+        found = topic_of(source_of(root)).scan(start=14, end=17).to_table()
+        offsets: list[int] = found["offset"].to_pylist()
+        return offsets
+
+    def test_without_entries_at_its_end_gives_the_same_answer(
+        self, tmp_path: Path
+    ) -> None:
+        assert self.scan(tmp_path, None) == [14, 15, 16]
+
+    def test_that_leads_too_early_gives_the_same_answer(self, tmp_path: Path) -> None:
+        assert self.scan(tmp_path, (13, len(log_of(0, 5)))) == [14, 15, 16]
+
+    def test_that_leads_too_far_is_an_error(self, tmp_path: Path) -> None:
+        position = len(log_of(0, 15))
+        with pytest.raises(CorruptIndexError, match="the offset index says"):
+            self.scan(tmp_path, (13, position))
+
+    def test_that_leads_into_a_batch_is_an_error(self, tmp_path: Path) -> None:
+        with pytest.raises(CorruptDataError):
+            self.scan(tmp_path, (13, len(log_of(0, 10)) + 3))
+
+
+def test_a_search_by_time_passes_over_a_segment_whose_key_says_it_is_older(
+    logdir: Path, target: SingleObject
+) -> None:
+    push_all(source_of(logdir), target)
+    (partition,) = target.list_partitions()
+    latest = max(s.max_timestamp_ms or 0 for s in target.list_segments(partition))
+    assert topic_of(target).offsets_for_times({0: latest})[0] is not None
+    for entry in list(target.store.list("t/")):
+        folder, _, name = entry.key.rpartition("/")
+        key = SegmentKey.parse(name.removesuffix(".segment"))
+        assert key is not None
+        older = replace(key, max_timestamp_ms=latest - 1)
+        content = bytes(target.store.get(entry.key))
+        target.store.delete([entry.key])
+        path = f"{folder}/{older.stem}.segment"
+        target.store.put(path, content, overwrite=True)
+    stored = SingleObject(target.store)
+    assert topic_of(stored).offsets_for_times({0: latest}) == {0: None}
+    assert len(problems(stored, Depth.INDEXES)) == 3
+
+
+def test_nothing_is_pulled_of_two_states_of_a_log(
+    target: SingleObject, tmp_path: Path
+) -> None:
+    """What only the older state has comes before what the later one has."""
+    later = log_of(100, 10) + log_of(115, 85)
+    for name, start, log, end in (
+        ("a", 0, log_of(0, 120), 120),
+        ("b", 100, later, 200),
+    ):
+        write_log(tmp_path / name, {start: log, end: b""})
+        (tmp_path / name / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 300\n")
+        push_all(source_of(tmp_path / name), target)
+    back = tmp_path / "back"
+    topic = topic_of(target)
+    for ask in (
+        topic.scan,
+        lambda: topic.read(0, 0),
+        lambda: topic.offsets_for_times({0: 0}),
+        lambda: pull(target, ObjectStore(str(back)), select_partitions(target)),
+    ):
+        with pytest.raises(CorruptDataError, match="bring back deleted records"):
+            ask()
+    assert not back.exists()
+    assert topic.scan(on_gap="skip").to_table().num_rows == 195
+
+
+def test_a_transaction_index_that_is_missing_is_no_error(memory: ObjectStore) -> None:
+    files = files_of(KAFKA / "txn" / REMOTE)
+    kept = {key: data for key, data in files.items() if not key.endswith(".txnindex")}
+    assert len(kept) < len(files)
+    fill(memory, kept)
+    whole = KafkaLocal(ObjectStore(str(KAFKA / "txn" / REMOTE)))
+    expected = topic_of(whole, "txn").scan().to_table()
+    assert topic_of(KafkaLocal(memory), "txn").scan().to_table().equals(expected)
+
+
+def test_a_changed_batch_with_a_right_checksum_passes_every_check(
+    memory: ObjectStore,
+) -> None:
+    fill(memory, segment(FOLDER, 0, encode_batch(records(0, 5, value="a"))))
+    fill(memory, segment(FOLDER, 0, encode_batch(records(0, 5, value="b"))))
+    storage = KafkaLocal(memory)
+    assert problems(storage) == []
+    table = topic_of(storage).scan().to_table()
+    assert table["value"].to_pylist() == [b"b%d" % at for at in range(5)]

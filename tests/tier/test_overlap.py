@@ -1,0 +1,124 @@
+"""Which of several copies serves the offsets that all of them hold."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from brokers import ID, push_all, source_of, topic_of, write_log
+from logs import fill, segment
+from tieredfs import CorruptDataError, ObjectStore, SegmentMetadata, Topic
+from tieredfs.storage.kafka_local import KafkaLocal
+from tieredfs.storage.single_object import SingleObject
+from wire import WireRecord, encode_batch
+
+FOLDER = f"t-0-{ID}"
+
+
+@pytest.fixture
+def target(memory: ObjectStore) -> SingleObject:
+    """The native layout, with nothing in it."""
+    return SingleObject(memory)
+
+
+def log_without(start: int, end: int, *gone: int) -> bytes:
+    """Encode a log in batches of ten offsets, without the records that are gone."""
+    return b"".join(
+        encode_batch(
+            [
+                WireRecord(at, 1_700_000_000_000 + at, b"k", b"v")
+                for at in range(first, first + 10)
+                if at not in gone
+            ],
+            base_offset=first,
+            last_offset=first + 9,
+        )
+        for first in range(start, end, 10)
+    )
+
+
+def push_replica(root: Path, target: SingleObject, logs: Mapping[int, bytes]) -> None:
+    """Push the log directory of a replica that the cleaner has been in."""
+    write_log(root, logs)
+    (root / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 300\n")
+    push_all(source_of(root), target)
+
+
+def spans(topic: Topic) -> list[tuple[int, int, int]]:
+    """Return what each segment serves: its own start, and the offsets."""
+    return [
+        (part.segment.start_offset, part.start_offset, part.end_offset)
+        for part in topic.scan().plan.slices
+    ]
+
+
+def test_of_copies_that_hold_the_same_one_that_is_nowhere_older_counts(
+    target: SingleObject, tmp_path: Path
+) -> None:
+    push_replica(tmp_path / "a", target, {0: log_without(0, 100), 100: b""})
+    cleaned = {0: log_without(0, 60), 60: log_without(60, 100, 70), 100: b""}
+    push_replica(tmp_path / "b", target, cleaned)
+    assert spans(topic_of(target)) == [(0, 0, 60), (60, 60, 100)]
+    found = topic_of(target).scan().to_table()["offset"].to_pylist()
+    assert found == [at for at in range(100) if at != 70]
+
+
+class _Watched(SingleObject):
+    """Count the reads of logs."""
+
+    reads = 0
+
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        self.reads += 1
+        return super().fetch_log_segment(metadata, start, end, layout=layout)
+
+
+@pytest.mark.parametrize(
+    ("other", "is_read"),
+    [
+        ({0: log_without(0, 100, 70)}, False),
+        ({0: log_without(0, 60), 60: log_without(60, 100, 70)}, True),
+    ],
+    ids=["whole segments", "parts of them"],
+)
+def test_a_log_is_read_only_where_the_manifests_leave_it_open(
+    target: SingleObject,
+    tmp_path: Path,
+    other: Mapping[int, bytes],
+    *,
+    is_read: bool,
+) -> None:
+    mine = {0: log_without(0, 100, 10), 100: b""}
+    push_replica(tmp_path / "a", target, mine)
+    push_replica(tmp_path / "b", target, {**other, 100: b""})
+    watched = _Watched(target.store)
+    topic_of(watched).scan(on_gap="skip")
+    assert (watched.reads > 0) is is_read
+
+
+def test_without_counts_copies_count_as_equal(
+    memory: ObjectStore, target: SingleObject, tmp_path: Path
+) -> None:
+    """The same two copies, in a layout that keeps counts and in one that does not."""
+    older, later = log_without(0, 120), log_without(100, 200, 110)
+    push_replica(tmp_path / "a", target, {0: older, 120: b""})
+    push_replica(tmp_path / "b", target, {100: later, 200: b""})
+    with pytest.raises(CorruptDataError, match="bring back deleted records"):
+        topic_of(target).scan()
+    kafkas = ObjectStore(f"{memory.url}-kafka")
+    fill(kafkas, segment(FOLDER, 0, older) | segment(FOLDER, 100, later))
+    assert topic_of(KafkaLocal(kafkas)).scan().to_table().num_rows == 200
+    kafkas.delete([entry.key for entry in kafkas.list()])
+
+
+def test_the_smaller_first_offset_does_not_decide(memory: ObjectStore) -> None:
+    for start in (0, 50, 100):
+        fill(memory, segment(FOLDER, start, log_without(start, start + 100)))
+    assert spans(topic_of(KafkaLocal(memory))) == [(0, 0, 100), (100, 100, 200)]
