@@ -135,6 +135,19 @@ def test_verify_finds_a_key_that_is_not_what_its_manifest_says(
     assert "its manifest is that of another segment" in str(report.problems)
 
 
+def test_a_largest_timestamp_that_key_and_manifest_claim_is_compared_with_the_log(
+    memory: ObjectStore,
+) -> None:
+    append(memory, [BEGIN, BEGIN + 9], [BEGIN + 20])
+    claim = {"max_timestamp_ms": BEGIN + 12}
+    rewrite(memory, keys_of(memory)[0], key=claim, manifest=claim)
+    storage = open_storage(memory, "single-object")
+    (report,) = verify(storage, storage.list_partitions(), Depth.INDEXES)
+    assert report.problems == ()
+    (report,) = verify(storage, storage.list_partitions(), Depth.EVERYTHING)
+    assert f"its largest timestamp is {BEGIN + 9}, not {BEGIN + 12}" in str(report)
+
+
 def test_a_key_whose_epoch_is_not_the_log_s_is_found(memory: ObjectStore) -> None:
     append(memory, [BEGIN], [BEGIN + 1])
     first, second = keys_of(memory)

@@ -133,6 +133,23 @@ class TestPush:
         assert problems(target, Depth.INDEXES) == []
         assert "have other records" in " ".join(problems(target))
 
+    def test_more_is_compared_where_the_cleaner_left_nothing_in_common(
+        self, tmp_path: Path, target: SingleObject
+    ) -> None:
+        reports = []
+        for first, name in enumerate(("one", "two")):
+            log = log_of(0, 100, value=name) + b"".join(
+                encode_batch(records(at, 1)) for at in range(100 + first, 200, 2)
+            )
+            write_log(tmp_path / name, {0: log, 200: b""}, topic_id=None)
+            cleaned = tmp_path / name / "cleaner-offset-checkpoint"
+            cleaned.write_text("0\n1\nt 0 200\n")
+            reports.append(push_all(source_of(tmp_path / name), target))
+        assert [outcomes(report) for report in reports] == [
+            [(0, COPIED)],
+            [(0, FAILED)],
+        ]
+
     def test_a_segment_that_was_deleted_is_pushed_again(
         self, logdir: Path, target: SingleObject
     ) -> None:
