@@ -122,3 +122,24 @@ def test_the_smaller_first_offset_does_not_decide(memory: ObjectStore) -> None:
     for start in (0, 50, 100):
         fill(memory, segment(FOLDER, start, log_without(start, start + 100)))
     assert spans(topic_of(KafkaLocal(memory))) == [(0, 0, 100), (100, 100, 200)]
+
+
+@pytest.mark.parametrize("order", ["ab", "ba", "abab", "baba"])
+def test_the_longer_of_two_objects_stays_where_a_cleaner_has_been(
+    order: str, target: SingleObject, tmp_path: Path
+) -> None:
+    """It emptied the second segment, and took a record out of the third one."""
+    head = log_without(0, 100)
+    replicas = {
+        "a": {0: head, 200: log_without(200, 300, 210), 300: b""},
+        "b": {
+            0: head,
+            100: log_without(100, 200),
+            200: log_without(200, 300),
+            300: b"",
+        },
+    }
+    for name in order:
+        push_replica(tmp_path / name, target, replicas[name])
+    found = topic_of(target).scan().to_table()["offset"].to_pylist()
+    assert found == [at for at in range(300) if not 100 <= at < 200 and at != 210]
