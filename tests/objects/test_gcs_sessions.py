@@ -129,6 +129,40 @@ def test_a_server_that_keeps_nothing_is_an_error() -> None:
         Session().add(NOISE, len(NOISE), lambda *_: (308, {}, b""))
 
 
+def test_an_upload_is_done_when_the_server_has_made_the_object() -> None:
+    server, session = Server(len(NOISE)), Session()
+    session.add(NOISE, len(NOISE), server.send)
+    kept = {"Range": f"bytes=0-{len(NOISE) - 1}"}
+    for _ in range(2):
+        with pytest.raises(SessionError, match="no object was made"):
+            session.finish(lambda *_: (308, kept, b""))
+    session.finish(server.send)
+    assert server.made == NOISE
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "content"),
+    [
+        (200, {}, b'{"size": "%d"}' % len(NOISE)),
+        (308, {"Range": f"bytes=0-{len(NOISE) - 2}"}, b""),
+        (308, {"Range": f"bytes=0-{len(NOISE) - 1}"}, b""),
+        (308, {"Range": f"bytes=0-{len(NOISE)}"}, b""),
+        (308, {"Range": f"bytes={BLOCK}-{2 * BLOCK - 1}"}, b""),
+        (308, {"Range": "bytes=0-x"}, b""),
+        (308, {"Range": "7"}, b""),
+    ],
+)
+def test_bytes_that_were_never_sent_are_not_believed_to_be_kept(
+    status: int, headers: Mapping[str, str], content: bytes
+) -> None:
+    server, session = Server(len(NOISE)), Session()
+    with pytest.raises(SessionError):
+        session.add(NOISE, len(NOISE), lambda *_: (status, headers, content))
+    session.add(NOISE, len(NOISE), server.send)
+    session.finish(server.send)
+    assert server.made == NOISE
+
+
 def test_an_object_of_another_size_is_an_error() -> None:
     server, session = Server(len(NOISE)), Session()
     session.add(NOISE, len(NOISE), server.send)

@@ -11,6 +11,7 @@ whose reply was lost makes an object of another size, which is noticed at the en
 """
 
 import json
+import re
 from base64 import b64encode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ __all__ = ["Send", "Session", "SessionError", "crc32c"]
 
 _BLOCK = 256 << 10
 _DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
+_RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
 
 Send = Callable[[Mapping[str, str], bytes], tuple[int, Mapping[str, str], bytes]]
 """Sends headers and bytes to a session; returns status, headers and body."""
@@ -43,6 +45,7 @@ class Session:
     Attributes:
         total: Bytes of the object.
         kept: How many of them the server has.
+        sent: How many of them have been sent, whether they were kept or not.
         begin: Where the bytes begin that are left.
         left: Those that were given when the last call ended, and not kept by then.
         piece: Most bytes of one request; None for all that there are.
@@ -51,6 +54,7 @@ class Session:
 
     total: int = 0
     kept: int = 0
+    sent: int = 0
     begin: int = 0
     left: bytes = b""
     piece: int | None = None
@@ -90,9 +94,10 @@ class Session:
             piece = given[start : min(size, start + (self.piece or size))]
             end = self.kept + len(piece)
             place = f"bytes {self.kept}-{end - 1}/{self.total}"
+            self.sent = max(self.sent, end)
             at = self._reached(*send({"Content-Range": place, **headers}, piece))
             # Further, when a reply was lost to a request that had more.
-            if not self.kept < at <= self.begin + len(given):
+            if not self.kept < at <= self.sent:
                 raise SessionError(f"the upload stays at {at} of {self.total} bytes")
             if at < end:
                 self.piece = max(_BLOCK, (at - self.kept) // _BLOCK * _BLOCK)
@@ -117,5 +122,13 @@ class Session:
             return size
         if status != HTTPStatus.PERMANENT_REDIRECT:
             raise SessionError(f"the upload was answered with {status}")
-        _, _, last = headers.get("Range", "").partition("-")
-        return int(last) + 1 if last else 0
+        kept = headers.get("Range")
+        if kept is None:
+            return 0
+        found = _RANGE.fullmatch(kept)
+        if found is None:
+            raise SessionError(f"the upload keeps {kept!r}, which is no beginning")
+        size = int(found[1]) + 1
+        if size == self.total:  # bytes that are kept are no object yet
+            raise SessionError(f"all {size} bytes are kept, and no object was made")
+        return size
