@@ -138,6 +138,48 @@ def test_a_write_that_was_given_up_never_lands_after_a_later_one(
     assert content(store) == AFTER[verb]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"auto_mkdir": True}, {"tenant": "default"}, {"timeout": 5}, {"block_size": 7}],
+)
+def test_the_writes_of_two_stores_take_turns_whatever_options_they_were_made_with(
+    gated: type[Gated], options: dict[str, Any]
+) -> None:
+    filled()
+    gated.gate.clear()
+    give_up(LATE["put"])
+    other = ObjectStore("gated://root", options, policy=PATIENT)
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(WRITES["put"], other)
+        with pytest.raises(NotYet):
+            done.result(0.05)
+        assert gated.blocked.acquire(timeout=10)
+        begun = gated.blocked.acquire(blocking=False)
+        gated.gate.set()
+        assert not begun, "the later one has begun"
+        done.result()
+    assert content(other) == b"later"
+
+
+def test_the_writes_to_two_machines_do_not_wait_for_each_other(
+    gated: type[Gated],
+) -> None:
+    gated.gate.clear()
+    with ThreadPoolExecutor(2) as pool:
+        done = [
+            pool.submit(
+                WRITES["put"],
+                ObjectStore("gated://root", {"host": name}, policy=PATIENT),
+            )
+            for name in ("here", "there")
+        ]
+        begun = [gated.blocked.acquire(timeout=10) for _ in done]
+        gated.gate.set()
+        for each in done:
+            each.result()
+    assert all(begun)
+
+
 @pytest.mark.parametrize("verb", WRITES)
 def test_a_write_that_waits_for_an_earlier_one_ends_by_its_deadline(
     gated: type[Gated], verb: str

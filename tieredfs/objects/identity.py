@@ -46,6 +46,9 @@ _MANNER = frozenset(
 )
 """Options that say how a store is asked, and not where it is."""
 
+_MACHINE = re.compile(r"(?i)(?:[^=]*\.)?(?:host|hostname|instance|path|server|url)=")
+"""Options without which a client is not made, and that name where it leads."""
+
 _CONNECTION = "connection_string"
 _PRIVATE_FIELDS = frozenset({"AccountKey", "SharedAccessSignature"})
 
@@ -73,13 +76,18 @@ def identity_of(
 
 
 def place_of(kind: str, options: Mapping[str, object]) -> str:
-    """Return a text that is the same for all clients which lead to one place.
+    """Return a text that all clients share which may lead to one place.
+
+    Others may share it as well: of two clients of one class only the machines count
+    that their options name. An option may be given that the class takes anyway, or
+    make no difference there.
 
     Args:
         kind: The client's class or protocol.
         options: What the client was made with; nested ones included.
     """
-    return "\n".join([kind, *sorted(_places("", options))])
+    machines = filter(_MACHINE.match, _places("", options))
+    return "\n".join([kind, *sorted(each.lower() for each in machines)])
 
 
 def _places(path: str, options: Mapping[str, object]) -> Iterator[str]:
