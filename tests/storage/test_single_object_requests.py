@@ -237,9 +237,12 @@ class TestManySegments:
     def test_reading_from_an_offset_on_is_one_listing_and_two_gets(
         self, watched: Watched, number: int, within: int
     ) -> None:
+        """Once it has been seen, by listing all, that nothing overlaps."""
         topic = Tier(watched.storage).topic("t")
         watched.spent()
         offset = number * 10 + within
+        topic.read(0, offset, max_bytes=200)
+        assert watched.spent().count("GET LIST") == -(-MANY // 1000)
         found = topic.read(0, offset, max_bytes=200)
         assert found["offset"][0].as_py() == offset
         assert found["value"][0].as_py() == f"v{offset}".encode()
@@ -270,6 +273,7 @@ def test_a_topic_of_ten_thousand_segments_is_sought_with_one_listing(
         assert storage.seek(PARTITION, offset)[0].start_offset == offset // 10 * 10
         assert counter.requests == before + 1
     topic = Tier(storage).topic("t")
+    topic.read(0, 65_434, max_bytes=200)
     before = counter.by_verb()["list"]
     found = topic.read(0, 65_434, max_bytes=200)
     assert found["offset"].to_pylist() == [65_434, 65_435]

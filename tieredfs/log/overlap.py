@@ -170,17 +170,18 @@ def _without_prefixes(
 ) -> list[SegmentMetadata]:
     """Leave out segments that are the beginning of another one, and so add nothing.
 
-    An active segment that is archived again and again leaves many of them.
+    An active segment that is archived again and again leaves many of them. Where a
+    cleaner has been, the beginning may be of a later state than the whole.
     """
+    if not all(map(_is_dense, segments)):
+        return list(segments)
     longest: dict[int, SegmentMetadata] = {}
     for segment in sorted(segments, key=_last_offset):
-        if _is_dense(segment):
-            longest[segment.start_offset] = segment
+        longest[segment.start_offset] = segment
     return [
         segment
         for segment in segments
-        if not _is_dense(segment)
-        or segment == longest[segment.start_offset]
+        if segment == longest[segment.start_offset]
         or not _begins(segment, longest[segment.start_offset])
     ]
 

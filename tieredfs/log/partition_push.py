@@ -141,10 +141,11 @@ class PartitionPush:
     def _settle(self) -> Iterator[PushedSegment]:
         """Decide which object of one log stays where ends differ: see ``end_claims``.
 
-        Where only the longer one says that a cleaner has been here, and other segments
-        hold what it calls empty, it is wrong: the source has just confirmed the shorter
-        one. Otherwise the longer one is the later state. Of two pushes that decide
-        differently at the same time, one finds its own object gone and copies it again.
+        What the source has just confirmed replaces a shorter one, and a longer one if
+        only that says that a cleaner has been here while other segments hold what it
+        calls empty. Otherwise the longer one is the later state, and the source behind.
+        Of two pushes that decide differently at the same time, one finds its own object
+        gone and copies it again.
         """
         for listed, (before, is_done) in self._undecided.items():
             one: PushedSegment | None = PushedSegment(listed, PushOutcome.CHANGED)
@@ -236,14 +237,11 @@ class PartitionPush:
     ) -> None:
         """Delete other objects of a segment's log, and see that it is still there.
 
-        Those stay of which it cannot be told.
-
         Raises:
             _ChangedError: Another push has deleted it meanwhile.
         """
         for other in others:
-            if _ends_later(other, segment) or not self._is_wrong(segment, other):
-                self._target.delete_log_segment(other)
+            self._target.delete_log_segment(other)
         self._there = self._listed()
         if self._present(segment) is None:
             raise _ChangedError

@@ -28,7 +28,7 @@ from tieredfs.format.leader_epoch_checkpoint import (
 from tieredfs.log.catalog import SegmentCatalog
 from tieredfs.log.cut import cut_segment
 from tieredfs.log.plan import lineage_of
-from tieredfs.log.reader import TieredReader, bounds_of
+from tieredfs.log.reader import TieredReader, bounds_of, changed_error
 from tieredfs.model import (
     UNKNOWN_TOPIC_ID,
     IndexType,
@@ -195,6 +195,8 @@ def _write_whole(
     """Write a segment's files as they are stored; return how many, and its indexes."""
     indexes: Mapping[IndexType, Buffer] = source.fetch_all_indexes(segment)
     with hold_log(source, segment) as log:
+        if not source.is_current(segment, last_offset(segment, log)):
+            raise changed_error(source, segment)
         return _write_segment(target, segment, indexes, log), indexes
 
 

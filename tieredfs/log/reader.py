@@ -13,6 +13,7 @@ from tieredfs.errors import (
     CorruptIndexError,
     NotFoundError,
     OffsetOutOfRangeError,
+    StorageUnavailableError,
 )
 from tieredfs.format.batch_header import CONTROL
 from tieredfs.format.log_batches import LogBatches
@@ -35,7 +36,7 @@ from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.log_stream import read_log
 
-__all__ = ["Bounds", "TieredReader", "read_slice"]
+__all__ = ["Bounds", "TieredReader", "changed_error", "read_slice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -338,6 +339,7 @@ def read_slice(
             have it, or the log ends before the slice does.
         CorruptIndexError: The offset index led past the slice's first offset.
         CorruptObjectError: The log is shorter than it was listed.
+        StorageUnavailableError: The cleaner is replacing what follows the log.
     """
     reached = part.start_offset
     for batches in _read_segment(
@@ -366,12 +368,26 @@ def read_slice(
         if inside < len(batches):
             return
         reached = max(reached, int(batches["last_offset"][-1]) + 1)
-    if reached < part.end_offset and not _is_cleaned(storage, part.segment):
+    if reached >= part.end_offset:
+        return
+    if not storage.is_current(part.segment, reached - 1):
+        raise changed_error(storage, part.segment)
+    if not _is_cleaned(storage, part.segment):
         msg = (
             f"{storage.name_of(part.segment)}: the log ends before offset {reached}, "
             f"the segment at {part.segment.end_offset}"
         )
         raise CorruptBatchError(msg)
+
+
+def changed_error(
+    storage: RemoteStorageManager, segment: SegmentMetadata
+) -> StorageUnavailableError:
+    """Return the error of a segment whose end may not be where it was listed."""
+    return StorageUnavailableError(
+        f"{storage.name_of(segment)}: the broker is replacing this segment or the next "
+        "one: read again"
+    )
 
 
 def _read_segment(

@@ -34,6 +34,7 @@ from tieredfs.log.plan import (
     overlaps,
     tile,
 )
+from tieredfs.log.reader import changed_error
 from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.inspection import Inspection, Lead, inspect_segment
@@ -366,6 +367,8 @@ class _PartitionCheck:
             lead = self._lead(segment, before)
             inspection = inspect_segment(batches, segment, indexes, lead)
             log.finish()
+            if not self._storage.is_current(segment, inspection.last_offset):
+                yield changed_error(self._storage, segment)
             lost = inspection.lost_from
             if lost is not None and not self._storage.is_compacted(self._partition):
                 yield CorruptBatchError(

@@ -1,6 +1,8 @@
 """Two topics that a case-insensitive disk cannot tell apart."""
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from fsspec.utils import get_protocol
@@ -24,31 +26,44 @@ class CaseCheck:
         """Know of no topic yet."""
         self._told_apart: set[str] = set()
 
-    def check(self, store: ObjectStore, topic: str) -> None:
-        """Refuse a topic that the disk takes for another one.
+    @contextmanager
+    def writing(self, store: ObjectStore, topic: str) -> Iterator[None]:
+        """Refuse a topic that the disk takes for another one, before it is written.
+
+        If writing fails, and so may not have made the folder, it is asked again.
+
+        Args:
+            store: Where the topic's folder is.
+            topic: The topic that is written in the with block.
 
         Raises:
             AlreadyExistsError: It does; their names differ in capitals only.
         """
         if get_protocol(store.url) not in {"file", "local"}:
+            yield
             return
         folder = topic_folder(topic)
         with _LOCK:
-            if folder not in self._told_apart and _tell_apart(store, folder):
+            if folder not in self._told_apart:
+                _tell_apart(store, folder)
                 self._told_apart.add(folder)
+        try:
+            yield
+        except BaseException:
+            with _LOCK:
+                self._told_apart.discard(folder)
+            raise
 
 
-def _tell_apart(store: ObjectStore, folder: str) -> bool:
-    """Refuse a topic that the disk takes for another; tell whether it has a folder."""
+def _tell_apart(store: ObjectStore, folder: str) -> None:
     entries = store.list(delimiter="/")
     folders = {entry.key.rstrip("/") for entry in entries if entry.is_prefix}
     twins = [name for name in folders if name.casefold() == folder.casefold()]
     if folder in folders or not twins:
-        return folder in folders
+        return
     if next(store.list(f"{folder}/", delimiter="/"), None) is not None:
         msg = (
             f"{store.url}: the disk cannot tell topic folder {folder!r} from "
             f"{twins[0]!r}"
         )
         raise AlreadyExistsError(msg)
-    return False

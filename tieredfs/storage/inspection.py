@@ -48,6 +48,8 @@ class Inspection:
         rebuilt: Every index, made anew from the log; TRANSACTION only where there are
             aborts.
         is_compacted: Whether offsets are missing: the cleaner has been here.
+        last_offset: Last offset of the last batch; one below the segment's first where
+            there is no batch.
         lost_from: The first of the offsets that are missing at the end of a log which
             the cleaner has left no trace in; None when there is no such offset.
     """
@@ -57,6 +59,7 @@ class Inspection:
     rebuilt: Mapping[IndexType, bytes]
     is_compacted: bool
     lost_from: int | None
+    last_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +143,9 @@ def inspect_segment(
     if aborts and (IndexType.TRANSACTION in untrue or not truth.is_compacted):
         rebuilt[IndexType.TRANSACTION] = made
     lost_from = following if following <= end and not cleaned else None
-    return Inspection(facts, untrue, rebuilt, truth.is_compacted, lost_from)
+    return Inspection(
+        facts, untrue, rebuilt, truth.is_compacted, lost_from, following - 1
+    )
 
 
 def inspect_copy(

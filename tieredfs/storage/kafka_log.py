@@ -58,6 +58,9 @@ _OF_A_SEGMENT = re.compile(r"(\d{20})\.(?!snapshot).+", re.ASCII)
 """Any file that only a segment has, whatever the cleaner has made of its name: a
 snapshot may outlive its segment."""
 
+_OF_THE_CLEANER = (".cleaned", ".swap", ".deleted")
+"""How the cleaner names what it writes, what it puts in place, what it takes away."""
+
 _LISTINGS = 3
 """How often a folder is listed while the cleaner is seen to rename a log in it."""
 
@@ -228,9 +231,21 @@ class KafkaLog(RemoteStorageManager):
             logs = self._logs(metadata.partition)
         except NotFoundError:
             return False
+        listed = (metadata.start_offset, end, metadata.version)
+        found = _segments(metadata.partition, logs)
+        if listed not in {(s.start_offset, s.end_offset, s.version) for s in found}:
+            return False
         reached = max(last_offset, metadata.start_offset)
-        return metadata in _segments(metadata.partition, logs) and not any(
-            reached < start <= end for start in self._starts(metadata.partition)
+        names = self._names(metadata.partition)
+        matches = [m for m in map(_OF_A_SEGMENT.fullmatch, names) if m is not None]
+        if any(reached < int(match[1]) <= end for match in matches):
+            return False
+        # While it has not been noted that the log was cleaned, files of the cleaner say
+        # that it is being cleaned.
+        return self.is_compacted(metadata.partition) or not any(
+            int(match[1]) == metadata.start_offset
+            and match[0].endswith(_OF_THE_CLEANER)
+            for match in matches
         )
 
     def _is_same_log(self, metadata: SegmentMetadata) -> bool:
@@ -262,12 +277,11 @@ class KafkaLog(RemoteStorageManager):
             raise NotFoundError(f"{msg} in {self.store.url}: it was made again")
         return [found[start] for start in sorted(found)]
 
-    def _starts(self, partition: TopicIdPartition) -> list[int]:
-        """List where segments begin, those included that only left-over files have."""
+    def _names(self, partition: TopicIdPartition) -> list[str]:
+        """List the names of all files in a partition's folder."""
         folder = f"{partition}/"
-        names = (e.key[len(folder) :] for e in self.store.list(folder, delimiter="/"))
-        matches = (_OF_A_SEGMENT.fullmatch(name) for name in names)
-        return [int(match[1]) for match in matches if match is not None]
+        entries = self.store.list(folder, delimiter="/")
+        return [entry.key[len(folder) :] for entry in entries]
 
     def _topic_id(self, folder: str) -> Uuid:
         try:

@@ -318,8 +318,10 @@ class SingleObject(RemoteStorageManager):
             if self._is_there(object_key(partition, stem)):
                 return stem.encode()
         self._known.forget(metadata)  # another process has deleted it
-        self._case.check(self.store, partition.topic)
-        with open_log(data.log, str(metadata)) as source:
+        with (
+            self._case.writing(self.store, partition.topic),
+            open_log(data.log, str(metadata)) as source,
+        ):
             key = self._put(metadata, source, data)
         self._known.add(partition, key)
         self._known.add_true(partition, key.stem)
@@ -341,11 +343,13 @@ class SingleObject(RemoteStorageManager):
             CorruptBatchError: A batch is malformed or lies outside the segment.
         """
         partition = metadata.partition
-        self._case.check(self.store, partition.topic)
         whole = BytesIO()
-        with open_log(data.log, str(metadata)) as source:
+        with (
+            self._case.writing(self.store, partition.topic),
+            open_log(data.log, str(metadata)) as source,
+        ):
             key = write_segment(metadata, source, data, whole, self.compression)
-        claim_offset(self.store, partition, key, whole.getbuffer())
+            claim_offset(self.store, partition, key, whole.getbuffer())
         self._known.add(partition, key)
         return key.stem.encode()
 
