@@ -41,6 +41,15 @@ DONE = {("s3", 204, "delete"), ("gs", 204, "delete")}
 """What is success."""
 
 
+CHECKED = {
+    "az": ("list",),
+    "abfs": ("list",),
+    "gs": ("head", "list", "put", "delete", "delete several"),
+    "webhdfs": ("head", "list", "put", "delete", "delete several"),
+}
+"""What is answered with more than a success, and less than any bytes."""
+
+
 @pytest.fixture(params=[*CLOUDS, "webhdfs", "http"])
 def place(request: pytest.FixtureRequest, fleet: Fleet) -> Iterator[ProxiedBucket]:
     """A place with two objects, reached through a proxy."""
@@ -123,6 +132,51 @@ def test_a_page_in_place_of_an_answer_is_an_error(place: ProxiedBucket) -> None:
     for call in verbs(place).values():
         with pytest.raises(StorageUnavailableError):
             call(store)
+    place.proxy.clear()
+    assert unchanged(store)
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        ("{}", "application/json"),
+        ("[]", "application/json"),
+        ("null", "application/json"),
+        ('{"FileStatus": 1, "FileStatuses": [], "boolean": "yes"}', "application/json"),
+        ('{"FileStatus": {}, "FileStatuses": {}}', "application/json"),
+        ("<?xml version='1.0'?><Error><Code>None</Code></Error>", "application/xml"),
+    ],
+)
+def test_what_another_service_answers_is_an_error_of_the_storage(
+    place: ProxiedBucket, body: str, kind: str
+) -> None:
+    scheme = urlsplit(place.url).scheme
+    store = opened(place)
+    place.proxy.add(
+        status=200, body=body, headers={"Content-Type": kind, "x-ms-request-id": "1"}
+    )
+    for name in CHECKED.get(scheme, ()):
+        # Google answers so where nothing is, and fake-gcs-server when it has deleted.
+        is_empty = body.startswith("{") and name in {"list", "delete"}
+        if scheme == "gs" and (is_empty or (body, name) == ("null", "delete")):
+            continue
+        with pytest.raises(StorageUnavailableError):
+            verbs(place)[name](store)
+    place.proxy.clear()
+    assert unchanged(store)
+
+
+def test_a_delete_that_hdfs_says_it_has_not_done_is_an_error(
+    place: ProxiedBucket,
+) -> None:
+    if urlsplit(place.url).scheme != "webhdfs":
+        pytest.skip("it is HDFS that says so")
+    store = opened(place)
+    kind = {"Content-Type": "application/json"}
+    place.proxy.add("DELETE", status=200, body='{"boolean": false}', headers=kind)
+    with pytest.raises(StorageUnavailableError, match="has not deleted it"):
+        store.delete(["key"])
+    store.delete(["never there"])
     place.proxy.clear()
     assert unchanged(store)
 

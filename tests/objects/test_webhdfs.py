@@ -38,7 +38,7 @@ ON_THE_WIRE = {
     "create": 3,
     "copy": 5,
     "list": 1,
-    "delete": 1,
+    "delete": 2,  # of what is not there, as it is asked
 }
 
 

@@ -196,7 +196,11 @@ class AzureBackend(Backend):
             begin = self._begin(listing)
             found = self._container.list_blobs(start_from=begin, **wanted)
         pages = found.by_page(at)
-        items = [item async for item in await anext(pages)]
+        try:
+            items = [item async for item in await anext(pages)]
+        except AttributeError as error:  # the client looks for a listing in it
+            msg = "an answer that is not a listing; check the endpoint"
+            raise OSError(msg) from error
         entries = sorted(self._listed(items), key=lambda entry: entry.key)
         return Page(entries, pages.continuation_token)
 

@@ -39,6 +39,9 @@ _TAKEN = (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.PERMANENT_REDIRECT)
 _CANCELLED = (HTTPStatus.OK, HTTPStatus.NO_CONTENT, 499)
 """Google's own 499 says that an upload was cancelled, as was asked."""
 
+_NULL = b"null"
+"""What fake-gcs-server says of a delete, of which Google says nothing."""
+
 
 class GCSBackend(Backend):
     """A bucket, or a prefix in one.
@@ -184,7 +187,7 @@ class GCSBackend(Backend):
             place = ("b/{}/o/{}", self.bucket, names[0])
             with suppress(MissingError):
                 answer = self._send("DELETE", *place, timeout=timeout, good=_DELETED)
-                if answer[2]:  # fake-gcs-server: null
+                if answer[2].strip() not in {b"", _NULL}:
                     _decoded(answer[2])
             return {}
         boundary = uuid.uuid4().hex
@@ -359,7 +362,7 @@ class GCSBackend(Backend):
 
 
 def _decoded(content: bytes, *wanted: str) -> dict[str, Any]:
-    """Decode the JSON of an answer, which has these fields.
+    """Decode the JSON of an answer, an object that has these fields.
 
     Raises:
         UnexpectedAnswerError: It is something else, such as a proxy's page.
@@ -367,14 +370,15 @@ def _decoded(content: bytes, *wanted: str) -> dict[str, Any]:
     try:
         found = json.loads(content)
     except ValueError:
-        msg = "an answer that is not JSON; check the endpoint"
-        raise UnexpectedAnswerError(HTTPStatus.OK, msg) from None
-    fields = found if isinstance(found, dict) else {}
-    missing = sorted(set(wanted) - fields.keys())
+        found = None
+    if not isinstance(found, dict):
+        msg = "an answer that is not a JSON object; check the endpoint"
+        raise UnexpectedAnswerError(HTTPStatus.OK, msg)
+    missing = sorted(set(wanted) - found.keys())
     if missing:
         msg = f"an answer that does not say {' and '.join(missing)}"
         raise UnexpectedAnswerError(HTTPStatus.OK, msg)
-    return fields
+    return found
 
 
 def _entry(key: str, item: Mapping[str, Any]) -> ObjectInfo:

@@ -13,7 +13,7 @@ decodes a name twice, so what has a ``%41`` in its name is written and not found
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 from fsspec import AbstractFileSystem
@@ -26,6 +26,8 @@ from tieredfs.objects.quirks.listing import ObjectInfo
 
 __all__ = ["WebHdfsBackend"]
 
+_T = TypeVar("_T")
+
 _CLEANING = 60.0
 """Seconds to remove what a failed put has left beside its final name.
 
@@ -36,7 +38,9 @@ _DONE = frozenset({200, 201})
 _GO_ON = 307
 """How a name node sends a client on; what sends it elsewhere is a proxy."""
 _WITH_DATA = frozenset({"CREATE", "OPEN"})
-_PAGE = "text/html"
+_PAGES = ("text/html", "text/xml", "application/xml", "application/xhtml")
+"""What HDFS never answers with, and gateways and other servers do."""
+_FOREIGN = "not an answer of HDFS's; check the host and port"
 _REMOTE: dict[str, type[Exception]] = {
     "AccessControlException": PermissionError,
     "AuthorizationException": PermissionError,
@@ -111,7 +115,7 @@ class WebHdfsBackend(FoldersBackend):
         end = Deadline(timeout)
 
         def ask() -> None:
-            self._ask("DELETE", "DELETE", path, end.check())
+            self._remove(path, end)
 
         with suppress(FileNotFoundError, NotADirectoryError, IsADirectoryError):
             self.calls.run(ask, timeout, writes=path)
@@ -125,9 +129,9 @@ class WebHdfsBackend(FoldersBackend):
             answer = self.calls.run(ask, timeout)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        found = answer.json()["FileStatuses"]["FileStatus"]
+        found = _field(_field(_json(answer), "FileStatuses", dict), "FileStatus", list)
         # A file lists itself, without a name.
-        return [_item(each) for each in found if each["pathSuffix"]]
+        return [each for each in map(_item, found) if each.name]
 
     def _read(self, key: str, timeout: float, **span: int) -> bytes:
         return self.calls.run(partial(self._fetch, key, timeout, **span), timeout)
@@ -164,7 +168,17 @@ class WebHdfsBackend(FoldersBackend):
 
     def _status(self, path: str, timeout: float) -> Mapping[str, Any]:
         answer = self._ask("GET", "GETFILESTATUS", path, timeout)
-        return cast("Mapping[str, Any]", answer.json()["FileStatus"])
+        found = _field(_json(answer), "FileStatus", dict)
+        _item(found)
+        return cast("Mapping[str, Any]", found)
+
+    def _remove(self, path: str, end: Deadline) -> None:
+        """Delete a file; what a server says it has not deleted may not be there."""
+        answer = self._ask("DELETE", "DELETE", path, end.check())
+        if _field(_json(answer), "boolean", bool):
+            return
+        if self._status(path, end.check())["type"] == "FILE":
+            raise OSError("the server has not deleted it, and does not say why")
 
     def _rename(
         self, source: str, target: str, timeout: float, *, overwrite: bool
@@ -183,7 +197,7 @@ class WebHdfsBackend(FoldersBackend):
         if not answer.content:
             return
         # A gateway that knows no options: it renames over nothing.
-        if not answer.json()["boolean"]:
+        if not _field(_json(answer), "boolean", bool):
             if overwrite:
                 raise NotImplementedError("this server renames over no file")
             raise FileExistsError(target)
@@ -227,7 +241,7 @@ class WebHdfsBackend(FoldersBackend):
 
 def _checked(answer: Any) -> Any:  # noqa: ANN401 - an answer of requests
     """Return an answer that says yes; raise what any other means."""
-    page = answer.headers.get("Content-Type", "").startswith(_PAGE)
+    page = answer.headers.get("Content-Type", "").startswith(_PAGES)
     if answer.status_code in _DONE and not page:
         return answer
     try:
@@ -235,17 +249,33 @@ def _checked(answer: Any) -> Any:  # noqa: ANN401 - an answer of requests
         name, said = told["exception"], str(told["message"]).partition("\n")[0]
     except (ValueError, LookupError, TypeError):
         answer.raise_for_status()
-        said = f"{answer.status_code}: not an answer of HDFS's; check the host and port"
-        raise OSError(said) from None
+        raise OSError(f"{answer.status_code}: {_FOREIGN}") from None
     if "is not a directory" in said:
         raise NotADirectoryError(said)  # HDFS says access denied
     raise _REMOTE.get(name, _RemoteError)(f"{name}: {said}")
 
 
-def _item(status: Mapping[str, Any]) -> Item:
+def _json(answer: Any) -> object:  # noqa: ANN401 - an answer of requests
+    try:
+        return answer.json()
+    except ValueError:
+        raise OSError(_FOREIGN) from None
+
+
+def _field(found: object, name: str, kind: type[_T]) -> _T:
+    """Return a field of what was answered, which is of this kind."""
+    value = found.get(name) if isinstance(found, Mapping) else None
+    if not isinstance(value, kind):
+        raise OSError(f"an answer without {name}: {_FOREIGN}")
+    return value
+
+
+def _item(status: object) -> Item:
+    is_file = _field(status, "type", str) == "FILE"
+    size = _field(status, "length", int)
     return Item(
-        status["pathSuffix"],
-        status["length"] if status["type"] == "FILE" else None,
-        status["modificationTime"] / 1000,
-        status.get("fileId", 0),
+        _field(status, "pathSuffix", str),
+        size if is_file else None,
+        _field(status, "modificationTime", int) / 1000,
+        cast("Mapping[str, Any]", status).get("fileId", 0),
     )
