@@ -242,3 +242,19 @@ def test_another_machine_behind_a_name_of_ssh_is_another_store(tmp_path: Path) -
         config.write_text(f"Host archive\n  HostName {machine}\n")
         found.add(ObjectStore("sftp://archive/t", options).identity)
     assert len(found) == 2
+
+
+def test_the_users_own_configuration_of_ssh_leads_to_another_store(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ssh").mkdir()
+    found = [ObjectStore("sftp://archive/t").identity]
+    for line in ("HostName 10.0.0.1", "HostName 10.0.0.2", "Port 3", "User else"):
+        (tmp_path / ".ssh" / "config").write_text(f"Host archive\n  {line}\n")
+        found.append(ObjectStore("sftp://archive/t").identity)
+    assert len(set(found)) == len(found)
+    unread = {"config": None}
+    alone = ObjectStore("sftp://archive/t", unread).identity
+    (tmp_path / ".ssh" / "config").unlink()
+    assert ObjectStore("sftp://archive/t", unread).identity == alone

@@ -87,7 +87,8 @@ class SftpBackend(FoldersBackend):
         told = SSHFileSystem._get_kwargs_from_urls(url)  # noqa: SLF001 - fsspec's
         given = {**told, **options}
         known = ("host", "port", "username", "config")
-        named = {name: given[name] for name in known if name in given}
+        # No file at all by default, where connecting reads ~/.ssh/config.
+        named = {"config": (), **{key: given[key] for key in known if key in given}}
         # Nobody's: keys would be read, and an agent asked for more.
         found = SSHClientConnectionOptions(**named, client_keys=None, agent_path=None)
         way = found.tunnel or found.proxy_command or ""
