@@ -277,6 +277,23 @@ class TestVersions:
         store.copy("key", "other")
         assert store.head("key").version == version
 
+    @pytest.mark.parametrize("name", ["EPERM", "ENOSYS", "EOPNOTSUPP"])
+    def test_a_disk_without_times_of_ones_own_can_be_written(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    ) -> None:
+        def refuse(descriptor: int, **times: object) -> None:
+            del descriptor, times
+            raise OSError(getattr(errno, name), name)
+
+        monkeypatch.setattr(os, "utime", refuse)
+        store = ObjectStore(str(tmp_path))
+        store.put("key", b"1", overwrite=False)
+        store.put("key", b"2", overwrite=True)
+        store.copy("key", "copy")
+        store.delete(["key"])
+        store.put("key", b"3", overwrite=True)
+        assert [store.get("key"), store.get("copy")] == [b"3", b"2"]
+
     def test_a_file_in_place_of_another_is_seen(self, tmp_path: Path) -> None:
         """As a restored copy is: of the same size, and with the time of the old one."""
         store = ObjectStore(str(tmp_path))

@@ -9,6 +9,7 @@ disk keeps it, than that of what lay under the name before, deleted or replaced.
 import os
 import time
 from collections import OrderedDict
+from contextlib import suppress
 
 __all__ = ["remember_deleted", "stamp", "version_of"]
 
@@ -33,6 +34,8 @@ def version_of(found: os.stat_result) -> str:
 def stamp(descriptor: int, path: str, replaced: os.stat_result | None) -> None:
     """Give a file that is about to appear a time that no earlier content has had.
 
+    A disk on which times cannot be set, as on some mounts, gives its own.
+
     Args:
         descriptor: Of the file, which is not changed afterwards.
         path: What it is to be called.
@@ -41,12 +44,15 @@ def stamp(descriptor: int, path: str, replaced: os.stat_result | None) -> None:
     before = _deleted.get(path, 0)
     if replaced is not None:
         before = max(before, replaced.st_mtime_ns)
+    if not before:
+        return
     now = time.time_ns()
-    for step in (0, *_STEPS):
-        wanted = max(now, before + step)
-        os.utime(descriptor, ns=(wanted, wanted))
-        if not before or os.fstat(descriptor).st_mtime_ns > before:
-            return
+    with suppress(OSError):
+        for step in (0, *_STEPS):
+            wanted = max(now, before + step)
+            os.utime(descriptor, ns=(wanted, wanted))
+            if os.fstat(descriptor).st_mtime_ns > before:
+                return
 
 
 def remember_deleted(path: str, found: os.stat_result) -> None:
