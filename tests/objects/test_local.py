@@ -21,6 +21,7 @@ from tieredfs import (
     InvalidArgumentError,
     NotFoundError,
     ObjectStore,
+    PermissionDeniedError,
     StoreCapability,
     TieredFSError,
     UnsupportedOperationError,
@@ -359,6 +360,32 @@ class TestADiskWithoutHardLinks:
             store.put("a", b"1", overwrite=False)
         assert EXCLUSIVE not in store.capabilities
         assert list((tmp_path / "root").iterdir()) == []
+
+    def test_a_folder_in_which_nothing_can_be_made_says_nothing_of_its_disk(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """As one with the attribute of an immutable one, or in a sandbox."""
+        plain = os.open
+        (tmp_path / "immutable").mkdir()
+        inode = (tmp_path / "immutable").stat().st_ino
+
+        def refuse(
+            path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+        ) -> int:
+            is_new = flags & os.O_CREAT
+            if dir_fd is not None and is_new and os.fstat(dir_fd).st_ino == inode:
+                raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
+            return plain(path, flags, mode, dir_fd=dir_fd)
+
+        monkeypatch.setattr(local_names, "_ways", {})
+        monkeypatch.setattr(os, "open", refuse)
+        immutable = ObjectStore(str(tmp_path / "immutable"))
+        assert EXCLUSIVE in immutable.capabilities
+        with pytest.raises(PermissionDeniedError):
+            immutable.put("a", b"1", overwrite=False)
+        fine = ObjectStore(str(tmp_path / "fine"))
+        fine.put("a", b"1", overwrite=False)
+        assert EXCLUSIVE in fine.capabilities
 
     def test_a_rename_that_replaces_in_spite_of_all_is_not_used(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -81,6 +81,11 @@ def can_name_exclusively(folder: int) -> bool:
 
 
 def _way_of(folder: int) -> _Name | None:
+    """Return how the disk of a folder does it, which is tried in the folder.
+
+    Raises:
+        OSError: Nothing can be tried there, which says nothing of the disk.
+    """
     device = os.fstat(folder).st_dev
     if device not in _ways:
         _ways[device] = next(
@@ -96,19 +101,21 @@ def _try(way: _Name, folder: int) -> bool:
         for name in (source, taken):
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             os.close(os.open(name, flags, 0o600, dir_fd=folder))
-        try:
-            way(source, taken, folder)
-        except FileExistsError:
-            way(source, free, folder)
-        else:
-            return False  # it has replaced what was there
-    except OSError as error:
-        if error.errno in _CANNOT:
-            return False
-        raise
-    else:
-        return True
+        return _names(way, source, taken, free, folder)
     finally:
         for name in (source, taken, free):
             with suppress(OSError):
                 os.unlink(name, dir_fd=folder)
+
+
+def _names(way: _Name, source: str, taken: str, free: str, folder: int) -> bool:
+    try:
+        try:
+            way(source, taken, folder)
+        except FileExistsError:
+            way(source, free, folder)
+            return True
+    except OSError as error:
+        if error.errno not in _CANNOT:
+            raise
+    return False  # it cannot, or has replaced what was there
