@@ -3,6 +3,7 @@
 import ctypes
 import errno
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -22,6 +23,7 @@ from tieredfs import (
     NotFoundError,
     ObjectStore,
     PermissionDeniedError,
+    RequestPolicy,
     StoreCapability,
     TieredFSError,
     UnsupportedOperationError,
@@ -171,6 +173,47 @@ class TestANameThatIsTooLong:
         with pytest.raises(InvalidArgumentError, match=f"a name in it has {longest}"):
             store.copy("a/b", key)
         assert [path.name for path in tmp_path.rglob("*")] == ["a", "b"]
+
+
+def test_a_socket_is_not_an_object(tmp_path: Path) -> None:
+    store = ObjectStore(str(tmp_path))
+    folder = os.open(tmp_path, os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX) as bound:
+        # Its path may have a hundred bytes.
+        bound.bind(f"/proc/self/fd/{folder}/key")
+    os.close(folder)
+    for read in (store.get, store.head, lambda key: store.get_range(key, 0, 1)):
+        with pytest.raises(NotFoundError):
+            read("key")
+    assert list(store.list()) == []
+
+
+def test_a_file_that_cannot_be_looked_at_leaves_no_descriptor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one of NFS that is gone from the server."""
+    store = ObjectStore(str(tmp_path), policy=RequestPolicy(attempts=1))
+    store.put("key", b"1", overwrite=False)
+    opened = []
+    plain = os.fstat
+
+    def fail(descriptor: int) -> os.stat_result:
+        opened.append(descriptor)
+        raise OSError(errno.ESTALE, os.strerror(errno.ESTALE))
+
+    for call in (
+        lambda: store.get("key"),
+        lambda: store.get_range("key", 0, 1),
+        lambda: store.put_file("copy", tmp_path / "key", overwrite=True),
+    ):
+        opened.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "fstat", fail)
+            with suppress(TieredFSError, OSError):
+                call()
+        assert opened
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            plain(opened[0])
 
 
 def mode_of(path: Path) -> int:

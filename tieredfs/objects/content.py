@@ -157,7 +157,11 @@ def opened(source: Path) -> Iterator[FileContent]:
     except FileNotFoundError as error:
         msg = f"not found: {source}"
         raise NotFoundError(msg) from error
-    found = os.fstat(descriptor)
+    try:
+        found = os.fstat(descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
     content = FileContent(source, descriptor, found.st_size)
     try:
         if not stat.S_ISREG(found.st_mode):

@@ -21,9 +21,16 @@ _STEP = _FOLDER | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY)
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
 _ABSENT = frozenset(
-    {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EMLINK, errno.ENAMETOOLONG}
+    {
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.ELOOP,
+        errno.EMLINK,  # FreeBSD's for a link
+        errno.ENAMETOOLONG,
+        errno.ENXIO,  # a socket
+    }
 )
-"""No such name; below a file; a link, as Linux and FreeBSD say it; no name at all."""
+"""What a disk says of a name under which there is no file."""
 
 
 @contextmanager
@@ -59,8 +66,13 @@ def open_file(root: str, key: str) -> int:
     """
     with below(root, key) as (folder, name):
         descriptor = os.open(name, _FILE, dir_fd=folder)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
+    is_file = False
+    try:
+        is_file = stat.S_ISREG(os.fstat(descriptor).st_mode)
+    finally:
+        if not is_file:
+            os.close(descriptor)
+    if not is_file:
         raise FileNotFoundError(key)
     return descriptor
 
