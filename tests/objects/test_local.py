@@ -264,6 +264,30 @@ def test_an_overwrite_keeps_the_owner_of_a_file(tmp_path: Path) -> None:
     assert mode_of(tmp_path / "key") == 0o640
 
 
+def test_a_folder_that_may_not_be_read_is_refused_before_anything_is_put(
+    tmp_path: Path,
+) -> None:
+    program = (
+        f"{GIVE_UP_PRIVILEGES}\nimport sys, tieredfs\n"
+        "store = tieredfs.ObjectStore(sys.argv[1])\n"
+        "for key in ('put', 'create', 'folder/put', 'folder/create'):\n"
+        "    try:\n"
+        "        store.put(key, b'1', overwrite='put' in key)\n"
+        "    except tieredfs.PermissionDeniedError as error:\n"
+        "        assert 'may be written, but not read' in str(error), error\n"
+        "    else:\n"
+        "        raise AssertionError(key)\n"
+    )
+    root = tmp_path / "root"
+    root.mkdir(mode=0o700)
+    root.chmod(0o333)
+    try:
+        subprocess.run([sys.executable, "-c", program, str(root)], check=True)  # noqa: S603 - our own interpreter
+    finally:
+        root.chmod(0o700)
+    assert list(root.iterdir()) == []
+
+
 class TestVersions:
     @pytest.fixture(params=[1, 1_000, 10_000_000, 1_000_000_000, 2_000_000_000])
     def coarse(

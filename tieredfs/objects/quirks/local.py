@@ -36,7 +36,7 @@ from tieredfs.objects.quirks.local_paths import (
     below,
     made_folder,
     open_file,
-    sync_folder,
+    synced,
 )
 from tieredfs.objects.quirks.local_version import remember_deleted, stamp, version_of
 from tieredfs.objects.quirks.parts import UnfinishedUpload
@@ -231,7 +231,11 @@ class LocalBackend(Backend):
     ) -> None:
         parent, _, name = key.rpartition("/")
         temporary = temporary_name()
-        with self._names_checked(key), made_folder(self.root, parent) as folder:
+        with (
+            self._names_checked(key),
+            made_folder(self.root, parent) as folder,
+            synced(folder),
+        ):
             replaced = _replaced(name, folder)
             try:
                 mode = 0o666 if replaced is None else 0o600  # until it is as it was
@@ -252,7 +256,6 @@ class LocalBackend(Backend):
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=folder)
-            sync_folder(folder)
 
     def _create(self, temporary: str, name: str, folder: int) -> None:
         try:

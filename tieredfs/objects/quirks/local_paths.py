@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["Trail", "below", "made_folder", "open_file", "sync_folder"]
+__all__ = ["Trail", "below", "made_folder", "open_file", "synced"]
 
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
 # What may only be passed through is enough for a folder on the way.
@@ -100,10 +100,21 @@ def made_folder(root: str, folder: str) -> Iterator[int]:
         os.close(here)
 
 
-def sync_folder(folder: int) -> None:
-    """Make what was named in a folder survive a power cut."""
-    descriptor = os.open(".", os.O_RDONLY | _FOLDER, dir_fd=folder)
+@contextmanager
+def synced(folder: int) -> Iterator[None]:
+    """Make what is named in a folder meanwhile survive a power cut.
+
+    Raises:
+        PermissionError: The folder may not be read: nothing can promise that there,
+            and nothing was named yet.
+    """
     try:
+        descriptor = os.open(".", os.O_RDONLY | _FOLDER, dir_fd=folder)
+    except PermissionError as error:
+        msg = "the folder may be written, but not read: what is put may not last"
+        raise PermissionError(error.errno, msg) from None
+    try:
+        yield
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -168,13 +179,12 @@ def _made_root(root: str) -> int:
     try:
         missing = [each for each in (path, *path.parents) if not each.exists()]
         for each in reversed(missing):
-            with suppress(FileExistsError):
-                each.mkdir()
-            descriptor = os.open(each.parent, os.O_RDONLY | _FOLDER)
+            parent = os.open(each.parent, way)
             try:
-                os.fsync(descriptor)
+                with synced(parent), suppress(FileExistsError):
+                    each.mkdir()
             finally:
-                os.close(descriptor)
+                os.close(parent)
         return os.open(root, way)
     except NotADirectoryError as error:
         raise FileExistsError(str(error)) from None
@@ -185,9 +195,8 @@ def _made_step(here: int, name: str, folder: str) -> int:
         try:
             return os.open(name, _STEP, dir_fd=here)
         except FileNotFoundError:
-            with suppress(FileExistsError):
+            with synced(here), suppress(FileExistsError):
                 os.mkdir(name, dir_fd=here)
-            sync_folder(here)
             return os.open(name, _STEP, dir_fd=here)
     except OSError as error:
         if error.errno not in {errno.ENOTDIR, errno.ELOOP, errno.EMLINK}:
