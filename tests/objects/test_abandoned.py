@@ -208,6 +208,39 @@ def test_only_the_writes_of_the_same_key_wait(gated: type[Gated]) -> None:
         done.result()
 
 
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_ctrl_c_while_a_thread_starts_leaves_no_write_that_may_land_later(
+    gated: type[Gated], monkeypatch: pytest.MonkeyPatch, is_begun: bool
+) -> None:
+    store = filled()
+    starts: list[threading.Thread] = []
+    plain = threading.Thread.start
+
+    def interrupt(thread: threading.Thread) -> None:
+        if is_begun:
+            plain(thread)
+            assert gated.blocked.acquire(timeout=10)
+        starts.append(thread)
+        raise KeyboardInterrupt
+
+    gated.gate.clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            LATE["put"](store)
+    (thread,) = starts
+    if is_begun:
+        with pytest.raises(DeadlineExceededError, match="an earlier write of"):
+            WRITES["put"](store.with_policy(HASTY))
+    else:
+        plain(thread)  # the system had it, and lets it run only now
+        thread.join(10)
+        assert not gated.blocked.acquire(blocking=False), "the write has begun"
+    gated.gate.set()
+    WRITES["put"](store)
+    assert content(store) == b"later"
+
+
 def abandoned_threads() -> int:
     """Count the threads that make calls."""
     return sum(thread.name == "tieredfs-call" for thread in threading.enumerate())

@@ -69,6 +69,8 @@ class BlockingCalls:
         future: Future[_T] = Future()
 
         def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
             try:
                 result = function()
             except BaseException as error:  # noqa: BLE001 - it is the caller's
@@ -85,7 +87,8 @@ class BlockingCalls:
             thread.start()
             return future.result(deadline.remaining)
         except BaseException:  # a timeout, Ctrl-C, no more threads
-            if thread.ident is None:
+            # Ctrl-C may come between a thread's beginning and the end of its start.
+            if future.cancel():
                 self._end(future, writes)
             else:
                 self._give_up(future)
