@@ -20,6 +20,7 @@ from brokers import (
     write_log,
 )
 from cli.commands import Run, run_process, run_with_terminal, start_process, wait_until
+from cli.readers import start_program
 from damage import flipped
 from logs import KAFKA, REMOTE
 from servers import Bucket, ProxiedBucket
@@ -297,6 +298,28 @@ class TestInterruptions:
                 process.kill()
         assert process.returncode == 130
         assert (out, err.lstrip(b"\n")) == (b"", b"tieredfs: interrupted\n")
+
+    @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
+    def test_a_signal_leaves_no_temporary_file(
+        self, number: str, logdir: str, s3_proxied: ProxiedBucket, tmp_path: Path
+    ) -> None:
+        rule = s3_proxied.proxy.add("PUT", r"\.segment", hang=120)
+        scratch = tmp_path / "scratch"
+        scratch.mkdir()
+        spooled = "from tieredfs.storage import held_log; held_log._IN_MEMORY = 0\n"
+        arguments = ("push", logdir, *given(s3_proxied))
+        env = {"TMPDIR": str(scratch)}
+        with start_program(spooled, *arguments, env=env) as process:
+            try:
+                wait_until(lambda: rule.hits, process)
+                assert list(scratch.iterdir())
+                process.send_signal(getattr(signal, number))
+                process.communicate(timeout=10)
+            finally:
+                process.kill()
+        expected = 130 if number == "SIGINT" else -getattr(signal, number)
+        assert process.returncode == expected
+        assert list(scratch.iterdir()) == []
 
     def test_a_store_that_always_fails_is_5(
         self, run: Run, logdir: str, s3_proxied: ProxiedBucket

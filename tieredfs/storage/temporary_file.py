@@ -2,7 +2,7 @@
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BufferedWriter, FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -12,7 +12,9 @@ from tieredfs.errors import StorageUnavailableError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["open_temporary_file"]
+__all__ = ["open_temporary_file", "remove_temporary_files"]
+
+_present: set[Path] = set()
 
 
 @contextmanager
@@ -26,14 +28,24 @@ def open_temporary_file() -> Iterator[tuple[BinaryIO, Path]]:
         StorageUnavailableError: It cannot be made or written, on a full disk say.
     """
     try:
-        descriptor, path = tempfile.mkstemp(prefix="tieredfs-")
+        descriptor, name = tempfile.mkstemp(prefix="tieredfs-")
     except OSError as error:
         raise _unavailable(error) from error
+    path = Path(name)
+    _present.add(path)
     try:
         with BufferedWriter(_TemporaryFile(descriptor, "wb")) as file:
-            yield file, Path(path)
+            yield file, path
     finally:
-        Path(path).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
+        _present.discard(path)
+
+
+def remove_temporary_files() -> None:
+    """Remove all that are open in any thread, for a process that ends at once."""
+    for path in tuple(_present):
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
 
 
 class _TemporaryFile(FileIO):
