@@ -306,6 +306,22 @@ class TestParts:
         assert parts.store.get("a") == self.CONTENT
         assert parts.events.by_verb()["put"] == 1
 
+    def test_a_file_that_becomes_shorter_while_it_is_put_whole_is_named(
+        self, parts: Azure, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        path = tmp_path / "0.log"
+        path.write_bytes(self.CONTENT)
+        rival = self.rival(parts)
+
+        def shorten() -> None:
+            rival.put("a", b"rival", overwrite=True)
+            path.write_bytes(self.CONTENT[:MIB])
+
+        self.disturb(parts, monkeypatch, shorten)
+        with pytest.raises(InvalidArgumentError, match=r"0\.log has become shorter"):
+            parts.store.put_file("a", path, overwrite=True)
+        assert parts.store.get("a") == b"rival"
+
     def test_a_create_loses_to_an_object_that_is_there_at_its_end(
         self, parts: Azure, monkeypatch: pytest.MonkeyPatch
     ) -> None:

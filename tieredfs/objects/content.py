@@ -41,11 +41,17 @@ def pieces(content: Content) -> Iterator[tuple[int, bytes]]:
 
 
 class ContentReader(io.RawIOBase):
-    """A content as a file, for a client that reads what it sends."""
+    """A content as a file, for a client that reads what it sends.
+
+    Attributes:
+        failure: Why the content could not be read, which a client may take for a lost
+            connection; None when it could.
+    """
 
     def __init__(self, content: Content) -> None:
         """Begin at its first byte."""
         super().__init__()
+        self.failure: Exception | None = None
         self._content = content
         self._at = 0
 
@@ -58,7 +64,11 @@ class ContentReader(io.RawIOBase):
         end = self._content.size
         if size >= 0:
             end = min(end, self._at + size)
-        data = self._content.read(self._at, end)
+        try:
+            data = self._content.read(self._at, end)
+        except Exception as error:
+            self.failure = error
+            raise
         self._at = end
         return data
 

@@ -146,11 +146,17 @@ class AzureBackend(Backend):
         )
 
         condition = ModifiedAccessConditions(if_none_match=None if overwrite else "*")
-        await self._blob(key)._client.block_blob.upload(  # noqa: SLF001 - as above
-            content_length=content.size,
-            body=ContentReader(content),
-            modified_access_conditions=condition,
-        )
+        body = ContentReader(content)
+        try:
+            await self._blob(key)._client.block_blob.upload(  # noqa: SLF001 - as above
+                content_length=content.size,
+                body=body,
+                modified_access_conditions=condition,
+            )
+        except Exception:
+            if body.failure is not None:
+                raise body.failure from None
+            raise
 
     def copy(self, source: str, target: str, timeout: float) -> None:
         """Make ``target`` what ``source`` is; within an account that is one request."""
