@@ -288,6 +288,29 @@ def test_a_folder_that_may_not_be_read_is_refused_before_anything_is_put(
     assert list(root.iterdir()) == []
 
 
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_folder_that_is_removed_while_something_is_put_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
+) -> None:
+    policy = RequestPolicy(attempts=3, backoff=0.001)
+    store = ObjectStore(str(tmp_path / "root"), policy=policy)
+    plain = os.open
+    removals = [tmp_path / "root" / "folder"] * 2
+
+    def remove(
+        path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
+    ) -> int:
+        is_put = flags & os.O_CREAT and flags & os.O_NOFOLLOW
+        if is_put and removals:
+            removals.pop().rmdir()
+        return plain(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", remove)
+    store.put("folder/key", b"1", overwrite=overwrite)
+    assert not removals
+    assert store.get("folder/key") == b"1"
+
+
 class TestVersions:
     @pytest.fixture(params=[1, 1_000, 10_000_000, 1_000_000_000, 2_000_000_000])
     def coarse(

@@ -232,7 +232,7 @@ class LocalBackend(Backend):
         parent, _, name = key.rpartition("/")
         temporary = temporary_name()
         with (
-            self._names_checked(key),
+            self._errors_named(key),
             made_folder(self.root, parent) as folder,
             synced(folder),
         ):
@@ -265,10 +265,13 @@ class LocalBackend(Backend):
             raise
 
     @contextmanager
-    def _names_checked(self, key: str) -> Iterator[None]:
-        """Say which name it is that a disk finds too long."""
+    def _errors_named(self, key: str) -> Iterator[None]:
+        """Say what a disk means that has no name for it, or finds one too long."""
         try:
             yield
+        except FileNotFoundError as error:  # an empty one, by a broker say
+            msg = "its folder was removed while it was written"
+            raise OSError(msg) from error
         except OSError as error:
             if error.errno != errno.ENAMETOOLONG:
                 raise
