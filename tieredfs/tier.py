@@ -356,8 +356,8 @@ class Topic:
                 wanted record comes, however large it is.
 
         Returns:
-            The records, used as a table is, and ``next_offset``, where to go on; none
-            at the end of the log.
+            The records, and ``next_offset``, where to go on; no record at the end of
+            the log.
 
         Raises:
             NotFoundError: There is no such partition.

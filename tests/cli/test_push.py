@@ -385,3 +385,11 @@ def test_a_folder_of_log_directories_is_not_found(
     assert (done.code, done.out, len(done.err)) == (3, b"", 1)
     assert "name the log directory itself" in done.err[0]
     assert not Path(url).exists()
+
+
+def test_nothing_is_put_into_the_log_directory(run: Run, logdir: str) -> None:
+    for place in (logdir, f"{logdir}/archive", f"{logdir}/../broker/archive"):
+        done = run("push", logdir, place)
+        assert (done.code, done.out, len(done.err)) == (2, b"", 1)
+        assert "lies in the log directory" in done.err[0]
+    assert [path.name for path in Path(logdir).iterdir()] == ["t-0"]

@@ -1,6 +1,7 @@
 """``tieredfs push``: archive a broker's log directory."""
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import click
 
@@ -8,7 +9,7 @@ from tieredfs.cli.exit_codes import CORRUPT, UNAVAILABLE
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_error, show_json, show_table
 from tieredfs.cli.progress import bytes_done
-from tieredfs.errors import StorageUnavailableError
+from tieredfs.errors import InvalidArgumentError, StorageUnavailableError
 from tieredfs.log.partitions import (
     listed_size,
     select_partitions,
@@ -22,6 +23,7 @@ from tieredfs.storage import RemoteStorageManager, open_storage
 __all__ = ["push"]
 
 _LAYOUT = "kafka-log"
+_REMOTE = "://"
 _COLUMNS = {
     "partition": "PARTITION",
     "segments": "SEGMENTS",
@@ -61,6 +63,7 @@ def push(
     """
     source = open_storage(options.reach.local(logdir), _LAYOUT)
     target = options.target(url)
+    _check_apart(source.store.url, target.store.url)
     partitions = select_partitions(source, topics or None)
     if not topics:
         partitions = without_internal(partitions)
@@ -90,6 +93,20 @@ def push(
     if errors:
         code = CORRUPT if report.errors else UNAVAILABLE
         click.get_current_context().exit(code)
+
+
+def _check_apart(logdir: str, url: str) -> None:
+    """Refuse to write into the log directory: a broker does not start with an archive.
+
+    Raises:
+        InvalidArgumentError: The one lies in the other.
+    """
+    if _REMOTE not in logdir + url and Path(url).resolve().is_relative_to(
+        Path(logdir).resolve()
+    ):
+        raise InvalidArgumentError(
+            f"{url} lies in the log directory {logdir}: push to a place outside of it"
+        )
 
 
 def _unsettled(

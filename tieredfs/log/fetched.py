@@ -11,8 +11,8 @@ __all__ = ["Fetched"]
 class Fetched:
     """Records of one fetch, and the offset at which the next fetch goes on.
 
-    It is used as the table of its records is: ``len(fetched)``, ``fetched["offset"]``,
-    or handed to any Arrow library, which takes it through ``__arrow_c_stream__``.
+    It supports ``len()``, ``num_rows``, ``fetched["offset"]``, and Arrow's stream
+    protocol, so that any Arrow library takes it; for everything else use ``records``.
 
     Offsets may be without a record: compaction leaves holes, and control records are
     hidden. ``next_offset`` lies behind all that were looked at, which the last record
