@@ -8,6 +8,7 @@ import pytest
 from brokers import ID, push_all, source_of, topic_of, write_log
 from logs import fill, segment
 from tieredfs import CorruptDataError, ObjectStore, SegmentMetadata, Topic
+from tieredfs.log.verify import Depth, verify
 from tieredfs.storage.kafka_local import KafkaLocal
 from tieredfs.storage.single_object import SingleObject
 from wire import WireRecord, encode_batch
@@ -61,6 +62,27 @@ def test_of_copies_that_hold_the_same_one_that_is_nowhere_older_counts(
     assert spans(topic_of(target)) == [(0, 0, 60), (60, 60, 100)]
     found = topic_of(target).scan().to_table()["offset"].to_pylist()
     assert found == [at for at in range(100) if at != 70]
+
+
+def test_replicas_that_were_cleaned_differently_are_read_as_one_state(
+    target: SingleObject, tmp_path: Path
+) -> None:
+    """One has dropped a tombstone and merged; the other has cleaned further since."""
+    merged = {0: log_without(0, 200, 5), 200: log_without(200, 300), 300: b""}
+    further = {
+        0: log_without(0, 100),
+        100: log_without(100, 200, 150),
+        200: log_without(200, 300),
+        300: b"",
+    }
+    for name, logs in (("a", merged), ("b", further), ("c", merged)):
+        push_replica(tmp_path / name, target, logs)
+        found = topic_of(target).scan().to_table()["offset"].to_pylist()
+        states = [set(range(300)) - {gone} for gone in (5, 150)]
+        assert set(found) in states
+        (partition,) = target.list_partitions()
+        (report,) = verify(target, [partition], Depth.EVERYTHING)
+        assert report.problems == ()
 
 
 class _Watched(SingleObject):

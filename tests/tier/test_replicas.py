@@ -19,6 +19,7 @@ from brokers import (
     topic_of,
     write_log,
 )
+from damage import flipped
 from servers import Bucket
 from tieredfs import (
     AlreadyExistsError,
@@ -158,6 +159,21 @@ class TestACompactedTopicOfTwoReplicas:
         assert "bring back deleted records" in " ".join(problems(target))
         skipping = topic_of(target).scan(on_gap="skip")
         assert skipping.to_table().num_rows == 210
+
+    def test_behind_a_corrupt_segment_no_later_state_is_copied(
+        self, uncleaned: Path, target: SingleObject, tmp_path: Path
+    ) -> None:
+        push_all(source_of(uncleaned), target)
+        before = offsets(target)
+        other = self.replica(tmp_path / "b3", [0, 120, 231, 240], is_cleaned=True)
+        log = other / "t-0" / f"{0:020d}.log"
+        log.write_bytes(flipped(log.read_bytes(), 100))
+        report = push_all(source_of(other), target)
+        assert outcomes(report) == [(0, FAILED)]
+        assert offsets(target) == before
+        again = self.replica(tmp_path / "b4", [0, 120, 231, 240], is_cleaned=True)
+        push_all(source_of(again), target)
+        assert 10 not in offsets(target)
 
 
 class TestReplicasThatRollElsewhere:
