@@ -647,6 +647,7 @@ class TierMachine(RuleBasedStateMachine):
             if path.startswith(f"{root}/")
             and "@tieredfs" not in path
             and files.store[path].getbuffer().nbytes
+            and not self._is_spare(path)
         ]
         path = paths[_between(0, len(paths), which)]
         whole = files.cat_file(path)
@@ -758,6 +759,16 @@ class TierMachine(RuleBasedStateMachine):
                 self._run_delete(other, name, 0, "listed", None, None)
             case "cancel" if self.layout.can_append:
                 self._actor(other).tier.storage.cancel_copying(_APPENDED)
+
+    def _is_spare(self, path: str) -> bool:
+        """Tell whether another object of the same segment stands for this one."""
+        if not path.endswith(".segment"):
+            return False
+        storage = self._calm_tier().storage
+        listed = (
+            s for p in storage.list_partitions() for s in storage.list_segments(p)
+        )
+        return all(one.custom_metadata.decode() not in path for one in listed)
 
     def _problems(self) -> list[Any]:
         storage = self._calm_tier().storage
