@@ -28,11 +28,13 @@ __all__ = [
     "check_one_state",
     "check_served",
     "deciding_ends",
+    "disputed",
     "disputes",
     "holes",
     "last_of",
     "lineage_of",
     "log_end",
+    "mixed",
     "overlaps",
     "tile",
 ]
