@@ -4,12 +4,14 @@ The tests of what is *not* guaranteed or checked are here too: they show what a 
 may meet, so that the page cannot promise more.
 """
 
+import os
 import shutil
 import struct
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
+from typing import Self
 
 import pyarrow as pa
 import pytest
@@ -42,6 +44,7 @@ from tieredfs.log.partitions import select_partitions
 from tieredfs.log.pull import pull
 from tieredfs.log.push import PushOutcome
 from tieredfs.log.verify import Depth, PartitionReport, verify
+from tieredfs.objects import ObjectInfo
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.kafka_local import KafkaLocal
 from tieredfs.storage.kafka_log import KafkaLog
@@ -64,6 +67,24 @@ def logdir(tmp_path: Path) -> Path:
     """A log directory of three closed segments of ten records, and an active one."""
     small(tmp_path / "broker")
     return tmp_path / "broker"
+
+
+class _Lacking(ObjectStore):
+    """A directory of whose listings some lack a file, as when it is being renamed."""
+
+    _lacks: Callable[[str], bool]
+
+    @classmethod
+    def over(cls, url: str, lacks: Callable[[str], bool]) -> Self:
+        made = cls(url)
+        made._lacks = lacks
+        return made
+
+    def list(
+        self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
+    ) -> Iterator[ObjectInfo]:
+        listed = super().list(prefix, start_after=start_after, delimiter=delimiter)
+        return (entry for entry in listed if not self._lacks(entry.key))
 
 
 def offsets(storage: RemoteStorageManager) -> list[int]:
@@ -204,6 +225,48 @@ class TestReading:
         assert "read again" in " ".join(problems(source))
         with pytest.raises(StorageUnavailableError, match="read again"):
             pull(source, ObjectStore(str(back)), select_partitions(source))
+
+    def test_the_beginning_that_one_listing_of_a_log_directory_lacks_is_read(
+        self, logdir: Path
+    ) -> None:
+        """The cleaner gave the first log its name while the folder was listed."""
+        listings = count()
+
+        def lacks(key: str) -> bool:
+            return key == f"t-0/{0:020d}.log" and next(listings) == 0
+
+        source = KafkaLog(_Lacking.over(str(logdir), lacks))
+        assert offsets(source)[:30] == list(range(30))
+
+    def test_a_log_directory_that_changes_at_each_look_is_to_be_read_again(
+        self, logdir: Path
+    ) -> None:
+        listings = count()
+
+        def lacks(key: str) -> bool:
+            return key == f"t-0/{10:020d}.log" and next(listings) % 2 == 0
+
+        source = KafkaLog(_Lacking.over(str(logdir), lacks))
+        with pytest.raises(StorageUnavailableError, match="read again"):
+            topic_of(source).scan()
+
+    @pytest.mark.parametrize("start", [0, 3, 13, 19])
+    @pytest.mark.parametrize(
+        "new",
+        [log_of(10, value="w"), log_of(10, 5), log_of(10, 20, value="")],
+        ids=["other records", "fewer", "those of the next one too"],
+    )
+    def test_a_scan_never_mixes_what_was_planned_with_what_replaced_it(
+        self, logdir: Path, start: int, new: bytes
+    ) -> None:
+        """What the cleaner has removed may have had its reason behind the plan."""
+        scan = topic_of(source_of(logdir)).scan(start=start)
+        log = logdir / "t-0" / f"{10:020d}.log"
+        log.write_bytes(new)
+        stamp = log.stat().st_mtime_ns + 1_000_000_000
+        os.utime(log, ns=(stamp, stamp))
+        with pytest.raises(StorageUnavailableError, match=r"10: .*read again"):
+            scan.to_table()
 
     def test_listings_are_believed_until_the_object_is_read(
         self, logdir: Path, target: SingleObject

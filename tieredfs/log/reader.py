@@ -1,6 +1,6 @@
 """Read the planned slices of a partition's segments."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +10,7 @@ import pyarrow as pa
 from tieredfs.epochs import NO_EPOCH, LeaderEpochs
 from tieredfs.errors import (
     CorruptBatchError,
+    CorruptDataError,
     CorruptIndexError,
     NotFoundError,
     OffsetOutOfRangeError,
@@ -339,8 +340,30 @@ def read_slice(
             have it, or the log ends before the slice does.
         CorruptIndexError: The offset index led past the slice's first offset.
         CorruptObjectError: The log is shorter than it was listed.
-        StorageUnavailableError: The cleaner is replacing what follows the log.
+        StorageUnavailableError: The broker has replaced the log since it was listed, or
+            is replacing what follows it.
     """
+    try:
+        reached = yield from _read_checked(storage, part)
+    except CorruptDataError as error:
+        if storage.is_current(part.segment):
+            raise
+        raise changed_error(storage, part.segment) from error
+    is_whole = reached >= part.end_offset
+    if not storage.is_current(part.segment, None if is_whole else reached - 1):
+        raise changed_error(storage, part.segment)
+    if not is_whole and not _is_cleaned(storage, part.segment):
+        msg = (
+            f"{storage.name_of(part.segment)}: the log ends before offset {reached}, "
+            f"the segment at {part.segment.end_offset}"
+        )
+        raise CorruptBatchError(msg)
+
+
+def _read_checked(
+    storage: RemoteStorageManager, part: SegmentSlice
+) -> Generator[LogBatches, None, int]:
+    """Yield the batches of a slice, and return the offset up to which the log goes."""
     reached = part.start_offset
     for batches in _read_segment(
         storage, part.segment, part.start_position, part.end_position
@@ -366,18 +389,9 @@ def read_slice(
             batches.take([strays[0]]).check()
             raise _stray(batches, int(strays[0]), part.segment)
         if inside < len(batches):
-            return
+            return part.end_offset
         reached = max(reached, int(batches["last_offset"][-1]) + 1)
-    if reached >= part.end_offset:
-        return
-    if not storage.is_current(part.segment, reached - 1):
-        raise changed_error(storage, part.segment)
-    if not _is_cleaned(storage, part.segment):
-        msg = (
-            f"{storage.name_of(part.segment)}: the log ends before offset {reached}, "
-            f"the segment at {part.segment.end_offset}"
-        )
-        raise CorruptBatchError(msg)
+    return reached
 
 
 def changed_error(

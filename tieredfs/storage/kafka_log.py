@@ -7,21 +7,26 @@ read: what was there when it was listed is what is read. Compaction rewrites a s
 under its name, so a segment's ``version`` is the size and modification time of its log.
 Read only.
 
-A listing is no snapshot. A segment ends where the next one begins, and while the
-cleaner replaces a segment (``.cleaned`` becomes ``.swap``, the old files ``.deleted``,
-``.swap`` the new ones) it may have neither name, so that the one before it seems to go
-on to the one behind it. ``is_current`` looks again.
+A listing is no snapshot. While the cleaner replaces a segment (``.cleaned`` becomes
+``.swap``, the old files ``.deleted``, ``.swap`` the new ones) a listing may see it by
+neither name. Where a segment is missed, the one before it seems to go on to the one
+behind it, and the log to begin later. So two listings in a row have to agree, and
+``is_current`` looks again when a segment has been read.
 """
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 import numpy as np
 
 from tieredfs.epochs import LeaderEpochs
-from tieredfs.errors import InvalidArgumentError, NotFoundError
+from tieredfs.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    StorageUnavailableError,
+)
 from tieredfs.format.leader_epoch_checkpoint import (
     format_leader_epochs,
     parse_leader_epochs,
@@ -61,8 +66,11 @@ snapshot may outlive its segment."""
 _OF_THE_CLEANER = (".cleaned", ".swap", ".deleted")
 """How the cleaner names what it writes, what it puts in place, what it takes away."""
 
-_LISTINGS = 3
-"""How often a folder is listed while the cleaner is seen to rename a log in it."""
+_LISTINGS = 6
+"""How often a folder is listed, at most, until two listings in a row agree."""
+
+_SWAP_LISTINGS = 2
+"""After how many more listings a log is taken that the cleaner has not named."""
 
 _FILE = re.compile(
     r"(\d{20}\.(log|index|timeindex|txnindex|snapshot)"
@@ -134,15 +142,11 @@ class KafkaLog(RemoteStorageManager):
         Raises:
             NotFoundError: There is no such partition, or it is another topic's of the
                 same name.
+            StorageUnavailableError: The broker changes it faster than it is listed.
         """
-        logs = self._logs(partition)
-        for _ in range(_LISTINGS - 1):
-            if not any(log.is_swap for log in logs):
-                break
-            logs = self._logs(partition)
         return [
             segment
-            for segment in _segments(partition, logs)
+            for segment in _segments(partition, self._settled_logs(partition))
             if segment.end_offset is None or segment.end_offset >= min_offset
         ]
 
@@ -257,6 +261,21 @@ class KafkaLog(RemoteStorageManager):
             return (found.size or 0) >= (metadata.size or 0)
         return found.version == metadata.version
 
+    def _settled_logs(self, partition: TopicIdPartition) -> list["_Log"]:
+        """List the logs of a partition until two listings in a row agree.
+
+        A log without its name gets it soon; one that a broker which has crashed left
+        stays as it is.
+        """
+        logs = self._logs(partition)
+        for number in range(1, _LISTINGS):
+            before, logs = logs, self._logs(partition)
+            is_soon = number < _SWAP_LISTINGS and any(log.is_swap for log in logs)
+            if _without_growth(before) == _without_growth(logs) and not is_soon:
+                return logs
+        msg = f"{self.store.url}/{partition}: the broker is replacing segments"
+        raise StorageUnavailableError(f"{msg}: read again")
+
     def _logs(self, partition: TopicIdPartition) -> list["_Log"]:
         """List the logs of a partition once, in order; of each start one."""
         folder = f"{partition}/"
@@ -318,6 +337,12 @@ class _Log:
     size: int | None
     version: str
     is_swap: bool
+
+
+def _without_growth(logs: Sequence[_Log]) -> list[_Log]:
+    """Leave out what a broker that goes on writing changes: how far the last log is."""
+    last = [replace(log, size=None, version="") for log in logs[-1:]]
+    return [*logs[:-1], *last]
 
 
 def _segments(
