@@ -54,14 +54,15 @@ class LogModel:
         unsettled: Those of which nobody was told whether they are there.
         acked: The segments of ``stored`` whose append was acknowledged.
         intentions: Appends that nobody was told the outcome of.
-        removed: Segments that were deleted since ``begin``.
+        removed: Segments that were deleted since ``begin``, and whether an append of
+            theirs had been acknowledged before.
     """
 
     stored: dict[Span, list[Row]] = field(default_factory=dict)
     unsettled: dict[Span, list[Row]] = field(default_factory=dict)
     acked: set[Span] = field(default_factory=set)
     intentions: list[Intention] = field(default_factory=list)
-    removed: set[Span] = field(default_factory=set)
+    removed: dict[Span, bool] = field(default_factory=dict)
 
     @property
     def beginning(self) -> int:
@@ -128,7 +129,7 @@ class LogModel:
         ]
         assert span not in self.acked, f"{span} was acknowledged twice"
         self.forget(intention)
-        if span in self.removed:
+        if self.removed.get(span) is False:  # this one, before the answer came
             return
         there = self.stored.get(span)
         assert there is None or intention.is_at(there), f"{span} holds other records"
@@ -151,7 +152,7 @@ class LogModel:
         """Take note of a segment that was deleted: it never comes back by itself."""
         rows = self.stored.pop(span, None)
         self.unsettled.pop(span, None)
-        self.removed.add(span)
+        self.removed[span] = span in self.acked
         if rows is not None and span not in self.acked:
             mine = [one for one in self.intentions if one.is_at(rows)]
             if len(mine) == 1:  # otherwise nobody knows whose it was

@@ -8,7 +8,7 @@ from tier.machine import KafkaLocalMachine, SingleObjectMachine, TierMachine
 
 
 @pytest.mark.parametrize(
-    ("machine", "histories"), [(SingleObjectMachine, 50), (KafkaLocalMachine, 30)]
+    ("machine", "histories"), [(SingleObjectMachine, 120), (KafkaLocalMachine, 60)]
 )
 def test_a_tier_holds_what_it_was_given_whatever_happens_to_it(
     machine: type[TierMachine], histories: int
