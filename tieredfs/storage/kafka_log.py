@@ -16,7 +16,7 @@ behind it, and the log to begin later. So two listings in a row have to agree, a
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 
 import numpy as np
@@ -67,7 +67,7 @@ _OF_THE_CLEANER = (".cleaned", ".swap", ".deleted")
 """How the cleaner names what it writes, what it puts in place, what it takes away."""
 
 _LISTINGS = 6
-"""How often a folder is listed, at most, until two listings in a row agree."""
+"""How often a folder is listed, at most, until two listings have the same logs."""
 
 _SWAP_LISTINGS = 2
 """After how many more listings a log is taken that the cleaner has not named."""
@@ -262,7 +262,7 @@ class KafkaLog(RemoteStorageManager):
         return found.version == metadata.version
 
     def _settled_logs(self, partition: TopicIdPartition) -> list["_Log"]:
-        """List the logs of a partition until two listings in a row agree.
+        """List the logs of a partition until two listings in a row have the same.
 
         A log without its name gets it soon; one that a broker which has crashed left
         stays as it is.
@@ -271,7 +271,7 @@ class KafkaLog(RemoteStorageManager):
         for number in range(1, _LISTINGS):
             before, logs = logs, self._logs(partition)
             is_soon = number < _SWAP_LISTINGS and any(log.is_swap for log in logs)
-            if _without_growth(before) == _without_growth(logs) and not is_soon:
+            if _starts(before) == _starts(logs) and not is_soon:
                 return logs
         msg = f"{self.store.url}/{partition}: the broker is replacing segments"
         raise StorageUnavailableError(f"{msg}: read again")
@@ -339,10 +339,8 @@ class _Log:
     is_swap: bool
 
 
-def _without_growth(logs: Sequence[_Log]) -> list[_Log]:
-    """Leave out what a broker that goes on writing changes: how far the last log is."""
-    last = [replace(log, size=None, version="") for log in logs[-1:]]
-    return [*logs[:-1], *last]
+def _starts(logs: Sequence[_Log]) -> list[int]:
+    return [log.start for log in logs]
 
 
 def _segments(
