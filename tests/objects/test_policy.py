@@ -2,6 +2,8 @@ import math
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tieredfs import (
     ErrorKind,
@@ -36,6 +38,34 @@ def test_a_deadline_runs_down_and_stays_at_nothing() -> None:
     assert (deadline.remaining, deadline.elapsed) == (0.0, 105.0)
     with pytest.raises(TimeoutError):
         deadline.check()
+
+
+def test_a_deadline_that_is_earlier_leaves_a_part_of_what_was_left() -> None:
+    clock = Clock()
+    deadline = Deadline(20.0, clock)
+    clock.now += 10.0
+    early = deadline.earlier(0.1)
+    assert (early.remaining, deadline.remaining) == (9.0, 10.0)
+    clock.now += 9.5
+    assert (early.remaining, deadline.remaining) == (0.0, 0.5)
+
+
+@given(st.floats(1e-3, 1e6), st.integers(1, 50), st.lists(st.floats(0, 1), max_size=49))
+def test_attempts_that_all_stall_share_the_whole_deadline(
+    deadline: float, attempts: int, waits: list[float]
+) -> None:
+    """Each wait is a part of what is left."""
+    policy = RequestPolicy(attempts=attempts, deadline=deadline)
+    left, made = deadline, 0
+    while left and made < attempts:
+        made += 1
+        share = policy.share(left, made)
+        assert share == left or (share >= 1 and share == left / 2)
+        assert share == left or made < attempts
+        left -= share
+        if waits:
+            left -= left * waits.pop()
+    assert left == 0, "nothing was tried while there was time"
 
 
 def test_a_policy_has_the_defaults_that_are_told() -> None:

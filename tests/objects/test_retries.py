@@ -183,6 +183,47 @@ def test_several_keys_are_counted_as_the_requests_they_take(
     assert counter.requests == len(proxied.proxy.requests())
 
 
+@pytest.mark.parametrize("stall", [{"hang": 60}, {"hang_after": 40}], ids=str)
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_connection_that_stalls_is_tried_again_within_the_deadline(
+    proxied: ProxiedBucket, verb: str, stall: dict[str, int]
+) -> None:
+    events = Events()
+    store = quick(proxied, events, deadline=2.5)
+    expected = CALLS[verb](store)
+    events.clear()
+    proxied.proxy.add(times=1, **stall)  # type: ignore[arg-type] # not "when"
+    assert CALLS[verb](store) == expected
+    assert [(event.verb, event.attempts) for event in events] == [(verb, 2)]
+
+
+def test_what_stalls_in_every_attempt_is_over_at_the_deadline_and_not_before(
+    proxied: ProxiedBucket,
+) -> None:
+    events = Events()
+    store = quick(proxied, events, deadline=5, attempts=3)
+    proxied.proxy.add(hang=60)
+
+    def fail() -> None:
+        with pytest.raises(DeadlineExceededError, match="not done in 5 s") as caught:
+            store.get("key")
+        assert not caught.value.retryable
+
+    assert min(assert_all_end_by(5, [fail])) >= 5
+    assert [event.attempts for event in events] == [3]  # of 2.5, 1.25 and 1.25 seconds
+
+
+def test_an_attempt_that_used_up_its_share_is_worth_another_call(
+    proxied: ProxiedBucket,
+) -> None:
+    # No second one fits in: the wait before it is longer than what is left.
+    store = quick(proxied, Events(), deadline=2.5, backoff=1e9, max_backoff=1e9)
+    proxied.proxy.add(hang=60)
+    with pytest.raises(StorageUnavailableError, match="one attempt was not") as caught:
+        store.get("key")
+    assert caught.value.retryable
+
+
 class TestDeadline:
     LIMIT = 2.5
 

@@ -282,6 +282,16 @@ class TestAReplyThatIsLost:
         store.put("a", b"yours", overwrite=True)
         assert store.get("a") == b"yours"
 
+    def test_a_create_that_is_done_and_never_answered_is_recognised_in_time(
+        self, sure: Sure
+    ) -> None:
+        store, proxy = sure
+        proxy.add(writing(store), hang_after=0)
+        once = store.with_policy(RequestPolicy(attempts=1, deadline=3))
+        once.put("a", b"mine", overwrite=False)
+        assert len(proxy.requests(writing(store))) == 1
+        assert store.get("a") == b"mine"
+
     def test_an_object_of_others_is_not_taken_for_ours(self, sure: Sure) -> None:
         store, proxy = sure
         store.put("a", b"them", overwrite=False)

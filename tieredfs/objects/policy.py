@@ -15,10 +15,17 @@ __all__ = ["Deadline", "RequestPolicy"]
 
 _T = TypeVar("_T")
 
+_MIN_SHARE = 1.0
+"""Seconds below which an attempt's share is not cut: most answers take less."""
+
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
     """The one owner of retries and time.
+
+    An attempt that is not answered does not use up the deadline: it ends after half of
+    what is left, as Kafka's ``request.timeout.ms`` is half of its
+    ``default.api.timeout.ms``, and the next one has a connection of its own.
 
     Attributes:
         attempts: Most tries of one call; only errors that are ``retryable`` repeat it.
@@ -50,6 +57,17 @@ class RequestPolicy:
         ):
             msg = f"not a policy that allows a call: {self}"
             raise InvalidArgumentError(msg)
+
+    def share(self, left: float, attempt: int) -> float:
+        """Return the seconds that one attempt may take.
+
+        Args:
+            left: Seconds until the deadline.
+            attempt: Its number, from 1 on; the last one may take all that is left.
+        """
+        if attempt >= self.attempts or left < 2 * _MIN_SHARE:
+            return left
+        return left / 2
 
     def repeat(
         self,
@@ -111,6 +129,10 @@ class Deadline:
     def remaining(self) -> float:
         """Seconds left; 0 when there are none."""
         return max(0.0, self._end - self._clock())
+
+    def earlier(self, fraction: float) -> "Deadline":
+        """Return a deadline that leaves a fraction of what this one has left."""
+        return Deadline(self.remaining * (1 - fraction), self._clock)
 
     def expire(self) -> None:
         """Be over: whoever waits for it tries no more."""

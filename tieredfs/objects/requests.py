@@ -119,22 +119,24 @@ class Requests:
         """
         begun = self.deadline()
         end = deadline or begun
-        attempts, moved, pause = 0, 0, 0.0
+        tries, attempts, moved, pause = 0, 0, 0, 0.0
         outcome: ErrorKind | None = ErrorKind.ERROR
 
         def once() -> _T:
-            nonlocal attempts, pause
+            nonlocal tries, attempts, pause
             backend: Backend | None = None
+            tries += 1
+            share = Deadline(self.policy.share(end.remaining, tries))
             try:
-                backend = self.connection.backend(end.check())
-                left = end.check()
+                backend = self.connection.backend(share.check())
+                left = share.check()
                 attempts += 1
                 return call.attempt(backend, left)
             except Exception as error:
                 if backend is not None and backend.is_broken_by(error):
                     self.connection.give_up(backend)
                 name = f"{self.name(call.key)}{call.span}"
-                ours = self._failure(call.verb, name, error, end)
+                ours = self._failure(call.verb, name, error, end, share)
                 if ours is error:
                     raise
                 pause = retry_after(error)
@@ -187,17 +189,20 @@ class Requests:
             warnings.warn(msg, TieredFSWarning, stacklevel=3)
 
     def _failure(
-        self, verb: str, name: str, error: Exception, deadline: Deadline | None
+        self, verb: str, name: str, error: Exception, end: Deadline, share: Deadline
     ) -> Exception:
         """Make our error of a client's; one that is ours already stays as it is."""
         ours = failure_class(error)
         if isinstance(error, TieredFSError) or ours is None:
             return error
         said = self.connection.redacted(f"{type(error).__name__}: {error}")
-        over = deadline is not None and not deadline.remaining
-        if ours is StorageUnavailableError and over:
+        if ours is StorageUnavailableError and not end.remaining:
             msg = f"{verb} {name}: not done in {self.policy.deadline:g} s ({said})"
             return DeadlineExceededError(msg)
+        if ours is StorageUnavailableError and not share.remaining:
+            # Another attempt may have a connection that answers.
+            took = f"one attempt was not done in {share.elapsed:.3g} s ({said})"
+            return StorageUnavailableError(f"{verb} {name}: {took}")
         if ours is NotFoundError:
             return NotFoundError(f"not found: {name}")
         return ours(f"{verb} {name}: {said}")

@@ -26,6 +26,9 @@ from tieredfs.objects.requests import Call, Requests
 
 __all__ = ["write"]
 
+_FOR_ASKING = 0.1
+"""How much of a write's deadline is kept for asking whether it was done."""
+
 
 def write(
     requests: Requests, call: Call[None], content: Content, deadline: Deadline
@@ -49,7 +52,7 @@ def write(
             raise
 
     try:
-        requests.make(replace(call, attempt=attempt), deadline)
+        requests.make(replace(call, attempt=attempt), deadline.earlier(_FOR_ASKING))
     except (StorageUnavailableError, DeadlineExceededError):
         # Whoever calls has tried for long enough: the store is asked once.
         once = replace(requests, policy=replace(requests.policy, attempts=1))
