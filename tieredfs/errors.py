@@ -15,6 +15,7 @@
     ├── UnsupportedFormatError                               a newer reader is needed
     ├── UnsupportedOperationError                            ask another layout or store
     ├── StorageUnavailableError                              try again: retryable
+    ├── StorageFullError                                     make room
     ├── DeadlineExceededError      (also TimeoutError)       it took too long
     ├── ClosedError                                          open it again
     ├── InvalidTransitionError                               a bug in the caller
@@ -46,6 +47,7 @@ __all__ = [
     "PermissionDeniedError",
     "PluginError",
     "PluginNotInstalledError",
+    "StorageFullError",
     "StorageUnavailableError",
     "TieredFSError",
     "TieredFSWarning",
@@ -71,6 +73,7 @@ class ErrorKind(StrEnum):
     UNSUPPORTED_FORMAT = "unsupported_format"
     UNSUPPORTED_OPERATION = "unsupported_operation"
     STORAGE_UNAVAILABLE = "storage_unavailable"
+    STORAGE_FULL = "storage_full"
     DEADLINE_EXCEEDED = "deadline_exceeded"
     CLOSED = "closed"
     INVALID_TRANSITION = "invalid_transition"
@@ -163,6 +166,12 @@ class StorageUnavailableError(TieredFSError):
 
     kind = ErrorKind.STORAGE_UNAVAILABLE
     retryable = True
+
+
+class StorageFullError(TieredFSError):
+    """The store has no room for what is written, or a quota is used up."""
+
+    kind = ErrorKind.STORAGE_FULL
 
 
 class DeadlineExceededError(TieredFSError, TimeoutError):

@@ -55,6 +55,7 @@ def test_every_kind_of_error_has_an_exit_code() -> None:
         (ErrorKind.CORRUPT_DATA, 4),
         (ErrorKind.STORAGE_UNAVAILABLE, 5),
         (ErrorKind.DEADLINE_EXCEEDED, 5),
+        (ErrorKind.STORAGE_FULL, 1),
         (ErrorKind.PERMISSION_DENIED, 6),
     ],
 )

@@ -56,6 +56,7 @@ def test_the_tree_is_the_one_that_was_promised() -> None:
         "UnsupportedFormatError": {"TieredFSError"},
         "UnsupportedOperationError": {"TieredFSError"},
         "StorageUnavailableError": {"TieredFSError"},
+        "StorageFullError": {"TieredFSError"},
         "DeadlineExceededError": {"TieredFSError", "TimeoutError"},
         "ClosedError": {"TieredFSError"},
         "InvalidTransitionError": {"TieredFSError"},

@@ -1,4 +1,6 @@
 import errno
+import json
+import ssl
 from types import SimpleNamespace
 from zipfile import BadZipFile
 
@@ -6,6 +8,9 @@ import aiohttp
 import asyncssh
 import pytest
 import requests
+from azure.core.exceptions import DeserializationError
+from hypothesis import given
+from hypothesis import strategies as st
 from multidict import CIMultiDict, CIMultiDictProxy
 from yarl import URL
 
@@ -15,11 +20,12 @@ from tieredfs import (
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
+    StorageFullError,
     StorageUnavailableError,
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.objects.failures import failure_class, retry_after, was_refused
+from tieredfs.objects.failures import failure_class, links, retry_after, was_refused
 
 
 class ResponseError(Exception):
@@ -91,6 +97,7 @@ BY_STATUS = [
     (500, StorageUnavailableError),
     (501, UnsupportedOperationError),
     (503, StorageUnavailableError),
+    (507, StorageFullError),
     (599, StorageUnavailableError),
 ]
 
@@ -121,6 +128,12 @@ def test_a_status_decides(
         (TimeoutError(), StorageUnavailableError),
         (OSError(errno.EROFS, "no"), PermissionDeniedError),
         (OSError(errno.ENAMETOOLONG, "no"), InvalidArgumentError),
+        (OSError(errno.EINVAL, "no"), InvalidArgumentError),
+        (OSError(errno.ELOOP, "no"), InvalidArgumentError),
+        (OSError(errno.ENOSPC, "no"), StorageFullError),
+        (OSError(errno.EDQUOT, "no"), StorageFullError),
+        (OSError(errno.EFBIG, "no"), UnsupportedOperationError),
+        (OSError(errno.ENOTSUP, "no"), UnsupportedOperationError),
         (NotImplementedError(), UnsupportedOperationError),
         (ParamValidationError(), InvalidArgumentError),
         (NoCredentialsError(), PermissionDeniedError),
@@ -172,7 +185,8 @@ class NoValidConnectionsError(OSError):
         (asyncssh.SFTPOpUnsupported("x"), UnsupportedOperationError),
         (asyncssh.SFTPFailure("x"), StorageUnavailableError),
         (asyncssh.SFTPConnectionLost("x"), StorageUnavailableError),
-        (asyncssh.SFTPNoSpaceOnFilesystem("x"), StorageUnavailableError),
+        (asyncssh.SFTPNoSpaceOnFilesystem("x"), StorageFullError),
+        (asyncssh.SFTPQuotaExceeded("x"), StorageFullError),
         (asyncssh.PermissionDenied("x"), PermissionDeniedError),
         (asyncssh.HostKeyNotVerifiable("x"), PermissionDeniedError),
         (asyncssh.ConnectionLost("x"), StorageUnavailableError),
@@ -211,11 +225,60 @@ def test_a_wait_that_is_asked_for_is_heard_from_every_client(error: Exception) -
 
 @pytest.mark.parametrize(
     "error",
-    [TypeError(), AttributeError(), KeyError(), IndexError(), NameError()],
+    [
+        TypeError(),
+        AttributeError(),
+        KeyError(),
+        IndexError(),
+        NameError(),
+        ValueError(),
+        ZeroDivisionError(),
+        RecursionError(),
+        MemoryError(),
+    ],
     ids=repr,
 )
 def test_a_mistake_in_the_code_is_seen_as_it_is(error: Exception) -> None:
     assert failure_class(error) is None
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        json.JSONDecodeError("x", "<html>", 0),
+        UnicodeDecodeError("utf-8", b"\xff", 0, 1, "x"),
+        DeserializationError("x"),
+        ssl.SSLCertVerificationError("x"),
+    ],
+    ids=repr,
+)
+def test_what_came_in_place_of_an_answer_is_no_mistake_in_the_code(
+    error: Exception,
+) -> None:
+    assert isinstance(error, ValueError)
+    assert failure_class(error) is StorageUnavailableError
+
+
+def test_what_s3_said_counts_and_not_the_number_that_its_client_makes_of_it() -> None:
+    for status, ours in ((412, AlreadyExistsError), (503, StorageUnavailableError)):
+        error = caused(OSError(errno.EINVAL, "told by S3"), by=ResponseError(status))
+        assert failure_class(error) is ours
+
+
+@given(st.lists(st.integers(0, 5), min_size=1, max_size=6), st.booleans())
+def test_a_ring_of_causes_is_gone_round_once(below: list[int], is_hidden: bool) -> None:
+    """Each error is below the one of that number, or of the next one that there is."""
+    errors = [OSError(errno.EIO, f"{number}") for number in range(len(below))]
+    for error, number in zip(errors, below, strict=True):
+        error.__context__ = errors[number % len(errors)]
+        error.__cause__ = error.__context__
+        error.__suppress_context__ = is_hidden
+    shown = list(links(errors[0]))
+    assert shown[0] is errors[0]
+    assert len(shown) == len(set(map(id, shown)))
+    assert failure_class(errors[0]) is StorageUnavailableError
+    assert retry_after(errors[0]) == 0
+    assert not was_refused(errors[0])
 
 
 def test_a_status_further_down_the_chain_decides() -> None:

@@ -24,6 +24,8 @@ from tieredfs import (
     ObjectStore,
     PermissionDeniedError,
     RequestPolicy,
+    StorageFullError,
+    StorageUnavailableError,
     StoreCapability,
     TieredFSError,
     UnsupportedOperationError,
@@ -214,6 +216,67 @@ def test_a_file_that_cannot_be_looked_at_leaves_no_descriptor(
         assert opened
         with pytest.raises(OSError, match="Bad file descriptor"):
             plain(opened[0])
+
+
+@pytest.mark.parametrize(
+    ("raised", "error", "said"),
+    [
+        (OSError(errno.ENOSPC, "No space left"), StorageFullError, "the store is full"),
+        (OSError(errno.EDQUOT, "Disk quota"), StorageFullError, "the store is full"),
+        (
+            OSError(errno.EFBIG, "File too large"),
+            UnsupportedOperationError,
+            "too large",
+        ),
+        (OSError(errno.EINVAL, "Invalid"), InvalidArgumentError, "Invalid"),
+        (MemoryError("no"), MemoryError, "no"),
+        (RecursionError("deep"), RecursionError, "deep"),
+        (ValueError("a mistake"), ValueError, "a mistake"),
+    ],
+    ids=repr,
+)
+def test_what_another_try_does_not_change_is_said_at_once_and_leaves_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    raised: Exception,
+    error: type[Exception],
+    said: str,
+) -> None:
+    store = ObjectStore(str(tmp_path))
+    assert EXCLUSIVE in store.capabilities
+    tries = []
+
+    def fail(descriptor: int) -> None:
+        tries.append(descriptor)
+        raise type(raised)(*raised.args)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(error, match=said) as caught:
+            store.put("key", b"1", overwrite=False)
+    assert type(caught.value) is error
+    assert len(tries) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_error_that_each_try_raises_anew_ends_the_call(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Raised by a second try, it is among its own causes."""
+    store = ObjectStore(str(tmp_path), policy=RequestPolicy(backoff=0.001))
+    assert EXCLUSIVE in store.capabilities
+    tries = []
+    same = OSError(errno.EIO, "Input/output error")
+
+    def fail(descriptor: int) -> None:
+        tries.append(descriptor)
+        raise same
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", fail)
+        with pytest.raises(StorageUnavailableError, match="Input/output error"):
+            store.put("key", b"1", overwrite=True)
+    assert len(tries) == 5
 
 
 def mode_of(path: Path) -> int:

@@ -1,5 +1,6 @@
 """HDFS over HTTP, seen from behind a proxy."""
 
+import json
 import threading
 import time
 import traceback
@@ -23,6 +24,7 @@ from tieredfs import (
     ObjectStore,
     PermissionDeniedError,
     RequestPolicy,
+    StorageFullError,
     StorageUnavailableError,
     TieredFSError,
     UnsupportedOperationError,
@@ -152,6 +154,21 @@ def test_a_body_that_is_cut_is_fetched_again(
     proxied.proxy.add("GET", "datanode", cut_after=50_000, reset=reset, times=2)
     content = CONTENT if verb == "get" else CONTENT[10:90_000]
     assert CALLS[verb](store) == content
+
+
+@pytest.mark.parametrize("name", ["DSQuotaExceeded", "NSQuotaExceeded"])
+def test_a_quota_that_is_used_up_is_said_at_once(
+    proxied: ProxiedBucket, name: str
+) -> None:
+    events = Events()
+    store = quick(proxied, events)
+    told = {"exception": f"{name}Exception", "message": "The quota is exceeded"}
+    body = json.dumps({"RemoteException": told})
+    headers = {"Content-Type": "application/json"}
+    proxied.proxy.add("PUT", "op=CREATE", status=403, headers=headers, body=body)
+    with pytest.raises(StorageFullError, match="The quota is exceeded"):
+        CALLS["put"](store)
+    assert [event.attempts for event in events] == [1]
 
 
 def test_what_hangs_ends_by_the_deadline(proxied: ProxiedBucket) -> None:

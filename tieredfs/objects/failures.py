@@ -6,7 +6,7 @@ class, by the names of their classes, by the HTTP status, code and errno they ca
 """
 
 import errno
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 from tieredfs.errors import (
     AlreadyExistsError,
@@ -14,6 +14,7 @@ from tieredfs.errors import (
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
+    StorageFullError,
     StorageUnavailableError,
     TieredFSError,
     UnsupportedOperationError,
@@ -34,6 +35,7 @@ _BY_STATUS: dict[int, type[TieredFSError]] = {
     416: CorruptObjectError,
     429: StorageUnavailableError,
     501: UnsupportedOperationError,
+    507: StorageFullError,
 }
 _BY_CODE: dict[str, type[TieredFSError]] = {
     # What a line or a clock has done, not the caller, though S3 and Azure say 400.
@@ -49,6 +51,7 @@ _BY_CODE: dict[str, type[TieredFSError]] = {
     "ExpiredToken": PermissionDeniedError,
     "InvalidObjectState": UnsupportedOperationError,
     "InvalidToken": PermissionDeniedError,
+    "QuotaExceeded": StorageFullError,  # Ceph's, with a 403
     "TokenRefreshRequired": PermissionDeniedError,
     # Azure's, which say more than its 400, 409 and 412.
     "BlobAlreadyExists": AlreadyExistsError,
@@ -102,21 +105,37 @@ _BY_NAME: dict[str, type[TieredFSError]] = {
     "SFTPNoSuchPath": NotFoundError,
     "SFTPPermissionDenied": PermissionDeniedError,
     "SFTPWriteProtect": PermissionDeniedError,
+    "SFTPNoSpaceOnFilesystem": StorageFullError,
+    "SFTPQuotaExceeded": StorageFullError,
     "SFTPFileAlreadyExists": AlreadyExistsError,
     "SFTPInvalidFilename": InvalidArgumentError,
     "SFTPOpUnsupported": UnsupportedOperationError,
+    "QuotaExceededError": StorageFullError,
     "AuthenticationException": PermissionDeniedError,
     "BadHostKeyException": PermissionDeniedError,
     # fsspec's HTTP filesystem makes "not found" of a server that is not there.
     "ClientConnectionError": StorageUnavailableError,
     "ConnectionError": StorageUnavailableError,
     "TimeoutError": StorageUnavailableError,
+    # What was sent in place of an answer; each is a ValueError.
+    "DeserializationError": StorageUnavailableError,  # Azure's
+    "JSONDecodeError": StorageUnavailableError,
+    "UnicodeDecodeError": StorageUnavailableError,
 }
 
 _BY_ERRNO: dict[int, type[TieredFSError]] = {
+    errno.EDQUOT: StorageFullError,
+    errno.EFBIG: UnsupportedOperationError,
+    errno.EINVAL: InvalidArgumentError,
+    errno.ELOOP: InvalidArgumentError,
     errno.ENAMETOOLONG: InvalidArgumentError,
+    errno.ENOSPC: StorageFullError,
+    errno.ENOSYS: UnsupportedOperationError,
+    errno.ENOTSUP: UnsupportedOperationError,
     errno.EROFS: PermissionDeniedError,
+    errno.EXDEV: UnsupportedOperationError,
 }
+"""What a disk says that another try does not change."""
 
 _BY_BUILTIN: tuple[tuple[type[Exception], type[TieredFSError]], ...] = (
     (FileNotFoundError, NotFoundError),
@@ -125,15 +144,20 @@ _BY_BUILTIN: tuple[tuple[type[Exception], type[TieredFSError]], ...] = (
     (FileExistsError, AlreadyExistsError),
     (PermissionError, PermissionDeniedError),
     (NotImplementedError, UnsupportedOperationError),
-    (UnicodeEncodeError, InvalidArgumentError),  # a key that is no text for a server
+    (UnicodeError, InvalidArgumentError),  # a key or host that is no text for a server
+    (OSError, StorageUnavailableError),  # that of a certificate is a ValueError as well
 )
 
 _OURS_TO_FIX = (
-    TypeError,
+    ArithmeticError,
+    AssertionError,
     AttributeError,
     LookupError,
-    AssertionError,
+    MemoryError,
     NameError,
+    RecursionError,
+    TypeError,
+    ValueError,
     Warning,  # somebody has made errors of them
 )
 
@@ -142,13 +166,16 @@ def failure_class(error: Exception) -> type[TieredFSError] | None:
     """Return the class that ``error`` of a client becomes.
 
     Returns:
-        None when ``error`` shows a mistake in the code rather than in the store, and
-        has to be seen as it is.
+        None when ``error`` shows a mistake in the code, or a lack of memory, rather
+        than a failure of the store, and has to be seen as it is.
     """
     for link in _causes(error):
         known = _known(link)
         if known is not None:
             return known
+    # After all of these: s3fs makes EINVAL of whatever S3 says.
+    if isinstance(error, OSError) and error.errno in _BY_ERRNO:
+        return _BY_ERRNO[error.errno]
     for builtin, ours in _BY_BUILTIN:
         if isinstance(error, builtin):
             return ours
@@ -181,23 +208,33 @@ def retry_after(error: BaseException) -> float:
 
 def links(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and all that a traceback of it shows, the outermost first."""
-    link: BaseException | None = error
-    while link is not None:
-        yield link
-        hidden = link.__suppress_context__
-        link = link.__cause__ or (None if hidden else link.__context__)
+    return _chain(error, _shown_below)
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and what it was raised from, the outermost first."""
+    return _chain(error, lambda link: link.__cause__)
+
+
+def _shown_below(error: BaseException) -> BaseException | None:
+    hidden = error.__suppress_context__
+    return error.__cause__ or (None if hidden else error.__context__)
+
+
+def _chain(
+    error: BaseException, following: Callable[[BaseException], BaseException | None]
+) -> Iterator[BaseException]:
+    """Yield an error and those that follow; one that two tries raised is a ring."""
     link: BaseException | None = error
-    while link is not None:
+    seen: set[int] = set()
+    while link is not None and id(link) not in seen:
+        seen.add(id(link))
         yield link
-        link = link.__cause__
+        link = following(link)
 
 
 def _known(error: BaseException) -> type[TieredFSError] | None:
-    """Return what an error is by its code, the name of its class, status or errno."""
+    """Return what an error is by its code, the name of its class or its status."""
     code = _code(error)
     if code in _BY_CODE:
         return _BY_CODE[code]
@@ -211,8 +248,6 @@ def _known(error: BaseException) -> type[TieredFSError] | None:
         return _BY_STATUS[status]
     if status is not None and status >= _FIRST_SERVER_ERROR:
         return StorageUnavailableError
-    if isinstance(error, OSError) and error.errno in _BY_ERRNO:
-        return _BY_ERRNO[error.errno]
     return None
 
 

@@ -10,6 +10,7 @@ from tieredfs.errors import (
     DeadlineExceededError,
     ErrorKind,
     NotFoundError,
+    StorageFullError,
     StorageUnavailableError,
     TieredFSError,
     TieredFSWarning,
@@ -203,6 +204,8 @@ class Requests:
             # Another attempt may have a connection that answers.
             took = f"one attempt was not done in {share.elapsed:.3g} s ({said})"
             return StorageUnavailableError(f"{verb} {name}: {took}")
+        if ours is StorageFullError:
+            return StorageFullError(f"{verb} {name}: the store is full: {said}")
         if ours is NotFoundError:
             return NotFoundError(f"not found: {name}")
         return ours(f"{verb} {name}: {said}")

@@ -43,7 +43,8 @@ class OtherBackend(Backend):
         """Trust nothing after a failure that nobody answered."""
         if isinstance(error, TieredFSError | AbandonedCallsError | EarlierWriteError):
             return False  # nothing was asked, or something answered
-        return failure_class(error) is StorageUnavailableError
+        # A client whose connection was closed may call that a ValueError.
+        return failure_class(error) in {None, StorageUnavailableError}
 
 
 def _defaults(protocol: str) -> Mapping[str, object]:

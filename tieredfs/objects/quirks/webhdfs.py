@@ -41,16 +41,25 @@ _WITH_DATA = frozenset({"CREATE", "OPEN"})
 _PAGES = ("text/html", "text/xml", "application/xml", "application/xhtml")
 """What HDFS never answers with, and gateways and other servers do."""
 _FOREIGN = "not an answer of HDFS's; check the host and port"
+
+
+class QuotaExceededError(OSError):
+    """A folder has as much, or as many, as it may."""
+
+
 _REMOTE: dict[str, type[Exception]] = {
     "AccessControlException": PermissionError,
     "AuthorizationException": PermissionError,
+    "DSQuotaExceededException": QuotaExceededError,
     "FileAlreadyExistsException": FileExistsError,
     "FileNotFoundException": FileNotFoundError,
     "IllegalArgumentException": OptionError,
     "InvalidPathException": OptionError,
+    "NSQuotaExceededException": QuotaExceededError,
     "PathComponentTooLongException": OptionError,
     "ParentNotDirectoryException": NotADirectoryError,
     "PathIsNotEmptyDirectoryException": IsADirectoryError,
+    "QuotaByStorageTypeExceededException": QuotaExceededError,
     "SecurityException": PermissionError,
     "UnsupportedOperationException": NotImplementedError,
 }
