@@ -1,5 +1,6 @@
 """The filesystem behind a store: made when it is first used, once in each process."""
 
+import asyncio
 import os
 import threading
 import warnings
@@ -14,8 +15,10 @@ from tieredfs.errors import (
     InvalidArgumentError,
     PluginNotInstalledError,
     TieredFSWarning,
+    UnsupportedOperationError,
 )
 from tieredfs.objects.failures import links
+from tieredfs.objects.identity import is_local
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks import Backend, backend_of
 from tieredfs.objects.quirks.chain import Place, links_of, undo_wrappers
@@ -70,7 +73,12 @@ class Connection:
 
     @cached_property
     def destinations(self) -> Sequence[str]:
-        """Where the clients of all links are led, as they say; nothing is asked."""
+        """Where the clients of all links are led, as they say; nothing is asked.
+
+        Raises:
+            UnsupportedOperationError: As in ``check_thread``: some cannot say it there.
+        """
+        self.check_thread()
         try:
             place = self._place
         except InvalidArgumentError:
@@ -79,6 +87,23 @@ class Connection:
             _destination(link, options)
             for link, options in links_of(place.url, place.options)
         ]
+
+    def check_thread(self) -> None:
+        """See that a call does not wait for the event loop that it stands on.
+
+        Raises:
+            UnsupportedOperationError: It would: nothing is answered before it returns.
+        """
+        running = asyncio._get_running_loop()  # noqa: SLF001 - the public one raises
+        if running is None or is_local(self.url):
+            return
+        if running is self.options.get("loop") or running is fsspec.asyn.loop[0]:
+            msg = (
+                f"{redact_url(self.url)}: called on the event loop of its own client, "
+                "which would wait for itself; call it in a thread, such as by "
+                "asyncio.to_thread"
+            )
+            raise UnsupportedOperationError(msg)
 
     @property
     def made(self) -> Backend | None:

@@ -64,7 +64,12 @@ class Requests:
     observer: RequestObserver | None
 
     def deadline(self) -> Deadline:
-        """Set the moment by which a call that begins now has to end."""
+        """Set the moment by which a call that begins now has to end.
+
+        Raises:
+            UnsupportedOperationError: It begins where the client could never answer.
+        """
+        self.connection.check_thread()
         return Deadline(self.policy.deadline)
 
     def name(self, key: str) -> str:
