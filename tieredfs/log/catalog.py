@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
 
@@ -12,6 +11,7 @@ from tieredfs.errors import NotFoundError, PluginError
 from tieredfs.log.copies import CopyComparison
 from tieredfs.log.plan import overlaps
 from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.objects.daemon_executor import DaemonExecutor
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["SegmentCatalog"]
@@ -166,7 +166,7 @@ def _ask_all(
     """Return the answers for segments, in their order; the first error is raised."""
     if len(segments) < 2:  # noqa: PLR2004 - no pool for one
         return [ask(segment) for segment in segments]
-    pool = ThreadPoolExecutor(min(_AT_ONCE, len(segments)))
+    pool = DaemonExecutor(min(_AT_ONCE, len(segments)))
     try:
         return list(pool.map(ask, segments))
     finally:

@@ -8,7 +8,7 @@ was.
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import as_completed
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,6 +17,7 @@ from tieredfs.format.index_builder import INTERVAL_BYTES
 from tieredfs.log.partition_push import PartitionPush, listed_segments
 from tieredfs.log.pushed import PushedSegment, PushOutcome
 from tieredfs.model import TopicIdPartition
+from tieredfs.objects.daemon_executor import DaemonExecutor
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["PushOutcome", "PushReport", "PushedSegment", "push"]
@@ -99,7 +100,7 @@ def push(
                 break
         return done
 
-    pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tieredfs-push")
+    pool = DaemonExecutor(_AT_ONCE, "tieredfs-push")
     wait = True
     try:
         jobs = {pool.submit(work, partition): partition for partition in partitions}

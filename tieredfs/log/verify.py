@@ -5,7 +5,6 @@ Nothing is repaired or changed. What is wrong is reported, all of it, and never 
 
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
@@ -36,6 +35,7 @@ from tieredfs.log.plan import (
 )
 from tieredfs.log.reader import changed_error
 from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
+from tieredfs.objects.daemon_executor import DaemonExecutor
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.inspection import Inspection, Lead, inspect_segment
 from tieredfs.storage.log_stream import read_batches
@@ -160,7 +160,7 @@ class _PartitionCheck:
             progress(segment)
             return wrong
 
-        pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="tieredfs-verify")
+        pool = DaemonExecutor(_AT_ONCE, "tieredfs-verify")
         try:
             segments = self._told(pool, self._survey(), self._lacks)
             if overlaps(segments):  # then only their epochs say which one counts
@@ -197,7 +197,7 @@ class _PartitionCheck:
 
     def _told(
         self,
-        pool: ThreadPoolExecutor,
+        pool: DaemonExecutor,
         segments: Iterable[SegmentMetadata],
         lacks: Callable[[SegmentMetadata], bool],
     ) -> list[SegmentMetadata]:

@@ -1,8 +1,10 @@
 """Do several things at once, and end with the first that fails."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_EXCEPTION, wait
 from typing import TypeVar
+
+from tieredfs.objects.daemon_executor import DaemonExecutor
 
 __all__ = ["run_all"]
 
@@ -20,7 +22,8 @@ def run_all(
     Args:
         tasks: What to do; when one fails, those that have not begun are left out.
         at_once: Most that run at the same time.
-        stop: Make those that have begun end; they are waited for then.
+        stop: Make those that have begun end; they are waited for then, but not after
+            Ctrl-C, for a store may hang.
 
     Raises:
         Exception: That of the task that failed first: those of others may be its
@@ -37,10 +40,12 @@ def run_all(
             failures.append(error)
             raise
 
-    pool = ThreadPoolExecutor(min(len(tasks), at_once), "tieredfs")
+    pool = DaemonExecutor(min(len(tasks), at_once))
+    is_interrupted = True
     try:
         futures = [pool.submit(run, task) for task in tasks]
         wait(futures, return_when=FIRST_EXCEPTION)
+        is_interrupted = False
         if failures:
             raise failures[0]
         return [future.result() for future in futures]
@@ -48,5 +53,6 @@ def run_all(
         # What still runs has a deadline, and nobody wants its answer.
         if stop is not None:
             stop()
-        pool.shutdown(wait=stop is not None, cancel_futures=True)
+        is_waited = stop is not None and not is_interrupted
+        pool.shutdown(wait=is_waited, cancel_futures=True)
         failures.clear()

@@ -23,6 +23,8 @@ __all__ = ["plan_parts", "upload"]
 _MIB = 1 << 20
 _LAST_WORD = 0.05
 """What of a deadline is left for taking back what was uploaded, when it has passed."""
+_AFTER_CTRL_C = 0.5
+"""Most seconds for that after Ctrl-C: the process is to end."""
 
 
 def plan_parts(size: int, limits: PartLimits) -> list[ByteRange]:
@@ -86,9 +88,9 @@ def upload(
 
         moved = content.size
         write(requests, Call("put", key, put, lambda _: moved), content, deadline)
-    except BaseException:
+    except BaseException as error:
         if limits.begun:
-            _take_back(requests, key, number)
+            _take_back(requests, key, number, error)
         raise
 
 
@@ -113,7 +115,8 @@ def _put_parts(
     """Upload all parts, and return what the store calls them.
 
     When one fails, the others try no more, and none is under way afterwards: a part
-    that came after the upload was taken back would keep it.
+    that came after the upload was taken back would keep it. Only after Ctrl-C some may
+    be, for they may hang.
     """
     end = Deadline(deadline.remaining)
 
@@ -134,9 +137,12 @@ def _put_parts(
     return run_all(tasks, at_once=limits.at_once, stop=end.expire)
 
 
-def _take_back(requests: Requests, key: str, number: str) -> None:
+def _take_back(requests: Requests, key: str, number: str, error: BaseException) -> None:
     """Remove the parts of an upload that has failed; they are invisible anyway."""
-    end = Deadline(requests.policy.deadline * _LAST_WORD)
+    seconds = requests.policy.deadline * _LAST_WORD
+    if not isinstance(error, Exception):
+        seconds = min(seconds, _AFTER_CTRL_C)
+    end = Deadline(seconds)
 
     def abort(backend: Backend, left: float) -> None:
         backend.abort_upload(key, number, left)

@@ -30,6 +30,7 @@ from tieredfs.errors import NotFoundError
 from tieredfs.objects.abandoning import BlockingCalls, calls_to
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
+from tieredfs.objects.daemon_executor import run_on_daemons
 from tieredfs.objects.failures import failure_class
 from tieredfs.objects.identity import place_of
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
@@ -79,6 +80,8 @@ class Backend:
             filesystem: Its options are as ``options`` says.
             root: Empty where paths begin with their first name, as in an archive.
         """
+        if isinstance(filesystem, AsyncFileSystem):
+            run_on_daemons(filesystem.loop)
         self.filesystem = filesystem
         self.root = root.rstrip("/") or root[:1]
         self._lead = self.root if self.root in {"", "/"} else f"{self.root}/"

@@ -19,11 +19,12 @@ from contextlib import suppress
 from typing import Any, cast
 
 from fsspec import AbstractFileSystem
-from fsspec.asyn import sync
+from fsspec.asyn import get_loop, sync
 
 from tieredfs.errors import StorageUnavailableError, TieredFSError
 from tieredfs.objects.abandoning import calls_to
 from tieredfs.objects.content import Content, pieces
+from tieredfs.objects.daemon_executor import run_on_daemons
 from tieredfs.objects.failures import failure_class
 from tieredfs.objects.identity import identity_of
 from tieredfs.objects.policy import Deadline
@@ -64,6 +65,7 @@ class SftpBackend(FoldersBackend):
         chosen = {**told, **options, "timeout": timeout, "skip_instance_cache": True}
 
         def connect() -> "SftpBackend":
+            run_on_daemons(get_loop())  # it connects when it is made
             filesystem = SSHFileSystem(**chosen)
             session = sync(
                 filesystem.loop,

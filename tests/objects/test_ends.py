@@ -1,0 +1,163 @@
+"""A program ends although a request of its hangs: no thread of ours is waited for."""
+
+import base64
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from ending import NEVER, end_of, line_of, start_program
+from servers import Bucket, ProxiedBucket, Request
+from servers.process import HOST
+from servers.stalling import Stalling
+
+_READS = {
+    "get": "store.get('key')",
+    "get_range": "store.get_range('key', 2, 9)",
+    "get_ranges": "store.get_ranges('key', [ByteRange(n << 20, (n << 20) + 9)"
+    " for n in range(4)])",
+    "head": "store.head('key')",
+}
+_VERBS = _READS | {
+    "put": "store.put('put', b'content', overwrite=True)",
+    "exclusive put": "store.put('first', b'content', overwrite=False)",
+    "put_file": "store.put_file('file', Path(sys.executable), overwrite=True)",
+    "copy": "store.copy('key', 'copied')",
+    "list": "list(store.list())",
+    "delete": "store.delete(str(n) for n in range(3000))",
+}
+_UPLOAD = {"upload": "store.put('large', bytes(65 << 20), overwrite=True)"}
+_TRIAL = {"capabilities": "store.capabilities"}
+
+VERBS = {
+    "s3": _VERBS | _UPLOAD | _TRIAL | {"abort_uploads": "store.abort_uploads()"},
+    "gcs": _VERBS | _UPLOAD | _TRIAL,
+    "azure": _VERBS | _UPLOAD,
+    "webhdfs": _VERBS,
+    "sftp": _VERBS,
+    "http": _READS,
+}
+"""The verbs that ask something of each kind of store."""
+
+EVERY_VERB = """
+from pathlib import Path
+for call in sys.stdin:
+    code = compile(call, "call", "exec")  # of text, Python takes Ctrl-C for unhandled
+    try:
+        print("called")
+        exec(code)
+        print("it returned")
+    except KeyboardInterrupt:
+        print("interrupted")
+"""
+
+
+def _place(kind: str, host: str, port: int) -> Bucket:
+    """Return a place of a kind on a server that never answers."""
+    endpoint = f"http://{host}:{port}"
+    options: dict[str, Any] = {}
+    match kind:
+        case "s3":
+            keys = {"key": "key", "secret": "secret"}
+            options = {**keys, "endpoint_url": endpoint}
+            return Bucket("s3://bucket/root", options)
+        case "gcs":
+            options = {"project": "p", "token": "anon", "endpoint_url": endpoint}
+            return Bucket("gs://bucket/root", options)
+        case "azure":
+            secret = base64.b64encode(b"secret").decode()
+            parts = f"BlobEndpoint={endpoint}/me;AccountName=me;AccountKey={secret}"
+            return Bucket("abfs://bucket/root", {"connection_string": parts})
+        case "webhdfs":
+            options = {"host": host, "port": port, "user": "tests"}
+            return Bucket(f"webhdfs://{host}:{port}/root", options)
+        case "sftp":
+            options = {"username": "tests", "password": "none", "known_hosts": None}
+            return Bucket(f"sftp://{host}:{port}/root", options)
+    return Bucket(f"{endpoint}/root", options)
+
+
+@contextmanager
+def _hanging(program: str, place: Bucket) -> Iterator[Any]:
+    """Run a program until the block ends, at the latest."""
+    process = start_program(program, place.url, place.storage_options)
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("kind", VERBS)
+def test_ctrl_c_ends_every_verb_and_the_process_while_the_store_hangs(
+    kind: str,
+) -> None:
+    with (
+        Stalling(speaks_first=kind == "sftp") as server,
+        _hanging(EVERY_VERB, _place(kind, HOST, server.port)) as process,
+    ):
+        for call in VERBS[kind].values():
+            server.forget()
+            process.stdin.write(f"{call}\n")
+            process.stdin.flush()
+            assert line_of(process) == "called"
+            assert server.asked.acquire(timeout=60), call
+            process.send_signal(signal.SIGINT)
+            assert line_of(process) == "interrupted", call
+        process.stdin.close()
+        assert end_of(process)[0] == 0
+
+
+PARTS = """
+from dataclasses import replace
+backend = store._requests.backend("", "")
+backend.parts = replace(backend.parts, above=5 << 20, size=5 << 20)
+try:
+    store.put("large", bytes(20 << 20), overwrite=True)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+def test_ctrl_c_ends_an_upload_whose_parts_hang(s3_proxied: ProxiedBucket) -> None:
+    asked = threading.Semaphore(0)
+
+    def is_part(request: Request) -> bool:
+        if "partNumber" not in request.target:
+            return False
+        asked.release()
+        return True
+
+    s3_proxied.proxy.add("PUT", when=is_part, hang=NEVER)
+    place = Bucket(s3_proxied.url, s3_proxied.storage_options)
+    with _hanging(PARTS, place) as process:
+        assert asked.acquire(timeout=60)
+        process.send_signal(signal.SIGINT)
+        assert line_of(process) == "interrupted"
+        assert end_of(process)[0] == 0
+
+
+RESOLVER = """
+import socket, threading
+sys.modules["aiodns"] = None  # where it is installed, aiohttp asks name servers itself
+def resolve(*place, **how):
+    print("resolving")
+    threading.Event().wait(deadline)
+socket.getaddrinfo = resolve
+try:
+    store.get("key")
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("kind", VERBS)
+def test_ctrl_c_ends_a_process_while_a_name_server_hangs(kind: str) -> None:
+    with _hanging(RESOLVER, _place(kind, "store.invalid", 80)) as process:
+        assert line_of(process) == "resolving"
+        process.send_signal(signal.SIGINT)
+        assert line_of(process) == "interrupted"
+        assert end_of(process)[0] == 0
