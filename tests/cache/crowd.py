@@ -100,7 +100,8 @@ class _Visitor:
 
         directory = self._cache._directory
         scratch = self._folder / f"flipped-{os.getpid()}"
-        with directory._locked("lock", _PATIENCE):  # nobody removes it meanwhile
+        # Under the lock nobody removes it meanwhile.
+        with directory._locked("tieredfs-lock", _PATIENCE):
             files = sorted(self._folder.glob("cache/*.indexes"))
             if not files:
                 return
@@ -136,7 +137,7 @@ def _watch(folder: Path) -> int:
     directory = CacheDirectory.existing(folder / "cache")
     if directory is None:
         return 0
-    with directory._locked("lock", _PATIENCE):
+    with directory._locked("tieredfs-lock", _PATIENCE):
         told = directory._ledger.read()
         _, size, _ = directory.usage()
     assert told is None or size <= told.bound, f"{size} bytes of {told}"

@@ -71,13 +71,13 @@ def no_directory(file: Path) -> None:
 def no_ledger(file: Path) -> None:
     """Remove it, and what was told of the directory."""
     file.unlink()
-    (file.parent / "ledger").unlink()
+    (file.parent / "tieredfs-ledger").unlink()
 
 
 def strange_ledger(file: Path) -> None:
     """Remove it, and tell nonsense of the directory."""
     file.unlink()
-    (file.parent / "ledger").write_bytes(os.urandom(28))
+    (file.parent / "tieredfs-ledger").write_bytes(os.urandom(28))
 
 
 HARM: Final[list[Callable[[Path], None]]] = [

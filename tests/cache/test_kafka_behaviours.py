@@ -139,7 +139,7 @@ def test_a_removed_entry_is_off_the_disk_at_once(tmp_path: Path) -> None:
     assert files_in(cache.directory) == []
     # Nothing waits to be cleaned up: only locks were added.
     added = set(cache.directory.iterdir()) - before
-    assert all(path.name.startswith("load-") for path in added)
+    assert all(path.name.startswith("tieredfs-load-") for path in added)
     cache.get(SEGMENT)
     assert made.fetches == 2
 

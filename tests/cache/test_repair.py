@@ -165,7 +165,7 @@ IN_A_CLOSED_DIRECTORY = """
 made, cache = open_cache(tmp_path)
 check(cache, 0, False)
 check(cache, 1, False)
-(tmp_path / "cache" / "ledger").chmod(0)
+(tmp_path / "cache" / "tieredfs-ledger").chmod(0)
 check(cache, 2, False)                     # nobody may read the ledger: it is made anew
 for file in files_in(directory):
     file.chmod(0)                          # nobody may read an entry: it is replaced

@@ -3,6 +3,9 @@
 import os
 import pickle
 import shutil
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +24,7 @@ from cache.made import (
 )
 from tieredfs import ClosedError, InvalidArgumentError
 from tieredfs.cache import CacheStats, RemoteIndexCache
+from tieredfs.cache.ledger import Balance
 
 MANY: Final = [made_segment(number) for number in range(30)]
 
@@ -85,7 +89,7 @@ def test_nothing_goes_for_an_older_bound_when_a_larger_one_is_said(
     made, cache = open_cache(tmp_path)
     for segment in MANY[:3]:
         cache.get(segment)
-    (cache.directory / "ledger").unlink()
+    (cache.directory / "tieredfs-ledger").unlink()
     monkeypatch.setattr("tieredfs.cache.index_cache.DEFAULT_BYTES", entry_size())
     RemoteIndexCache(made, cache.directory, max_bytes=10 * entry_size())
     assert len(files_in(cache.directory)) == 3
@@ -216,3 +220,77 @@ def test_entries_are_their_owners_alone_in_a_directory_that_is_not(
     cache.get(MANY[0])
     (entry,) = files_in(cache.directory)
     assert entry.stat().st_mode & 0o777 == 0o600
+
+
+@pytest.fixture
+def counting(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[threading.Event, ...]]:
+    """Hold up those who count a directory in a thread of that name.
+
+    Yields:
+        What is set when one has begun; what lets it go on.
+    """
+    scandir = os.scandir
+    begun, go_on = threading.Event(), threading.Event()
+
+    def held_up(path: Any) -> Any:  # noqa: ANN401 - os.scandir's
+        found = scandir(path)
+        if threading.current_thread().name.startswith("counting"):
+            begun.set()
+            assert go_on.wait(60)
+        return found
+
+    monkeypatch.setattr("tieredfs.cache.directory.os.scandir", held_up)
+    yield begun, go_on
+    go_on.set()
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_directory_that_is_counted_when_it_is_opened_holds_up_no_other_cache(
+    tmp_path: Path,
+    counting: tuple[threading.Event, threading.Event],
+    is_known: bool,
+) -> None:
+    begun, go_on = counting
+    made, cache = open_cache(tmp_path)
+    cache.get(MANY[0])
+    ledger = cache._directory._ledger
+    if not is_known:  # as a process that was killed leaves it
+        ledger.write(Balance(cache.max_bytes, None))
+    with ThreadPoolExecutor(1, "counting") as pool:
+        opening = pool.submit(RemoteIndexCache, made, cache.directory)
+        assert begun.wait(30)
+        for segment in MANY[1:4]:
+            cache.get(segment)
+        assert len(files_in(cache.directory)) == 4
+        go_on.set()
+        opening.result(30)
+    # What was counted before the others came is not believed.
+    size = sum(file.stat().st_size for file in files_in(cache.directory))
+    assert ledger.read() == Balance(cache.max_bytes, size)
+
+
+def test_opening_counts_again_what_something_else_has_changed(tmp_path: Path) -> None:
+    made, cache = open_cache(tmp_path)
+    for segment in MANY[:3]:
+        cache.get(segment)
+    files_in(cache.directory)[0].unlink()
+    RemoteIndexCache(made, cache.directory)
+    size = sum(file.stat().st_size for file in files_in(cache.directory))
+    assert cache._directory._ledger.read() == Balance(cache.max_bytes, size)
+
+
+def test_files_of_other_programs_in_the_directory_stay_as_they_are(
+    tmp_path: Path,
+) -> None:
+    names = ["ledger", "lock", "load-0001", "index", "records.indexes", "1.tmp"]
+    directory = tmp_path / "cache"
+    directory.mkdir()
+    for name in names:
+        (directory / name).write_text("2026-01-01 rent -1200")
+    _, cache = open_cache(tmp_path, max_bytes=2 * entry_size())
+    for segment in MANY:
+        cache.get(segment)
+    cache.remove(MANY[:3])
+    cache.clear()
+    for name in names:
+        assert (directory / name).read_text() == "2026-01-01 rent -1200"

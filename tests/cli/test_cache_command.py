@@ -62,7 +62,7 @@ def test_show_is_a_table_for_people_and_json_for_programs(
 def test_what_is_there_counts_although_the_account_of_it_is_lost(
     run: Run, setting: Path, command: str
 ) -> None:
-    (setting / "ledger").unlink()
+    (setting / "tieredfs-ledger").unlink()
     done = run("cache", command, "--json")
     assert (done.code, json.loads(done.out)["entries"]) == (0, 3)
     assert len(files_in(setting)) == (0 if command == "clear" else 3)

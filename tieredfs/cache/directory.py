@@ -34,11 +34,13 @@ __all__ = ["DEFAULT_BYTES", "CacheDirectory", "Usage", "bound_if_new"]
 DEFAULT_BYTES: Final = 1 << 30
 """Bytes on disk that a cache may take, unless it is told otherwise: 1 GiB, as Kafka."""
 
-# The directory may be one that somebody else keeps files in: only ours are touched.
+# The directory may hold other files: no other program gives its own such names.
 _SUFFIX = ".indexes"
 _ENTRY = re.compile(rf"[0-9a-f]{{32}}\{_SUFFIX}", re.ASCII)
 _LEFTOVER = re.compile(r"(\d{1,10})-[0-9a-f]{16}\.tmp", re.ASCII)
-_LEDGER = "ledger"
+_LEDGER = "tieredfs-ledger"
+_LOCK = "tieredfs-lock"
+_LOAD_LOCK = "tieredfs-load-{:04d}"
 _STRIPES = 1024
 _PATIENCE = 10.0
 _POLL = 0.002
@@ -114,7 +116,7 @@ class CacheDirectory:
         Raises:
             OSError: It cannot be made or written.
         """
-        with self._changing(is_known=False) as room:
+        with self._changing(self._counted()) as room:
             room.bound = room.bound if bound is None else bound
             room.make(0)
 
@@ -140,11 +142,18 @@ class CacheDirectory:
         with pa.memory_map(os.fsencode(path)) as file:
             return memoryview(file.read_buffer()).cast("B")
 
-    def publish(self, name: str, pieces: Sequence[Buffer]) -> list[str]:
+    def publish(
+        self, name: str, pieces: Sequence[Buffer], patience: float = _PATIENCE
+    ) -> list[str]:
         """Write an entry, on probation; return the names of what had to go for it.
 
         Afterwards it is there whole, or, also after a crash, not at all. One that is
         larger than the bound is not kept.
+
+        Args:
+            name: The entry's.
+            pieces: Its content.
+            patience: Seconds to wait for another process; 10 at most.
 
         Raises:
             OSError: It cannot be written.
@@ -156,7 +165,7 @@ class CacheDirectory:
             with open(temporary, "xb", opener=_open_private) as file:
                 file.writelines(pieces)
             self._stamp(temporary, self._clock() - _PROBATION)
-            with self._changing() as room:
+            with self._changing(patience=min(patience, _PATIENCE)) as room:
                 if size > room.bound:
                     return []
                 room.remove(name)
@@ -233,27 +242,35 @@ class CacheDirectory:
         Raises:
             OSError: There can be no lock; TimeoutError, when ``patience`` ran out.
         """
-        with self._locked(f"load-{int(name, 16) % _STRIPES:04d}", patience):
+        with self._locked(_LOAD_LOCK.format(int(name, 16) % _STRIPES), patience):
             yield
 
     @contextmanager
-    def _changing(self, *, is_known: bool = True) -> Iterator["_Room"]:
+    def _changing(
+        self, count: "_Count | None" = None, *, patience: float = _PATIENCE
+    ) -> Iterator["_Room"]:
         """Hold the lock, and the account of what is there.
 
         Whoever is killed inside, or fails, leaves word that it has to be counted, and
-        the bound that was kept before.
+        the bound that was kept before. Where there are many entries to count them takes
+        long, so it is done before the lock is taken.
 
         Args:
-            is_known: Whether to believe what was told; else it is counted.
+            count: What was counted, if it was.
+            patience: Seconds to wait for another process.
         """
-        with self._locked("lock", _PATIENCE):
-            told = self._ledger.read() or Balance(self._bound, None)
-            self._ledger.write(Balance(told.bound, None))
-            total = told.total if is_known else None
-            total = self._count() if total is None else total
-            room = _Room(self, told.bound, total)
-            yield room
-            self._ledger.write(Balance(room.bound, room.total))
+        while True:
+            with self._locked(_LOCK, patience):
+                told = self._ledger.read()
+                total = _settled(told, count)
+                if total is not None:
+                    bound = told.bound if told else self._bound
+                    self._ledger.write(Balance(bound, None))
+                    room = _Room(self, bound, total)
+                    yield room
+                    self._ledger.write(Balance(room.bound, room.total))
+                    return
+            count = self._counted()
 
     @contextmanager
     def _locked(self, name: str, patience: float) -> Iterator[None]:
@@ -282,8 +299,9 @@ class CacheDirectory:
         except FileNotFoundError:
             return
 
-    def _count(self) -> int:
+    def _counted(self) -> "_Count":
         """Count the bytes of all entries; remove what was never written to its end."""
+        told = self._ledger.read()
         size = 0
         for item in self._items():
             with suppress(FileNotFoundError):
@@ -291,7 +309,7 @@ class CacheDirectory:
                     size += item.stat(follow_symlinks=False).st_size
                 elif writer := _LEFTOVER.fullmatch(item.name):
                     self._remove_leftover(Path(item.path), int(writer[1]))
-        return size
+        return _Count(told, size)
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}{_SUFFIX}"
@@ -320,6 +338,30 @@ class CacheDirectory:
         except FileNotFoundError:
             return 0
         return told.st_size
+
+
+class _Count(NamedTuple):
+    """What was counted without the lock.
+
+    Attributes:
+        told: What the ledger said when the counting began.
+        total: Bytes of the entries that were there.
+    """
+
+    told: Balance | None
+    total: int
+
+
+def _settled(told: Balance | None, count: _Count | None) -> int | None:
+    """Return how many bytes there are; None when they have to be counted.
+
+    Args:
+        told: What the ledger says, the lock being held.
+        count: What was counted before; right only if nothing has changed since.
+    """
+    if count is not None and count.told == told:
+        return count.total
+    return told.total if told else None
 
 
 class _Room:
