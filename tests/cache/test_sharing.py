@@ -33,6 +33,7 @@ from tieredfs import (
     StorageUnavailableError,
 )
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
+from tieredfs.errors import TieredFSWarning
 
 SEGMENT = made_segment(0)
 CONTENT = content_of(SEGMENT)
@@ -104,6 +105,96 @@ def test_a_load_goes_on_when_its_caller_has_gone_and_serves_the_next(
     gate.open()
     assert bytes_of(cache.get(SEGMENT, timeout=30).indexes) == CONTENT
     assert made.fetches == 1
+
+
+HANGS = """
+import threading
+from tieredfs import DeadlineExceededError
+made, cache = open_cache(tmp_path)
+made.before = threading.Event().wait
+try:
+    cache.get(made_segment(0), timeout=0.1)
+except DeadlineExceededError:
+    cache.close()
+    print("closed")
+"""
+
+
+def test_a_load_that_hangs_does_not_keep_the_process_from_ending(
+    tmp_path: Path,
+) -> None:
+    with start_apart(HANGS, tmp_path) as process:
+        try:
+            assert process.communicate(timeout=30) == ("closed\n", "")
+        finally:
+            process.kill()
+    assert process.returncode == 0
+
+
+def test_a_view_waits_no_longer_than_its_own_policy_lets_it(tmp_path: Path) -> None:
+    made, cache = open_cache(tmp_path)
+    hasty = cache.in_front_of(made.with_policy(RequestPolicy(deadline=0.2)))
+    gate = made.before = Gate()
+    hasty.storage.before = gate  # type: ignore[attr-defined] # it is Made
+    with ThreadPoolExecutor(1) as pool:
+        patient = pool.submit(cache.get, SEGMENT)
+        assert gate.reached.wait(30)
+        with pytest.raises(DeadlineExceededError, match=r"0\.2 s"):
+            hasty.get(SEGMENT)
+        assert not patient.done()
+        gate.open()
+        assert bytes_of(patient.result(30).indexes) == CONTENT
+
+
+def test_a_view_that_may_wait_shares_no_failure_of_one_that_may_not(
+    tmp_path: Path,
+) -> None:
+    made, cache = open_cache(tmp_path)
+    hasty = cache.in_front_of(made.with_policy(RequestPolicy(deadline=29)))
+    gate = Gate()
+
+    def give_up() -> None:
+        made.before = int
+        gate()
+        raise DeadlineExceededError("not done in 29 s")
+
+    hasty.storage.before = give_up  # type: ignore[attr-defined] # it is Made
+    with ThreadPoolExecutor(2) as pool:
+        first = pool.submit(hasty.get, SEGMENT)
+        assert gate.reached.wait(30)
+        second = pool.submit(cache.get, SEGMENT)
+        while cache.stats.misses < 2:
+            second.done()
+        gate.open()
+        with pytest.raises(DeadlineExceededError, match="29 s"):
+            first.result(30)
+        assert bytes_of(second.result(30).indexes) == CONTENT
+
+
+def test_reads_that_wait_for_a_free_thread_end_by_their_deadline(
+    tmp_path: Path,
+) -> None:
+    made = Made(tmp_path / "asked").with_policy(RequestPolicy(deadline=0.5))
+    cache = RemoteIndexCache(made, tmp_path / "cache")
+    gate = made.before = Gate()
+    with ThreadPoolExecutor(40) as pool:
+        wanted = [pool.submit(cache.get, made_segment(n)) for n in range(40)]
+        ends = [one.exception(30) for one in wanted]
+        gate.open()
+    assert {type(end) for end in ends} == {DeadlineExceededError}
+
+
+def test_a_cache_that_another_process_holds_does_not_keep_back_what_was_fetched(
+    tmp_path: Path,
+) -> None:
+    made = Made(tmp_path / "asked").with_policy(RequestPolicy(deadline=4))
+    cache = RemoteIndexCache(made, tmp_path / "cache")
+    with (
+        cache._directory._locked("tieredfs-lock", 10),
+        pytest.warns(TieredFSWarning, match="indexes cannot be kept"),
+    ):
+        assert bytes_of(cache.get(SEGMENT).indexes) == CONTENT
+    assert files_in(cache.directory) == []
 
 
 def test_a_load_is_kept_even_if_nobody_asks_again(tmp_path: Path) -> None:
@@ -184,12 +275,12 @@ def test_the_lock_of_a_killed_process_frees_itself(tmp_path: Path) -> None:
 
 def test_a_process_that_stands_still_holds_up_nobody_for_ever(tmp_path: Path) -> None:
     made = Made(tmp_path / "asked")
-    hasty = made.with_policy(RequestPolicy(deadline=0.2))
+    hasty = made.with_policy(RequestPolicy(deadline=4))
     cache = RemoteIndexCache(hasty, tmp_path / "cache")
     with start_apart(HOLDS_A_LOAD, tmp_path) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == "fetching\n"
-        assert bytes_of(cache.get(SEGMENT, timeout=30).indexes) == CONTENT
+        assert bytes_of(cache.get(SEGMENT).indexes) == CONTENT  # by its deadline
         assert made.fetches == 2
         other.communicate("\n", timeout=30)
     assert len(files_in(cache.directory)) == 1

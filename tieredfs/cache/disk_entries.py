@@ -74,11 +74,19 @@ class DiskEntries:
                 self.state.counts.corruptions += 1
             return None
 
-    def publish(self, entry: EntryName, fetched: SegmentIndexes) -> None:
-        """Write an entry, if that can be; others may have to go for it."""
+    def publish(
+        self, entry: EntryName, fetched: SegmentIndexes, patience: float
+    ) -> None:
+        """Write an entry, if that can be; others may have to go for it.
+
+        Args:
+            entry: Its name.
+            fetched: What is in it.
+            patience: Most seconds to wait for another process that changes the cache.
+        """
         pieces = encode_entry(entry.identity, fetched)
         try:
-            gone = self.directory.publish(entry.name, pieces)
+            gone = self.directory.publish(entry.name, pieces, patience)
         except OSError as error:
             msg = f"{self.directory.path}: indexes cannot be kept: {error}"
             warnings.warn(msg, TieredFSWarning, stacklevel=2)

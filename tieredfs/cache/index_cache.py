@@ -124,8 +124,8 @@ class RemoteIndexCache:
 
         Args:
             metadata: As it was listed.
-            timeout: Seconds to wait for a fetch; None for as long as the storage's
-                policy lets it take.
+            timeout: Seconds to wait for a fetch; None for the deadline of the storage's
+                policy.
 
         Raises:
             ClosedError: The cache was closed.
@@ -257,8 +257,9 @@ class RemoteIndexCache:
     def close(self) -> None:
         """Let go of everything but the files; again is no error.
 
-        What was handed out stays readable; a fetch that is under way comes to its end.
-        Views of the cache are closed with it.
+        What was handed out stays readable. A fetch that is under way comes to its end,
+        but the end of the process does not wait for it. Views of the cache are closed
+        with it.
         """
         with self._state.lock:
             self._state.is_closed = True

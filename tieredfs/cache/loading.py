@@ -1,4 +1,8 @@
-"""One load of an entry at a time, which outlives whoever waits for it."""
+"""One load of an entry at a time, which outlives whoever waits for it.
+
+A caller waits as long as its policy lets one call take, whatever the load waits for: a
+free thread, another process, a store that hangs.
+"""
 
 import threading
 import time
@@ -14,6 +18,13 @@ from tieredfs.model import SegmentIndexes, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["EntryLoader"]
+
+_LOCK_SHARE = 1 / 2
+"""Of a deadline, what is waited for another process that loads the entry; the rest is
+for a fetch of our own, when that process stands still."""
+
+_PUBLISH_SHARE = 1 / 4
+"""Of a deadline, what is waited to keep what was fetched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +52,19 @@ class EntryLoader:
             metadata: Whose indexes they are.
             key: What the process knows the entry by.
             entry: What the directory knows it by.
-            timeout: Seconds to wait; the load goes on afterwards, and serves the next.
+            timeout: Seconds to wait; None for the deadline of the storage's policy. The
+                load goes on afterwards, and serves the next.
 
         Raises:
             ClosedError: The cache was closed.
             DeadlineExceededError: ``timeout`` passed.
             TieredFSError: What the load raised.
         """
+        if timeout is None:
+            timeout = self.storage.store.policy.deadline
         future = self._begin(metadata, key, entry)
         try:
-            longest = None if timeout is None else min(timeout, threading.TIMEOUT_MAX)
-            return future.result(longest)
+            return future.result(min(timeout, threading.TIMEOUT_MAX))
         except CancelledError:  # it had not begun when the cache was closed
             self.entries.check_open()
             raise
@@ -67,13 +80,14 @@ class EntryLoader:
     ) -> Future[CachedIndexes]:
         """Return the load of an entry that is under way, or begin one."""
         state = self.entries.state
+        load = (key, self.storage.store.policy)
         with state.lock:
             self.entries.check_open()
             state.counts.misses += 1
-            future = state.loads.get(key)
+            future = state.loads.get(load)
             if future is None:
                 future = state.pool.submit(self._load, metadata, key, entry)
-                state.loads[key] = future
+                state.loads[load] = future
             return future
 
     def _load(
@@ -81,19 +95,21 @@ class EntryLoader:
     ) -> CachedIndexes:
         """Fetch an entry and keep it, unless another process just did."""
         entries, state = self.entries, self.entries.state
+        policy = self.storage.store.policy
         base_offset = metadata.start_offset
         try:
             with ExitStack() as alone:
                 # Where there can be no lock, or whoever has it stands still, two fetch.
                 with suppress(OSError):
-                    patience = self.storage.store.policy.deadline
+                    patience = policy.deadline * _LOCK_SHARE
                     lock = entries.directory.loading(entry.name, patience)
                     alone.enter_context(lock)
                 removals = state.removals
                 opened = entries.open_counted(entry, base_offset)
                 if opened is None:
                     fetched = self._fetch(metadata)
-                    entries.publish(entry, fetched)
+                    patience = policy.deadline * _PUBLISH_SHARE
+                    entries.publish(entry, fetched, patience)
                     removals = state.removals
                     opened = entries.open_counted(entry, base_offset)
             if opened is None:  # it could not be kept
@@ -103,7 +119,7 @@ class EntryLoader:
             return opened.indexes
         finally:
             with state.lock:
-                state.loads.pop(key, None)
+                state.loads.pop((key, policy), None)
 
     def _fetch(self, metadata: SegmentMetadata) -> SegmentIndexes:
         """Fetch all indexes of a segment, and check them."""

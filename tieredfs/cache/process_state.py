@@ -7,13 +7,15 @@ threads, one of which may hold the lock for ever.
 import os
 import threading
 import weakref
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from cachetools import Cache, LRUCache
 
 from tieredfs.cache.entry import CachedIndexes
 from tieredfs.cache.entry_name import EntryKey
+from tieredfs.objects import RequestPolicy
+from tieredfs.objects.daemon_executor import DaemonExecutor
 
 __all__ = ["Counts", "Opened", "ProcessState"]
 
@@ -56,8 +58,9 @@ class ProcessState:
     Attributes:
         lock: It.
         opened: Entries that are mapped, those used last.
-        loads: Those that are being loaded.
-        pool: Who loads them.
+        loads: Those that are being loaded, each under the policy it is loaded under:
+            a view that may wait longer shares no failure of one that may not.
+        pool: Who loads them; what hangs does not keep the process from ending.
         counts: What was done.
         removals: How often entries were removed: what was opened before may be gone.
         is_closed: Whether nobody may ask any more.
@@ -65,8 +68,8 @@ class ProcessState:
 
     lock: threading.Lock
     opened: LRUCache[EntryKey, Opened]
-    loads: dict[EntryKey, Future[CachedIndexes]]
-    pool: ThreadPoolExecutor
+    loads: dict[tuple[EntryKey, RequestPolicy], Future[CachedIndexes]]
+    pool: DaemonExecutor
     counts: Counts
     removals: int
 
@@ -81,7 +84,7 @@ class ProcessState:
         self.lock = threading.Lock()
         self.opened = LRUCache(_OPENED)
         self.loads = {}
-        self.pool = ThreadPoolExecutor(_LOADERS, "tieredfs-index-load")
+        self.pool = DaemonExecutor(_LOADERS, "tieredfs-index-load")
         self.counts = Counts()
         self.removals = 0
 
