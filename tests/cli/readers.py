@@ -18,6 +18,7 @@ from servers.process import executable
 
 __all__ = [
     "FULL_AFTER",
+    "MAIN",
     "Line",
     "read_when_refused",
     "small_pipe",
@@ -46,11 +47,12 @@ def said(descriptor, data):
         raise
 os.write = said
 """
-_MAIN: Final = """
+MAIN: Final = """
 import sys
 from tieredfs.cli import main
 main(sys.argv[1:])
 """
+"""Of a program: the command, with the program's arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,7 @@ def start_program(
         kept: Descriptors that it inherits.
     """
     return subprocess.Popen(  # noqa: S603 - our own interpreter
-        [sys.executable, "-c", before + _MAIN, *arguments],
+        [sys.executable, "-c", before + MAIN, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=stdout,
         stderr=stderr,

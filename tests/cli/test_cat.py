@@ -37,8 +37,8 @@ def offsets(out: bytes) -> list[int]:
 
 def unescape(text: str) -> str:
     return re.sub(
-        r"\\(?:x([0-9a-f]{2})|.)",
-        lambda m: chr(int(m[1], 16)) if m[1] else ESCAPED[m[0]],
+        r"\\(?:x([0-9a-f]{2})|u([0-9a-f]{4})|U([0-9a-f]{8})|.)",
+        lambda m: chr(int(m[m.lastindex], 16)) if m.lastindex else ESCAPED[m[0]],
         text,
     )
 

@@ -14,6 +14,7 @@ from brokers import native, push_all, small, source_of
 from cli.commands import Outcome, Run, start_process, wait_until
 from cli.readers import (
     FULL_AFTER,
+    MAIN,
     read_when_refused,
     small_pipe,
     small_terminal,
@@ -407,7 +408,45 @@ class TestStreamsThatAreClosed:
         assert done.code == 3
         assert len(done.err) == 1
 
-    @pytest.mark.parametrize("command", [["ls", "TIER"], ["ls", "TIER", "t"]])
+    @in_every_format
+    def test_records_for_a_closed_standard_output_are_an_error(
+        self, form: str, plain: str
+    ) -> None:
+        done = ended(start_without(1, *cat(plain, form)))
+        check_incomplete(done.code, done.err, "Bad file descriptor")
+
+    def test_no_file_of_a_command_gets_the_number_of_a_closed_stream(
+        self, tier: str, tmp_path: Path
+    ) -> None:
+        noted = tmp_path / "noted"
+        before = (
+            "import tieredfs.tier\n"
+            "def noting(*_):\n"
+            f"    with open({str(noted)!r}, 'w') as file:\n"
+            "        file.write(str(file.fileno()))\n"
+            "    return ['t']\n"
+            "tieredfs.tier.Tier.topics = noting\n"
+        )
+        shell = 'exec "$0" "$@" <&- >&- 2>&-'
+        program = (sys.executable, "-c", before + MAIN, "ls", tier)
+        done = subprocess.run(  # noqa: S603 - our own interpreter
+            ["/bin/sh", "-c", shell, *program], check=False, timeout=60
+        )
+        assert done.returncode == 1
+        assert int(noted.read_text()) > 2
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["ls", "TIER"],
+            ["ls", "TIER", "t"],
+            ["cat", "TIER", "t"],
+            ["cat", "TIER", "t", "--format", "parquet"],
+            ["verify", "TIER", "--json"],
+            ["--help"],
+        ],
+        ids=" ".join,
+    )
     def test_a_closed_standard_error_hides_no_answer(
         self, command: list[str], words: Callable[[list[str]], list[str]], run: Run
     ) -> None:

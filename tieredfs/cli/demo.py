@@ -19,8 +19,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
+from tieredfs.cli.escapes import escape
 from tieredfs.cli.options import StoreOptions, json_option, store_options
-from tieredfs.cli.output import show_json, show_table, show_time, without_prints
+from tieredfs.cli.output import (
+    show_json,
+    show_line,
+    show_table,
+    show_time,
+    without_prints,
+)
 from tieredfs.cli.progress import waiting
 from tieredfs.errors import NotFoundError
 from tieredfs.log.push import push
@@ -76,7 +83,8 @@ def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
         _find_after_a_restart(tier.storage, pushed, when, meter)
     name = topic.name
     if not as_json:
-        click.echo(f"{name}, as a Kafka broker wrote it, in {store.url}\n")
+        show_line(f"{name}, as a Kafka broker wrote it, in {store.url}")
+        click.echo()
         show_table([step.row() for step in meter.steps], _COLUMNS)
     with waiting("Spark"):
         spark_counts, spark_note = _count_in_spark(options, place, name)
@@ -96,10 +104,10 @@ def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
         rows = [{"partition": p, "records": n} for p, n in spark_counts.items()]
         show_table(rows, {"partition": "PARTITION", "records": "RECORDS"})
     else:
-        click.echo(spark_note)
+        show_line(spark_note or "")
     click.echo(f"\nTry next{_hint(options, place)}:")
     for command in _next_commands(place, store.url, topic):
-        click.echo(f"  {command}")
+        click.echo(f"  {escape(command)}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,13 @@ import click
 import pyarrow as pa
 
 from tieredfs.cli.options import TierOptions, json_option, tier_options
-from tieredfs.cli.output import show_json, show_table, show_time, without_prints
+from tieredfs.cli.output import (
+    show_json,
+    show_line,
+    show_table,
+    show_time,
+    without_prints,
+)
 from tieredfs.cli.progress import counted
 from tieredfs.log.reader import TieredReader, bounds_of
 from tieredfs.storage import check_layout
@@ -53,7 +59,7 @@ def ls(
                 show_json({"url": tier.storage.store.url, "topics": names})
             else:
                 for name in names:
-                    click.echo(name)
+                    show_line(name)
             return
         opened = tier.topic(topic, topic_id=topic_id)
         rows = [_row(opened, number) for number in counted(topic, opened.partitions)]

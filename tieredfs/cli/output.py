@@ -1,21 +1,20 @@
 """What a command answers: a table for people, JSON for programs."""
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, redirect_stdout, suppress
 from datetime import UTC, datetime
-from typing import Final
 
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
+from tieredfs.cli.escapes import escape, to_json
 from tieredfs.cli.streams import OutputError
 from tieredfs.errors import TieredFSError
 
 __all__ = [
-    "CONTROLS",
     "show_error",
     "show_json",
     "show_line",
@@ -24,16 +23,14 @@ __all__ = [
     "without_prints",
 ]
 
-CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-"""For ``str.translate``: what would steer a terminal is shown instead."""
-
 _MILLI = 1000
 _WIDE = 10_000
 
 
 def show_line(text: str, *, err: bool = False) -> None:
-    """Print one line; a text may hold names that a stranger chose."""
-    _print(" ".join(text.split()).translate(CONTROLS), err=err)
+    """Print a text in one line; it may hold any name that a file or topic can have."""
+    lines = (line.strip() for line in text.splitlines())
+    _print(escape(" ".join(line for line in lines if line)), err=err)
 
 
 def show_error(error: TieredFSError) -> None:
@@ -45,8 +42,9 @@ def show_error(error: TieredFSError) -> None:
 
 
 def show_json(value: object) -> None:
-    """Print one JSON document."""
-    _print(json.dumps(value, ensure_ascii=False))
+    """Print one JSON document, in UTF-8 whatever the locale is."""
+    text = to_json(value)
+    _print(text.encode() if hasattr(sys.stdout, "buffer") else text)
 
 
 def show_table(
@@ -63,7 +61,8 @@ def show_table(
         number = any(isinstance(row[name], int | float) for row in rows)
         table.add_column(heading, justify="right" if number else "left", no_wrap=True)
     for row in rows:
-        table.add_row(*(_cell(row[name]) for name in columns))
+        # Text, for rich would take a name in a str for its markup.
+        table.add_row(*(Text(escape(_cell(row[name]))) for name in columns))
     # As wide as it needs to be: a terminal wraps what does not fit, rich would cut it.
     console = Console(highlight=False, width=_WIDE)
     with console.capture() as capture:
@@ -92,7 +91,7 @@ def show_time(milliseconds: int | None) -> str:
     return f"{text}.{milliseconds % _MILLI:03d}Z"
 
 
-def _print(text: str, *, err: bool = False) -> None:
+def _print(text: str | bytes, *, err: bool = False) -> None:
     """Print an answer; the work behind it is done, and its outcome counts.
 
     So what cannot be written ends nothing here: the stream remembers it.

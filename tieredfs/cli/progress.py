@@ -17,6 +17,7 @@ from rich.progress import (
     TransferSpeedColumn,
 )
 
+from tieredfs.cli.escapes import escape
 from tieredfs.objects import RequestEvent
 
 __all__ = ["BytesMoved", "bytes_done", "counted", "progress_bar", "waiting"]
@@ -57,9 +58,9 @@ def progress_bar(moved: BytesMoved, what: str, total: int) -> Iterator[None]:
     if not sys.stderr.isatty() or sys.stdout.isatty():
         yield
         return
-    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (_label(), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with _on_stderr(*columns) as bar:
-        bar.add_task(what, total=total)
+        bar.add_task(escape(what), total=total)
         with moved.shown(bar):
             yield
 
@@ -75,9 +76,9 @@ def bytes_done(what: str, total: int | None) -> Iterator[Callable[[int], object]
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    columns = (TextColumn(what), BarColumn(), DownloadColumn(), TransferSpeedColumn())
+    columns = (_label(), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     with _on_stderr(*columns) as bar:
-        task = bar.add_task(what, total=total)
+        task = bar.add_task(escape(what), total=total)
         yield lambda size: bar.advance(task, size)
 
 
@@ -86,8 +87,8 @@ def counted(what: str, items: Sequence[_T]) -> Iterator[_T]:
     if not sys.stderr.isatty():
         yield from items
         return
-    with _on_stderr(TextColumn(what), BarColumn(), MofNCompleteColumn()) as bar:
-        yield from bar.track(items)
+    with _on_stderr(_label(), BarColumn(), MofNCompleteColumn()) as bar:
+        yield from bar.track(items, description=escape(what))
 
 
 @contextmanager
@@ -96,10 +97,15 @@ def waiting(what: str) -> Iterator[None]:
     if not sys.stderr.isatty():
         yield
         return
-    with _on_stderr(SpinnerColumn(), TextColumn(what)) as bar:
-        bar.add_task(what, total=None)
+    with _on_stderr(SpinnerColumn(), _label()) as bar:
+        bar.add_task(escape(what), total=None)
         yield
 
 
 def _on_stderr(*columns: ProgressColumn) -> Progress:
     return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def _label() -> ProgressColumn:
+    """Show what is being done; rich would take a name for a template with markup."""
+    return TextColumn("{task.description}", markup=False)

@@ -1,7 +1,6 @@
 """Records as text, JSON lines, an Arrow stream or Parquet."""
 
 import base64
-import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
@@ -11,14 +10,12 @@ import pyarrow as pa
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from tieredfs.cli.output import CONTROLS, show_time
+from tieredfs.cli.escapes import escape_field, to_json
+from tieredfs.cli.output import show_time
 
 __all__ = ["ENCODINGS", "FORMATS", "RecordWriter", "TextEncoder"]
 
 _TIMESTAMP_TYPES: Final = {-1: None, 0: "CreateTime", 1: "LogAppendTime"}
-_ESCAPES: Final = CONTROLS | str.maketrans(
-    {"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"}
-)
 
 
 class TextEncoder:
@@ -110,7 +107,7 @@ class _Text(RecordWriter):
 
     def _shown(self, data: bytes | None) -> str:
         text = self.encode(data)
-        return "-" if text is None else text.translate(_ESCAPES)
+        return "-" if text is None else escape_field(text)
 
 
 class _JsonLines(RecordWriter):
@@ -131,7 +128,7 @@ class _JsonLines(RecordWriter):
                     for header in row["headers"] or ()
                 ],
             }
-            self.out.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+            self.out.write(to_json(record).encode() + b"\n")
 
 
 class _Arrow(RecordWriter):

@@ -13,12 +13,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedWriter, RawIOBase, TextIOWrapper
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Final, TextIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 __all__ = ["OutputError", "StandardStream", "standard_streams"]
+
+
+_STDERR: Final = 2
 
 
 class OutputError(OSError):
@@ -35,6 +38,8 @@ class StandardStream:
 
     def __init__(self, stream: TextIO, *, is_answer: bool) -> None:
         """Write to the descriptor of ``stream``, in its encoding.
+
+        What the encoding does not have is written as Python escapes it.
 
         Args:
             stream: Python's own; one without a descriptor belongs to a program that has
@@ -53,7 +58,7 @@ class StandardStream:
             self.text = TextIOWrapper(
                 BufferedWriter(self._raw),
                 encoding=stream.encoding,
-                errors=stream.errors,
+                errors="backslashreplace",
                 newline="\n",
                 line_buffering=stream.line_buffering,
             )
@@ -90,6 +95,7 @@ def standard_streams() -> Iterator[tuple[StandardStream, StandardStream]]:
     """
     before = sys.stdout, sys.stderr
     with (
+        _closed_descriptors_taken(),
         # Python has None in the place of a stream that is closed.
         Path(os.devnull).open(encoding="utf-8") as unwritable,
         Path(os.devnull).open("w", encoding="utf-8") as dropped,
@@ -103,6 +109,22 @@ def standard_streams() -> Iterator[tuple[StandardStream, StandardStream]]:
             sys.stdout, sys.stderr = before
             out.finish()
             err.finish()
+
+
+@contextmanager
+def _closed_descriptors_taken() -> Iterator[None]:
+    """Keep a file from getting the number of a standard stream that is closed.
+
+    What a library writes to standard error by its number would else end up in it.
+    """
+    taken: list[int] = []
+    try:
+        while not taken or taken[-1] <= _STDERR:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 class _WholeFile(RawIOBase):

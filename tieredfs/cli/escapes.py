@@ -1,0 +1,80 @@
+"""What is shown in the place of characters that would steer a terminal."""
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Final
+from unicodedata import category
+
+__all__ = ["escape", "escape_field", "to_json"]
+
+# Controls, format characters such as those that turn the direction of text, the halves
+# of pairs that stand for bytes of no known encoding, and the ends of lines.
+_STEERING: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_JOINERS: Final = frozenset("\u200c\u200d")  # only join the letters beside them
+_LATIN_1, _BASIC = 0x100, 0x10000
+
+
+def escape(text: str) -> str:
+    r"""Return a text with ``\x1b`` or ``\u202e`` for what would steer a terminal."""
+    return text if text.isprintable() else _as_utf8(text).translate(_IN_LINES)
+
+
+def escape_field(text: str) -> str:
+    r"""Return a text as a field of a line that can be read back.
+
+    As ``escape`` does it, and tabs, ends of lines and backslashes are ``\t``, ``\n``,
+    ``\r`` and ``\\``.
+    """
+    return text.translate(_IN_FIELDS)
+
+
+def to_json(value: object) -> str:
+    """Return a JSON document in one line, in which nothing would steer a terminal.
+
+    It can be encoded as UTF-8, whatever is in it.
+    """
+    text = json.dumps(value, ensure_ascii=False)
+    return text if text.isprintable() else _as_utf8(text).translate(_IN_JSON)
+
+
+class _Escapes(dict[int, str]):
+    """A table for ``str.translate``, filled by what is met."""
+
+    def __init__(
+        self, spell: Callable[[int], str], known: Mapping[int, str] | None = None
+    ) -> None:
+        super().__init__(known or {})
+        self._spell = spell
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        steers = category(char) in _STEERING and char not in _JOINERS
+        return self.setdefault(code, self._spell(code) if steers else char)
+
+
+def _in_text(code: int) -> str:
+    if code < _LATIN_1:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < _BASIC else f"\\U{code:08x}"
+
+
+def _in_json(code: int) -> str:
+    units = chr(code).encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
+
+
+_IN_LINES: Final = _Escapes(_in_text)
+_IN_FIELDS: Final = _Escapes(
+    _in_text, str.maketrans({"\\": "\\\\", "\t": "\\t", "\n": "\\n", "\r": "\\r"})
+)
+_IN_JSON: Final = _Escapes(_in_json)
+
+
+def _as_utf8(text: str) -> str:
+    """Read as UTF-8 what a locale of another encoding could not read of a file name."""
+    try:
+        return text.encode("utf-8", "surrogateescape").decode(
+            "utf-8", "surrogateescape"
+        )
+    except UnicodeEncodeError:  # a half of a pair that stands for no byte
+        return text
