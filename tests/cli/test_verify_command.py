@@ -97,6 +97,19 @@ def test_each_depth_sees_what_it_reads(run: Run, url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "how", [["--shallow", "--deep"], ["--deep", "--shallow"]], ids=str
+)
+def test_two_depths_are_refused_before_anything_is_read(
+    how: list[str], run: Run, url: str
+) -> None:
+    done = run("verify", url, *how)
+    assert (done.code, done.out) == (2, b"")
+    assert done.err == [
+        "tieredfs: --shallow and --deep exclude each other: leave one out"
+    ]
+
+
+@pytest.mark.parametrize(
     "path", [Path("txn") / REMOTE, Path("epochs") / LOCAL], ids=str
 )
 def test_kafkas_own_layouts_are_verified(path: Path, run: Run) -> None:

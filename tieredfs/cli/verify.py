@@ -25,20 +25,17 @@ _COLUMNS = {
 @click.command
 @click.argument("url")
 @click.argument("topic", required=False)
-@click.option(
-    "--shallow", "depth", flag_value=Depth.LISTING, help="Only names, sizes, offsets."
-)
-@click.option(
-    "--deep", "depth", flag_value=Depth.EVERYTHING, help="Also every byte of every log."
-)
+@click.option("--shallow", is_flag=True, help="Only names, sizes, offsets.")
+@click.option("--deep", is_flag=True, help="Also every byte of every log.")
 @json_option
 @tier_options
 def verify(
     options: TierOptions,
     url: str,
     topic: str | None,
-    depth: Depth | None,
     *,
+    shallow: bool,
+    deep: bool,
     as_json: bool,
 ) -> None:
     """Look whether everything at URL is whole, and say what is not.
@@ -48,7 +45,10 @@ def verify(
     exit code is 4 when something is wrong. Nothing is changed. SUPERSEDED segments are
     whole, and nothing is read of them: others hold their offsets, or a later state.
     """
-    how = Depth.INDEXES if depth is None else depth
+    if shallow and deep:
+        msg = "--shallow and --deep exclude each other: leave one out"
+        raise click.UsageError(msg)
+    how = Depth.LISTING if shallow else Depth.EVERYTHING if deep else Depth.INDEXES
     with options.tier(url, is_cached=False) as tier:
         storage = tier.storage
         partitions = select_partitions(storage, None if topic is None else [topic])
