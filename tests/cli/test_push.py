@@ -2,6 +2,7 @@
 
 import json
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +128,7 @@ def test_the_active_segment_when_it_is_asked_for(
     ("arguments", "code", "said"),
     [
         (["LOGDIR", "URL", "--topic", "nosuch"], 3, "not found: topic 'nosuch'"),
-        (["LOGDIR/nosuch", "URL"], 3, "not found: a topic in LOGDIR/nosuch"),
+        (["LOGDIR/nosuch", "URL"], 3, "not found: LOGDIR/nosuch is not there"),
         (["LOGDIR", "URL", "--plugin", "nosuch"], 2, "'nosuch'"),
         (["LOGDIR", "URL", "--plugin", "kafka-log"], 2, "read only"),
         (["LOGDIR", "single-object+URL", "--plugin", "kafka-local"], 2, "the option"),
@@ -158,14 +159,60 @@ def test_a_place_with_strangers_files_is_refused(
     assert [path.name for path in (tmp_path / "mine").rglob("*")] == ["notes.txt"]
 
 
-def test_a_bucket_that_is_not_there_is_3(
-    run: Run, logdir: str, s3_bucket: Bucket
+@pytest.mark.parametrize("layout", ["", "single-object+", "kafka-local+"])
+@pytest.mark.parametrize("folder", ["", "/x"])
+def test_a_bucket_that_is_not_there_is_what_is_not_found(
+    layout: str, folder: str, run: Run, logdir: str, s3_bucket: Bucket
 ) -> None:
-    missing = Bucket("s3://no-such-bucket-0123456789/x", s3_bucket.storage_options)
+    url = f"s3://no-such-bucket-0123456789{folder}"
+    missing = Bucket(f"{layout}{url}", s3_bucket.storage_options)
     done = run("push", logdir, *given(missing))
     assert (done.code, done.out) == (3, b"")
-    assert len(done.err) == 1
-    assert "not found: s3://no-such-bucket-0123456789/x" in done.err[0]
+    assert done.err == [
+        f"tieredfs: not found: {url}: its bucket or container is not there: make it"
+    ]
+
+
+class TestWhatIsNoLogDirectory:
+    """What is given instead of it, and what the line says to give."""
+
+    @pytest.fixture
+    def said(self, run: Run, url: str) -> Callable[[Path], str]:
+        def push(given: Path) -> str:
+            done = run("push", str(given), url)
+            assert (done.code, done.out, len(done.err)) == (3, b"", 1)
+            assert not Path(url).exists()
+            return done.err[0]
+
+        return push
+
+    def test_a_path_that_is_not_there(
+        self, said: Callable[[Path], str], tmp_path: Path
+    ) -> None:
+        line = said(tmp_path / "nosuch")
+        assert line.startswith(f"tieredfs: not found: {tmp_path}/nosuch is not there: ")
+        assert "give the broker's log directory (log.dirs)" in line
+
+    @pytest.mark.parametrize("topic", ["t", "a-topic-1.x"])
+    def test_the_folder_of_a_partition(
+        self, topic: str, said: Callable[[Path], str], tmp_path: Path
+    ) -> None:
+        write_log(tmp_path / "logs", {0: log_of(0), 10: b""}, partition=f"{topic}-12")
+        line = said(tmp_path / "logs" / f"{topic}-12")
+        assert "which is one partition" in line
+        assert line.endswith(f": give {tmp_path}/logs with --topic {topic}")
+
+    def test_a_file(self, said: Callable[[Path], str], logdir: str) -> None:
+        assert " is a file: give " in said(Path(logdir) / "t-0" / f"{0:020d}.log")
+
+    @pytest.mark.parametrize("name", ["a-topic/x.txt", "x.txt"])
+    def test_a_directory_of_something_else(
+        self, name: str, said: Callable[[Path], str], tmp_path: Path
+    ) -> None:
+        (tmp_path / "other" / name).parent.mkdir(parents=True)
+        (tmp_path / "other" / name).touch()
+        line = said(tmp_path / "other")
+        assert f"a topic in {tmp_path}/other: give " in line
 
 
 def test_it_goes_on_in_the_layout_that_is_there(

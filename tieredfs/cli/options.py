@@ -134,15 +134,23 @@ class TierOptions:
         return Tier(cached(storage) if is_cached else storage)
 
     def target(self, url: str) -> RemoteStorageManager:
-        """Open what is at ``url`` to write to it: the native layout if it is empty."""
+        """Open what is at ``url`` to write to it: the native layout if it is empty.
+
+        Raises:
+            NotFoundError: The bucket or container of ``url`` is not there.
+        """
         address = self._address(url)
         store = self._store(address)
+        if address.plugin is not None:  # another one is never put in its place
+            with without_prints():
+                storage = open_storage(store, address.plugin, address.plugin_options)
+            _check_container(store)
+            return storage
         try:
             with without_prints():
-                return open_storage(store, address.plugin, address.plugin_options)
+                return open_storage(store, options=address.plugin_options)
         except NotFoundError:
-            if address.plugin is not None:  # another one is never put in its place
-                raise
+            _check_container(store)
             return open_storage(store, NATIVE_LAYOUT, address.plugin_options)
 
     def _store(
@@ -158,6 +166,19 @@ class TierOptions:
             plugin=self.plugin,
             plugin_options=self.plugin_options,
         )
+
+
+def _check_container(store: ObjectStore) -> None:
+    """Check that a place in which nothing may be yet can hold something.
+
+    Raises:
+        NotFoundError: It is in a bucket or container that is not there.
+    """
+    try:
+        next(store.list(), None)
+    except NotFoundError as error:
+        msg = f"not found: {store.url}: its bucket or container is not there: make it"
+        raise NotFoundError(msg) from error
 
 
 def store_options(command: Callable[..., object]) -> Callable[..., object]:

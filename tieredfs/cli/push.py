@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from tieredfs.cli.exit_codes import CORRUPT, UNAVAILABLE
+from tieredfs.cli.log_directory import open_log_directory
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_error, show_json, show_table
 from tieredfs.cli.progress import bytes_done
@@ -18,11 +19,10 @@ from tieredfs.log.partitions import (
 from tieredfs.log.push import PushedSegment, PushOutcome, PushReport
 from tieredfs.log.push import push as push_segments
 from tieredfs.model import TopicIdPartition
-from tieredfs.storage import RemoteStorageManager, open_storage
+from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["push"]
 
-_LAYOUT = "kafka-log"
 _REMOTE = "://"
 _COLUMNS = {
     "partition": "PARTITION",
@@ -61,7 +61,7 @@ def push(
     (CHANGED), with what follows it, and the exit code is 5; a corrupt one fails alone,
     and the exit code is 4.
     """
-    source = open_storage(options.reach.local(logdir), _LAYOUT)
+    source = open_log_directory(options.reach.local(logdir))
     target = options.target(url)
     _check_apart(source.store.url, target.store.url)
     partitions = select_partitions(source, topics or None)

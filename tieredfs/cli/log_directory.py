@@ -1,0 +1,46 @@
+"""The log directory that is to be pushed: what to give instead where it is not one."""
+
+import re
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+from tieredfs.errors import NotFoundError
+from tieredfs.objects import ObjectStore
+from tieredfs.storage import RemoteStorageManager, open_storage
+
+__all__ = ["open_log_directory"]
+
+_LAYOUT: Final = "kafka-log"
+_WANTED: Final = "the broker's log directory (log.dirs), with folders such as orders-0"
+_LOG: Final = re.compile(r"\d{20}\.log", re.ASCII)
+_PARTITION: Final = re.compile(r"(.+)-\d{1,10}", re.ASCII)
+_PAGE: Final = 1000
+
+
+def open_log_directory(store: ObjectStore) -> RemoteStorageManager:
+    """Open a broker's log directory.
+
+    Raises:
+        NotFoundError: There is no partition in it; the message says what there is, and
+            what to give instead.
+    """
+    storage = open_storage(store, _LAYOUT)
+    if not storage.list_partitions():
+        raise NotFoundError(f"not found: {_explanation(store)}")
+    return storage
+
+
+def _explanation(store: ObjectStore) -> str:
+    """Say what is there instead of partitions, and what to give."""
+    url = store.url
+    parent, _, name = url.rstrip("/").rpartition("/")
+    if "://" not in url and not Path(url).is_dir():
+        what = "is a file" if Path(url).exists() else "is not there"
+        return f"{url} {what}: give {_WANTED}"
+    keys = [entry.key for entry in islice(store.list(delimiter="/"), _PAGE)]
+    if any(_LOG.fullmatch(key) for key in keys):
+        match = _PARTITION.fullmatch(name)
+        topic = f" with --topic {match[1]}" if match else ""
+        return f"a topic in {url}, which is one partition: give {parent or '/'}{topic}"
+    return f"a topic in {url}: give {_WANTED}"
