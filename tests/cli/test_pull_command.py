@@ -17,8 +17,10 @@ from brokers import (
     write_log,
 )
 from cli.commands import Run, run_process, run_with_terminal
+from damage import flipped
 from logs import files_of
 from servers import Bucket
+from tieredfs.log import pull
 
 STDERR = frozenset({"stderr"})
 
@@ -81,16 +83,56 @@ def test_from_s3_only_the_url_is_another(
     assert closed_files(root).items() <= files_of(back).items()
 
 
-def test_what_is_there_with_other_content_is_one_line_and_stays(
-    run: Run, url: str, back: Path
+@pytest.mark.parametrize("at", [0, 1, 100, -1])
+@pytest.mark.parametrize("suffix", ["log", "index", "timeindex"])
+def test_a_file_that_differs_stays_and_the_line_says_where(
+    at: int,
+    suffix: str,
+    run: Run,
+    url: str,
+    back: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(pull, "_IN_MEMORY", 64)  # files are compared in pieces
+    run("pull", url, str(back))
+    file = next(iter(sorted(back.glob(f"epochs-0/*.{suffix}"))))
+    whole = file.read_bytes()
+    at %= len(whole)
+    file.write_bytes(flipped(whole, at))
+    done = run("pull", url, str(back))
+    assert (done.code, done.out) == (1, b"")
+    (line,) = done.err
+    assert line == (
+        f"tieredfs: already exists: {file}, and it differs from what is pulled at byte "
+        f"{at}: remove it, or pull into an empty directory"
+    )
+    assert file.read_bytes() == flipped(whole, at)
+    file.unlink()
+    done = run("pull", url, str(back), "--json")
+    assert (done.code, json.loads(done.out)["partitions"][0]["files"]) == (0, 1)
+    assert file.read_bytes() == whole
+
+
+def test_a_file_of_another_size_stays_and_the_line_says_so(
+    run: Run, url: str, root: Path, back: Path
 ) -> None:
     log = back / "epochs-0" / f"{0:020d}.log"
     log.parent.mkdir(parents=True)
     log.write_text("mine")
     done = run("pull", url, str(back))
     assert (done.code, done.out, len(done.err)) == (1, b"", 1)
-    assert f"epochs-0/{log.name}" in done.err[0]
+    size = (root / "epochs-0" / log.name).stat().st_size
+    assert f"{log}, and it has 4 bytes where {size} are pulled: " in done.err[0]
     assert log.read_text() == "mine"
+
+
+def test_a_file_is_no_directory_to_pull_into(
+    run: Run, url: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    done = run("pull", url, str(tmp_path / "file"))
+    assert (done.code, done.out) == (2, b"")
+    assert done.err[0].endswith("/file is a file: give a directory")
 
 
 class TestWhich:

@@ -1,10 +1,13 @@
 """``tieredfs pull``: a broker's log directory back from a tier."""
 
+from pathlib import Path
+
 import click
 
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_json, show_table
 from tieredfs.cli.progress import bytes_done
+from tieredfs.errors import InvalidArgumentError
 from tieredfs.log.partitions import listed_size, select_partitions
 from tieredfs.log.pull import PulledSegment
 from tieredfs.log.pull import pull as pull_segments
@@ -41,8 +44,11 @@ def pull(
 
     Files are byte for byte what the broker wrote. Where segments overlap, what is
     needed of one is a segment of its own, with indexes made from its log (CUT). A file
-    that is in DIR already with other content is an error, and stays as it is.
+    that is in DIR already and is the same stays, so a pull may be done again; one with
+    other content stays too, and is an error that says where it differs.
     """
+    if Path(directory).is_file():
+        raise InvalidArgumentError(f"{directory} is a file: give a directory")
     with options.tier(url, is_cached=False) as tier:
         storage = tier.storage
         topics = None if topic is None else [topic]

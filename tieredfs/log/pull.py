@@ -8,9 +8,14 @@ directory whose logs are all there is whole.
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
+
+import numpy as np
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
@@ -232,32 +237,62 @@ def _files(
 
 
 def _write(target: ObjectStore, key: str, data: Path | Buffer) -> int:
-    """Write a file that is not there; return whether it was written."""
-    if _is_same(target, key, data):
-        return 0
-    if isinstance(data, Path):
-        target.put_file(key, data, overwrite=False)
-    else:
-        target.put(key, data, overwrite=False)
-    return 1
+    """Write a file that is not there; return whether it was written.
 
-
-def _is_same(target: ObjectStore, key: str, data: Path | Buffer) -> bool:
-    size = data.stat().st_size if isinstance(data, Path) else len(data)
+    Raises:
+        AlreadyExistsError: It is there with other content; the message says from where
+            on.
+    """
     try:
-        if target.head(key).size != size:
-            return False
+        size = target.head(key).size or 0
     except NotFoundError:
-        return False
-    if not isinstance(data, Path):
-        return target.get(key) == data
-    with data.open("rb") as file:
-        start = 0
-        while piece := file.read(_IN_MEMORY):
-            if target.get_range(key, start, start + len(piece)) != piece:
-                return False
-            start += len(piece)
-    return True
+        if isinstance(data, Path):
+            target.put_file(key, data, overwrite=False)
+        else:
+            target.put(key, data, overwrite=False)
+        return 1
+    difference = _difference(target, key, size, data)
+    if difference is not None:
+        raise AlreadyExistsError(
+            f"already exists: {target.url}/{key}, and {difference}: remove it, or pull "
+            "into an empty directory"
+        )
+    return 0
+
+
+def _difference(
+    target: ObjectStore, key: str, size: int, data: Path | Buffer
+) -> str | None:
+    """Say where a file that is there differs from what is pulled; None if nowhere.
+
+    Args:
+        target: Where the file is.
+        key: The file.
+        size: Its bytes.
+        data: What is pulled.
+    """
+    expected = data.stat().st_size if isinstance(data, Path) else len(data)
+    if size != expected:
+        return f"it has {size} bytes where {expected} are pulled"
+    with ExitStack() as stack:
+        file: IO[bytes]
+        if isinstance(data, Path):
+            file = stack.enter_context(data.open("rb"))
+        else:
+            file = BytesIO(data)
+        for start in range(0, size, _IN_MEMORY):
+            wanted = file.read(_IN_MEMORY)
+            there = target.get_range(key, start, start + len(wanted))
+            if there != wanted:
+                at = start + _first_difference(there, wanted)
+                return f"it differs from what is pulled at byte {at}"
+    return None
+
+
+def _first_difference(one: Buffer, other: Buffer) -> int:
+    """Return the first place at which two buffers of one size differ."""
+    bytes_of = partial(np.frombuffer, dtype=np.uint8)
+    return int(np.argmax(bytes_of(one) != bytes_of(other)))
 
 
 def _check_names(partitions: Sequence[TopicIdPartition]) -> None:
