@@ -10,18 +10,20 @@ import os
 import shutil
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import botocore.session
 import hypothesis
 import pytest
 import s3fs
-from pyspark.sql import SparkSession
 
 from missing import miss, server_of
 from servers import Bucket, FaultProxy, Fleet, ProxiedBucket, SeaweedS3
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Before anything imports gcsfs: it would ask a server of ours over gRPC and TLS first.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
@@ -48,6 +50,10 @@ hypothesis.settings.load_profile(
 )
 
 
+_FLEET = pytest.StashKey[Fleet]()
+_SERVER_FAILED = "server failed"
+
+
 @pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give all tests that use Spark to one worker: a session takes seconds to start."""
@@ -65,8 +71,35 @@ def pytest_collection_finish() -> None:
     gc.freeze()
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Say with the test during which a server ended how it did, and start it again."""
+    report = yield
+    fleet = item.config.stash.get(_FLEET, None)
+    for failure in fleet.restart_ended() if fleet else ():
+        report.sections.append((_SERVER_FAILED, failure))
+        report.user_properties.append((_SERVER_FAILED, failure))
+    return report
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say how many cells of the fault matrix were tried, in all workers."""
+    """Say what the reports of all workers hold besides their outcomes."""
+    _say_which_servers_failed(terminalreporter)
+    _say_how_many_cells_were_tried(terminalreporter)
+
+
+def _say_which_servers_failed(terminalreporter: pytest.TerminalReporter) -> None:
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            for name, value in getattr(report, "user_properties", ()):
+                if name == _SERVER_FAILED:
+                    terminalreporter.section(f"a server failed at {report.nodeid}")
+                    terminalreporter.write_line(str(value))
+
+
+def _say_how_many_cells_were_tried(terminalreporter: pytest.TerminalReporter) -> None:
     told = [
         dict(report.user_properties)
         for report in terminalreporter.getreports("passed")
@@ -89,10 +122,13 @@ def data() -> Path:
 
 
 @pytest.fixture(scope="session")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
+def fleet(
+    tmp_path_factory: pytest.TempPathFactory, pytestconfig: pytest.Config
+) -> Iterator[Fleet]:
     """The servers of this worker, each started by the first test that asks for it."""
-    fleet = Fleet(tmp_path_factory.mktemp)
+    fleet = pytestconfig.stash[_FLEET] = Fleet(tmp_path_factory.mktemp)
     yield fleet
+    del pytestconfig.stash[_FLEET]
     fleet.kill()
 
 
@@ -126,10 +162,12 @@ def s3_proxied(s3_server: SeaweedS3, s3_bucket: Bucket) -> Iterator[ProxiedBucke
 
 
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> "Iterator[SparkSession]":
     """A Spark session with two threads, on loopback, in UTC."""
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
         miss("Spark needs Java 17: apt-get install openjdk-17-jre-headless (Debian)")
+    from pyspark.sql import SparkSession  # noqa: PLC0415 -- most tests need none
+
     warehouse = str(tmp_path_factory.mktemp("warehouse"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")

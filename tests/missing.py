@@ -20,4 +20,4 @@ def server_of(kind: str, fleet: Fleet) -> Service:
     try:
         return fleet.server(kind)
     except NotInstalledError as error:
-        miss(f"{error}; what tests need: pip install --group tests")
+        miss(str(error))

@@ -10,7 +10,7 @@ import pytest
 from cli.commands import Outcome, Run, run_process, start_process, wait_until
 from logs import files_of, fill, open_store
 from servers import Bucket, ProxiedBucket
-from servers.process import free_ports
+from servers.ports import free_ports
 
 TOPIC = "two-partitions"
 

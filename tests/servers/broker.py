@@ -9,11 +9,13 @@ from tempfile import TemporaryDirectory
 
 from typing_extensions import override
 
-from servers.process import HOST, NotInstalledError, Server, executable, free_ports
+from servers.ports import HOST
+from servers.process import NotInstalledError, Server, executable
 
 _KAFKA = Path(__file__).with_name("kafka")
 _LIB = Path.home() / ".cache" / "kafka-broker" / "lib"
 _FETCH_SECONDS = 280
+_APT = "on Debian: apt-get install"
 _FORMAT_SECONDS = 60
 _CLUSTER_ID = "tieredfsTieredfsTierQQ"
 _NODE = 1
@@ -61,12 +63,12 @@ class Broker(Server):
     """
 
     name = "kafka"
+    port_count = 2
     start_timeout = 120.0  # two busy cores are shared, and it yields to others
     stop_timeout = 120.0
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self.port, self._controller = free_ports(2)
         self.logs = root / "logs"
         self.remote = root / "remote"
 
@@ -87,17 +89,23 @@ class Broker(Server):
 
     @override
     def argv(self) -> list[str]:
-        java = [executable("nice"), "-n", "10", executable("java")]
+        java = [
+            executable("nice"),
+            "-n",
+            "10",
+            executable("java", f"{_APT} openjdk-17-jre"),
+        ]
         java += ["-Xmx768m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         java += [f"-Dlog4j2.configurationFile={_KAFKA / 'log4j2.properties'}"]
         java += ["-cp", f"{_jars()}/*"]
+        port, controller = self.ports
         properties = self.root / "server.properties"
         properties.write_text(
             _PROPERTIES.format(
                 node=_NODE,
                 host=HOST,
-                port=self.port,
-                controller=self._controller,
+                port=port,
+                controller=controller,
                 logs=self.logs,
                 remote=self.remote,
             )
@@ -141,7 +149,7 @@ def _jars() -> Path:
         # Beside it, and then renamed: a folder that is there is whole.
         with TemporaryDirectory(dir=_LIB.parent) as folder:
             fetched = Path(folder) / "lib"
-            maven = [executable("mvn"), "-B", "-q", "-f", str(pom)]
+            maven = [executable("mvn", f"{_APT} maven"), "-B", "-q", "-f", str(pom)]
             maven += ["dependency:copy-dependencies", "-DincludeScope=runtime"]
             _run([*maven, f"-DoutputDirectory={fetched}"], _FETCH_SECONDS)
             fetched.rename(_LIB)

@@ -1,13 +1,13 @@
 """A cloud's object store, as a process on this machine."""
 
 from abc import abstractmethod
-from pathlib import Path
 from typing import Any, ClassVar
 
 import fsspec
 
 from servers.places import Bucket
-from servers.process import HOST, Server, free_ports
+from servers.ports import HOST
+from servers.process import Server
 
 
 class CloudServer(Server):
@@ -18,10 +18,6 @@ class CloudServer(Server):
     """
 
     protocol: ClassVar[str]
-
-    def __init__(self, root: Path) -> None:
-        super().__init__(root)
-        (self.port,) = free_ports(1)
 
     @property
     def endpoint(self) -> str:

@@ -2,12 +2,13 @@
 
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 from servers.azure import Azurite
 from servers.gcs import FakeGCS
 from servers.places import Bucket, Service
-from servers.process import NotInstalledError
+from servers.process import NotInstalledError, Server, ServerFailedError
 from servers.ranges import RangeHTTP
 from servers.s3 import MotoS3, RcloneS3, SeaweedS3
 from servers.sftp import OpenSshSftp, Sftp
@@ -41,6 +42,7 @@ class Fleet:
 
         Raises:
             NotInstalledError: Its program is not on this machine.
+            ServerFailedError: It did not start.
         """
         if kind in self._absent:
             raise self._absent[kind]
@@ -68,6 +70,22 @@ class Fleet:
             self._buckets[kind] = name
         bucket = server.bucket(self._buckets[kind], endpoint)
         return bucket._replace(url=f"{bucket.url}/{uuid.uuid4().hex}/root")
+
+    def restart_ended(self) -> list[str]:
+        """Start again those that ended by themselves.
+
+        Returns:
+            How any server ended or failed to start since the last call.
+        """
+        failures: list[str] = []
+        for kind, server in self._running.items():
+            if isinstance(server, Server):
+                with suppress(ServerFailedError):  # it is among the failures
+                    if server.restart_if_ended():
+                        self._buckets.pop(kind, None)  # it was in memory, perhaps
+                failures += server.failures
+                server.failures.clear()
+        return failures
 
     def kill(self) -> None:
         """End them all."""

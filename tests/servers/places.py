@@ -24,7 +24,9 @@ class ProxiedBucket(NamedTuple):
 class Service(Protocol):
     """A server that keeps objects, whether a process or a thread."""
 
-    port: int
+    @property
+    def port(self) -> int:
+        """Where clients find it, once it was started."""
 
     def start(self) -> Self:
         """Start it, and return when it answers."""

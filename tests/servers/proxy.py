@@ -43,7 +43,7 @@ from servers.bodies import (
 )
 from servers.faults import Faults, Request, Rule, refusal
 from servers.loop import LoopServer
-from servers.process import HOST, free_ports
+from servers.ports import HOST, free_ports
 
 _BUFFER = 1 << 20
 _NO_BODY = frozenset({204, 304})

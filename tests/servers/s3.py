@@ -2,21 +2,31 @@
 
 import json
 import sys
+import uuid
 from pathlib import Path
 from typing import Any
 
+from botocore.auth import S3SigV4Auth
+from botocore.awsrequest import AWSRequest
+from botocore.credentials import Credentials
 from typing_extensions import override
 
 from servers.cloud import CloudServer
-from servers.process import HOST, executable, free_ports, http_status, package
+from servers.ports import HOST
+from servers.process import executable, http_get, package
 
-_KEY, _SECRET = "tieredfs-key", "tieredfs-secret-0123456789"
+_KEY = "tieredfs-key"
+_REGION = "us-east-1"
 
 
 class S3Server(CloudServer):
-    """S3, for s3fs."""
+    """S3, for s3fs, with a secret that no other server knows."""
 
     protocol = "s3"
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._secret = f"tieredfs-secret-{uuid.uuid4().hex}"
 
     @override
     def storage_options(self, endpoint: str | None = None) -> dict[str, Any]:
@@ -27,13 +37,21 @@ class S3Server(CloudServer):
         """
         return {
             "key": _KEY,
-            "secret": _SECRET,
+            "secret": self._secret,
             "endpoint_url": endpoint or self.endpoint,
             "config_kwargs": {
-                "region_name": "us-east-1",
+                "region_name": _REGION,
                 "s3": {"addressing_style": "path"},
             },
         }
+
+    @override
+    def ready(self) -> bool:
+        request = AWSRequest("GET", f"{self.endpoint}/")
+        keys = Credentials(_KEY, self._secret)
+        S3SigV4Auth(keys, "s3", _REGION).add_auth(request)
+        answer = http_get(request.url, request.headers)
+        return answer.status == 200 and b"<ListAllMyBucketsResult" in answer.body
 
 
 class SeaweedS3(S3Server):
@@ -45,10 +63,10 @@ class SeaweedS3(S3Server):
     """
 
     name = "seaweedfs"
+    port_count = 10
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self._ports = free_ports(9)
         self.env = {
             "HOME": str(root),
             "AWS_ACCESS_KEY_ID": "",
@@ -62,8 +80,8 @@ class SeaweedS3(S3Server):
         data, config = self.root / "data", self.root / "s3.json"
         data.mkdir(exist_ok=True)
         config.write_text(json.dumps({"identities": [self._identity()]}))
-        s3_grpc, master, master_grpc, volume, volume_grpc = self._ports[:5]
-        filer, filer_grpc, admin, admin_grpc = self._ports[5:]
+        s3, s3_grpc, master, master_grpc, volume = self.ports[:5]
+        volume_grpc, filer, filer_grpc, admin, admin_grpc = self.ports[5:]
         return [
             weed,
             "-logtostderr=true",
@@ -80,7 +98,7 @@ class SeaweedS3(S3Server):
             f"-filer.port={filer}",
             f"-filer.port.grpc={filer_grpc}",
             f"-filer.localSocket={self.root}/filer.sock",
-            f"-s3.port={self.port}",
+            f"-s3.port={s3}",
             f"-s3.port.grpc={s3_grpc}",
             f"-s3.localSocket={self.root}/s3.sock",
             f"-s3.config={config}",
@@ -93,15 +111,10 @@ class SeaweedS3(S3Server):
             "-webdav=false",
         ]
 
-    @override
-    def ready(self) -> bool:
-        return http_status(f"{self.endpoint}/healthz") == 200
-
-    @staticmethod
-    def _identity() -> dict[str, object]:
+    def _identity(self) -> dict[str, object]:
         return {
             "name": "admin",
-            "credentials": [{"accessKey": _KEY, "secretKey": _SECRET}],
+            "credentials": [{"accessKey": _KEY, "secretKey": self._secret}],
             "actions": ["Admin", "Read", "Write", "List", "Tagging"],
         }
 
@@ -120,10 +133,6 @@ class MotoS3(S3Server):
             package(name)
         server = [sys.executable, str(Path(__file__).with_name("moto_server.py"))]
         return [*server, "-H", HOST, "-p", str(self.port)]
-
-    @override
-    def ready(self) -> bool:
-        return http_status(f"{self.endpoint}/moto-api/") == 200
 
 
 class RcloneS3(S3Server):
@@ -158,10 +167,6 @@ class RcloneS3(S3Server):
             "s3",
             "--config=/dev/null",
             f"--addr={HOST}:{self.port}",
-            f"--auth-key={_KEY},{_SECRET}",
+            f"--auth-key={_KEY},{self._secret}",
             str(data),
         ]
-
-    @override
-    def ready(self) -> bool:
-        return http_status(f"{self.endpoint}/") in {200, 400, 403}

@@ -12,7 +12,8 @@ from typing_extensions import override
 
 from servers.loop import LoopServer
 from servers.places import Bucket
-from servers.process import HOST, NotInstalledError
+from servers.ports import HOST
+from servers.process import NotInstalledError
 
 _PROGRAMS = ("/usr/lib/openssh/sftp-server", "/usr/libexec/openssh/sftp-server")
 _USER, _PASSWORD = "tests", "tieredfs-secret-0123456789"
@@ -109,7 +110,10 @@ class OpenSshSftp(Sftp):
     def __init__(self, root: Path) -> None:
         found = [program for program in _PROGRAMS if os.access(program, os.X_OK)]
         if not found:
-            raise NotInstalledError("openssh-sftp-server (Debian) is not installed")
+            raise NotInstalledError(
+                "OpenSSH's sftp-server is not installed:"
+                " on Debian, apt-get install openssh-sftp-server"
+            )
         self._program = found[0]
         super().__init__(root)
 

@@ -9,7 +9,7 @@ from typing import Self
 
 from typing_extensions import override
 
-from servers.process import HOST
+from servers.ports import HOST
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

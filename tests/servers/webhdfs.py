@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from servers.places import Bucket
-from servers.process import HOST
+from servers.ports import HOST
 from servers.web import Handler, WebThread
 
 _PREFIX = "/webhdfs/v1"
