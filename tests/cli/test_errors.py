@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cli.commands import Outcome, Run, run_process, start_process
+from cli.readers import start_program
 from logs import files_of
 from privileges import GIVE_UP_PRIVILEGES
 from tieredfs.cli.exit_codes import EXIT_CODES
@@ -24,10 +25,12 @@ FULL = Path("/dev/full")
 
 
 def check_failure(done: Outcome, code: int, *said: str) -> None:
-    """Check that a command failed as promised: nothing but one line, which says so."""
+    """Check that a command failed as promised: in one line, of the promised shape."""
     assert len(done.err) == 1, done.err
     (line,) = done.err
-    assert line.startswith("tieredfs: ")
+    name, kind, message = line.split(": ", 2)
+    assert (name, bool(message)) == ("tieredfs", True)
+    assert EXIT_CODES[ErrorKind(kind.replace(" ", "_"))] == code, line
     for part in said:
         assert part in line
     assert done.code == code, line
@@ -285,6 +288,32 @@ def test_a_strangers_name_cannot_steer_the_terminal_or_break_the_line(
     done = run("ls", str(tmp_path))
     check_failure(done, 4, "a\\x1b[2J \\x9bb")
     assert done.err[0].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("error", "line"),
+    [
+        ("OSError(5, 'Input/output error')", "error: Input/output error"),
+        ("OSError(28, 'No space left', 'a/b')", "error: a/b: No space left"),
+        ("OSError('just words')", "error: just words"),
+        ("PermissionError(1, 'Not so', 'a')", "permission denied: a: Not so"),
+        ("TieredFSError('no kind of its own')", "error: no kind of its own"),
+        ("ClosedError('the store')", "closed: the store"),
+    ],
+)
+def test_an_error_of_no_command_in_particular_has_the_shape_of_all(
+    error: str, line: str, plain: str
+) -> None:
+    before = (
+        "import tieredfs.tier\n"
+        "from tieredfs import ClosedError, TieredFSError\n"
+        "def failing(*_):\n"
+        f"    raise {error}\n"
+        "tieredfs.tier.Tier.topics = failing\n"
+    )
+    with start_program(before, "ls", plain) as process:
+        _, err = process.communicate(timeout=60)
+    assert err.decode() == f"tieredfs: {line}\n"
 
 
 def test_a_damaged_tier_is_left_as_it_is(run: Run, damaged: Path) -> None:

@@ -98,6 +98,7 @@ def test_the_table_shows_a_broken_plugin_and_why_it_is(broken: dict[str, str]) -
         "no_such_module:Layout",
     ]
     assert len(done.err) == 1
+    assert done.err[0].startswith("tieredfs: warning: broken: ")
     assert "no_such_module" in done.err[0]
 
 

@@ -45,7 +45,7 @@ def cat(url: str, form: str) -> tuple[str, ...]:
 
 def check_incomplete(code: int, err: list[str], why: str) -> None:
     """Check that a command said in one line that its output is not whole."""
-    said = f"tieredfs: standard output is incomplete: {why}"
+    said = f"tieredfs: error: standard output is incomplete: {why}"
     assert (code, err) == (1, [said])
 
 
@@ -390,7 +390,7 @@ class TestReadersThatAreGone:
             "tieredfs.tier.Tier.topics = broken\n"
         )
         done = ended(start_program(before, "ls", tier, stdout=output.fileno()))
-        assert (done.code, done.err) == (1, ["tieredfs: Broken pipe"])
+        assert (done.code, done.err) == (1, ["tieredfs: error: Broken pipe"])
 
 
 class TestStreamsThatAreClosed:

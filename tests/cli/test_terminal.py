@@ -63,9 +63,8 @@ def test_no_bar_is_shown_when_the_records_are_on_the_terminal(three: str) -> Non
 def test_binary_is_refused_on_a_terminal(form: str, three: str) -> None:
     done, seen = run_with_terminal(*cat(three, form), on=STDOUT)
     assert (done.code, seen) == (2, "")
-    assert done.err == [
-        f"tieredfs: --format {form} is not for a terminal: redirect it to a file"
-    ]
+    reason = f"--format {form} is not for a terminal: redirect it to a file"
+    assert done.err == [f"tieredfs: invalid argument: {reason}"]
 
 
 def test_text_is_not_refused_on_a_terminal(three: str) -> None:

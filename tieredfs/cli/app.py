@@ -14,15 +14,20 @@ import click
 from tieredfs.cli.cache import cache
 from tieredfs.cli.cat import cat
 from tieredfs.cli.demo import demo
-from tieredfs.cli.exit_codes import EXIT_CODES, INTERRUPTED, OTHER, PERMISSION, USAGE
+from tieredfs.cli.exit_codes import EXIT_CODES, INTERRUPTED, OTHER
 from tieredfs.cli.ls import ls
-from tieredfs.cli.output import show_error, show_line
+from tieredfs.cli.output import show_error, show_warning
 from tieredfs.cli.plugins import plugins
 from tieredfs.cli.pull import pull
 from tieredfs.cli.push import push
 from tieredfs.cli.streams import OutputError, StandardStream, standard_streams
 from tieredfs.cli.verify import verify
-from tieredfs.errors import TieredFSError, TieredFSWarning
+from tieredfs.errors import (
+    InvalidArgumentError,
+    PermissionDeniedError,
+    TieredFSError,
+    TieredFSWarning,
+)
 from tieredfs.storage.temporary_file import remove_temporary_files
 
 __all__ = ["main"]
@@ -64,17 +69,16 @@ def _run(arguments: list[str]) -> int:
     try:
         return _invoke(arguments)
     except click.ClickException as error:
-        return _end(error.format_message(), USAGE)
+        return _end(InvalidArgumentError(error.format_message()))
     except TieredFSError as error:
-        show_error(error)
-        return EXIT_CODES[error.kind]
+        return _end(error)
     except OutputError:
         return 0  # as long as the stream has nothing to say
     except OSError as error:
-        place = "" if error.filename is None else f": {os.fsdecode(error.filename)}"
+        place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         is_refused = isinstance(error, PermissionError)
-        code = PERMISSION if is_refused else OTHER
-        return _end(f"{error.strerror or error}{place}", code)
+        kind = PermissionDeniedError if is_refused else TieredFSError
+        return _end(kind(f"{place}{error.strerror or error}"))
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -94,9 +98,9 @@ def _finish(code: int, out: StandardStream, err: StandardStream) -> int:
     """Write what is buffered; return the exit code, not 0 where something is lost."""
     out.finish()
     if out.failure is not None:
-        code = _end(
-            f"standard output is incomplete: {out.failure.strerror}", code or OTHER
-        )
+        reason = f"standard output is incomplete: {out.failure.strerror}"
+        incomplete = _end(TieredFSError(reason))
+        code = code or incomplete
     err.finish()
     return code or (OTHER if err.failure is not None else 0)
 
@@ -136,9 +140,10 @@ def _terminated(number: int, frame: object) -> None:
     os.kill(os.getpid(), number)
 
 
-def _end(message: str, code: int) -> int:
-    show_line(f"tieredfs: {message}", err=True)
-    return code
+def _end(error: TieredFSError) -> int:
+    """Show the error that ends the command and return its exit code."""
+    show_error(error)
+    return EXIT_CODES[error.kind]
 
 
 def _show_warning(
@@ -152,4 +157,4 @@ def _show_warning(
     """Show our warnings in one line, and nobody else's: they are not the user's."""
     del filename, lineno, file, line
     if issubclass(category, TieredFSWarning):
-        show_line(f"tieredfs: warning: {message}", err=True)
+        show_warning(str(message))

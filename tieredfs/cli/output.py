@@ -20,6 +20,7 @@ __all__ = [
     "show_line",
     "show_table",
     "show_time",
+    "show_warning",
     "without_prints",
 ]
 
@@ -34,11 +35,16 @@ def show_line(text: str, *, err: bool = False) -> None:
 
 
 def show_error(error: TieredFSError) -> None:
-    """Print an error on standard error, led by what kind of error it is."""
+    """Print an error on standard error: ``tieredfs: kind: message``."""
     kind = error.kind.value.replace("_", " ")
     message = str(error)
     said = message if message.startswith(kind) else f"{kind}: {message}"
     show_line(f"tieredfs: {said}", err=True)
+
+
+def show_warning(message: str) -> None:
+    """Print a warning on standard error: ``tieredfs: warning: message``."""
+    show_line(f"tieredfs: warning: {message}", err=True)
 
 
 def show_json(value: object) -> None:

@@ -5,7 +5,12 @@ from dataclasses import asdict
 import click
 
 from tieredfs.cli.options import json_option
-from tieredfs.cli.output import show_json, show_line, show_table, without_prints
+from tieredfs.cli.output import (
+    show_json,
+    show_table,
+    show_warning,
+    without_prints,
+)
 from tieredfs.errors import PluginError
 from tieredfs.format.decompressors import PACKAGES_IN_USE
 from tieredfs.format.kernel import chosen_kernel
@@ -42,7 +47,7 @@ def plugins(*, as_json: bool) -> None:
     show_table(rows, _COLUMNS)
     for row in rows:
         if row["error"]:
-            show_line(f"{row['name']}: {row['error']}", err=True)
+            show_warning(f"{row['name']}: {row['error']}")
 
 
 def _state(info: PluginInfo) -> dict[str, object]:
