@@ -24,6 +24,7 @@ from cli.commands import Run, run_process, run_with_terminal, start_process, wai
 from cli.readers import start_program
 from damage import flipped
 from logs import KAFKA, REMOTE
+from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket, ProxiedBucket
 
 STDERR = frozenset({"stderr"})
@@ -285,6 +286,51 @@ class TestCorruptSegments:
         done = run("verify", url)
         assert done.code == 4
         assert "the offsets 10 to 19" in done.text
+
+
+class TestWhatFailsDoesNotEndThePush:
+    def test_a_topic_that_the_target_cannot_hold_is_counted(
+        self, run: Run, tmp_path: Path
+    ) -> None:
+        for topic in ("compacted", "plain"):
+            root = recorded(topic, tmp_path / "broker")
+        done = run("push", str(root), f"kafka-local+{tmp_path / 'tier'}", "--json")
+        assert (done.code, len(done.err)) == (2, 1)
+        assert "its log is compacted" in done.err[0]
+        found = {
+            row["partition"]: (row["copied"], row["failed"]) for row in rows(done.out)
+        }
+        assert found.pop("compacted-0") == (0, 1)
+        assert all(copied and not failed for copied, failed in found.values())
+
+    @pytest.mark.parametrize("name", [f"{10:020d}.log", "."])
+    def test_what_may_not_be_read_is_counted_and_ends_with_6(
+        self, name: str, logdir: str, url: str
+    ) -> None:
+        write_log(
+            Path(logdir), {0: log_of(0), 10: b""}, partition="u-0", topic_id=OTHER_ID
+        )
+        locked = Path(logdir) / "t-0" / name
+        locked.chmod(0o300)
+        try:
+            with start_program(GIVE_UP_PRIVILEGES, "push", logdir, url, "--json") as it:
+                out, err = it.communicate(timeout=60)
+        finally:
+            locked.chmod(0o700)
+        assert it.returncode == 6
+        assert b"permission denied" in err
+        found = {row["partition"]: (row["copied"], row["failed"]) for row in rows(out)}
+        assert found == {"t-0": (0 if name == "." else 2, 1), "u-0": (1, 0)}
+
+    def test_the_exit_code_is_that_of_the_most_serious_failure(
+        self, run: Run, tmp_path: Path
+    ) -> None:
+        for topic in ("compacted", "plain"):
+            root = recorded(topic, tmp_path / "broker")
+        log = next(iter(sorted((root / "plain-0").glob("*.log"))))
+        log.write_bytes(flipped(log.read_bytes(), 100))
+        done = run("push", str(root), f"kafka-local+{tmp_path / 'tier'}")
+        assert (done.code, len(done.err)) == (4, 2)
 
 
 class TestTerminals:

@@ -35,8 +35,11 @@ from tieredfs import (
     IndexType,
     NotFoundError,
     ObjectStore,
+    PermissionDeniedError,
     RequestCounter,
     SegmentMetadata,
+    StorageUnavailableError,
+    TieredFSError,
     TopicIdPartition,
     UnsupportedFormatError,
     UnsupportedOperationError,
@@ -646,6 +649,51 @@ class TestCorruptSegments:
         )
         assert outcomes(report) == [(0, PRESENT), (10, COPIED), (20, PRESENT)]
         assert objects(target) == whole
+
+
+class TestWhatFailsDoesNotEndThePush:
+    def test_a_topic_that_the_target_cannot_hold_leaves_the_others(
+        self, memory: ObjectStore, tmp_path: Path
+    ) -> None:
+        for topic in ("compacted", "plain"):
+            root = recorded(topic, tmp_path / "broker")
+        target = KafkaLocal(memory)
+        report = push_all(source_of(root), target)
+        (error,) = report.errors
+        assert isinstance(error, UnsupportedOperationError)
+        assert "its log is compacted" in str(error)
+        found = Counter((s.segment.partition.topic, s.outcome) for s in report.segments)
+        assert found.pop(("compacted", FAILED)) == 1
+        assert set(found) == {("plain", COPIED)}
+        check_records(target, "plain")
+
+    @pytest.mark.parametrize("error", [StorageUnavailableError, PermissionDeniedError])
+    def test_a_log_that_cannot_be_read_fails_alone(
+        self, error: type[TieredFSError], logdir: Path, target: SingleObject
+    ) -> None:
+        def fail(segment: SegmentMetadata) -> None:
+            if segment.start_offset == 10:
+                raise error("get_range t-0/10.log: Input/output error")
+
+        report = push_all(_Meddled(logdir, fail), target)
+        assert outcomes(report) == [(0, COPIED), (10, FAILED), (20, COPIED)]
+        assert [type(one) for one in report.errors] == [error]
+        report = push_all(source_of(logdir), target)
+        assert outcomes(report) == [(0, PRESENT), (10, COPIED), (20, PRESENT)]
+
+    def test_a_partition_that_a_newer_release_has_written_fails_alone(
+        self, logdir: Path, target: SingleObject
+    ) -> None:
+        write_log(logdir, {0: log_of(0), 10: b""}, partition="u-0", topic_id=OTHER_ID)
+        push_all(source_of(logdir), target)
+        key = next(target.store.list("t/")).key
+        target.store.put(key.replace("-0000-", "-8000-"), b"", overwrite=True)
+        for start in (10, 20):
+            (logdir / "u-0" / f"{start:020d}.log").write_bytes(log_of(start))
+        report = push_all(source_of(logdir), SingleObject(target.store))
+        assert outcomes(report) == [(0, PRESENT), (10, COPIED)]
+        assert [one.partition for one in report.partitions] == [partition_of()]
+        assert [type(one) for one in report.errors] == [UnsupportedFormatError]
 
 
 class TestTheActiveSegment:

@@ -5,12 +5,17 @@ from pathlib import Path
 
 import click
 
-from tieredfs.cli.exit_codes import CORRUPT, UNAVAILABLE
+from tieredfs.cli.exit_codes import CORRUPT, EXIT_CODES, PERMISSION, UNAVAILABLE, USAGE
 from tieredfs.cli.log_directory import open_log_directory
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_error, show_json, show_table
 from tieredfs.cli.progress import bytes_done
-from tieredfs.errors import InvalidArgumentError, StorageUnavailableError
+from tieredfs.errors import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    StorageUnavailableError,
+    TieredFSError,
+)
 from tieredfs.log.partitions import (
     listed_size,
     select_partitions,
@@ -58,8 +63,9 @@ def push(
     What is at URL already is not put again, so a push that was ended is taken up by
     doing it again. Indexes that are missing or untrue to their log are made anew
     (REBUILT). A segment that the broker changes meanwhile is left for the next push
-    (CHANGED), with what follows it, and the exit code is 5; a corrupt one fails alone,
-    and the exit code is 4.
+    (CHANGED), with what follows it; one that is corrupt or cannot be read fails alone,
+    and one that URL cannot hold ends its partition (FAILED). The others are copied, and
+    the exit code is the first of 4, 6, 2 and 5 that an error has.
     """
     source = open_log_directory(options.reach.local(logdir))
     target = options.target(url)
@@ -91,8 +97,7 @@ def push(
     for error in errors:
         show_error(error)
     if errors:
-        code = CORRUPT if report.errors else UNAVAILABLE
-        click.get_current_context().exit(code)
+        click.get_current_context().exit(_exit_code(errors))
 
 
 def _check_apart(logdir: str, url: str) -> None:
@@ -121,12 +126,29 @@ def _unsettled(
             )
 
 
+def _exit_code(errors: Sequence[TieredFSError]) -> int:
+    """Return the exit code of the most serious of several errors.
+
+    Corrupt data comes first, and another log with it; then what is not allowed, what
+    the target cannot hold, and what may succeed when it is tried again.
+    """
+    codes = {
+        CORRUPT if isinstance(error, AlreadyExistsError) else EXIT_CODES[error.kind]
+        for error in errors
+    }
+    order = (CORRUPT, PERMISSION, USAGE, UNAVAILABLE)
+    return next((code for code in order if code in codes), max(codes))
+
+
 def _row(partition: TopicIdPartition, report: PushReport) -> dict[str, object]:
     mine = [one for one in report.segments if one.segment.partition == partition]
+    counts = {outcome.value: _count(mine, outcome) for outcome in PushOutcome}
+    failed = sum(one.partition == partition for one in report.partitions)
     return {
         "partition": str(partition),
         "segments": len(mine),
-        **{outcome.value: _count(mine, outcome) for outcome in PushOutcome},
+        **counts,
+        "failed": counts["failed"] + failed,
         "rebuilt": sum(len(one.rebuilt) for one in mine),
         "bytes": sum(one.segment.size or 0 for one in mine),
     }

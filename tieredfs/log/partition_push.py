@@ -15,8 +15,12 @@ from tieredfs.errors import (
     AlreadyExistsError,
     CorruptBatchError,
     CorruptDataError,
+    DeadlineExceededError,
+    InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
+    StorageUnavailableError,
+    TieredFSError,
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
@@ -42,6 +46,7 @@ from tieredfs.storage.inspection import (
 )
 from tieredfs.storage.log_source import open_log
 from tieredfs.storage.log_stream import read_batches
+from tieredfs.storage.temporary_file import TemporaryFileError
 
 __all__ = ["PartitionPush", "listed_segments"]
 
@@ -57,6 +62,28 @@ _FAILURES: Final = (
     UnsupportedOperationError,
 )
 """What ends the decision on one object of a log, and not the push."""
+
+_UNUSABLE: Final = (
+    CorruptDataError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+)
+"""Why an index is made anew."""
+
+_REFUSALS: Final = (
+    InvalidArgumentError,
+    PermissionDeniedError,
+    UnsupportedOperationError,
+)
+"""What a target says of a log that it cannot hold."""
+
+_UNREADABLE: Final = (
+    DeadlineExceededError,
+    PermissionDeniedError,
+    StorageUnavailableError,
+)
+"""What a local source says of a file that cannot be read."""
 
 _Identity = tuple[int, int | None, SegmentId]
 """First and last offset and id of a copy."""
@@ -86,6 +113,8 @@ class PartitionPush:
         self._undecided: dict[SegmentMetadata, _Undecided] = {}
         """Segments whose log the target has with another end."""
         self._after: dict[SegmentMetadata, Lead] = {}
+        self._is_refused = False
+        """Whether the target cannot hold the log."""
 
     def run(self) -> Iterator[PushedSegment]:
         """Yield each segment when it is done, in order; what had to wait comes last."""
@@ -122,14 +151,14 @@ class PartitionPush:
     def _ends_with(self, one: PushedSegment) -> bool:
         """Tell whether what follows a failed segment must not be copied either.
 
-        Behind records of another log nothing is of the log that the target has. And
-        behind an older state of what failed, a cleaned copy could bring deleted records
-        back.
+        Behind records of another log nothing is of the log that the target has. What
+        the target refuses of one segment, it refuses of those that follow. And behind
+        an older state of what failed, a cleaned copy could bring deleted records back.
         """
         failed, source = one.segment, self._source
         if one.outcome is not PushOutcome.FAILED:
             return False
-        if isinstance(one.error, AlreadyExistsError):
+        if self._is_refused or isinstance(one.error, AlreadyExistsError):
             return True
         last = failed.start_offset if failed.end_offset is None else failed.end_offset
         return source.is_compacted(self._partition) and any(
@@ -157,6 +186,8 @@ class PartitionPush:
                     one = PushedSegment(error.longer, PushOutcome.PRESENT)
                 except _ChangedError:
                     continue
+                except _UnreadableError as error:
+                    one = PushedSegment(listed, PushOutcome.FAILED, error=error.reason)
                 except _FAILURES as error:
                     one = PushedSegment(listed, PushOutcome.FAILED, error=error)
                 break
@@ -176,11 +207,18 @@ class PartitionPush:
     def _tried(
         self, listed: SegmentMetadata, before: SegmentMetadata | None
     ) -> PushedSegment | None:
-        """Push one segment, which fails when it is corrupt or of another log."""
+        """Push one segment, which may fail alone, or with all that follow it."""
+        failure: TieredFSError
         try:
             return self._push(listed, before)
+        except _UnreadableError as error:
+            failure = error.reason
+        except _REFUSALS as error:
+            self._is_refused = True
+            failure = error
         except (AlreadyExistsError, CorruptDataError, UnsupportedFormatError) as error:
-            return PushedSegment(listed, PushOutcome.FAILED, error=error)
+            failure = error
+        return PushedSegment(listed, PushOutcome.FAILED, error=failure)
 
     def _push(
         self,
@@ -199,6 +237,7 @@ class PartitionPush:
 
         Raises:
             _ChangedError: The broker has changed it meanwhile.
+            _UnreadableError: Its log cannot be read.
             _LongerError: The target has its log with a later end.
         """
         source = self._source
@@ -257,6 +296,11 @@ class PartitionPush:
             if self._source.is_current(listed):
                 raise
             raise _ChangedError from error
+        except _UNREADABLE as error:
+            # A disk has files that cannot be read; a server that fails, fails for all.
+            if not self._source.store.is_local or isinstance(error, TemporaryFileError):
+                raise
+            raise _UnreadableError(error) from error
 
     def _present(self, segment: SegmentMetadata) -> SegmentMetadata | None:
         """Return the segment as the target has it; its listing may not say its end."""
@@ -343,6 +387,14 @@ class _ChangedError(Exception):
     """The segment is no longer what was listed."""
 
 
+class _UnreadableError(Exception):
+    """The source cannot read the segment's log."""
+
+    def __init__(self, reason: TieredFSError) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
 class _LongerError(Exception):
     """The target has the segment's log, and says that it ends later."""
 
@@ -405,7 +457,7 @@ def _indexes(
     """Fetch the indexes that can be fetched: the others are made anew."""
     found: dict[IndexType, Buffer] = {}
     for kind in IndexType:
-        with suppress(NotFoundError, CorruptDataError, UnsupportedFormatError):
+        with suppress(*_UNUSABLE):
             found[kind] = source.fetch_index(segment, kind)
     return found
 

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable
 from typing import Final
 
-from tieredfs.errors import NotFoundError
+from tieredfs.errors import NotFoundError, PermissionDeniedError
 from tieredfs.model import TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
@@ -60,7 +60,7 @@ def listed_size(
     for partition in partitions:
         try:
             listed = storage.list_segments(partition)
-        except NotFoundError:  # removed since it was listed
+        except (NotFoundError, PermissionDeniedError):  # removed meanwhile, unreadable
             continue
         total += sum(segment.size or 0 for segment in listed)
     return total

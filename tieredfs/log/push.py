@@ -12,17 +12,34 @@ from concurrent.futures import as_completed
 from dataclasses import dataclass
 from typing import Final
 
-from tieredfs.errors import NotFoundError, TieredFSError
+from tieredfs.errors import (
+    CorruptDataError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    TieredFSError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
 from tieredfs.format.index_builder import INTERVAL_BYTES
 from tieredfs.log.partition_push import PartitionPush, listed_segments
-from tieredfs.log.pushed import PushedSegment, PushOutcome
+from tieredfs.log.pushed import FailedPartition, PushedSegment, PushOutcome
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects.daemon_executor import DaemonExecutor
-from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage import Capability, RemoteStorageManager
 
-__all__ = ["PushOutcome", "PushReport", "PushedSegment", "push"]
+__all__ = ["FailedPartition", "PushOutcome", "PushReport", "PushedSegment", "push"]
 
 _AT_ONCE: Final = 4
+
+_FAILURES: Final = (
+    CorruptDataError,
+    InvalidArgumentError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
+"""What ends one partition, and not the push."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,9 +48,12 @@ class PushReport:
 
     Attributes:
         segments: Each of them, by partition and offset.
+        partitions: The partitions that failed; some of their segments may have been
+            pushed before.
     """
 
     segments: tuple[PushedSegment, ...]
+    partitions: tuple[FailedPartition, ...] = ()
 
     def count(self, outcome: PushOutcome) -> int:
         """Count the segments with one outcome."""
@@ -41,8 +61,9 @@ class PushReport:
 
     @property
     def errors(self) -> list[TieredFSError]:
-        """Why segments failed."""
-        return [one.error for one in self.segments if one.error is not None]
+        """Why segments and partitions failed."""
+        found = [one.error for one in self.segments if one.error is not None]
+        return [*found, *(one.error for one in self.partitions)]
 
 
 def push(
@@ -74,31 +95,37 @@ def push(
         progress: Called with each segment when it is done, from several threads.
 
     Returns:
-        What became of each segment. A corrupt one fails alone: the others are copied.
-        One whose offsets the target has with other records, under the same leader
-        epoch, ends its partition: it is another log.
+        What became of each segment. One that is corrupt or cannot be read fails alone:
+        the others are copied. One that the target refuses ends its partition, and so
+        does one whose offsets the target has with other records, under the same leader
+        epoch: it is another log. What ends a partition does not end the others.
 
     Raises:
-        UnsupportedOperationError: ``target`` cannot be written.
+        UnsupportedOperationError: ``target`` is read only.
         NotFoundError: The container of ``target`` is not there, or ``source`` has no
             log of any of the partitions.
         StorageUnavailableError: A store failed more often than its policy allows; what
             was copied stays, and the next push goes on from there.
     """
+    _check_writable(target)
     _check_has_logs(source, partitions)
     stop = threading.Event()
 
-    def work(partition: TopicIdPartition) -> list[PushedSegment]:
-        job = PartitionPush(
-            source, target, partition, active=active, interval_bytes=interval_bytes
-        )
-        done = []
-        for one in job.run():
-            progress(one)
-            done.append(one)
-            if stop.is_set():
-                break
-        return done
+    def work(partition: TopicIdPartition) -> PushReport:
+        done: list[PushedSegment] = []
+        failed: tuple[FailedPartition, ...] = ()
+        try:
+            job = PartitionPush(
+                source, target, partition, active=active, interval_bytes=interval_bytes
+            )
+            for one in job.run():
+                progress(one)
+                done.append(one)
+                if stop.is_set():
+                    break
+        except _FAILURES as error:
+            failed = (FailedPartition(partition, error),)
+        return PushReport(tuple(sorted(done, key=_start_offset)), failed)
 
     pool = DaemonExecutor(_AT_ONCE, "tieredfs-push")
     wait = True
@@ -111,17 +138,27 @@ def push(
     finally:
         stop.set()
         pool.shutdown(wait=wait, cancel_futures=True)
+    reports = [found[partition] for partition in partitions]
     return PushReport(
-        tuple(
-            one
-            for partition in partitions
-            for one in sorted(found[partition], key=_start_offset)
-        )
+        tuple(one for report in reports for one in report.segments),
+        tuple(one for report in reports for one in report.partitions),
     )
 
 
 def _start_offset(one: PushedSegment) -> int:
     return one.segment.start_offset
+
+
+def _check_writable(target: RemoteStorageManager) -> None:
+    """Check that segments can be copied to a layout, before a log is read.
+
+    Raises:
+        UnsupportedOperationError: It is read only.
+    """
+    if Capability.WRITE not in target.capabilities:
+        raise UnsupportedOperationError(
+            f"{target!r} is read only: nothing can be pushed to it"
+        )
 
 
 def _check_has_logs(
@@ -133,9 +170,17 @@ def _check_has_logs(
         NotFoundError: None has: their folders hold something else.
     """
     if partitions and not any(
-        listed_segments(source, partition) for partition in partitions
+        _may_have_logs(source, partition) for partition in partitions
     ):
         raise NotFoundError(
             f"not found: a segment in {source.store.url}, where folders such as "
             f"{partitions[0]} hold no log: name the log directory itself"
         )
+
+
+def _may_have_logs(source: RemoteStorageManager, partition: TopicIdPartition) -> bool:
+    """Tell whether a partition has a segment, as far as its folder can be listed."""
+    try:
+        return bool(listed_segments(source, partition))
+    except PermissionDeniedError:
+        return True

@@ -4,9 +4,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tieredfs.errors import TieredFSError
-from tieredfs.model import IndexType, SegmentMetadata
+from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
 
-__all__ = ["PushOutcome", "PushedSegment"]
+__all__ = ["FailedPartition", "PushOutcome", "PushedSegment"]
 
 
 class PushOutcome(StrEnum):
@@ -21,8 +21,8 @@ class PushOutcome(StrEnum):
     follows it."""
 
     FAILED = "failed"
-    """It is corrupt, or of a format that is not read, or the target holds other records
-    at its offsets."""
+    """It is corrupt, cannot be read, or is of a format that is not read; or the target
+    refuses it, or holds other records at its offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +40,16 @@ class PushedSegment:
     outcome: PushOutcome
     rebuilt: tuple[IndexType, ...] = ()
     error: TieredFSError | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailedPartition:
+    """A partition that could not be listed, in the source or in the target.
+
+    Attributes:
+        partition: Which one.
+        error: Why it failed.
+    """
+
+    partition: TopicIdPartition
+    error: TieredFSError

@@ -12,9 +12,13 @@ from tieredfs.errors import StorageUnavailableError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["open_temporary_file", "remove_temporary_files"]
+__all__ = ["TemporaryFileError", "open_temporary_file", "remove_temporary_files"]
 
 _present: set[Path] = set()
+
+
+class TemporaryFileError(StorageUnavailableError):
+    """There is no room for a temporary file on this machine."""
 
 
 @contextmanager
@@ -25,7 +29,7 @@ def open_temporary_file() -> Iterator[tuple[BinaryIO, Path]]:
         The file, and its path, to be read after a flush.
 
     Raises:
-        StorageUnavailableError: It cannot be made or written, on a full disk say.
+        TemporaryFileError: It cannot be made or written, on a full disk say.
     """
     try:
         descriptor, name = tempfile.mkstemp(prefix="tieredfs-")
@@ -57,8 +61,8 @@ class _TemporaryFile(FileIO):
             raise _unavailable(error) from error
 
 
-def _unavailable(error: OSError) -> StorageUnavailableError:
-    return StorageUnavailableError(
+def _unavailable(error: OSError) -> TemporaryFileError:
+    return TemporaryFileError(
         f"no temporary file can be written: {error.strerror}; set TMPDIR to a "
         "directory with room for a segment"
     )
