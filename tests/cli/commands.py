@@ -24,6 +24,7 @@ __all__ = [
     "run_process",
     "run_with_terminal",
     "start_process",
+    "start_with_terminal",
     "wait_until",
 ]
 
@@ -97,6 +98,25 @@ def run_with_terminal(*arguments: str, on: frozenset[str]) -> tuple[Outcome, str
     Returns:
         The outcome as the pipes saw it, and all that the terminal saw.
     """
+    with start_with_terminal(*arguments, on=on) as (process, seen):
+        out, err = process.communicate(timeout=_SECONDS)
+    lines = (err or b"").decode().splitlines()
+    return Outcome(process.returncode, out or b"", lines), seen.decode()
+
+
+@contextlib.contextmanager
+def start_with_terminal(
+    *arguments: str, on: frozenset[str]
+) -> Iterator[tuple[subprocess.Popen[bytes], bytearray]]:
+    """Start the installed script with a terminal; it is killed at the end.
+
+    Args:
+        arguments: Of the command.
+        on: Which of ``stdout`` and ``stderr`` are the terminal; the other is a pipe.
+
+    Yields:
+        The process, and what the terminal has seen so far.
+    """
     ours_end, its_end = pty.openpty()
     seen = bytearray()
     reader = threading.Thread(target=_drain, args=(ours_end, seen))
@@ -108,12 +128,13 @@ def run_with_terminal(*arguments: str, on: frozenset[str]) -> tuple[Outcome, str
             stderr=its_end if "stderr" in on else subprocess.PIPE,
         ) as process:
             os.close(its_end)
-            out, err = process.communicate(timeout=_SECONDS)
+            try:
+                yield process, seen
+            finally:
+                process.kill()
     finally:
         reader.join(_SECONDS)
         os.close(ours_end)
-    lines = (err or b"").decode().splitlines()
-    return Outcome(process.returncode, out or b"", lines), seen.decode()
 
 
 def wait_until(

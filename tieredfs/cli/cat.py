@@ -2,13 +2,15 @@
 
 import sys
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 
 import click
 import pyarrow as pa
 
 from tieredfs.cli.options import TierOptions, json_option, tier_options
-from tieredfs.cli.progress import BytesMoved, progress_bar
+from tieredfs.cli.progress import Transfer
 from tieredfs.cli.records import ENCODINGS, FORMATS, TextEncoder
+from tieredfs.log.scan import Scan
 from tieredfs.tier import Position
 
 __all__ = ["cat"]
@@ -109,14 +111,14 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
     if kind.binary and sys.stdout.isatty():
         msg = f"--format {form} is not for a terminal: redirect it to a file"
         raise click.UsageError(msg)
-    moved = BytesMoved()
+    moved = Transfer()
     encode = TextEncoder(encoding)
     with options.tier(url, moved) as tier:
         opened = tier.topic(topic, topic_id=topic_id)
         scan = opened.scan(partitions or None, start, end)
         with (
             kind(sys.stdout.buffer, scan.schema, encode) as writer,
-            progress_bar(moved, topic, scan.plan.size),
+            _progress(moved, topic, scan),
         ):
             for batch in _limited(scan, limit):
                 writer.write(batch)
@@ -126,6 +128,15 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
             "--encoding base64 shows them exactly",
             err=True,
         )
+
+
+def _progress(
+    moved: Transfer, topic: str, scan: Scan
+) -> AbstractContextManager[object]:
+    """Show a bar unless the records themselves are on a terminal, and show more."""
+    if sys.stdout.isatty():
+        return nullcontext()
+    return moved.shown(topic, lambda: scan.plan.size)
 
 
 def _limited(

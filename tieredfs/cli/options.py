@@ -9,6 +9,7 @@ from functools import wraps
 import click
 
 from tieredfs.cli.output import without_prints
+from tieredfs.cli.progress import quiet_option
 from tieredfs.errors import NotFoundError
 from tieredfs.objects import ObjectStore, RequestObserver, RequestPolicy
 from tieredfs.storage import (
@@ -89,9 +90,10 @@ class StoreOptions:
     storage_options: Mapping[str, object] | None = field(repr=False)
     deadline: float
 
-    def local(self, path: str) -> ObjectStore:
+    def local(self, path: str, observer: RequestObserver | None = None) -> ObjectStore:
         """Return the store at a path or URL that needs no options of its own."""
-        return ObjectStore(path, policy=RequestPolicy(deadline=self.deadline))
+        policy = RequestPolicy(deadline=self.deadline)
+        return ObjectStore(path, policy=policy, observer=observer)
 
     def store(self, url: str, observer: RequestObserver | None = None) -> ObjectStore:
         """Return the object store at ``url``."""
@@ -133,14 +135,20 @@ class TierOptions:
             storage = open_storage(store, address.plugin, address.plugin_options)
         return Tier(cached(storage) if is_cached else storage)
 
-    def target(self, url: str) -> RemoteStorageManager:
+    def target(
+        self, url: str, observer: RequestObserver | None = None
+    ) -> RemoteStorageManager:
         """Open what is at ``url`` to write to it: the native layout if it is empty.
+
+        Args:
+            url: Where it is.
+            observer: Sees the requests.
 
         Raises:
             NotFoundError: The bucket or container of ``url`` is not there.
         """
         address = self._address(url)
-        store = self._store(address)
+        store = self._store(address, observer)
         if address.plugin is not None:  # another one is never put in its place
             with without_prints():
                 storage = open_storage(store, address.plugin, address.plugin_options)
@@ -184,6 +192,7 @@ def _check_container(store: ObjectStore) -> None:
 def store_options(command: Callable[..., object]) -> Callable[..., object]:
     """Give a command the options that say how to reach a store, as ``options``."""
 
+    @quiet_option
     @click.option(
         "--storage-options",
         type=JsonObject(),

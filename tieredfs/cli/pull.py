@@ -6,7 +6,7 @@ import click
 
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_json, show_table
-from tieredfs.cli.progress import bytes_done
+from tieredfs.cli.progress import Transfer
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.log.partitions import listed_size, select_partitions
 from tieredfs.log.pull import PulledSegment
@@ -49,12 +49,14 @@ def pull(
     """
     if Path(directory).is_file():
         raise InvalidArgumentError(f"{directory} is a file: give a directory")
-    with options.tier(url, is_cached=False) as tier:
+    moved = Transfer()
+    with options.tier(url, moved, is_cached=False) as tier:
         storage = tier.storage
         topics = None if topic is None else [topic]
         partitions = select_partitions(storage, topics, topic_id)
-        total = listed_size(storage, partitions)
-        with bytes_done(f"pull {url}", total) as done:
+        with moved.shown(
+            f"pull {url}", lambda: listed_size(storage, partitions)
+        ) as done:
             pulled = pull_segments(
                 storage,
                 options.reach.local(directory),

@@ -9,7 +9,7 @@ from tieredfs.cli.exit_codes import CORRUPT, EXIT_CODES, PERMISSION, UNAVAILABLE
 from tieredfs.cli.log_directory import open_log_directory
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_error, show_json, show_table
-from tieredfs.cli.progress import bytes_done
+from tieredfs.cli.progress import Transfer
 from tieredfs.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
@@ -67,20 +67,22 @@ def push(
     and one that URL cannot hold ends its partition (FAILED). The others are copied, and
     the exit code is the first of 4, 6, 2 and 5 that an error has.
     """
-    source = open_log_directory(options.reach.local(logdir))
-    target = options.target(url)
+    moved = Transfer(passes=2)
+    source = open_log_directory(options.reach.local(logdir, moved))
+    target = options.target(url, moved)
     _check_apart(source.store.url, target.store.url)
     partitions = select_partitions(source, topics or None)
     if not topics:
         partitions = without_internal(partitions)
-    total = listed_size(source, partitions)
-    with bytes_done(f"push {logdir}", total) as done:
+    with moved.shown(
+        f"push {logdir}", lambda: listed_size(source, partitions, active=active)
+    ):
         report = push_segments(
             source,
             target,
             partitions,
             active=active,
-            progress=lambda one: done(one.segment.size or 0),
+            progress=lambda one: _count_moved(moved, one),
         )
     rows = [_row(partition, report) for partition in partitions]
     errors = [*report.errors, *_unsettled(source, report)]
@@ -98,6 +100,15 @@ def push(
         show_error(error)
     if errors:
         click.get_current_context().exit(_exit_code(errors))
+
+
+def _count_moved(moved: Transfer, one: PushedSegment) -> None:
+    """Count a segment that was copied; the others are not part of what is pushed."""
+    size = one.segment.size or 0
+    if one.outcome is PushOutcome.COPIED:
+        moved.finish(size)
+    else:
+        moved.leave_out(size)
 
 
 def _check_apart(logdir: str, url: str) -> None:

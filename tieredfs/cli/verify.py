@@ -5,8 +5,8 @@ import click
 from tieredfs.cli.exit_codes import CORRUPT
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_json, show_line, show_table
-from tieredfs.cli.progress import bytes_done
-from tieredfs.log.partitions import select_partitions
+from tieredfs.cli.progress import Transfer, counting
+from tieredfs.log.partitions import listed_size, select_partitions
 from tieredfs.log.verify import Depth, PartitionReport
 from tieredfs.log.verify import verify as verify_partitions
 
@@ -49,10 +49,17 @@ def verify(
         msg = "--shallow and --deep exclude each other: leave one out"
         raise click.UsageError(msg)
     how = Depth.LISTING if shallow else Depth.EVERYTHING if deep else Depth.INDEXES
-    with options.tier(url, is_cached=False) as tier:
+    moved = Transfer()
+    with options.tier(url, moved, is_cached=False) as tier:
         storage = tier.storage
         partitions = select_partitions(storage, None if topic is None else [topic])
-        with bytes_done(f"verify {url}", None) as done:
+        what = f"verify {url}"
+        watched = (
+            moved.shown(what, lambda: listed_size(storage, partitions))
+            if deep
+            else counting(what)
+        )
+        with watched as done:
             reports = verify_partitions(
                 storage,
                 partitions,

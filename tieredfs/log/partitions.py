@@ -53,14 +53,30 @@ def without_internal(
 
 
 def listed_size(
-    storage: RemoteStorageManager, partitions: Iterable[TopicIdPartition]
-) -> int:
-    """Sum up the bytes of logs that listings tell of."""
+    storage: RemoteStorageManager,
+    partitions: Iterable[TopicIdPartition],
+    *,
+    active: bool = True,
+) -> int | None:
+    """Sum up the bytes of logs.
+
+    Args:
+        storage: Where they are.
+        partitions: Those whose logs count.
+        active: Whether segments count that a broker may still be writing.
+
+    Returns:
+        The sum; None when a listing does not say how large a log is.
+    """
     total = 0
     for partition in partitions:
         try:
             listed = storage.list_segments(partition)
         except (NotFoundError, PermissionDeniedError):  # removed meanwhile, unreadable
             continue
-        total += sum(segment.size or 0 for segment in listed)
+        for segment in listed:
+            if segment.size is None:
+                return None
+            if active or not storage.is_active(segment):
+                total += segment.size
     return total
