@@ -2,6 +2,7 @@
 
 import json
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,8 @@ from damage import flipped
 from logs import KAFKA, REMOTE
 from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket, ProxiedBucket
+from tieredfs import LogSegmentData, SegmentMetadata
+from tieredfs.storage.single_object import SingleObject
 
 STDERR = frozenset({"stderr"})
 HEAD = "PARTITION  SEGMENTS  COPIED  PRESENT  CHANGED  FAILED  REBUILT"
@@ -252,6 +255,138 @@ def test_a_named_layout_that_lacks_something_is_not_taken_for_an_empty_place(
     done = run_process("push", logdir, url, "--plugin", "lacking:Layout", env=env)
     assert (done.code, done.err) == (3, ["tieredfs: not found: no key file"])
     assert not Path(url).exists()
+
+
+class TestCompression:
+    def test_logs_are_stored_smaller_and_read_as_ever(
+        self, run: Run, tmp_path: Path
+    ) -> None:
+        root = recorded("epochs", tmp_path / "broker")
+        url = str(tmp_path / "tier")
+        done = run("push", str(root), url, "--compression", "zstd", "--json")
+        assert (done.code, done.err) == (0, [])
+        logs = sum(row["bytes"] for row in rows(done.out))
+        stored = sum(f.stat().st_size for f in Path(url).rglob("*.segment"))
+        assert stored < logs
+        assert run("verify", url, "--deep").code == 0
+        check_records(native(Bucket(url, {})), "epochs")
+
+    def test_it_is_the_option_of_the_layout(
+        self, run: Run, logdir: str, tmp_path: Path
+    ) -> None:
+        sizes = []
+        for name, words in (
+            ("a", ["--compression", "zstd"]),
+            ("b", ["--plugin-options", '{"compression": "zstd"}']),
+            ("c", ["--compression", "zstd", "--plugin", "single-object"]),
+        ):
+            assert run("push", logdir, str(tmp_path / name), *words).code == 0
+            files = (tmp_path / name).rglob("*.segment")
+            sizes.append(sorted(file.stat().st_size for file in files))
+        assert sizes[0] == sizes[1] == sizes[2]
+
+    @pytest.mark.parametrize("is_there", [False, True])
+    def test_a_layout_that_cannot_hold_it_says_so_and_gets_nothing(
+        self, is_there: bool, run: Run, logdir: str, url: str
+    ) -> None:
+        place = f"kafka-local+{url}"
+        if is_there:
+            assert run("push", logdir, place).code == 0
+            place = url
+        before = sorted(Path(url).rglob("*"))
+        done = run("push", logdir, place, "--active", "--compression", "zstd")
+        assert (done.code, done.out) == (2, b"")
+        (line,) = done.err
+        assert line == (
+            f"tieredfs: unsupported operation: KafkaLocal({url!r}) keeps logs as the "
+            "broker wrote them: they cannot be compressed with zstd; leave that out, "
+            "or give a URL at which nothing is yet"
+        )
+        assert sorted(Path(url).rglob("*")) == before
+
+    def test_two_that_differ_are_refused(self, run: Run, logdir: str, url: str) -> None:
+        words = ("--compression", "zstd", "--plugin-options", '{"compression": null}')
+        done = run("push", logdir, url, *words)
+        assert (done.code, done.out, len(done.err)) == (2, b"", 1)
+        assert "--compression zstd, but None in the plugin options" in done.err[0]
+        assert not Path(url).exists()
+
+
+class TestExclude:
+    @pytest.fixture
+    def several(self, logdir: str) -> str:
+        for name in ("tmp.a-0", "tmp.b-0", "u-0", "__x-0"):
+            logs = {0: log_of(0), 10: b""}
+            write_log(Path(logdir), logs, partition=name, topic_id=OTHER_ID)
+        return logdir
+
+    @pytest.mark.parametrize(
+        ("words", "left"),
+        [
+            (["--exclude", "tmp.*"], ["t-0", "u-0"]),
+            (["--exclude", "tmp.?", "--exclude", "[uv]"], ["t-0"]),
+            (["--exclude", "T*", "--exclude", "tmp"], None),
+            (["--topic", "__x", "--topic", "u", "--exclude", "__*"], ["u-0"]),
+        ],
+        ids=str,
+    )
+    def test_topics_that_match_are_left_out(
+        self, words: list[str], left: list[str] | None, run: Run, several: str, url: str
+    ) -> None:
+        done = run("push", several, url, "--json", *words)
+        assert (done.code, done.err) == (0, [])
+        everything = ["t-0", "tmp.a-0", "tmp.b-0", "u-0"]
+        found = [row["partition"] for row in rows(done.out)]
+        assert found == (everything if left is None else left)
+
+    def test_where_none_is_left_nothing_is_found(
+        self, run: Run, several: str, url: str
+    ) -> None:
+        done = run("push", several, url, "--exclude", "*")
+        assert (done.code, done.out, len(done.err)) == (3, b"", 1)
+        assert done.err[0].endswith(f"a topic in {several} that --exclude leaves")
+        assert not Path(url).exists()
+
+
+class TestConcurrency:
+    @pytest.mark.parametrize("number", [1, 3])
+    def test_so_many_partitions_are_copied_at_the_same_time(
+        self,
+        number: int,
+        run: Run,
+        url: str,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        for partition in range(6):
+            logs = {0: log_of(0), 10: b""}
+            write_log(tmp_path / "logs", logs, partition=f"t-{partition}")
+        together = threading.Barrier(number, timeout=60)
+        under_way: list[object] = []
+        most = []
+        copy = SingleObject.copy_log_segment
+
+        def watched(
+            self: SingleObject, metadata: SegmentMetadata, data: LogSegmentData
+        ) -> bytes:
+            under_way.append(metadata)
+            most.append(len(under_way))
+            together.wait()
+            under_way.pop()
+            return copy(self, metadata, data)
+
+        monkeypatch.setattr(SingleObject, "copy_log_segment", watched)
+        words = ("--concurrency", str(number), "--json")
+        done = run("push", str(tmp_path / "logs"), url, *words)
+        assert [row["copied"] for row in rows(done.out)] == [1] * 6
+        assert max(most) == number
+
+    @pytest.mark.parametrize("number", ["0", "-1", "x"])
+    def test_what_is_none_is_refused(
+        self, number: str, run: Run, logdir: str, url: str
+    ) -> None:
+        done = run("push", logdir, url, "--concurrency", number)
+        assert (done.code, done.out, len(done.err)) == (2, b"", 1)
 
 
 class TestCorruptSegments:

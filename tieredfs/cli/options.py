@@ -10,12 +10,13 @@ import click
 
 from tieredfs.cli.output import without_prints
 from tieredfs.cli.progress import quiet_option
-from tieredfs.errors import NotFoundError
+from tieredfs.errors import InvalidArgumentError, NotFoundError
 from tieredfs.objects import ObjectStore, RequestObserver, RequestPolicy
 from tieredfs.storage import (
     NATIVE_LAYOUT,
     RemoteStorageManager,
     StorageAddress,
+    compressed,
     open_storage,
 )
 from tieredfs.tier import Tier, cached
@@ -136,30 +137,36 @@ class TierOptions:
         return Tier(cached(storage) if is_cached else storage)
 
     def target(
-        self, url: str, observer: RequestObserver | None = None
+        self,
+        url: str,
+        observer: RequestObserver | None = None,
+        *,
+        compression: str | None = None,
     ) -> RemoteStorageManager:
         """Open what is at ``url`` to write to it: the native layout if it is empty.
 
         Args:
             url: Where it is.
             observer: Sees the requests.
+            compression: How logs are stored from now on; None for what the layout's
+                own options say.
 
         Raises:
             NotFoundError: The bucket or container of ``url`` is not there.
+            UnsupportedOperationError: The layout compresses no logs.
+            InvalidArgumentError: Its own options say another compression.
         """
         address = self._address(url)
+        other = address.plugin_options.get("compression", compression)
+        if compression is not None and other != compression:
+            msg = f"--compression {compression}, but {other!r} in the plugin options"
+            raise InvalidArgumentError(msg)
         store = self._store(address, observer)
-        if address.plugin is not None:  # another one is never put in its place
-            with without_prints():
-                storage = open_storage(store, address.plugin, address.plugin_options)
-            _check_container(store)
-            return storage
-        try:
-            with without_prints():
-                return open_storage(store, options=address.plugin_options)
-        except NotFoundError:
-            _check_container(store)
-            return open_storage(store, NATIVE_LAYOUT, address.plugin_options)
+        with without_prints():
+            storage = _open_target(store, address)
+            if compression is None:
+                return storage
+            return compressed(storage, compression, address.plugin_options)
 
     def _store(
         self, address: StorageAddress, observer: RequestObserver | None = None
@@ -174,6 +181,18 @@ class TierOptions:
             plugin=self.plugin,
             plugin_options=self.plugin_options,
         )
+
+
+def _open_target(store: ObjectStore, address: StorageAddress) -> RemoteStorageManager:
+    if address.plugin is not None:  # another one is never put in its place
+        storage = open_storage(store, address.plugin, address.plugin_options)
+        _check_container(store)
+        return storage
+    try:
+        return open_storage(store, options=address.plugin_options)
+    except NotFoundError:
+        _check_container(store)
+        return open_storage(store, NATIVE_LAYOUT, address.plugin_options)
 
 
 def _check_container(store: ObjectStore) -> None:

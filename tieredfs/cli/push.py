@@ -13,6 +13,7 @@ from tieredfs.cli.progress import Transfer
 from tieredfs.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
+    NotFoundError,
     StorageUnavailableError,
     TieredFSError,
 )
@@ -20,8 +21,9 @@ from tieredfs.log.partitions import (
     listed_size,
     select_partitions,
     without_internal,
+    without_topics,
 )
-from tieredfs.log.push import PushedSegment, PushOutcome, PushReport
+from tieredfs.log.push import CONCURRENCY, PushedSegment, PushOutcome, PushReport
 from tieredfs.log.push import push as push_segments
 from tieredfs.model import TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
@@ -45,17 +47,40 @@ _COLUMNS = {
     "--topic", "topics", multiple=True, metavar="T", help="Only this; may be repeated."
 )
 @click.option(
+    "--exclude",
+    "excluded",
+    multiple=True,
+    metavar="PATTERN",
+    help="No topic that matches this glob pattern; may be repeated.",
+)
+@click.option(
     "--active", is_flag=True, help="Also the segment that is being written, so far."
+)
+@click.option(
+    "--compression",
+    type=click.Choice(["zstd"]),
+    help="Compress the logs that are put; the layout's own option.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(min=1),
+    default=CONCURRENCY,
+    show_default=True,
+    metavar="N",
+    help="Partitions that are copied at the same time.",
 )
 @json_option
 @tier_options
-def push(
+def push(  # noqa: PLR0913 - one parameter for each option
     options: TierOptions,
     logdir: str,
     url: str,
     topics: tuple[str, ...],
+    excluded: tuple[str, ...],
     *,
     active: bool,
+    compression: str | None,
+    concurrency: int,
     as_json: bool,
 ) -> None:
     """Archive the closed segments of the broker's log directory LOGDIR at URL.
@@ -69,11 +94,9 @@ def push(
     """
     moved = Transfer(passes=2)
     source = open_log_directory(options.reach.local(logdir, moved))
-    target = options.target(url, moved)
+    target = options.target(url, moved, compression=compression)
     _check_apart(source.store.url, target.store.url)
-    partitions = select_partitions(source, topics or None)
-    if not topics:
-        partitions = without_internal(partitions)
+    partitions = _selected(source, topics, excluded)
     with moved.shown(
         f"push {logdir}", lambda: listed_size(source, partitions, active=active)
     ):
@@ -82,6 +105,7 @@ def push(
             target,
             partitions,
             active=active,
+            concurrency=concurrency,
             progress=lambda one: _count_moved(moved, one),
         )
     rows = [_row(partition, report) for partition in partitions]
@@ -100,6 +124,25 @@ def push(
         show_error(error)
     if errors:
         click.get_current_context().exit(_exit_code(errors))
+
+
+def _selected(
+    source: RemoteStorageManager, topics: Sequence[str], excluded: Sequence[str]
+) -> list[TopicIdPartition]:
+    """List the partitions of the topics that are wanted.
+
+    Raises:
+        NotFoundError: There is no topic of one of the names, or all are excluded.
+    """
+    found = select_partitions(source, topics or None)
+    if not topics:
+        found = without_internal(found)
+    kept = without_topics(found, excluded)
+    if found and not kept:
+        raise NotFoundError(
+            f"not found: a topic in {source.store.url} that --exclude leaves"
+        )
+    return kept
 
 
 def _count_moved(moved: Transfer, one: PushedSegment) -> None:

@@ -1,13 +1,14 @@
 """Which partitions a job is about."""
 
 from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
 from typing import Final
 
 from tieredfs.errors import NotFoundError, PermissionDeniedError
 from tieredfs.model import TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["listed_size", "select_partitions", "without_internal"]
+__all__ = ["listed_size", "select_partitions", "without_internal", "without_topics"]
 
 _INTERNAL: Final = "__"
 
@@ -50,6 +51,17 @@ def without_internal(
 ) -> list[TopicIdPartition]:
     """Leave out the partitions of Kafka's internal topics."""
     return [p for p in partitions if not p.topic.startswith(_INTERNAL)]
+
+
+def without_topics(
+    partitions: Iterable[TopicIdPartition], patterns: Collection[str]
+) -> list[TopicIdPartition]:
+    """Leave out the partitions of topics that one of some glob patterns matches."""
+    return [
+        partition
+        for partition in partitions
+        if not any(fnmatchcase(partition.topic, pattern) for pattern in patterns)
+    ]
 
 
 def listed_size(

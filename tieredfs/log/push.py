@@ -28,9 +28,17 @@ from tieredfs.model import TopicIdPartition
 from tieredfs.objects.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, RemoteStorageManager
 
-__all__ = ["FailedPartition", "PushOutcome", "PushReport", "PushedSegment", "push"]
+__all__ = [
+    "CONCURRENCY",
+    "FailedPartition",
+    "PushOutcome",
+    "PushReport",
+    "PushedSegment",
+    "push",
+]
 
-_AT_ONCE: Final = 4
+CONCURRENCY: Final = 4
+"""Partitions that are copied at the same time unless it is said otherwise."""
 
 _FAILURES: Final = (
     CorruptDataError,
@@ -66,20 +74,21 @@ class PushReport:
         return [*found, *(one.error for one in self.partitions)]
 
 
-def push(
+def push(  # noqa: PLR0913 - what is copied, how, and who watches
     source: RemoteStorageManager,
     target: RemoteStorageManager,
     partitions: Sequence[TopicIdPartition],
     *,
     active: bool = False,
     interval_bytes: int = INTERVAL_BYTES,
+    concurrency: int = CONCURRENCY,
     progress: Callable[[PushedSegment], object] = lambda _: None,
 ) -> PushReport:
     """Copy every closed segment that is not yet in ``target``.
 
     The segments of a partition are copied in their order, so that a reader, or a crash,
-    finds no hole that the source has not; four partitions at once. Indexes that are
-    missing or inconsistent with the log are made anew.
+    finds no hole that the source has not; several partitions are copied concurrently.
+    Indexes that are missing or inconsistent with the log are made anew.
 
     Nothing that ``target`` has is deleted but one of two objects that hold the same
     log and say different ends.
@@ -92,6 +101,7 @@ def push(
             goes.
         interval_bytes: Bytes of log between two entries of an index that is made anew,
             at least: the topics' ``index.interval.bytes``.
+        concurrency: Partitions that are copied at the same time, at most.
         progress: Called with each segment when it is done, from several threads.
 
     Returns:
@@ -101,6 +111,7 @@ def push(
         epoch: it is another log. What ends a partition does not end the others.
 
     Raises:
+        InvalidArgumentError: ``concurrency`` is below 1.
         UnsupportedOperationError: ``target`` is read only.
         NotFoundError: The container of ``target`` is not there, or ``source`` has no
             log of any of the partitions.
@@ -108,6 +119,8 @@ def push(
             was copied stays, and the next push goes on from there.
     """
     _check_writable(target)
+    if concurrency < 1:
+        raise InvalidArgumentError(f"a concurrency of {concurrency} is below 1")
     _check_has_logs(source, partitions)
     stop = threading.Event()
 
@@ -127,7 +140,7 @@ def push(
             failed = (FailedPartition(partition, error),)
         return PushReport(tuple(sorted(done, key=_start_offset)), failed)
 
-    pool = DaemonExecutor(_AT_ONCE, "tieredfs-push")
+    pool = DaemonExecutor(concurrency, "tieredfs-push")
     wait = True
     try:
         jobs = {pool.submit(work, partition): partition for partition in partitions}

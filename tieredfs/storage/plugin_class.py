@@ -23,6 +23,7 @@ from tieredfs.storage.contract import RemoteStorageManager
 
 __all__ = ["PluginClass"]
 
+_ANY: Final = Parameter.VAR_KEYWORD
 _NAMED: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
@@ -77,6 +78,18 @@ class PluginClass:
         msg = f"plugin {self.name!r}: its recogniser answers {shown}, not 0 to 1"
         raise PluginError(msg)
 
+    def takes(self, option: str) -> bool:
+        """Tell whether the layout has an option.
+
+        Raises:
+            PluginError: Its class cannot be asked.
+        """
+        parameters = self._parameters()
+        return any(
+            p.kind is _ANY or (p.kind in _NAMED and p.name == option)
+            for p in parameters
+        )
+
     def open(
         self, store: ObjectStore, options: Mapping[str, object]
     ) -> RemoteStorageManager:
@@ -86,10 +99,9 @@ class PluginClass:
             InvalidArgumentError: An option is missing, unknown or wrong.
             PluginError: The class fails for another reason.
         """
-        with _guarded(f"plugin {self.name!r} cannot be opened"):
-            parameters = list(inspect.signature(self.kind).parameters.values())[1:]
+        parameters = self._parameters()
         known = [p.name for p in parameters if p.kind in _NAMED]
-        takes_any = any(p.kind is Parameter.VAR_KEYWORD for p in parameters)
+        takes_any = any(p.kind is _ANY for p in parameters)
         listed = ", ".join(known) or "none"
         for name in options:
             if name not in known and not takes_any:
@@ -102,6 +114,11 @@ class PluginClass:
                 raise InvalidArgumentError(f"{msg}; its options: {listed}")
         with _guarded(f"plugin {self.name!r} cannot be opened", options):
             return self.kind(store, **options)
+
+    def _parameters(self) -> list[Parameter]:
+        """Return the parameters of the class, without the store."""
+        with _guarded(f"plugin {self.name!r} cannot be opened"):
+            return list(inspect.signature(self.kind).parameters.values())[1:]
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from tieredfs.errors import (
     TieredFSWarning,
     UnknownPluginError,
     UnsupportedFormatError,
+    UnsupportedOperationError,
 )
 from tieredfs.objects import ObjectStore
 from tieredfs.storage.capability import Capability
@@ -37,6 +38,7 @@ __all__ = [
     "NATIVE_LAYOUT",
     "check_layout",
     "check_plugin",
+    "compressed",
     "load_plugin",
     "open_storage",
     "split_plugin_url",
@@ -168,15 +170,40 @@ def check_layout(storage: RemoteStorageManager) -> None:
     if not keys:
         msg = f"not found: {storage.store.url}: there is nothing"
         raise NotFoundError(msg)
-    inner = storage
-    while isinstance(inner, StorageWrapper):
-        inner = inner.inner
-    kind = type(inner)
-    asked = PluginClass(kind.__name__, kind, inner.capabilities)
-    if asked.recognises(keys) <= 0:
+    if _layout_of(storage).recognises(keys) <= 0:
         seen = ", ".join(keys[:_SHOWN])
         msg = f"{storage!r}: nothing of this layout is there (it begins with {seen})"
         raise UnsupportedFormatError(msg)
+
+
+def compressed(
+    storage: RemoteStorageManager, compression: str, options: Mapping[str, object]
+) -> RemoteStorageManager:
+    """Return the same storage, with the logs that are copied to it compressed.
+
+    Args:
+        storage: One without a wrapper.
+        compression: The value of the layout's option ``compression``.
+        options: The layout's other options, with which it was opened.
+
+    Raises:
+        UnsupportedOperationError: The layout has no such option.
+        InvalidArgumentError: It has no such value.
+    """
+    layout = _layout_of(storage)
+    if not layout.takes("compression"):
+        raise UnsupportedOperationError(
+            f"{storage!r} keeps logs as the broker wrote them: they cannot be "
+            f"compressed with {compression}; leave that out, or give a URL at which "
+            "nothing is yet"
+        )
+    return layout.open(storage.store, {**options, "compression": compression})
+
+
+def _layout_of(storage: RemoteStorageManager) -> PluginClass:
+    while isinstance(storage, StorageWrapper):
+        storage = storage.inner
+    return PluginClass(type(storage).__name__, type(storage), storage.capabilities)
 
 
 def _detect(store: ObjectStore) -> PluginClass:
