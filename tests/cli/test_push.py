@@ -79,6 +79,7 @@ def test_programs_are_told_the_same(run: Run, logdir: str, url: str) -> None:
     size = sum(f.stat().st_size for f in sorted(Path(logdir).glob("*/*.log"))[:3])
     assert json.loads(done.out) == {
         "url": url,
+        "dry_run": False,
         "partitions": [
             {
                 "partition": "t-0",
@@ -310,6 +311,63 @@ class TestCompression:
         assert (done.code, done.out, len(done.err)) == (2, b"", 1)
         assert "--compression zstd, but None in the plugin options" in done.err[0]
         assert not Path(url).exists()
+
+
+class TestDryRuns:
+    @pytest.mark.parametrize("layout", ["", "kafka-local+"])
+    def test_one_says_what_a_push_then_does_and_writes_nothing(
+        self, layout: str, run: Run, tmp_path: Path
+    ) -> None:
+        root = str(recorded("epochs", tmp_path / "broker"))
+        url = f"{layout}{tmp_path / 'tier'}"
+        planned = run("push", root, url, "--dry-run", "--json")
+        assert (planned.code, planned.err) == (0, [])
+        assert not (tmp_path / "tier").exists()
+        done = run("push", root, url, "--json")
+        assert json.loads(planned.out) == json.loads(done.out) | {"dry_run": True}
+        assert rows(done.out)[0]["copied"] == 3
+
+    @pytest.mark.parametrize("option", ["-n", "--dry-run"])
+    def test_people_see_what_is_to_be_copied(
+        self, option: str, run: Run, logdir: str, url: str
+    ) -> None:
+        head, row = run("push", logdir, url, option).text.splitlines()
+        assert head.startswith("PARTITION  SEGMENTS  TO COPY  PRESENT  CHANGED  FAILED")
+        assert row.split()[:7] == ["t-0", "3", "3", "0", "0", "0", "9"]
+
+    def test_it_knows_what_is_there_and_what_is_corrupt(
+        self, run: Run, logdir: str, url: str
+    ) -> None:
+        assert run("push", logdir, url).code == 0
+        first, second, _ = sorted(Path(url).rglob("*.segment"))
+        first.unlink()
+        second.unlink()
+        log = Path(logdir) / "t-0" / f"{10:020d}.log"
+        log.write_bytes(flipped(log.read_bytes(), 100))
+        before = sorted(Path(url).rglob("*"))
+        planned = run("push", logdir, url, "--dry-run", "--json")
+        assert (planned.code, len(planned.err)) == (4, 1)
+        (row,) = rows(planned.out)
+        assert (row["copied"], row["present"], row["failed"]) == (1, 1, 1)
+        assert sorted(Path(url).rglob("*")) == before
+
+    def test_it_only_reads_from_a_remote_store(
+        self, run: Run, logdir: str, s3_proxied: ProxiedBucket
+    ) -> None:
+        assert run("push", logdir, *given(s3_proxied), "-n").code == 0
+        assert run("push", logdir, *given(s3_proxied), "--topic", "t").code == 0
+        s3_proxied.proxy.clear()
+        done = run("push", logdir, *given(s3_proxied), "-n", "--active", "--json")
+        assert (rows(done.out)[0]["present"], rows(done.out)[0]["copied"]) == (3, 1)
+        methods = {request.method for request in s3_proxied.proxy.requests()}
+        assert methods <= {"GET", "HEAD"}
+
+    def test_what_cannot_be_written_is_refused_as_ever(
+        self, run: Run, logdir: str, url: str
+    ) -> None:
+        done = run("push", logdir, url, "-n", "--plugin", "kafka-log")
+        assert (done.code, done.out, len(done.err)) == (2, b"", 1)
+        assert "read only" in done.err[0]
 
 
 class TestExclude:

@@ -11,7 +11,7 @@ import click
 from tieredfs.cli.output import without_prints
 from tieredfs.cli.progress import quiet_option
 from tieredfs.errors import InvalidArgumentError, NotFoundError
-from tieredfs.objects import ObjectStore, RequestObserver, RequestPolicy
+from tieredfs.objects import DryRunStore, ObjectStore, RequestObserver, RequestPolicy
 from tieredfs.storage import (
     NATIVE_LAYOUT,
     RemoteStorageManager,
@@ -142,6 +142,7 @@ class TierOptions:
         observer: RequestObserver | None = None,
         *,
         compression: str | None = None,
+        dry_run: bool = False,
     ) -> RemoteStorageManager:
         """Open what is at ``url`` to write to it: the native layout if it is empty.
 
@@ -150,6 +151,7 @@ class TierOptions:
             observer: Sees the requests.
             compression: How logs are stored from now on; None for what the layout's
                 own options say.
+            dry_run: Whether nothing is to be written there after all.
 
         Raises:
             NotFoundError: The bucket or container of ``url`` is not there.
@@ -162,6 +164,8 @@ class TierOptions:
             msg = f"--compression {compression}, but {other!r} in the plugin options"
             raise InvalidArgumentError(msg)
         store = self._store(address, observer)
+        if dry_run:
+            store = DryRunStore.over(store)
         with without_prints():
             storage = _open_target(store, address)
             if compression is None:

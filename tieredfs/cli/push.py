@@ -38,6 +38,7 @@ _COLUMNS = {
     "rebuilt": "REBUILT",
     "bytes": "BYTES",
 }
+_DRY_RUN = {"copied": "TO COPY", "rebuilt": "TO REBUILD"}
 
 
 @click.command
@@ -55,6 +56,12 @@ _COLUMNS = {
 )
 @click.option(
     "--active", is_flag=True, help="Also the segment that is being written, so far."
+)
+@click.option(
+    "-n",
+    "--dry-run",
+    is_flag=True,
+    help="Show what would be put, with all checks, and write nothing.",
 )
 @click.option(
     "--compression",
@@ -79,6 +86,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
     excluded: tuple[str, ...],
     *,
     active: bool,
+    dry_run: bool,
     compression: str | None,
     concurrency: int,
     as_json: bool,
@@ -92,9 +100,9 @@ def push(  # noqa: PLR0913 - one parameter for each option
     and one that URL cannot hold ends its partition (FAILED). The others are copied, and
     the exit code is the first of 4, 6, 2 and 5 that an error has.
     """
-    moved = Transfer(passes=2)
+    moved = Transfer(passes=1 if dry_run else 2)
     source = open_log_directory(options.reach.local(logdir, moved))
-    target = options.target(url, moved, compression=compression)
+    target = options.target(url, moved, compression=compression, dry_run=dry_run)
     _check_apart(source.store.url, target.store.url)
     partitions = _selected(source, topics, excluded)
     with moved.shown(
@@ -114,12 +122,13 @@ def push(  # noqa: PLR0913 - one parameter for each option
         show_json(
             {
                 "url": target.store.url,
+                "dry_run": dry_run,
                 "partitions": rows,
                 "errors": [str(error) for error in errors],
             }
         )
     else:
-        show_table(rows, _COLUMNS)
+        show_table(rows, _COLUMNS | _DRY_RUN if dry_run else _COLUMNS)
     for error in errors:
         show_error(error)
     if errors:

@@ -1,0 +1,198 @@
+"""A store that remembers what would be written to it, and writes nothing."""
+
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import fields
+from datetime import timedelta
+from heapq import merge
+from operator import attrgetter
+from typing import NoReturn, Self
+
+from tieredfs.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    UnsupportedOperationError,
+)
+from tieredfs.objects.capabilities import StoreCapability
+from tieredfs.objects.content import Content
+from tieredfs.objects.keys import check_key, check_target
+from tieredfs.objects.policy import Deadline, RequestPolicy
+from tieredfs.objects.quirks import ObjectInfo
+from tieredfs.objects.requests import Requests
+from tieredfs.objects.store import ObjectStore
+
+__all__ = ["DryRunStore"]
+
+
+class DryRunStore(ObjectStore):
+    """The objects of another store, and what they would be after some writes.
+
+    What is written to it passes every check that a write has, and is listed from then
+    on, with its size; its content is not kept. No request changes the store: a verb
+    that this class does not know of cannot write either.
+    """
+
+    _changes: "_Changes"
+
+    @classmethod
+    def over(cls, store: ObjectStore) -> Self:
+        """Return a store over the objects of ``store``, on its connections."""
+        made = cls.__new__(cls)
+        vars(made).update(vars(store))
+        vars(made).update(
+            _requests=_ReadingRequests.like(made._requests),  # noqa: SLF001 - of this class
+            _changes=_Changes(),
+        )
+        return made
+
+    @property
+    def identity(self) -> str:
+        """What tells it from the store itself: what is remembered is of one of them."""
+        return f"{super().identity}\0dry run"
+
+    @property
+    def capabilities(self) -> frozenset[StoreCapability]:
+        """What the store can do, as far as that is known without a write."""
+        return self._requests.backend("capabilities", "").capabilities
+
+    def with_policy(self, policy: RequestPolicy) -> "DryRunStore":
+        """Return a view of this store that writes nothing either."""
+        view = DryRunStore.over(super().with_policy(policy))
+        vars(view).update(_changes=self._changes)
+        return view
+
+    def copy(self, source: str, target: str) -> None:
+        """Remember a copy.
+
+        Raises:
+            NotFoundError: There is no object ``source``.
+        """
+        check_target(target)
+        self._need_write("copy", target)
+        self._changes.put(target, self.head(source).size or 0)
+
+    def head(self, key: str) -> ObjectInfo:
+        """Return an object's size and version, as they would be.
+
+        Raises:
+            NotFoundError: There would be none.
+        """
+        check_key(key)
+        if self._changes.is_deleted(key):
+            raise NotFoundError(f"not found: {self._requests.name(key)}")
+        written = self._changes.of(key)
+        return super().head(key) if written is None else written
+
+    def list(
+        self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
+    ) -> Iterator[ObjectInfo]:
+        """Yield the objects that would be there, in the order of keys."""
+        written, hidden = self._changes.listed(prefix)
+        folded = (_folded(entry, prefix, delimiter) for entry in written)
+        ours = {entry.key: entry for entry in folded if entry.key > start_after}
+        there = super().list(prefix, start_after=start_after, delimiter=delimiter)
+        last = None
+        for entry in merge(
+            (entry for entry in there if not self._is_hidden(entry, hidden)),
+            (ours[key] for key in sorted(ours)),
+            key=attrgetter("key"),
+        ):
+            if entry.key != last:  # a folder may be in both
+                yield entry
+            last = entry.key
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Remember that objects are deleted."""
+        wanted = [check_key(key) for key in keys]
+        if wanted:
+            self._need_write("delete", wanted[0])
+        self._changes.delete(wanted)
+
+    def abort_uploads(self, older_than: timedelta = timedelta(days=1)) -> Sequence[str]:
+        """Abort nothing."""
+        del older_than
+        return ()
+
+    def _put(self, verb: str, key: str, content: Content, *, overwrite: bool) -> None:
+        self._need_write(verb, key)
+        if not overwrite:
+            with suppress(NotFoundError):
+                self.head(key)
+                msg = f"{verb} {self._requests.name(key)}: there is an object already"
+                raise AlreadyExistsError(msg)
+        self._changes.put(key, content.size)
+
+    def _is_hidden(self, entry: ObjectInfo, hidden: AbstractSet[str]) -> bool:
+        """Tell whether an entry of the store, or all that it stands for, is hidden."""
+        if not entry.is_prefix or not any(key.startswith(entry.key) for key in hidden):
+            return entry.key in hidden
+        return all(below.key in hidden for below in super().list(entry.key))
+
+    def _need_write(self, verb: str, key: str) -> None:
+        """Check that the store takes objects."""
+        Requests.need(self._requests, StoreCapability.WRITE, verb, key)
+
+
+class _Changes:
+    """What would have been written and deleted; safe to share between threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._written: dict[str, ObjectInfo] = {}
+        self._deleted: set[str] = set()
+
+    def put(self, key: str, size: int) -> None:
+        with self._lock:
+            self._written[key] = ObjectInfo(key, size)
+            self._deleted.discard(key)
+
+    def delete(self, keys: Iterable[str]) -> None:
+        with self._lock:
+            for key in keys:
+                self._written.pop(key, None)
+                self._deleted.add(key)
+
+    def of(self, key: str) -> ObjectInfo | None:
+        with self._lock:
+            return self._written.get(key)
+
+    def is_deleted(self, key: str) -> bool:
+        with self._lock:
+            return key in self._deleted
+
+    def listed(self, prefix: str) -> tuple[list[ObjectInfo], set[str]]:
+        """Return what was written below a prefix, and what of the store is hidden."""
+        with self._lock:
+            found = [
+                one for key, one in self._written.items() if key.startswith(prefix)
+            ]
+            return found, self._deleted | self._written.keys()
+
+
+class _ReadingRequests(Requests):
+    """Requests of which none may change the store."""
+
+    @classmethod
+    def like(cls, requests: Requests) -> Self:
+        """Return the same requests, but for those that write."""
+        return cls(*(getattr(requests, field.name) for field in fields(requests)))
+
+    def need(
+        self,
+        capability: StoreCapability,
+        verb: str,
+        key: str,
+        deadline: Deadline | None = None,
+    ) -> NoReturn:
+        """Refuse; what only reads needs nothing."""
+        del capability, deadline
+        msg = f"{verb} {self.name(key)}: nothing is written in a dry run"
+        raise UnsupportedOperationError(msg)
+
+
+def _folded(entry: ObjectInfo, prefix: str, delimiter: str) -> ObjectInfo:
+    """Return an entry as a listing has it: its folder, where that is listed."""
+    folder, found, _ = entry.key[len(prefix) :].partition(delimiter or "\0")
+    return ObjectInfo(f"{prefix}{folder}/", None) if found else entry
