@@ -114,6 +114,20 @@ def check(
             assert events.size == size, (verb, fault, events)
 
 
+class MuteError(Exception):
+    """One that cannot say what it is."""
+
+    def __str__(self) -> str:
+        return str(self.args[5])
+
+
+class Mute:
+    """An observer with two bugs."""
+
+    def on_request(self, event: RequestEvent) -> None:
+        raise MuteError(event.verb)
+
+
 class Broken:
     """An observer with a bug."""
 
@@ -134,6 +148,12 @@ def test_an_observer_that_fails_changes_no_outcome(tmp_path: Path) -> None:
         store.put("a/b", b"2", overwrite=False)
     with pytest.warns(TieredFSWarning, match="no place for list"):
         assert [entry.key for entry in store.list()] == ["a/b"]
+
+
+def test_an_observer_whose_error_has_no_text_changes_no_outcome(tmp_path: Path) -> None:
+    store = ObjectStore(str(tmp_path), observer=Mute())
+    with pytest.warns(TieredFSWarning, match=r"a/b failed: MuteError$"):
+        store.put("a/b", b"1", overwrite=False)
 
 
 @pytest.mark.parametrize("proxied", CLOUDS, indirect=True)

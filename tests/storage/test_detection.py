@@ -148,6 +148,8 @@ def test_the_surest_wins(
         "class Ended(BaseException): pass\n"
         + CLAIMS.format(score="exec('raise Ended')"),
         CLAIMS.format(score="exit()"),
+        "class Mute(Exception):\n    def __str__(self): return self.args[5]\n"
+        + CLAIMS.format(score="exec('raise Mute')"),
         "class P(RemoteStorageManager): pass",
         "class P(Base): capabilities = None",
         "class P(Base): capabilities = {'wriet'}",
@@ -166,6 +168,7 @@ def test_the_surest_wins(
         "ends its import",
         "ends its recogniser",
         "ends the process",
+        "raises what cannot be shown",
         "lacks methods",
         "no capabilities",
         "an unknown capability",

@@ -1,5 +1,6 @@
 """What a plugin's constructor refuses, and what is said then."""
 
+import traceback
 from collections.abc import Callable, Mapping
 
 import pytest
@@ -116,10 +117,29 @@ def test_what_is_wrong_with_an_option_is_told(refused: Refused) -> None:
 def test_no_secret_is_told(
     refused: Refused, options: Mapping[str, object], error: str
 ) -> None:
-    told = str(refused(f"raise {error}(f'{{chunk}} {{api_token}} {{more}}')", options))
-    assert error in told
-    assert "hunter2" not in told
-    assert "42" not in told
+    raised = refused(f"raise {error}(f'{{chunk}} {{api_token}} {{more}}')", options)
+    assert error in str(raised)
+    assert "42" not in str(raised)
+    assert "hunter2" not in _traceback(raised)
+
+
+@pytest.mark.parametrize("where", ["from ValueError(api_token)", ""])
+def test_what_an_error_of_ours_was_raised_from_tells_no_secret_either(
+    refused: Refused, where: str
+) -> None:
+    statement = f"""
+        import tieredfs
+        try:
+            raise ValueError(api_token)
+        except ValueError:
+            raise tieredfs.InvalidArgumentError("mine own") {where}"""
+    error = refused(statement, {"api_token": "hunter2"})
+    assert (type(error), str(error)) == (InvalidArgumentError, "mine own")
+    assert "hunter2" not in _traceback(error)
+
+
+def _traceback(error: TieredFSError) -> str:
+    return "".join(traceback.format_exception(error))
 
 
 @pytest.mark.parametrize(
@@ -149,6 +169,39 @@ def test_an_error_of_ours_passes_as_it_is(
     statement = f"import tieredfs; raise tieredfs.{name}('mine own')"
     error = refused(statement, {"chunk": 1})
     assert (type(error), str(error)) == (kind, "mine own")
+
+
+@pytest.mark.parametrize("statement", ["return self.args[5]", "exit()", "return 5"])
+def test_an_error_that_cannot_say_what_it_is_is_named_by_its_class(
+    distribute: Distribute, memory: ObjectStore, statement: str
+) -> None:
+    source = f"""
+class Mute(Exception):
+    def __str__(self):
+        {statement}
+
+class P(Base):
+    def __init__(self, store):
+        raise Mute
+"""
+    distribute("mine", source)
+    with pytest.raises(PluginError, match=r"'mine' cannot be opened: Mute$"):
+        open_storage(memory, "mine")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("def __new__(cls, *arguments): return None", "makes a NoneType, not a Remote"),
+        ("def __init__(self, store): pass", "keeps no store"),
+    ],
+)
+def test_a_class_that_makes_no_storage_is_a_plugin_error(
+    distribute: Distribute, memory: ObjectStore, body: str, said: str
+) -> None:
+    distribute("mine", f"class P(Base):\n    {body}\n")
+    with pytest.raises(PluginError, match=f"'mine' cannot be opened: .*{said}"):
+        open_storage(memory, "mine")
 
 
 def test_an_interrupt_passes(distribute: Distribute, memory: ObjectStore) -> None:

@@ -17,7 +17,7 @@ from tieredfs.errors import (
     TieredFSWarning,
     UnsupportedOperationError,
 )
-from tieredfs.objects.failures import links
+from tieredfs.objects.failures import links, text_of
 from tieredfs.objects.identity import is_local
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks import Backend, backend_of
@@ -149,7 +149,7 @@ class Connection:
 
     def shown(self, error: Exception) -> Exception | None:
         """Return ``error`` as a cause, unless a traceback of it would tell a secret."""
-        texts = [f"{link}" for link in links(error)]
+        texts = [text_of(link) for link in links(error)]
         return error if texts == [self.redacted(text) for text in texts] else None
 
     def begin_anew(self) -> Backend | None:

@@ -20,7 +20,7 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 
-__all__ = ["failure_class", "links", "retry_after", "was_refused"]
+__all__ = ["failure_class", "links", "retry_after", "text_of", "was_refused"]
 
 _BY_STATUS: dict[int, type[TieredFSError]] = {
     400: InvalidArgumentError,
@@ -209,6 +209,18 @@ def retry_after(error: BaseException) -> float:
 def links(error: BaseException) -> Iterator[BaseException]:
     """Yield an error and all that a traceback of it shows, the outermost first."""
     return _chain(error, _shown_below)
+
+
+def text_of(error: BaseException) -> str:
+    """Return an error's class and what it says; the class alone if that fails."""
+    kind = type(error).__name__
+    try:
+        said = str(error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException:  # noqa: BLE001 - its __str__ may do anything
+        said = ""
+    return f"{kind}: {said}" if said else kind
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:

@@ -18,7 +18,7 @@ from tieredfs.errors import (
 )
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.connection import Connection
-from tieredfs.objects.failures import failure_class, retry_after
+from tieredfs.objects.failures import failure_class, retry_after, text_of
 from tieredfs.objects.observer import RequestEvent, RequestObserver
 from tieredfs.objects.parallel import run_all
 from tieredfs.objects.policy import Deadline, RequestPolicy
@@ -190,7 +190,7 @@ class Requests:
         try:
             self.observer.on_request(event)
         except Exception as error:  # noqa: BLE001 - an observer is anybody's
-            said = self.connection.redacted(f"{type(error).__name__}: {error}")
+            said = self.connection.redacted(text_of(error))
             msg = f"the observer of {self.name(event.key)} failed: {said}"
             warnings.warn(msg, TieredFSWarning, stacklevel=3)
 
@@ -201,7 +201,7 @@ class Requests:
         ours = failure_class(error)
         if isinstance(error, TieredFSError) or ours is None:
             return error
-        said = self.connection.redacted(f"{type(error).__name__}: {error}")
+        said = self.connection.redacted(text_of(error))
         if ours is StorageUnavailableError and not end.remaining:
             msg = f"{verb} {name}: not done in {self.policy.deadline:g} s ({said})"
             return DeadlineExceededError(msg)

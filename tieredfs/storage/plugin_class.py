@@ -5,6 +5,7 @@ what it is handed, answer nonsense. Whatever it does becomes an error that names
 """
 
 import inspect
+import traceback
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
@@ -17,7 +18,8 @@ from typing import Final, Self
 
 from tieredfs.errors import InvalidArgumentError, PluginError, TieredFSError
 from tieredfs.objects import ObjectStore
-from tieredfs.objects.secrets import redact_url, secret_values
+from tieredfs.objects.failures import text_of
+from tieredfs.objects.secrets import redact_text, redact_url, secret_values
 from tieredfs.storage.capability import Capability
 from tieredfs.storage.contract import RemoteStorageManager
 
@@ -113,7 +115,21 @@ class PluginClass:
                 msg = f"plugin {self.name!r} needs the option {parameter.name!r}"
                 raise InvalidArgumentError(f"{msg}; its options: {listed}")
         with _guarded(f"plugin {self.name!r} cannot be opened", options):
-            return self.kind(store, **options)
+            made = self.kind(store, **options)
+            problem = _problem_of(made)
+        if problem:
+            raise PluginError(f"plugin {self.name!r} cannot be opened: {problem}")
+        return made
+
+
+def _problem_of(made: object) -> str:
+    """Return what keeps that which a class makes from being a storage; or nothing."""
+    is_storage = isinstance(made, RemoteStorageManager)
+    if not is_storage:
+        return f"its class makes a {type(made).__name__}, not a RemoteStorageManager"
+    if not hasattr(made, "store"):
+        return "it keeps no store: its __init__ has to call super().__init__(store)"
+    return ""
 
     def _parameters(self) -> list[Parameter]:
         """Return the parameters of the class, without the store."""
@@ -136,15 +152,18 @@ def _guarded(doing: str, options: Mapping[str, object] | None = None) -> Iterato
         raise
     except BaseException as error:
         if options is not None and isinstance(error, TieredFSError):
-            raise
+            if _is_without_secrets(error, secret_values(options)):
+                raise
+            raise error from None
         kind: type[TieredFSError] = PluginError
         if options and isinstance(error, TypeError | ValueError):
             kind = InvalidArgumentError
             doing = f"{doing} with the options {', '.join(map(str, options))}"
-        text = type(error).__name__
-        if not _may_hold_secrets(options or {}):
-            text = redact_url(f"{text}: {error}".rstrip(": "))
-        raise kind(f"{doing}: {text}") from error
+        hidden = _may_hold_secrets(options or {})
+        text = type(error).__name__ if hidden else redact_url(text_of(error))
+        # What is hidden in the message must not be in the traceback below it.
+        is_safe = not hidden and _is_without_secrets(error)
+        raise kind(f"{doing}: {text}") from (error if is_safe else None)
 
 
 def _may_hold_secrets(options: Mapping[str, object]) -> bool:
@@ -152,6 +171,14 @@ def _may_hold_secrets(options: Mapping[str, object]) -> bool:
     names = dict.fromkeys(map(str, options), "hidden")
     plain = all(isinstance(v, str | int | float | None) for v in options.values())
     return bool(secret_values(names)) or not plain
+
+
+def _is_without_secrets(
+    error: BaseException, secrets: frozenset[str] = frozenset()
+) -> bool:
+    """Whether a traceback of an error shows none of these, and none of a URL."""
+    lines = "".join(traceback.format_exception(error))
+    return redact_text(lines, secrets) == lines
 
 
 def _capabilities(name: str, kind: type[RemoteStorageManager]) -> frozenset[Capability]:
