@@ -23,6 +23,7 @@ from tieredfs.format.schema import project
 from tieredfs.log.append import Appender
 from tieredfs.log.catalog import SegmentCatalog
 from tieredfs.log.fetched import Fetched
+from tieredfs.log.partitions import missing_topic_error
 from tieredfs.log.plan import ScanPlan, SegmentSlice
 from tieredfs.log.reader import Bounds, TieredReader
 from tieredfs.log.scan import Order, Scan
@@ -131,13 +132,16 @@ class Tier:
             InvalidArgumentError: It is no legal name.
         """
         check_topic_name(name)
-        found = [p for p in self.storage.list_partitions() if p.topic == name]
-        if topic_id is not None:
-            found = [p for p in found if p.topic_id == topic_id]
+        found = self.storage.list_partitions(name)
         if not found:
-            which = f"{name!r}" if topic_id is None else f"{name!r} with id {topic_id}"
-            msg = f"not found: topic {which} in {self.storage.store.url}"
-            raise NotFoundError(msg)
+            raise missing_topic_error(self.storage, name)
+        if topic_id is not None:
+            listed = ", ".join(sorted({p.topic_id for p in found}))
+            found = [p for p in found if p.topic_id == topic_id]
+            if not found:
+                msg = f"not found: topic {name!r} with id {topic_id}"
+                msg += f" in {self.storage.store.url}; it has {listed}"
+                raise NotFoundError(msg)
         ids = {partition.topic_id for partition in found}
         if len(ids) > 1:
             newest = max(ids, key=lambda one: (self._newest(found, one), one))
@@ -171,7 +175,7 @@ class Tier:
         if partitions < 1:
             msg = f"{name!r}: a topic has at least one partition, not {partitions}"
             raise InvalidArgumentError(msg)
-        if any(partition.topic == name for partition in self.storage.list_partitions()):
+        if self.storage.list_partitions(name):
             msg = f"topic {name!r} is in {self.storage.store.url} already"
             raise AlreadyExistsError(msg)
         made = Uuid.from_bytes(uuid4().bytes) if topic_id is None else Uuid(topic_id)

@@ -168,9 +168,9 @@ class Made(RemoteStorageManager):
         self.seen_layouts.append(layout)
         return memoryview(b"")
 
-    def list_partitions(self) -> list[TopicIdPartition]:
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
         """Return the one there is."""
-        return [PARTITION]
+        return [PARTITION] if topic in {None, PARTITION.topic} else []
 
     def list_segments(
         self, partition: TopicIdPartition, min_offset: int = 0

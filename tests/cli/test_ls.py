@@ -1,18 +1,31 @@
 """``tieredfs ls``: topics, and the partitions of a topic."""
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
+from brokers import recorded
 from cli.commands import Run, expected_records
 from logs import KAFKA, KINDS, REMOTE, files_of, fill, make_place, open_store, segment
 from servers import Bucket
+from tieredfs.errors import StorageUnavailableError
+from tieredfs.log.reader import TieredReader
 from wire import WireRecord, encode_batch
 
-COLUMNS = ["PARTITION", "START", "END", "FIRST", "LAST", "SEGMENTS", "BYTES"]
+COLUMNS = [
+    "PARTITION",
+    "START",
+    "END",
+    "FIRST",
+    "LAST",
+    "SEGMENTS",
+    "BYTES",
+    "STORED",
+]
 TOPICS = ["plain", "txn", "two-partitions", "epochs"]
 
 
@@ -21,7 +34,8 @@ def partitions_of(topic: str) -> list[dict[str, Any]]:
     said = json.loads((KAFKA / topic / "consumer.json").read_text())
     found = []
     for number, held in sorted(said["read_uncommitted"].items()):
-        logs = list((KAFKA / topic / REMOTE).glob(f"{topic}-{number}-*/*.log"))
+        files = list((KAFKA / topic / REMOTE).glob(f"{topic}-{number}-*/*"))
+        logs = [file for file in files if file.suffix == ".log"]
         found.append(
             {
                 "partition": int(number),
@@ -29,6 +43,7 @@ def partitions_of(topic: str) -> list[dict[str, Any]]:
                 "end_offset": held["endOffset"],
                 "segments": len(logs),
                 "bytes": sum(log.stat().st_size for log in logs),
+                "stored_bytes": sum(file.stat().st_size for file in files),
             }
         )
     return found
@@ -85,9 +100,144 @@ def test_the_table_says_what_the_json_says(topic: str, run: Run) -> None:
     url = str(KAFKA / topic / REMOTE)
     heading, *lines = run("ls", url, topic).text.splitlines()
     assert heading.split() == COLUMNS
-    rows = json.loads(run("ls", url, topic, "--json").out)["partitions"]
+    answer = json.loads(run("ls", url, topic, "--json").out)
+    rows, total = answer["partitions"], answer["total"]
     shown = [line.replace(",", "").split() for line in lines]
-    assert shown == [[_shown(key, row[key]) for key in row] for row in rows]
+    expected = [[_shown(key, row[key]) for key in row] for row in rows]
+    if len(rows) > 1:
+        sums = [str(total[name]) for name in ("segments", "bytes", "stored_bytes")]
+        expected.append(["total", "-", "-", "-", "-", *sums])
+    assert shown == expected
+    for name in ("segments", "bytes", "stored_bytes"):
+        assert total[name] == sum(row[name] for row in rows)
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+def test_segments_are_a_line_each_and_add_up_to_their_partition(
+    topic: str, run: Run
+) -> None:
+    url = str(KAFKA / topic / REMOTE)
+    done = run("ls", url, topic, "--segments", "--json")
+    assert (done.code, done.err) == (0, [])
+    answer = json.loads(done.out)
+    whole = json.loads(run("ls", url, topic, "--json").out)
+    assert answer["total"] == whole["total"]
+    for row in whole["partitions"]:
+        mine = [s for s in answer["segments"] if s["partition"] == row["partition"]]
+        assert len(mine) == row["segments"]
+        assert mine[0]["start_offset"] == row["start_offset"]
+        assert max(s["end_offset"] for s in mine) == row["end_offset"]
+        assert max(s["max_timestamp"] for s in mine) == row["max_timestamp"]
+        for name in ("bytes", "stored_bytes"):
+            assert sum(s[name] for s in mine) == row[name]
+    heading, *lines = run("ls", url, topic, "--segments").text.splitlines()
+    columns = "PARTITION START END LAST BYTES STORED ID"
+    assert heading.split() == columns.split()
+    ids = [line.split()[-1] for line in lines if line.split()[0] != "total"]
+    assert ids == [segment["id"] for segment in answer["segments"]]
+
+
+@pytest.mark.parametrize("option", [["--segments"], ["--topic-id", "A" * 22]])
+def test_what_is_about_one_topic_needs_its_name(
+    option: list[str], run: Run, plain: str
+) -> None:
+    done = run("ls", plain, *option)
+    assert (done.code, done.out) == (2, b"")
+    assert done.err == [f"tieredfs: {option[0]} needs a TOPIC"]
+
+
+@pytest.mark.parametrize("layout", ["single-object", "kafka-log"])
+def test_what_is_stored_is_what_the_objects_have(
+    layout: str, run: Run, tmp_path: Path
+) -> None:
+    logdir = recorded("epochs", tmp_path / "broker")
+    url = str(tmp_path / "archive")
+    given: list[str] = []
+    if layout == "single-object":
+        compressed = ("--plugin-options", '{"compression": "zstd"}')
+        assert run("push", str(logdir), url, *compressed).code == 0
+        given = [url, "epochs"]
+        stored = sum(map(len, files_of(Path(url)).values()))
+    else:
+        given = [str(logdir), "epochs"]
+        ends = ("log", "index", "timeindex", "txnindex", "snapshot")
+        stored = sum(
+            len(data)
+            for name, data in files_of(logdir).items()
+            if name.startswith("epochs-0/") and name.endswith(ends)
+        )
+    total = json.loads(run("ls", *given, "--json").out)["total"]
+    assert total["stored_bytes"] == stored
+    assert total["bytes"] != stored
+
+
+class TestALogThatCannotBeRead:
+    @pytest.fixture
+    def damaged(self, three: str, tmp_path: Path) -> Path:
+        """A topic of three partitions; the second has a torn segment at its end."""
+        folder = tmp_path / "tier"
+        shutil.copytree(three, folder)
+        last = max(folder.glob("two-partitions-1-*/*.log"))
+        last.write_bytes(last.read_bytes()[:-1])
+        return folder
+
+    def test_the_rest_is_listed_and_the_exit_code_comes_at_the_end(
+        self, run: Run, damaged: Path, three: str
+    ) -> None:
+        done = run("ls", str(damaged), "two-partitions")
+        assert done.code == 4
+        assert len(done.err) == 1
+        assert done.err[0].startswith("tieredfs: corrupt ")
+        assert "/two-partitions-1-" in done.err[0]
+        whole = run("ls", three, "two-partitions").text.splitlines()
+        lines = done.text.splitlines()
+        assert (lines[1].split(), lines[3].split()) == (
+            whole[1].split(),
+            whole[3].split(),
+        )
+        assert lines[2].split()[:6] == ["1", "0", "-", "-", "-", "7"]
+
+    def test_json_has_what_is_known_and_the_error(
+        self, run: Run, damaged: Path
+    ) -> None:
+        done = run("ls", str(damaged), "two-partitions", "--json")
+        answer = json.loads(done.out)
+        assert [row["end_offset"] for row in answer["partitions"]] == [255, None, 250]
+        assert answer["total"]["segments"] == 21
+        (said,) = answer["errors"]
+        assert said in done.err[0]
+
+    def test_its_segments_are_listed_too(self, run: Run, damaged: Path) -> None:
+        done = run("ls", str(damaged), "two-partitions", "--segments", "--json")
+        assert done.code == 4
+        assert len(json.loads(done.out)["segments"]) == 21
+
+    def test_a_first_record_that_cannot_be_read_costs_its_time_only(
+        self, run: Run, three: str, tmp_path: Path
+    ) -> None:
+        folder = tmp_path / "flipped"
+        shutil.copytree(three, folder)
+        first = min(folder.glob("two-partitions-1-*/*.log"))
+        data = bytearray(first.read_bytes())
+        data[100] ^= 0x40
+        first.write_bytes(data)
+        done = run("ls", str(folder), "two-partitions", "--json")
+        assert (done.code, len(done.err)) == (4, 1)
+        row = json.loads(done.out)["partitions"][1]
+        assert (row["end_offset"], row["first_timestamp"]) == (225, None)
+
+    def test_a_store_that_does_not_answer_ends_it_at_once(
+        self, run: Run, monkeypatch: pytest.MonkeyPatch, three: str
+    ) -> None:
+        asked: list[object] = []
+
+        def fail(_: TieredReader) -> NoReturn:
+            asked.append(1)
+            raise StorageUnavailableError("no answer")
+
+        monkeypatch.setattr(TieredReader, "timed_segments", fail)
+        done = run("ls", three, "two-partitions")
+        assert (done.code, done.out, len(asked)) == (5, b"", 1)
 
 
 def test_a_topic_that_holds_no_record_has_no_times(run: Run, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ _HEAD = """
 from tieredfs import RemoteStorageManager
 
 class Base(RemoteStorageManager):
-    def list_partitions(self):
+    def list_partitions(self, topic=None):
         return []
     def list_segments(self, partition, min_offset=0):
         return []

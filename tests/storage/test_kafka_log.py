@@ -5,6 +5,7 @@ import pyarrow as pa
 import pytest
 
 from logs import KAFKA, LOCAL, REMOTE, files_of, fill
+from seen import Events
 from tieredfs import (
     CorruptBatchError,
     CorruptDataError,
@@ -21,6 +22,7 @@ from tieredfs import (
     Uuid,
     open_storage,
 )
+from tieredfs.log.partitions import select_partitions
 
 EPOCHS = TopicIdPartition("epochs", 0, Uuid("WtKnnEasR2mbJ4pgwi2gDw"))
 CLOSED, ACTIVE = (f"epochs-0/{start:020d}" for start in (400, 500))
@@ -57,6 +59,21 @@ def cut(store: ObjectStore, key: str, size: int) -> None:
 
 def test_a_partition_is_listed_with_the_id_of_its_topic(epochs: ObjectStore) -> None:
     assert over(epochs).list_partitions() == [EPOCHS]
+
+
+def test_nothing_of_other_topics_is_asked_for_when_one_is_wanted(
+    epochs: ObjectStore,
+) -> None:
+    for folder in ("epochs-other-0", "other-0"):
+        epochs.copy("epochs-0/partition.metadata", f"{folder}/partition.metadata")
+        epochs.copy(f"{CLOSED}.log", f"{folder}/{CLOSED[-20:]}.log")
+    events = Events()
+    tier = Tier(over(ObjectStore(epochs.url, observer=events)))
+    assert tier.topic("epochs").topic_id == EPOCHS.topic_id
+    keys = {event.key for event in events}
+    assert keys == {"", "epochs-0/partition.metadata"}
+    assert select_partitions(tier.storage, ["epochs"]) == [EPOCHS]
+    assert {event.key for event in events} == keys
 
 
 def test_before_topics_had_ids_it_is_unknown(epochs: ObjectStore) -> None:

@@ -484,6 +484,19 @@ class TestListing:
         assert over(watched).list_partitions() == [PARTITION]
         assert counter.by_verb() == {"list": 3}
 
+    def test_one_topic_costs_two_listings_however_many_there_are(
+        self, memory: ObjectStore
+    ) -> None:
+        for number in range(20):
+            memory.put(f"t{number}/{'A' * 22}/0/x", b"", overwrite=True)
+        copied(over(memory))
+        counter = RequestCounter()
+        watched = ObjectStore(memory.url, observer=counter)
+        assert over(watched).list_partitions(PARTITION.topic) == [PARTITION]
+        assert counter.by_verb() == {"list": 2}
+        assert over(watched).list_partitions("nosuch") == []
+        assert over(watched).list_partitions("../nosuch") == []
+
     def test_a_flag_of_a_newer_release_is_refused_by_name(
         self, memory: ObjectStore
     ) -> None:

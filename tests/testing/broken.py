@@ -65,20 +65,26 @@ class Native(StorageWrapper):
 
 class InventsAPartition(Native):
     @override
-    def list_partitions(self) -> list[TopicIdPartition]:
-        return [*super().list_partitions(), TopicIdPartition("zzz", 0)]
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        return [*super().list_partitions(topic), TopicIdPartition("zzz", 0)]
 
 
 class ListsPartitionsBackwards(Native):
     @override
-    def list_partitions(self) -> list[TopicIdPartition]:
-        return super().list_partitions()[::-1]
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        return super().list_partitions(topic)[::-1]
 
 
 class ForgetsAPartition(Native):
     @override
-    def list_partitions(self) -> list[TopicIdPartition]:
-        return super().list_partitions()[1:]
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        return super().list_partitions(topic)[1:]
+
+
+class ListsEveryTopic(Native):
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        return super().list_partitions()
 
 
 class ListsBackwards(Native):
@@ -148,10 +154,10 @@ class SurveysTheFirst(Native):
 
 class FearsStrangers(Native):
     @override
-    def list_partitions(self) -> list[TopicIdPartition]:
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
         if any(not entry.key.endswith(".segment") for entry in self.store.list()):
             raise CorruptDataError("what is this?")
-        return super().list_partitions()
+        return super().list_partitions(topic)
 
 
 class TellsNothing(KafkaLocal):
@@ -281,9 +287,9 @@ class StreamsTooLittle(Native):
 
 class TakesOutagesForNothing(Native):
     @override
-    def list_partitions(self) -> list[TopicIdPartition]:
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
         try:
-            return super().list_partitions()
+            return super().list_partitions(topic)
         except StorageUnavailableError:
             return []
 
@@ -623,6 +629,11 @@ BROKEN = [
         rules.check_partitions_are_sorted_and_complete,
         ForgetsAPartition,
         r"\['orders-1', 'orders-1-0'\], not",
+    ),
+    Broken(
+        rules.check_partitions_are_sorted_and_complete,
+        ListsEveryTopic,
+        r"Of topic '.*' it returned \['.*-0', ",
     ),
     Broken(rules.check_listing_is_sorted_and_complete, ListsBackwards, "is not sorted"),
     Broken(rules.check_listing_is_sorted_and_complete, ListsFirstPageOnly, ", not "),

@@ -1,3 +1,4 @@
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -19,6 +20,7 @@ from tieredfs import (
     open_storage,
     open_tier,
 )
+from tieredfs.log.partitions import select_partitions
 from tieredfs.storage.kafka_local import KafkaLocal
 from wire import encode_batch
 
@@ -52,6 +54,38 @@ class TestNames:
         assert tier.topics() == ["a", "a-1", "b"]
         assert tier.topic("__consumer_offsets").end_offsets() == {0: 5}
         assert (tier.topic("a").name, tier.topic("a").topic_id) == ("a", OLD)
+
+    @pytest.mark.parametrize(
+        ("name", "hint"),
+        [
+            ("order", " (did you mean 'orders'?)"),
+            ("ORDERS", " (did you mean 'orders'?)"),
+            ("orders-0", " (did you mean 'orders'?)"),
+            ("paymnets", " (did you mean 'payments'?)"),
+            ("zzz", ""),
+        ],
+    )
+    def test_the_nearest_is_named_where_one_is_missing(
+        self, memory: ObjectStore, name: str, hint: str
+    ) -> None:
+        for topic in ("orders", "payments"):
+            add(memory, topic, OLD, 0)
+        tier = tier_of(memory)
+        said = re.escape(f"not found: topic {name!r} in {memory.url}{hint}") + "$"
+        with pytest.raises(NotFoundError, match=said):
+            tier.topic(name)
+        with pytest.raises(NotFoundError, match=said):
+            select_partitions(tier.storage, ["orders", name])
+
+    def test_an_id_that_is_missing_lists_those_that_are_there(
+        self, memory: ObjectStore
+    ) -> None:
+        add(memory, "orders", OLD, 0)
+        tier = tier_of(memory)
+        with pytest.raises(NotFoundError, match=f"id {NEW} in .*; it has {OLD}$"):
+            tier.topic("orders", topic_id=NEW)
+        with pytest.raises(NotFoundError, match=f"topic 'orders' with id {NEW} in"):
+            select_partitions(tier.storage, ["orders"], NEW)
 
     @pytest.mark.parametrize(
         "name", ["../x", "..", ".", "", "a/b", "/x", "a b", "é", "x" * 250, "a\0"]

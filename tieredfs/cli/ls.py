@@ -1,10 +1,15 @@
-"""``tieredfs ls``: the topics of a store, or the partitions of a topic."""
+"""``tieredfs ls``: the topics of a store, or the partitions or segments of a topic."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 import click
 import pyarrow as pa
 
+from tieredfs.cli.exit_codes import EXIT_CODES
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import (
+    show_error,
     show_json,
     show_line,
     show_table,
@@ -12,27 +17,56 @@ from tieredfs.cli.output import (
     without_prints,
 )
 from tieredfs.cli.progress import counted
+from tieredfs.errors import (
+    CorruptDataError,
+    NotFoundError,
+    PermissionDeniedError,
+    TieredFSError,
+    UnsupportedFormatError,
+)
 from tieredfs.log.reader import TieredReader, bounds_of
+from tieredfs.model import SegmentId, SegmentMetadata
 from tieredfs.storage import check_layout
-from tieredfs.tier import Topic
+from tieredfs.tier import Tier, Topic
 
 __all__ = ["ls"]
 
 _NO_TIMESTAMP = -1
-_COLUMNS = {
+_PARTITIONS = {
     "partition": "PARTITION",
     "start_offset": "START",
     "end_offset": "END",
-    "first_time": "FIRST",
-    "max_time": "LAST",
+    "first_timestamp": "FIRST",
+    "max_timestamp": "LAST",
     "segments": "SEGMENTS",
     "bytes": "BYTES",
+    "stored_bytes": "STORED",
 }
+_SEGMENTS = {
+    "partition": "PARTITION",
+    "start_offset": "START",
+    "end_offset": "END",
+    "max_timestamp": "LAST",
+    "bytes": "BYTES",
+    "stored_bytes": "STORED",
+    "id": "ID",
+}
+_OF_ONE_LOG: Final = (
+    CorruptDataError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+)
+"""What is wrong with one log, and says nothing of the next."""
+
+_Row = dict[str, int | str | None]
+_Sizes = Mapping[tuple[int, SegmentId], int]
 
 
 @click.command
 @click.argument("url")
 @click.argument("topic", required=False)
+@click.option("--segments", is_flag=True, help="A line for each segment of TOPIC.")
 @click.option("--topic-id", metavar="ID", help="Which of several topics of one name.")
 @json_option
 @tier_options
@@ -42,61 +76,173 @@ def ls(
     topic: str | None,
     topic_id: str | None,
     *,
+    segments: bool,
     as_json: bool,
 ) -> None:
     """List the topics at URL, or the partitions of TOPIC.
 
     A partition's START is its first offset, END is past its last; FIRST is the time of
-    its first record, LAST its largest timestamp.
+    its first record, LAST its largest timestamp. BYTES are those of the log as the
+    broker wrote it, STORED what it takes at URL with its indexes. A log that cannot be
+    read is listed with what is known of it; the exit code then says what was wrong.
     """
+    if topic is None and (segments or topic_id is not None):
+        option = "--segments" if segments else "--topic-id"
+        raise click.UsageError(f"{option} needs a TOPIC")
     with options.tier(url) as tier:
         if topic is None:
-            names = tier.topics()
-            if not names:
-                with without_prints():
-                    check_layout(tier.storage)
-            if as_json:
-                show_json({"url": tier.storage.store.url, "topics": names})
-            else:
-                for name in names:
-                    show_line(name)
+            _show_topics(tier, as_json=as_json)
             return
         opened = tier.topic(topic, topic_id=topic_id)
-        rows = [_row(opened, number) for number in counted(topic, opened.partitions)]
+        listing = _Listing(opened)
+        for number in counted(topic, opened.partitions):
+            listing.add(number, by_segment=segments)
+    columns = _SEGMENTS if segments else _PARTITIONS
     if as_json:
         show_json(
-            {"topic": opened.name, "topic_id": opened.topic_id, "partitions": rows}
+            {
+                "topic": opened.name,
+                "topic_id": opened.topic_id,
+                "segments" if segments else "partitions": listing.rows,
+                "total": listing.total(),
+                "errors": [str(error) for error in listing.errors],
+            }
         )
     else:
-        times = [
-            row
-            | {
-                "first_time": show_time(row["first_timestamp"]),
-                "max_time": show_time(row["max_timestamp"]),
-            }
-            for row in rows
-        ]
-        show_table(times, _COLUMNS)
+        several = len(listing.rows) > 1
+        total = [{"partition": "total", **listing.total()}] if several else []
+        show_table([_shown(row, columns) for row in (*listing.rows, *total)], columns)
+    for error in listing.errors:
+        show_error(error)
+    if listing.errors:
+        click.get_current_context().exit(EXIT_CODES[listing.errors[0].kind])
 
 
-def _row(topic: Topic, number: int) -> dict[str, int | None]:
-    reader = topic.reader(number)
-    segments = reader.timed_segments()
-    held = bounds_of(segments)
-    stamps = (s.max_timestamp_ms for s in segments if s.max_timestamp_ms is not None)
-    latest = max((stamp for stamp in stamps if stamp != _NO_TIMESTAMP), default=None)
+def _show_topics(tier: Tier, *, as_json: bool) -> None:
+    names = tier.topics()
+    if not names:
+        with without_prints():
+            check_layout(tier.storage)
+    if as_json:
+        show_json({"url": tier.storage.store.url, "topics": names})
+    else:
+        for name in names:
+            show_line(name)
+
+
+class _Listing:
+    """What is known of the partitions of a topic, read one after the other.
+
+    Attributes:
+        rows: A line for each partition, or for each segment.
+        errors: Why some of it is not known.
+    """
+
+    def __init__(self, topic: Topic) -> None:
+        self.rows: list[_Row] = []
+        self.errors: list[TieredFSError] = []
+        self._topic = topic
+        self._segments = 0
+
+    def add(self, number: int, *, by_segment: bool) -> None:
+        """Read what there is to know of a partition; its errors are kept."""
+        reader = self._topic.reader(number)
+        is_read = True
+        try:
+            segments: Sequence[SegmentMetadata] = reader.timed_segments()
+        except _OF_ONE_LOG as error:
+            self.errors.append(error)
+            is_read = False
+            segments = _listed(reader)
+        self._segments += len(segments)
+        sizes = _stored_sizes(reader)
+        if by_segment:
+            self.rows += [_segment_row(one, sizes) for one in segments]
+            return
+        row = _partition_row(number, segments, sizes)
+        if is_read:
+            held = bounds_of(segments)
+            row |= {"start_offset": held.beginning, "end_offset": held.end}
+            try:
+                row["first_timestamp"] = _first_timestamp(reader, held.beginning)
+            except _OF_ONE_LOG as error:
+                self.errors.append(error)
+        self.rows.append(row)
+
+    def total(self) -> _Row:
+        """Return what the rows add up to."""
+        return {
+            "segments": self._segments,
+            "bytes": _sum(row["bytes"] for row in self.rows),
+            "stored_bytes": _sum(row["stored_bytes"] for row in self.rows),
+        }
+
+
+def _partition_row(
+    number: int, segments: Sequence[SegmentMetadata], sizes: _Sizes
+) -> _Row:
+    """Return what segments say, which of a log that cannot be read is not all."""
+    stamps = [s.max_timestamp_ms for s in segments if s.max_timestamp_ms is not None]
     return {
         "partition": number,
-        "start_offset": held.beginning,
-        "end_offset": held.end,
-        "first_timestamp": _first_timestamp(reader, held.beginning),
-        "max_timestamp": latest,
+        "start_offset": segments[0].start_offset if segments else None,
+        "end_offset": None,
+        "first_timestamp": None,
+        "max_timestamp": max((s for s in stamps if s != _NO_TIMESTAMP), default=None),
         "segments": len(segments),
-        "bytes": sum(segment.size or 0 for segment in segments),
+        "bytes": _sum(segment.size for segment in segments),
+        "stored_bytes": _sum(sizes.get((s.start_offset, s.id)) for s in segments),
     }
+
+
+def _segment_row(segment: SegmentMetadata, sizes: _Sizes) -> _Row:
+    end, latest = segment.end_offset, segment.max_timestamp_ms
+    return {
+        "partition": segment.partition.partition,
+        "start_offset": segment.start_offset,
+        "end_offset": None if end is None else end + 1,
+        "max_timestamp": None if latest == _NO_TIMESTAMP else latest,
+        "bytes": segment.size,
+        "stored_bytes": sizes.get((segment.start_offset, segment.id)),
+        "id": str(segment.id),
+    }
+
+
+def _listed(reader: TieredReader) -> Sequence[SegmentMetadata]:
+    """Return the segments of a log that cannot be read, as far as they are listed."""
+    try:
+        return reader.storage.list_segments(reader.partition)
+    except _OF_ONE_LOG:
+        return ()
+
+
+def _stored_sizes(reader: TieredReader) -> _Sizes:
+    try:
+        return reader.storage.stored_sizes(reader.partition)
+    except _OF_ONE_LOG:
+        return {}
 
 
 def _first_timestamp(reader: TieredReader, beginning: int) -> int | None:
     """Return the timestamp of the first record, ms; None when there is none."""
     times = reader.read(beginning, max_bytes=1)["timestamp"]
     return times.cast(pa.int64())[0].as_py() if len(times) else None
+
+
+def _sum(sizes: Iterable[int | str | None]) -> int | None:
+    """Add up the sizes; None where some are not known."""
+    given = list(sizes)
+    known = [size for size in given if isinstance(size, int)]
+    return sum(known) if len(known) == len(given) else None
+
+
+def _shown(row: _Row, columns: Iterable[str]) -> dict[str, object]:
+    """Return the columns of a row as they are shown, times as text."""
+    shown: dict[str, object] = {}
+    for name in columns:
+        value = row.get(name)
+        if name.endswith("_timestamp") and not isinstance(value, str):
+            shown[name] = show_time(value)
+        else:
+            shown[name] = value
+    return shown

@@ -1,14 +1,21 @@
 """Which partitions a job is about."""
 
+import difflib
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from typing import Final
 
-from tieredfs.errors import NotFoundError, PermissionDeniedError
+from tieredfs.errors import NotFoundError, PermissionDeniedError, TieredFSError
 from tieredfs.model import TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["listed_size", "select_partitions", "without_internal", "without_topics"]
+__all__ = [
+    "listed_size",
+    "missing_topic_error",
+    "select_partitions",
+    "without_internal",
+    "without_topics",
+]
 
 _INTERNAL: Final = "__"
 
@@ -29,21 +36,36 @@ def select_partitions(
         NotFoundError: There is no topic at all, none of one of the names, or none with
             the id.
     """
-    found = storage.list_partitions()
-    if not found:
-        raise NotFoundError(f"not found: a topic in {storage.store.url}")
-    if topic_id is not None:
-        found = [partition for partition in found if partition.topic_id == topic_id]
-        if not found:
-            raise NotFoundError(
-                f"not found: a topic with id {topic_id} in {storage.store.url}"
-            )
-    if topics is None:
-        return found
-    for name in topics:
-        if all(partition.topic != name for partition in found):
-            raise NotFoundError(f"not found: topic {name!r} in {storage.store.url}")
-    return [partition for partition in found if partition.topic in topics]
+    named = [None] if topics is None else sorted(set(topics))
+    found = {name: storage.list_partitions(name) for name in named}
+    for name, partitions in found.items():
+        if name is not None and not partitions:
+            raise missing_topic_error(storage, name)
+        if not partitions:
+            raise NotFoundError(f"not found: a topic in {storage.store.url}")
+    chosen = [
+        partition
+        for partitions in found.values()
+        for partition in partitions
+        if topic_id in {None, partition.topic_id}
+    ]
+    if topic_id is not None and not chosen:
+        which = "a topic" if topics is None else f"topic {', '.join(topics)!r}"
+        msg = f"not found: {which} with id {topic_id} in {storage.store.url}"
+        raise NotFoundError(msg)
+    return chosen
+
+
+def missing_topic_error(storage: RemoteStorageManager, topic: str) -> NotFoundError:
+    """Return the error of a topic that is not there; it names the nearest one."""
+    try:
+        names = {partition.topic for partition in storage.list_partitions()}
+    except TieredFSError:  # that the topic is missing is known without the others
+        names = set()
+    folded = {name.casefold(): name for name in sorted(names)}
+    near = difflib.get_close_matches(topic.casefold(), folded, n=1)
+    hint = f" (did you mean {folded[near[0]]!r}?)" if near else ""
+    return NotFoundError(f"not found: topic {topic!r} in {storage.store.url}{hint}")
 
 
 def without_internal(

@@ -5,7 +5,7 @@ It joins Kafka's RemoteStorageManager (KIP-405) with the fetch of all indexes at
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from copy import copy
 from types import TracebackType
 from typing import Final, Self
@@ -18,6 +18,7 @@ from tieredfs.errors import (
 from tieredfs.model import (
     IndexType,
     LogSegmentData,
+    SegmentId,
     SegmentIndexes,
     SegmentMetadata,
     TopicIdPartition,
@@ -84,12 +85,19 @@ class RemoteStorageManager(ABC):
         return 0.0
 
     @abstractmethod
-    def list_partitions(self) -> list[TopicIdPartition]:
-        """Return every partition of every topic, sorted; none is an empty list.
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        """Return every partition of a topic, or of all; none is an empty list.
 
         What is not of this layout is skipped. Partitions of a topic that was made
         again come with each of its ids. One whose segments are all gone may be among
         them where a store lists empty folders; ``list_segments`` does not find it.
+
+        Args:
+            topic: Its name; None for all topics. Nothing is asked about the others but
+                what a listing shows, so that one that cannot be read harms no other.
+
+        Returns:
+            The partitions, sorted.
         """
 
     @abstractmethod
@@ -334,6 +342,22 @@ class RemoteStorageManager(ABC):
             CorruptDataError: The segment contradicts itself.
         """
         return metadata
+
+    def stored_sizes(
+        self, partition: TopicIdPartition
+    ) -> Mapping[tuple[int, SegmentId], int]:
+        """Return the bytes that segments take in the store, with their indexes.
+
+        Implementers: the default, nothing, says that it is not known.
+
+        Args:
+            partition: As ``list_partitions`` gave it.
+
+        Returns:
+            Bytes by start offset and id; segments whose size is not known are left out.
+        """
+        del partition
+        return {}
 
     def is_compacted(self, partition: TopicIdPartition) -> bool:
         """Tell whether a cleaner may have removed batches from a partition's log.

@@ -7,7 +7,7 @@ what is written here.
 """
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 
 from tieredfs.errors import (
@@ -69,7 +69,7 @@ class KafkaLocal(RemoteStorageManager):
         mine = sum(_is_file(key.removeprefix(_ROOT)) for key in keys)
         return mine / len(keys) if keys else 0.0
 
-    def list_partitions(self) -> list[TopicIdPartition]:
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
         """Return the partitions that have a folder."""
         root = self._find_root()
         folders = self.store.list(root, delimiter="/")
@@ -78,7 +78,7 @@ class KafkaLocal(RemoteStorageManager):
             for entry in folders
             if entry.is_prefix
         )
-        return sorted(partition for partition in found if partition is not None)
+        return sorted(p for p in found if p is not None and topic in {None, p.topic})
 
     def list_segments(
         self, partition: TopicIdPartition, min_offset: int = 0
@@ -119,6 +119,16 @@ class KafkaLocal(RemoteStorageManager):
         if metadata.end_offset is not None:
             return metadata
         return describe_segment(self, metadata)
+
+    def stored_sizes(
+        self, partition: TopicIdPartition
+    ) -> Mapping[tuple[int, SegmentId], int]:
+        """Return the bytes of each segment's files: one listing."""
+        files, _ = self._files(partition)
+        return {
+            segment: sum(entry.size or 0 for entry in parts.values())
+            for segment, parts in files.items()
+        }
 
     def name_of(self, metadata: SegmentMetadata) -> str:
         """Return the place of a segment's files, without their suffixes."""

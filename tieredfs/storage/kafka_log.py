@@ -15,7 +15,7 @@ behind it, and the log to begin later. So two listings in a row have to agree, a
 """
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -62,6 +62,11 @@ _LOG = re.compile(r"(\d{20})\.log(\.swap)?", re.ASCII)
 _OF_A_SEGMENT = re.compile(r"(\d{20})\.(?!snapshot).+", re.ASCII)
 """Any file that only a segment has, whatever the cleaner has made of its name: a
 snapshot may outlive its segment."""
+
+_OF_AN_OFFSET = re.compile(
+    r"(\d{20})\.(?:log|index|timeindex|txnindex|snapshot)", re.ASCII
+)
+"""A file of a segment, under its last name."""
 
 _OF_THE_CLEANER = (".cleaned", ".swap", ".deleted")
 """How the cleaner names what it writes, what it puts in place, what it takes away."""
@@ -112,7 +117,7 @@ class KafkaLog(RemoteStorageManager):
         segments = any(_is_file(key) for key in keys)
         return mine / len(keys) if segments else 0.0
 
-    def list_partitions(self) -> list[TopicIdPartition]:
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
         """Return the partitions that have a folder.
 
         Folders that the broker is deleting (``-delete``), moving (``-future``) or has
@@ -121,7 +126,7 @@ class KafkaLog(RemoteStorageManager):
         found = []
         for entry in self.store.list(delimiter="/"):
             match = _PARTITION.fullmatch(entry.key[:-1]) if entry.is_prefix else None
-            if match is None:
+            if match is None or topic not in {None, match[1]}:
                 continue
             try:
                 found.append(
@@ -196,6 +201,20 @@ class KafkaLog(RemoteStorageManager):
         return describe_segment(
             self, metadata, active=self.is_active(metadata), compacted=True
         )
+
+    def stored_sizes(
+        self, partition: TopicIdPartition
+    ) -> Mapping[tuple[int, SegmentId], int]:
+        """Return the bytes of the files that have a segment's offset: one listing."""
+        folder = f"{partition}/"
+        sizes: dict[tuple[int, SegmentId], int] = {}
+        for entry in self.store.list(folder, delimiter="/"):
+            match = _OF_AN_OFFSET.fullmatch(entry.key[len(folder) :])
+            if match is not None:
+                start = int(match[1])
+                segment = start, _segment_id(partition, start)
+                sizes[segment] = sizes.get(segment, 0) + (entry.size or 0)
+        return sizes
 
     def fetch_producers_before(self, metadata: SegmentMetadata) -> memoryview:
         """Return the snapshot that was taken where the segment begins."""

@@ -121,6 +121,11 @@ class PluginClass:
             raise PluginError(f"plugin {self.name!r} cannot be opened: {problem}")
         return made
 
+    def _parameters(self) -> list[Parameter]:
+        """Return the parameters of the class, without the store."""
+        with _guarded(f"plugin {self.name!r} cannot be opened"):
+            return list(inspect.signature(self.kind).parameters.values())[1:]
+
 
 def _problem_of(made: object) -> str:
     """Return what keeps that which a class makes from being a storage; or nothing."""
@@ -130,11 +135,6 @@ def _problem_of(made: object) -> str:
     if not hasattr(made, "store"):
         return "it keeps no store: its __init__ has to call super().__init__(store)"
     return ""
-
-    def _parameters(self) -> list[Parameter]:
-        """Return the parameters of the class, without the store."""
-        with _guarded(f"plugin {self.name!r} cannot be opened"):
-            return list(inspect.signature(self.kind).parameters.values())[1:]
 
 
 @contextmanager

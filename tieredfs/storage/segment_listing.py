@@ -41,17 +41,21 @@ class SegmentListing:
     store: ObjectStore
     known: KnownStems
 
-    def partitions(self) -> list[TopicIdPartition]:
-        """Return the partitions that have a folder; strangers' folders are skipped."""
+    def partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        """Return the partitions that have a folder; foreign folders are skipped.
+
+        Args:
+            topic: Its name; None for all topics.
+        """
         found: list[TopicIdPartition] = []
-        for topic in self._folders(""):
-            if parse_partition(topic, UNKNOWN_TOPIC_ID, "0") is None:
-                continue  # a stranger's folder, however much is in it
-            for topic_id in self._folders(f"{topic}/"):
-                if parse_partition(topic, topic_id, "0") is None:
+        for name in self._folders("") if topic is None else [topic]:
+            if parse_partition(name, UNKNOWN_TOPIC_ID, "0") is None:
+                continue  # a foreign folder, however much is in it
+            for topic_id in self._folders(f"{name}/"):
+                if parse_partition(name, topic_id, "0") is None:
                     continue
-                for number in self._folders(f"{topic}/{topic_id}/"):
-                    partition = parse_partition(topic, topic_id, number)
+                for number in self._folders(f"{name}/{topic_id}/"):
+                    partition = parse_partition(name, topic_id, number)
                     if partition is not None:
                         found.append(partition)
         return sorted(found)

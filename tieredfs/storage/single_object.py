@@ -5,7 +5,7 @@ needs; all indexes are in the tail, which one range read gets. The log may be st
 chunks, compressed with zstd. Source: ``formats.md`` of the project.
 """
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from io import BytesIO
 
@@ -25,6 +25,7 @@ from tieredfs.format.segment_tail import Manifest, Tail, parse_manifest, parse_t
 from tieredfs.model import (
     IndexType,
     LogSegmentData,
+    SegmentId,
     SegmentIndexes,
     SegmentMetadata,
     TopicIdPartition,
@@ -99,12 +100,12 @@ class SingleObject(RemoteStorageManager):
         mine = sum(key.startswith(OWN_FOLDER) or is_segment_key(key) for key in keys)
         return mine / len(keys) if keys else 0.0
 
-    def list_partitions(self) -> list[TopicIdPartition]:
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
         """Return the partitions that have a folder.
 
         Strangers' folders and the layout's own, ``@tieredfs``, are skipped.
         """
-        return self._listing.partitions()
+        return self._listing.partitions(topic)
 
     def list_segments(
         self, partition: TopicIdPartition, min_offset: int = 0
@@ -256,6 +257,17 @@ class SingleObject(RemoteStorageManager):
                 f"highest in its log is {epoch}"
             )
             raise CorruptObjectError(msg)
+
+    def stored_sizes(
+        self, partition: TopicIdPartition
+    ) -> Mapping[tuple[int, SegmentId], int]:
+        """Return the bytes of each segment's object, as its key says: one listing."""
+        keys = (
+            SegmentKey.parse(one.custom_metadata.decode())
+            for one in self.survey(partition)
+            if isinstance(one, SegmentMetadata)
+        )
+        return {(key.start_offset, key.id): key.size for key in keys if key is not None}
 
     def is_compacted(self, partition: TopicIdPartition) -> bool:
         """Say that holes are the cleaner's: no object is shorter than its key says."""

@@ -1,6 +1,6 @@
 """A storage that passes everything on to another: what wrappers inherit."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
 from typing import Self
 
@@ -8,6 +8,7 @@ from tieredfs.errors import TieredFSError
 from tieredfs.model import (
     IndexType,
     LogSegmentData,
+    SegmentId,
     SegmentIndexes,
     SegmentMetadata,
     TopicIdPartition,
@@ -40,9 +41,9 @@ class StorageWrapper(RemoteStorageManager):
         """What tells its segments from others: that of the storage behind it."""
         return self.inner.identity
 
-    def list_partitions(self) -> list[TopicIdPartition]:
-        """Return every partition of every topic, sorted."""
-        return self.inner.list_partitions()
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        """Return every partition of a topic, or of all, sorted."""
+        return self.inner.list_partitions(topic)
 
     def list_segments(
         self, partition: TopicIdPartition, min_offset: int = 0
@@ -116,6 +117,12 @@ class StorageWrapper(RemoteStorageManager):
     def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
         """Return ``metadata`` with every field told."""
         return self.inner.describe(metadata)
+
+    def stored_sizes(
+        self, partition: TopicIdPartition
+    ) -> Mapping[tuple[int, SegmentId], int]:
+        """Return the bytes that segments take in the store, with their indexes."""
+        return self.inner.stored_sizes(partition)
 
     def is_compacted(self, partition: TopicIdPartition) -> bool:
         """Tell whether a cleaner may have removed batches from a partition's log."""

@@ -35,13 +35,18 @@ def check_empty_storage_lists_nothing(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_partitions_are_sorted_and_complete(case: Case) -> None:
-    """``list_partitions`` returns every partition once, sorted."""
+    """``list_partitions`` returns all partitions, or a topic's, once and sorted."""
     case.fill()
     for storage in (case.storage, case.another()):
         found = storage.list_partitions()
         said = f"It returned {_names(found)}"
         require(found == sorted(found), f"{said}, which is not sorted.")
         require(found == sorted(PARTITIONS), f"{said}, not {_names(PARTITIONS)}.")
+        for topic in (*{partition.topic for partition in PARTITIONS}, MISSING.topic):
+            of_topic = storage.list_partitions(topic)
+            wanted = [p for p in sorted(PARTITIONS) if p.topic == topic]
+            said = f"Of topic {topic!r} it returned {_names(of_topic)}"
+            require(of_topic == wanted, f"{said}, not {_names(wanted)}.")
 
 
 @rule(Capability.WRITE)

@@ -118,6 +118,10 @@ def test_partitions_take_a_listing_and_one_a_topic() -> None:
     storage, events = watched("zstd-encrypted")
     assert len(events.during(storage.list_partitions)) == 5
     (partition, *_) = storage.list_partitions()
+    assert len(events.during(lambda: storage.list_partitions(partition.topic))) == 2
+    assert {p.topic for p in storage.list_partitions(partition.topic)} == {
+        partition.topic
+    }
     assert len(events.during(lambda: storage.list_segments(partition))) == 1
 
 

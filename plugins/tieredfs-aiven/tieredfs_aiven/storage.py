@@ -97,21 +97,23 @@ class Aiven(RemoteStorageManager):
         mine = sum(parse_key(key) is not None for key in keys)
         return mine / len(keys) if keys else 0.0
 
-    def list_partitions(self) -> list[TopicIdPartition]:
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
         """Return the partitions that have a folder: a request, and one a topic.
+
+        Of one topic it is a request, and one for each of its ids.
 
         A TieredFSWarning names the key prefixes whose topics are left out, where none
         was given or the one that was given has no topic.
         """
         prefix = self._find_prefix()
         found = (
-            parse_partition(topic, number)
-            for topic in self._folders(prefix)
-            if parse_partition(topic, "0")
-            for number in self._folders(f"{prefix}{topic}/")
+            parse_partition(folder, number)
+            for folder in self._folders(prefix)
+            if _is_topic(folder, topic)
+            for number in self._folders(f"{prefix}{folder}/")
         )
         partitions = sorted(p for p in found if p is not None)
-        if not partitions and self._given_prefix is not None:
+        if not partitions and topic is None and self._given_prefix is not None:
             warn_of_others(self.store, self._given_prefix)
         return partitions
 
@@ -267,6 +269,19 @@ class Aiven(RemoteStorageManager):
         )
         return replace(claimed, max_timestamp_ms=latest)
 
+    def stored_sizes(
+        self, partition: TopicIdPartition
+    ) -> Mapping[tuple[int, SegmentId], int]:
+        """Return the bytes of each segment's three objects: one listing."""
+        folder = f"{self._find_prefix()}{partition_folder(partition)}"
+        sizes: dict[tuple[int, SegmentId], int] = {}
+        for entry in self.store.list(folder):
+            name = parse_file(entry.key[len(folder) :])
+            if name is not None:
+                segment = name.start_offset, name.segment_id
+                sizes[segment] = sizes.get(segment, 0) + (entry.size or 0)
+        return sizes
+
     def is_end_checked(self, metadata: SegmentMetadata) -> bool:
         """Tell that a manifest only claims where its segment ends."""
         del metadata
@@ -361,6 +376,12 @@ class Aiven(RemoteStorageManager):
                 msg = f"{self._name(stem, Suffix.INDEXES)}: {kind}: {error}"
                 raise CorruptIndexError(msg) from error
         return found
+
+
+def _is_topic(folder: str, topic: str | None) -> bool:
+    """Tell whether a folder is that of a topic, or of any if None is given."""
+    first = parse_partition(folder, "0")
+    return first is not None and topic in {None, first.topic}
 
 
 def _ends_of_indexes(manifest: Manifest) -> dict[IndexType, ByteRange]:
