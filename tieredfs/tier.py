@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from time import time_ns
 from types import EllipsisType, TracebackType
 from typing import Literal, Self, TypeAlias
@@ -25,8 +26,9 @@ from tieredfs.log.catalog import SegmentCatalog
 from tieredfs.log.fetched import Fetched
 from tieredfs.log.partitions import missing_topic_error
 from tieredfs.log.plan import ScanPlan, SegmentSlice
+from tieredfs.log.present import plan_despite_deletes
 from tieredfs.log.reader import Bounds, TieredReader
-from tieredfs.log.scan import Order, Scan
+from tieredfs.log.scan import OnGap, Order, Scan
 from tieredfs.log.times import find_offset
 from tieredfs.model import OffsetAndTimestamp, TopicIdPartition, Uuid, check_topic_name
 from tieredfs.objects import ObjectStore, RequestPolicy
@@ -303,7 +305,7 @@ class Topic:
         *,
         columns: Iterable[str] | None = None,
         order: Order = "partition",
-        on_gap: Literal["raise", "skip"] = "raise",
+        on_gap: OnGap = "raise",
     ) -> Scan:
         """Plan the reading of records; no record is read yet.
 
@@ -318,7 +320,8 @@ class Topic:
                 decoded.
             order: ``partition`` for one after the other, ``fair`` for a batch of each
                 in turn.
-            on_gap: What to do when offsets are in no segment: ``raise`` or ``skip``.
+            on_gap: What to do when offsets are in no segment: ``raise``, or ``skip`` to
+                read what is there, also when segments are deleted after this.
 
         Raises:
             NotFoundError: There is no such partition.
@@ -337,15 +340,20 @@ class Topic:
             msg = f"partitions are a list of numbers, not {partitions!r}"
             raise InvalidArgumentError(msg) from error
         _check_positions(numbers, start, end)
-        slices: list[SegmentSlice] = []
-        for number in dict.fromkeys(numbers):
-            reader = self.reader(number)
-            slices += reader.slices(
+
+        def slices_of(reader: TieredReader) -> list[SegmentSlice]:
+            return reader.slices(
                 _offset(reader, start),
                 _offset(reader, end),
                 skip_gaps=on_gap == "skip",
             )
-        return Scan(self._storage, self.name, ScanPlan(tuple(slices)), wanted, order)
+
+        slices: list[SegmentSlice] = []
+        for number in dict.fromkeys(numbers):
+            reader = self.reader(number)
+            slices += plan_despite_deletes(reader, partial(slices_of, reader))
+        plan = ScanPlan(tuple(slices))
+        return Scan(self._storage, self.name, plan, wanted, order, on_gap)
 
     def read(self, partition: int, offset: int, max_bytes: int = 1 << 20) -> Fetched:
         """Fetch records as Kafka's consumer does: from an offset on, about so much.

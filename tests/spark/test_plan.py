@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import fsspec.config
@@ -33,6 +33,7 @@ from spark.oracle import TIER
 from tieredfs import Scan, ScanPlan, open_tier
 from tieredfs.errors import (
     InvalidArgumentError,
+    NotFoundError,
     PluginError,
     UnsupportedOperationError,
 )
@@ -255,6 +256,39 @@ def test_a_timestamp_that_is_not_asked_for_does_not_matter(place: Bucket) -> Non
     fill(open_store(place), segment(FOLDER, 0, log))
     reader = open_reader("offset bigint", place.url, subscribe="big")
     assert pa.Table.from_batches(read_all(reader)).num_rows == 1
+
+
+def _expiring(
+    place: Bucket, **options: str
+) -> tuple[TieredFSReader, list[ScanPartition]]:
+    """Plan four segments of ten records, of which the first is then deleted."""
+    for start in range(0, 40, 10):
+        log = encode_batch(records(start, 10))
+        fill(open_store(place), segment(FOLDER, start, log))
+    reader = open_reader(path=place.url, subscribe="big", cache_dir="", **options)
+    planned = pickle.loads(pickle.dumps(reader.partitions()))  # noqa: S301 - our own
+    store = open_store(place)
+    store.delete([e.key for e in store.list() if f"/{0:020d}-" in e.key])
+    return reader, planned
+
+
+def test_without_fail_on_data_loss_a_task_survives_retention(place: Bucket) -> None:
+    reader, planned = _expiring(place, failOnDataLoss="false")
+    found = [
+        o
+        for part in planned
+        for b in reader.read(part)
+        for o in b["offset"].to_pylist()
+    ]
+    assert found == list(range(10, 40))
+
+
+def test_with_fail_on_data_loss_a_task_names_the_segment_that_is_gone(
+    place: Bucket,
+) -> None:
+    reader, planned = _expiring(place)
+    with pytest.raises(NotFoundError, match=f"{0:020d}-"):
+        list(chain.from_iterable(map(reader.read, planned)))
 
 
 def test_reader_and_tasks_can_be_pickled_and_read_the_same() -> None:

@@ -96,6 +96,19 @@ def test_a_damaged_segment_fails_the_query_and_is_named(
     assert f"big-0-AAAAAAAAAAAAAAAAAAAAAA/{0:020d}-" in str(raised.value)
 
 
+def test_a_frame_can_be_counted_again_when_retention_has_deleted_a_segment(
+    load: Load, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    store = open_store(place := make_place("local", request, tmp_path))
+    for start in range(0, 40, 10):
+        log = encode_batch(records(start, 10))
+        fill(store, segment("big-0-AAAAAAAAAAAAAAAAAAAAAA", start, log))
+    frame = load({"subscribe": "big", "failOnDataLoss": "false"}, place.url)
+    assert frame.count() == 40
+    store.delete([e.key for e in store.list() if f"/{0:020d}-" in e.key])
+    assert frame.count() == 30
+
+
 def test_no_message_shows_a_secret(load: Load, s3_bucket: Bucket) -> None:
     fill(open_store(s3_bucket), {"a-0-AAAAAAAAAAAAAAAAAAAAAA/x": b""})
     options = s3_bucket.storage_options | {"secret": "wrong-secret-0123456789"}

@@ -1,26 +1,34 @@
 """Which segments a partition has, and everything that is known of them."""
 
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import islice
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 from cachetools import LRUCache
 
 from tieredfs.errors import NotFoundError, PluginError
 from tieredfs.log.copies import CopyComparison
 from tieredfs.log.plan import overlaps
-from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects.daemon_executor import DaemonExecutor
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["SegmentCatalog"]
+__all__ = ["SegmentCatalog", "SegmentContent", "content_of"]
+
+SegmentContent: TypeAlias = "tuple[SegmentId, str]"
+"""A segment's id and version: what tells one content of it from any other."""
 
 _T = TypeVar("_T")
 
 _KEPT = 100_000  # descriptions; some 500 bytes each
 _NEAR = 500  # segments to plan a read from, and to describe for it
 _AT_ONCE = 16  # requests of a few KiB: latency is all they cost
+
+
+def content_of(segment: SegmentMetadata) -> SegmentContent:
+    """Return which content of which segment it is, listed or described."""
+    return segment.id, segment.version
 
 
 class SegmentCatalog:
@@ -49,15 +57,26 @@ class SegmentCatalog:
         with self._lock:
             self._begun.update(partitions)
 
-    def segments(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
+    def segments(
+        self,
+        partition: TopicIdPartition,
+        *,
+        without: Container[SegmentContent] = frozenset(),
+    ) -> list[SegmentMetadata]:
         """Return the segments with their ends, sorted by start offset.
+
+        Args:
+            partition: Whose segments.
+            without: Segments to leave out.
 
         Raises:
             NotFoundError: There is no such partition.
             CorruptDataError: A segment contradicts its own indexes.
             PluginError: The plugin does not describe what it lists.
         """
-        return self._described(partition, lambda s: None in (s.end_offset, s.size))
+        return self._described(
+            partition, lambda s: None in (s.end_offset, s.size), without
+        )
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
         """Return the first segments that end at ``offset`` or later, with their ends.
@@ -98,12 +117,14 @@ class SegmentCatalog:
             partition, lambda s: None in (s.end_offset, s.size, s.max_timestamp_ms)
         )
 
-    def full_segments(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
+    def full_segments(
+        self,
+        partition: TopicIdPartition,
+        *,
+        without: Container[SegmentContent] = frozenset(),
+    ) -> list[SegmentMetadata]:
         """Return the segments with every field told, sorted by start offset."""
-        return self._described(
-            partition,
-            lambda s: None in _told(s),
-        )
+        return self._described(partition, lambda s: None in _told(s), without)
 
     def describe(self, segment: SegmentMetadata) -> SegmentMetadata:
         """Return ``segment`` with every field told.
@@ -140,7 +161,10 @@ class SegmentCatalog:
             self._confirmed.update(dict.fromkeys(new))
 
     def _described(
-        self, partition: TopicIdPartition, lacks: Callable[[SegmentMetadata], bool]
+        self,
+        partition: TopicIdPartition,
+        lacks: Callable[[SegmentMetadata], bool],
+        without: Container[SegmentContent] = frozenset(),
     ) -> list[SegmentMetadata]:
         try:
             listed = self._storage.list_segments(partition)
@@ -148,7 +172,8 @@ class SegmentCatalog:
             if partition not in self._begun:
                 raise
             listed = []
-        return self._complete(listed, lacks)
+        wanted = [segment for segment in listed if content_of(segment) not in without]
+        return self._complete(wanted, lacks)
 
     def _complete(
         self,

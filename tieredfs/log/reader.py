@@ -1,6 +1,6 @@
 """Read the planned slices of a partition's segments."""
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Container, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,7 +19,7 @@ from tieredfs.errors import (
 from tieredfs.format.batch_header import CONTROL
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.records import RecordDecoder
-from tieredfs.log.catalog import SegmentCatalog
+from tieredfs.log.catalog import SegmentCatalog, SegmentContent
 from tieredfs.log.fetched import Fetched
 from tieredfs.log.overlap import Tile
 from tieredfs.log.plan import (
@@ -37,7 +37,7 @@ from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.log_stream import read_log
 
-__all__ = ["Bounds", "TieredReader", "changed_error", "read_slice"]
+__all__ = ["Bounds", "TieredReader", "bounds_of", "changed_error", "read_slice"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +67,21 @@ class TieredReader:
         self.partition = partition
         self._catalog = catalog
 
-    def segments(self) -> list[SegmentMetadata]:
+    def segments(
+        self, *, without: Container[SegmentContent] = frozenset()
+    ) -> list[SegmentMetadata]:
         """Return the segments with their ends, and their epochs where they overlap.
+
+        Args:
+            without: Segments to leave out, as if they were not there.
 
         Raises:
             NotFoundError: There is no such partition.
             CorruptDataError: A segment contradicts its own indexes.
         """
-        found = self._catalog.segments(self.partition)
+        found = self._catalog.segments(self.partition, without=without)
         if overlaps(found):
-            found = self._catalog.full_segments(self.partition)
+            found = self._catalog.full_segments(self.partition, without=without)
         return self._with_checked_ends(found)
 
     def timed_segments(self) -> list[SegmentMetadata]:
@@ -168,7 +173,41 @@ class TieredReader:
             )
             raise OffsetOutOfRangeError(msg)
         stop = held.end if end is None else min(end, held.end)
-        return self._slices(segments, first, stop, skip_gaps=skip_gaps)
+        return self.slices_of(segments, first, stop, skip_gaps=skip_gaps)
+
+    def slices_of(
+        self,
+        segments: Sequence[SegmentMetadata],
+        start: int,
+        stop: int,
+        *,
+        skip_gaps: bool = False,
+    ) -> list[SegmentSlice]:
+        """Plan the reading of offsets ``[start, stop)`` that lie inside the log.
+
+        Args:
+            segments: Those of the partition, as ``segments`` returned them.
+            start: First offset.
+            stop: End (exclusive).
+            skip_gaps: Whether offsets that no segment holds are left out.
+
+        Raises:
+            CorruptDataError: No segment holds an offset, and ``skip_gaps`` is false.
+            CorruptIndexError: An index that is needed is malformed.
+        """
+        lineage = lineage_of(segments)
+        return [
+            SegmentSlice(
+                segment,
+                begin,
+                finish,
+                *locate(self.storage, segment, begin, finish),
+                lineage,
+            )
+            for segment, begin, finish in self.tiles(
+                segments, start, stop, skip_gaps=skip_gaps
+            )
+        ]
 
     def _with_checked_ends(
         self, segments: list[SegmentMetadata]
@@ -239,29 +278,7 @@ class TieredReader:
             return []
         if overlaps(segments) or not segments or segments[0].start_offset > offset:
             return []
-        return self._slices(segments, offset, bounds_of(segments).end, skip_gaps=False)
-
-    def _slices(
-        self,
-        segments: Sequence[SegmentMetadata],
-        start: int,
-        stop: int,
-        *,
-        skip_gaps: bool,
-    ) -> list[SegmentSlice]:
-        lineage = lineage_of(segments)
-        return [
-            SegmentSlice(
-                segment,
-                begin,
-                finish,
-                *locate(self.storage, segment, begin, finish),
-                lineage,
-            )
-            for segment, begin, finish in self.tiles(
-                segments, start, stop, skip_gaps=skip_gaps
-            )
-        ]
+        return self.slices_of(segments, offset, bounds_of(segments).end)
 
 
 class _Within:

@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING, Literal, Self
 
 import pyarrow as pa
 
+from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.records import RecordDecoder
 from tieredfs.format.schema import project
 from tieredfs.log.plan import ScanPlan, SegmentSlice
+from tieredfs.log.present import read_present
 from tieredfs.log.reader import read_slice
 from tieredfs.storage import RemoteStorageManager
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Order", "Scan"]
+__all__ = ["OnGap", "Order", "Scan"]
 
 Order = Literal["partition", "fair"]
 """One partition after the other, or a batch of each in turn."""
+
+OnGap = Literal["raise", "skip"]
+"""Whether offsets that are in no segment are an error, or left out."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,9 @@ class Scan:
         plan: The segments, requests and bytes that reading takes.
         columns: The columns to read, in this order; None for all.
         order: Whether partitions come one after the other or in turn.
+        on_gap: Whether a segment that was deleted since the scan was planned is an
+            error, or left out: then what is still there of its offsets and of those
+            after it is planned anew.
     """
 
     storage: RemoteStorageManager
@@ -47,6 +55,7 @@ class Scan:
     plan: ScanPlan
     columns: tuple[str, ...] | None = None
     order: Order = "partition"
+    on_gap: OnGap = "raise"
 
     @property
     def schema(self) -> pa.Schema:
@@ -58,7 +67,8 @@ class Scan:
 
         Raises:
             CorruptDataError: What is stored is not what it should be.
-            NotFoundError: A segment was deleted since the scan was planned.
+            NotFoundError: A segment was deleted since the scan was planned; with
+                ``on_gap="skip"``, everything was.
             StorageUnavailableError: The store failed more often than its policy allows.
         """
         streams = [
@@ -129,9 +139,14 @@ class Scan:
     ) -> Iterator[pa.RecordBatch]:
         decoder = RecordDecoder(self.topic, partition, self.columns)
         return decoder.decode(
-            batches.without_control()
-            for part in slices
-            for batches in read_slice(self.storage, part)
+            batches.without_control() for batches in self._batches(slices)
+        )
+
+    def _batches(self, slices: Sequence[SegmentSlice]) -> Iterator[LogBatches]:
+        if self.on_gap == "skip":
+            return read_present(self.storage, slices)
+        return (
+            batches for part in slices for batches in read_slice(self.storage, part)
         )
 
 

@@ -1,6 +1,7 @@
 """The data source: planned on the driver, read in the executors."""
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -12,7 +13,9 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.format.schema import COLUMNS
-from tieredfs.log.plan import ScanPlan
+from tieredfs.log.plan import ScanPlan, SegmentSlice
+from tieredfs.log.present import plan_despite_deletes
+from tieredfs.log.reader import TieredReader, bounds_of
 from tieredfs.log.scan import Scan
 from tieredfs.spark.options import (
     EARLIEST,
@@ -164,33 +167,38 @@ class TieredFSReader(DataSourceReader):
         return found
 
     def _scan(self, topic: Topic, numbers: tuple[int, ...]) -> Scan:
-        starts: dict[int, int] = {}
-        ends: dict[int, int] = {}
+        slices: list[SegmentSlice] = []
         for number in numbers:
-            asked = (
-                _asked(self.options.starting, topic.name, number, EARLIEST),
-                _asked(self.options.ending, topic.name, number, LATEST),
-            )
-            starts[number], ends[number] = resolve_range(
-                f"topic {topic.name} partition {number}",
-                asked,
-                topic.reader(number).bounds(),
-                fail_on_data_loss=self.options.fail_on_data_loss,
-            )
-        wanted = [n for n in numbers if starts[n] < ends[n]]
-        if not wanted:
-            return Scan(
-                topic.reader(topic.partitions[0]).storage, topic.name, ScanPlan(())
-            )
+            reader = topic.reader(number)
+            slices += plan_despite_deletes(reader, partial(self._slices, reader))
         # A record whose timestamp Spark cannot hold is named by these.
         named = ("partition", "offset") if "timestamp" in self.columns else ()
-        columns = dict.fromkeys((*self.columns, *named))
-        return topic.scan(
-            wanted,
-            {n: starts[n] for n in wanted},
-            {n: ends[n] for n in wanted},
-            columns=columns,
+        return Scan(
+            topic.reader(topic.partitions[0]).storage,
+            topic.name,
+            ScanPlan(tuple(slices)),
+            tuple(dict.fromkeys((*self.columns, *named))),
             on_gap="raise" if self.options.fail_on_data_loss else "skip",
+        )
+
+    def _slices(self, reader: TieredReader) -> list[SegmentSlice]:
+        """Plan one partition from one listing: range and segments are of one moment."""
+        options, partition = self.options, reader.partition
+        topic, number = partition.topic, partition.partition
+        segments = reader.segments()
+        start, end = resolve_range(
+            f"topic {topic} partition {number}",
+            (
+                _asked(options.starting, topic, number, EARLIEST),
+                _asked(options.ending, topic, number, LATEST),
+            ),
+            bounds_of(segments),
+            fail_on_data_loss=options.fail_on_data_loss,
+        )
+        if start >= end:
+            return []
+        return reader.slices_of(
+            segments, start, end, skip_gaps=not options.fail_on_data_loss
         )
 
 

@@ -1,0 +1,203 @@
+"""Segments that are deleted between a listing, the plan and the reading of it."""
+
+import pickle
+import re
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logs import fill, make_place, open_store, records, segment
+from servers import Bucket
+from tieredfs import (
+    NotFoundError,
+    ObjectStore,
+    OffsetOutOfRangeError,
+    RequestEvent,
+    Scan,
+    Tier,
+    Topic,
+    open_storage,
+)
+from wire import encode_batch
+
+_ID = "dao62lTOQsGBPyjJLrpQKw"
+_SEGMENTS = 5
+_EACH = 10
+
+
+def _folder(partition: int) -> str:
+    return f"t-{partition}-{_ID}"
+
+
+def _log(start: int, value: str = "v") -> bytes:
+    return b"".join(
+        encode_batch(records(first, 2, value=value))
+        for first in range(start, start + _EACH, 2)
+    )
+
+
+def _fill(store: ObjectStore, partitions: Iterable[int] = (0,)) -> None:
+    files: dict[str, bytes] = {}
+    for partition in partitions:
+        for start in range(0, _SEGMENTS * _EACH, _EACH):
+            files |= segment(_folder(partition), start, _log(start))
+    fill(store, files)
+
+
+def _delete(store: ObjectStore, starts: Collection[int], partition: int = 0) -> None:
+    gone = tuple(f"{_folder(partition)}/{start:020d}-" for start in starts)
+    store.delete([e.key for e in store.list() if e.key.startswith(gone)])
+
+
+def _topic(store: ObjectStore) -> Topic:
+    return Tier(open_storage(store, "kafka-local")).topic("t")
+
+
+def _offsets(scans: Iterable[Scan]) -> list[int]:
+    return [o for scan in scans for o in scan.to_table()["offset"].to_pylist()]
+
+
+class _Meanwhile:
+    """Do something once, when a request of a kind has been answered."""
+
+    def __init__(
+        self, request: str, act: Callable[[], None], *, is_armed: bool = True
+    ) -> None:
+        self.is_armed = is_armed
+        self._request = re.compile(request)
+        self._act = act
+
+    def on_request(self, event: RequestEvent) -> None:
+        if self.is_armed and self._request.search(f"{event.verb} {event.key}"):
+            self.is_armed = False
+            self._act()
+
+
+@pytest.fixture
+def bucket(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
+    return make_place("memory", request, tmp_path)
+
+
+@given(
+    deleted=st.sets(st.integers(0, _SEGMENTS - 1), max_size=_SEGMENTS - 1),
+    span=st.tuples(st.integers(0, 50), st.integers(0, 50)).map(sorted),
+    order=st.sampled_from(["partition", "fair"]),
+    parts=st.booleans(),
+)
+@settings(max_examples=40)
+def test_a_scan_that_skips_gaps_reads_what_was_not_deleted_since_it_was_planned(
+    deleted: set[int],
+    span: list[int],
+    order: Literal["partition", "fair"],
+    parts: bool,
+) -> None:
+    store = ObjectStore("memory://retention-any")
+    store.delete([entry.key for entry in store.list()])
+    _fill(store)
+    scan = _topic(store).scan(start=span[0], end=span[1], order=order, on_gap="skip")
+    scans = scan.split(1) if parts else [scan]
+    _delete(store, [number * _EACH for number in deleted])
+    assert _offsets(scans) == [
+        offset for offset in range(*span) if offset // _EACH not in deleted
+    ]
+
+
+def test_a_scan_goes_on_behind_a_segment_that_is_deleted_while_it_is_read(
+    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tieredfs.storage.log_stream.FETCH_SIZE", 100)  # a batch
+    store = open_store(bucket)
+    _fill(store)
+    meanwhile = _Meanwhile(
+        rf"get_range .*{20:020d}-.*log",
+        lambda: _delete(store, [20, 30]),
+        is_armed=False,
+    )
+    watched = ObjectStore(bucket.url, observer=meanwhile)
+    scan = _topic(watched).scan(on_gap="skip")
+    meanwhile.is_armed = True
+    found = _offsets([scan])
+    assert found[:20] == list(range(20))
+    assert found[-10:] == list(range(40, 50))
+    fetched = found[20:-10]
+    assert fetched
+    assert fetched == list(range(20, 20 + len(fetched)))
+    assert len(fetched) < _EACH
+
+
+def test_another_segment_that_holds_the_offsets_is_read_in_place_of_a_deleted_one(
+    memory: ObjectStore,
+) -> None:
+    fill(memory, segment(_folder(0), 0, _log(0)))
+    fill(memory, segment(_folder(0), 10, _log(10)))
+    scan = _topic(memory).scan(on_gap="skip")
+    fill(memory, segment(_folder(0), 0, _log(0) + _log(10), name="merged"))
+    (old,) = [s.segment for s in scan.plan.slices if s.start_offset == 0]
+    memory.delete([e.key for e in memory.list() if str(old.id) in e.key])
+    assert _offsets([scan]) == list(range(20))
+
+
+def test_a_partition_that_is_gone_is_left_out_if_others_are_there(
+    memory: ObjectStore,
+) -> None:
+    _fill(memory, (0, 1))
+    scan = _topic(memory).scan(on_gap="skip")
+    _delete(memory, range(0, 50, _EACH), partition=0)
+    table = scan.to_table()
+    assert table["partition"].unique().to_pylist() == [1]
+    assert table.num_rows == 50
+
+
+def test_a_tier_in_which_nothing_is_left_is_an_error(memory: ObjectStore) -> None:
+    _fill(memory)
+    scan = _topic(memory).scan(on_gap="skip")
+    _delete(memory, range(0, 50, _EACH))
+    with pytest.raises(NotFoundError, match=f"{0:020d}-"):
+        scan.to_table()
+
+
+def test_a_segment_whose_log_alone_is_gone_is_left_out_once(
+    memory: ObjectStore,
+) -> None:
+    _fill(memory)
+    scan = _topic(memory).scan(on_gap="skip")
+    memory.delete([e.key for e in memory.list() if re.search("0020-.*log$", e.key)])
+    assert _offsets([scan]) == [o for o in range(50) if o // _EACH != 2]
+
+
+@pytest.mark.parametrize("on_gap", ["raise", "skip"])
+def test_segments_that_are_deleted_while_a_scan_is_planned_are_not_in_it(
+    bucket: Bucket, on_gap: Literal["raise", "skip"]
+) -> None:
+    store = open_store(bucket)
+    _fill(store)
+    topic = _topic(
+        ObjectStore(
+            bucket.url, observer=_Meanwhile("get .*", lambda: _delete(store, [0, 10]))
+        )
+    )
+    assert _offsets([topic.scan(on_gap=on_gap)]) == list(range(20, 50))
+
+
+def test_a_start_that_is_deleted_while_a_scan_is_planned_is_out_of_range(
+    bucket: Bucket,
+) -> None:
+    store = open_store(bucket)
+    _fill(store)
+    topic = _topic(
+        ObjectStore(
+            bucket.url, observer=_Meanwhile("get .*", lambda: _delete(store, [0, 10]))
+        )
+    )
+    with pytest.raises(OffsetOutOfRangeError, match="20 to 49"):
+        topic.scan(start=5, on_gap="skip")
+
+
+def test_a_scan_that_skips_gaps_pickles_as_one(memory: ObjectStore) -> None:
+    _fill(memory)
+    scan = _topic(memory).scan(on_gap="skip")
+    assert pickle.loads(pickle.dumps(scan)).on_gap == "skip"  # noqa: S301 - our own
