@@ -33,6 +33,7 @@ from tieredfs.log.times import find_offset
 from tieredfs.model import OffsetAndTimestamp, TopicIdPartition, Uuid, check_topic_name
 from tieredfs.objects import ObjectStore, RequestPolicy
 from tieredfs.storage import RemoteStorageManager, StorageAddress, open_storage
+from tieredfs.storage.log_stream import FETCH_SIZE
 
 __all__ = ["Position", "Tier", "Topic", "cached", "open_tier"]
 
@@ -41,6 +42,7 @@ Position: TypeAlias = "int | datetime | str | Mapping[int, int] | None"
 each partition, or None for the beginning or the end of the log."""
 
 _INTERNAL = "__"
+_TURN_SIZE = 4 << 20  # bytes as stored; what a batch of records takes, and a bit more
 
 
 def open_tier(
@@ -318,8 +320,8 @@ class Topic:
             end: End (exclusive).
             columns: The columns to read; None for all. What is not asked for is not
                 decoded.
-            order: ``partition`` for one after the other, ``fair`` for a batch of each
-                in turn.
+            order: ``partition`` for one after the other, ``fair`` for about 4 MiB of
+                each in turn, in the memory that one partition takes.
             on_gap: What to do when offsets are in no segment: ``raise``, or ``skip`` to
                 read what is there, also when segments are deleted after this.
 
@@ -352,7 +354,8 @@ class Topic:
         for number in dict.fromkeys(numbers):
             reader = self.reader(number)
             slices += plan_despite_deletes(reader, partial(slices_of, reader))
-        plan = ScanPlan(tuple(slices))
+        fetch_size = FETCH_SIZE if order == "partition" else _TURN_SIZE
+        plan = ScanPlan(tuple(slices), fetch_size)
         return Scan(self._storage, self.name, plan, wanted, order, on_gap)
 
     def read(self, partition: int, offset: int, max_bytes: int = 1 << 20) -> Fetched:

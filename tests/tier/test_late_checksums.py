@@ -15,7 +15,7 @@ from tieredfs.model import (
     SegmentMetadata,
     TopicIdPartition,
 )
-from tieredfs.storage.log_stream import read_log
+from tieredfs.storage.log_stream import FETCH_SIZE, read_log
 from wire import WireRecord, encode_batch
 
 if TYPE_CHECKING:
@@ -46,14 +46,17 @@ class _Store:
         return True
 
 
-def _offsets(log: bytes, start: int, end: int) -> list[int]:
+def _offsets(
+    log: bytes, start: int, end: int, fetch_size: int = FETCH_SIZE
+) -> list[int]:
     """Read what a consumer sees of some offsets."""
     partition = TopicIdPartition("t", 0, UNKNOWN_TOPIC_ID)
     segment = SegmentMetadata(partition, SegmentId("A" * 22), 0, 49, size=len(log))
     part = SegmentSlice(segment, start, end, 0, len(log), LeaderEpochs())
     storage = cast("RemoteStorageManager", _Store(log))
     decoder = RecordDecoder("t", 0, ("offset",))
-    found = decoder.decode(b.without_control() for b in read_slice(storage, part))
+    batches = read_slice(storage, part, fetch_size)
+    found = decoder.decode(b.without_control() for b in batches)
     return [offset for piece in found for offset in piece["offset"].to_pylist()]
 
 
@@ -85,21 +88,20 @@ def test_a_flipped_offset_is_no_batch_of_another_segment() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 11, 61, _SIZE - 1, _SIZE + 5, 2 * _SIZE + 30])
-def test_a_log_is_the_same_in_requests_of_any_size(
-    size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tieredfs.storage.log_stream.FETCH_SIZE", size)
-    assert _offsets(_LOG, 0, 50) == [0, 9, 10, 19, 20, 29, 30, 39, 40, 49]
+def test_a_log_is_the_same_in_requests_of_any_size(size: int) -> None:
+    assert _offsets(_LOG, 0, 50, size) == [0, 9, 10, 19, 20, 29, 30, 39, 40, 49]
     log = _flipped(3, _SIZE - 1, 1)
     with pytest.raises(CorruptBatchError, match=f"position {3 * _SIZE}: CRC-32C"):
-        _offsets(log, 0, 50)
+        _offsets(log, 0, 50, size)
 
 
-def test_only_a_batch_that_a_request_cut_off_is_copied(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("tieredfs.storage.log_stream.FETCH_SIZE", 2 * _SIZE + 30)
+def test_only_a_batch_that_a_request_cut_off_is_copied() -> None:
     log = memoryview(_LOG)
-    runs = read_log(lambda start, end: log[start:end], len(log), name="log")
+    runs = read_log(
+        lambda start, end: log[start:end],
+        len(log),
+        name="log",
+        fetch_size=2 * _SIZE + 30,
+    )
     copied = [len(run.buffer) for run in runs if run.buffer.obj is not _LOG]
     assert copied == [_SIZE, _SIZE]

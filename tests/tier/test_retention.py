@@ -3,6 +3,7 @@
 import pickle
 import re
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -107,9 +108,8 @@ def test_a_scan_that_skips_gaps_reads_what_was_not_deleted_since_it_was_planned(
 
 
 def test_a_scan_goes_on_behind_a_segment_that_is_deleted_while_it_is_read(
-    bucket: Bucket, monkeypatch: pytest.MonkeyPatch
+    bucket: Bucket,
 ) -> None:
-    monkeypatch.setattr("tieredfs.storage.log_stream.FETCH_SIZE", 100)  # a batch
     store = open_store(bucket)
     _fill(store)
     meanwhile = _Meanwhile(
@@ -120,7 +120,7 @@ def test_a_scan_goes_on_behind_a_segment_that_is_deleted_while_it_is_read(
     watched = ObjectStore(bucket.url, observer=meanwhile)
     scan = _topic(watched).scan(on_gap="skip")
     meanwhile.is_armed = True
-    found = _offsets([scan])
+    found = _offsets([replace(scan, plan=replace(scan.plan, fetch_size=100))])
     assert found[:20] == list(range(20))
     assert found[-10:] == list(range(40, 50))
     fetched = found[20:-10]

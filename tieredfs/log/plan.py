@@ -6,11 +6,12 @@ one is left out; ``overlap`` says which of several segments of one history count
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, replace
+from typing import Final, Self
 
 from tieredfs.epochs import NO_EPOCH, LeaderEpochs
 from tieredfs.errors import CorruptDataError
+from tieredfs.format.log_batches import LogBatches
 from tieredfs.log.end_claims import is_disputed
 from tieredfs.log.overlap import (
     Compare,
@@ -53,6 +54,8 @@ class SegmentSlice:
         start_position: Position of a batch at or before ``start_offset``.
         end_position: Position by which ``end_offset`` is surely reached.
         lineage: The epochs that a batch must have been written under.
+        previous_offset: Last offset of the batch before ``start_position``, where
+            reading goes on there; -1 where an index says that a batch begins there.
     """
 
     segment: SegmentMetadata
@@ -61,16 +64,24 @@ class SegmentSlice:
     start_position: int
     end_position: int
     lineage: LeaderEpochs
+    previous_offset: int = -1
 
     @property
     def size(self) -> int:
         """Bytes of the log to fetch."""
         return self.end_position - self.start_position
 
-    @property
-    def requests(self) -> int:
-        """Requests that fetching them takes."""
-        return -(-self.size // FETCH_SIZE)
+    def behind(self, batches: LogBatches) -> Self:
+        """Return what is left of the slice behind some of its batches."""
+        last = int(batches["last_offset"][-1])
+        position = int(batches["position"][-1] + batches["size"][-1])
+        return replace(
+            self,
+            start_offset=min(last + 1, self.end_offset),
+            start_position=position,
+            end_position=max(position, self.end_position),
+            previous_offset=last,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,9 +90,11 @@ class ScanPlan:
 
     Attributes:
         slices: The parts of segments, in the order in which they are read.
+        fetch_size: Bytes that are fetched at once.
     """
 
     slices: tuple[SegmentSlice, ...]
+    fetch_size: int = FETCH_SIZE
 
     @property
     def segments(self) -> int:
@@ -90,8 +103,8 @@ class ScanPlan:
 
     @property
     def requests(self) -> int:
-        """Requests that reading takes."""
-        return sum(part.requests for part in self.slices)
+        """Requests that reading takes, at most."""
+        return sum(-(-part.size // self.fetch_size) for part in self.slices)
 
     @property
     def size(self) -> int:

@@ -35,7 +35,7 @@ from tieredfs.log.plan import (
 from tieredfs.log.positions import locate, offset_index
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.log_stream import read_log
+from tieredfs.storage.log_stream import FETCH_SIZE, read_log
 
 __all__ = ["Bounds", "TieredReader", "bounds_of", "changed_error", "read_slice"]
 
@@ -346,11 +346,16 @@ def bounds_of(segments: Sequence[SegmentMetadata]) -> Bounds:
 
 
 def read_slice(
-    storage: RemoteStorageManager, part: SegmentSlice
+    storage: RemoteStorageManager, part: SegmentSlice, fetch_size: int = FETCH_SIZE
 ) -> Iterator[LogBatches]:
     """Yield the batches of a slice, control batches among them, checked.
 
     The first and the last may reach beyond the slice's offsets; they say so.
+
+    Args:
+        storage: Where the segment is.
+        part: The slice.
+        fetch_size: Bytes to fetch at once.
 
     Raises:
         CorruptBatchError: A batch is malformed, or not where its segment and lineage
@@ -382,10 +387,17 @@ def _read_checked(
 ) -> Generator[LogBatches, None, int]:
     """Yield the batches of a slice, and return the offset up to which the log goes."""
     reached = part.start_offset
-    for batches in _read_segment(
-        storage, part.segment, part.start_position, part.end_position
+    for batches in read_log(
+        lambda begin, end: storage.fetch_log_segment(part.segment, begin, end),
+        part.segment.size or 0,
+        name=storage.name_of(part.segment),
+        start=part.start_position,
+        until=part.end_position,
+        fetch_size=fetch_size,
+        after=part.previous_offset,
     ):
-        if batches["position"][0] == part.start_position > 0:
+        is_first = batches["position"][0] == part.start_position > 0
+        if is_first and part.previous_offset < 0:
             _check_index(storage, part, int(batches["base_offset"][0]))
         # The one behind the slice is in its place as well.
         last = part.end_offset - 1  # an end may be no int64
@@ -421,21 +433,6 @@ def changed_error(
     )
 
 
-def _read_segment(
-    storage: RemoteStorageManager,
-    segment: SegmentMetadata,
-    start: int = 0,
-    until: int | None = None,
-) -> Iterator[LogBatches]:
-    return read_log(
-        lambda begin, end: storage.fetch_log_segment(segment, begin, end),
-        segment.size or 0,
-        name=storage.name_of(segment),
-        start=start,
-        until=until,
-    )
-
-
 def _is_cleaned(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool:
     """Tell whether a cleaner may have removed the last batches of a segment.
 
@@ -444,7 +441,11 @@ def _is_cleaned(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool
     if storage.is_compacted(segment.partition):
         return True
     following = segment.start_offset
-    for batches in _read_segment(storage, segment):
+    for batches in read_log(
+        lambda begin, end: storage.fetch_log_segment(segment, begin, end),
+        segment.size or 0,
+        name=storage.name_of(segment),
+    ):
         batches.check()
         base, last = batches["base_offset"], batches["last_offset"]
         whole = batches["record_count"] == last - base + 1

@@ -1,8 +1,8 @@
 """A plan to read records, which can be carried anywhere and run as often as needed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import chain, groupby
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self
 
@@ -11,9 +11,9 @@ import pyarrow as pa
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.records import RecordDecoder
 from tieredfs.format.schema import project
+from tieredfs.log.partition_read import PartitionRead
 from tieredfs.log.plan import ScanPlan, SegmentSlice
-from tieredfs.log.present import read_present
-from tieredfs.log.reader import read_slice
+from tieredfs.model import TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["OnGap", "Order", "Scan"]
 
 Order = Literal["partition", "fair"]
-"""One partition after the other, or a batch of each in turn."""
+"""One partition after the other, or a few MiB of each in turn."""
 
 OnGap = Literal["raise", "skip"]
 """Whether offsets that are in no segment are an error, or left out."""
@@ -33,9 +33,10 @@ class Scan:
     """Records of a topic, planned and not yet read.
 
     Iterating reads them: ``pyarrow.RecordBatch`` of 1-8 MiB, in offset order within
-    each partition. It can be done many times, gives the same records each time, and
-    ends when it is left early. A scan can be pickled to workers and split among them;
-    any Arrow library takes it through ``__arrow_c_stream__``, which reads lazily.
+    each partition; the last one of a partition, or of its turn, may be smaller. It can
+    be done many times, gives the same records each time, and ends when it is left
+    early. A scan can be pickled to workers and split among them; any Arrow library
+    takes it through ``__arrow_c_stream__``, which reads lazily.
 
     Control records are hidden. Errors keep their type.
 
@@ -71,15 +72,22 @@ class Scan:
                 ``on_gap="skip"``, everything was.
             StorageUnavailableError: The store failed more often than its policy allows.
         """
-        streams = [
-            self._read(number, list(slices))
-            for number, slices in groupby(
-                self.plan.slices, lambda part: part.segment.partition.partition
+        reads = [
+            PartitionRead(
+                self.storage,
+                slices,
+                fetch_size=self.plan.fetch_size,
+                skip_deleted=self.on_gap == "skip",
+            )
+            for _, slices in groupby(
+                self.plan.slices, lambda part: part.segment.partition
             )
         ]
         if self.order == "fair":
-            return _in_turn(streams)
-        return (batch for stream in streams for batch in stream)
+            return self._in_turn(reads)
+        return chain.from_iterable(
+            self._decode(read.partition, read.batches()) for read in reads
+        )
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a reader that reads as it is consumed."""
@@ -112,7 +120,9 @@ class Scan:
                 held = 0
             parts[-1].append(piece)
             held += piece.size
-        return [replace(self, plan=ScanPlan(tuple(part))) for part in parts]
+        return [
+            replace(self, plan=replace(self.plan, slices=tuple(part))) for part in parts
+        ]
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export an Arrow stream that reads as it is consumed."""
@@ -134,28 +144,16 @@ class Scan:
         """Say what it will read."""
         return f"Scan({self.topic!r}, {self.plan!r})"
 
-    def _read(
-        self, partition: int, slices: Sequence[SegmentSlice]
+    def _in_turn(self, reads: Iterable[PartitionRead]) -> Iterator[pa.RecordBatch]:
+        """Read a few MiB of each partition in turn until all have ended."""
+        while left := [read for read in reads if not read.is_done]:
+            for read in left:
+                batches = read.batches(one_turn=True)
+                yield from self._decode(read.partition, batches)
+            reads = left
+
+    def _decode(
+        self, partition: TopicIdPartition, batches: Iterable[LogBatches]
     ) -> Iterator[pa.RecordBatch]:
-        decoder = RecordDecoder(self.topic, partition, self.columns)
-        return decoder.decode(
-            batches.without_control() for batches in self._batches(slices)
-        )
-
-    def _batches(self, slices: Sequence[SegmentSlice]) -> Iterator[LogBatches]:
-        if self.on_gap == "skip":
-            return read_present(self.storage, slices)
-        return (
-            batches for part in slices for batches in read_slice(self.storage, part)
-        )
-
-
-def _in_turn(streams: Sequence[Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-    """Yield an item of each stream in turn until all have ended."""
-    left = list(streams)
-    while left:
-        for stream in tuple(left):
-            try:
-                yield next(stream)
-            except StopIteration:
-                left.remove(stream)
+        decoder = RecordDecoder(self.topic, partition.partition, self.columns)
+        return decoder.decode(found.without_control() for found in batches)

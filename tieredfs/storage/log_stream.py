@@ -18,7 +18,7 @@ _BEYOND = 64 << 10
 """Bytes asked for at once behind what was said to be enough; then twice as many."""
 
 
-def read_log(
+def read_log(  # noqa: PLR0913 - a log, and how much of it
     fetch: Callable[[int, int], memoryview],
     size: int,
     *,
@@ -26,10 +26,12 @@ def read_log(
     start: int = 0,
     until: int | None = None,
     torn_tail: bool = False,
+    fetch_size: int = FETCH_SIZE,
+    after: int = -1,
 ) -> Iterator[LogBatches]:
     """Yield the batches of a log in order, checked, fetching as they are needed.
 
-    Memory is bounded by FETCH_SIZE plus one batch, whatever a length says: no batch
+    Memory is bounded by ``fetch_size`` plus one batch, whatever a length says: no batch
     may be larger than what is left of the log.
 
     Args:
@@ -41,6 +43,8 @@ def read_log(
             fetched only if the caller goes on.
         torn_tail: Whether the log may end in an incomplete batch or in zeros, as the
             segment that a broker is writing may.
+        fetch_size: Bytes to ask for at once.
+        after: Offset that the first batch must lie above.
 
     Raises:
         CorruptBatchError: A batch is malformed, out of order or cut off.
@@ -48,10 +52,10 @@ def read_log(
     """
     rest = memoryview(b"")
     position = fetched = start
-    previous = -1
+    previous = after
     needed, beyond = 0, _BEYOND
     while fetched < size:
-        want = FETCH_SIZE
+        want = fetch_size
         if until is not None:
             want = min(want, max(until - fetched, beyond))
             beyond *= 2 if fetched >= until else 1
@@ -67,7 +71,7 @@ def read_log(
                 previous, done = int(run["last_offset"][-1]), int(run["end"][-1])
             rest = data[done:]
             position += done
-        if torn_tail and not any(rest[:FETCH_SIZE]):
+        if torn_tail and not any(rest[:fetch_size]):
             return
         claimed = claimed_size(rest, 0, name=f"{name} from {position}")
         if claimed is not None and claimed > size - position:

@@ -1,0 +1,189 @@
+"""Partitions read in turn: what each turn gives, and what is held between turns."""
+
+import weakref
+from dataclasses import replace
+from itertools import groupby
+from typing import TYPE_CHECKING, cast
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from logs import KAFKA, REMOTE, fill, records, segment
+from tieredfs import (
+    CorruptBatchError,
+    ObjectStore,
+    Scan,
+    SegmentMetadata,
+    Tier,
+    Topic,
+    open_storage,
+    open_tier,
+)
+from tieredfs.storage.kafka_local import KafkaLocal
+from wire import WireRecord, encode_batch
+
+if TYPE_CHECKING:
+    from tieredfs.format.buffers import Buffer
+
+_ID = "dao62lTOQsGBPyjJLrpQKw"
+_MIB = 1 << 20
+
+
+def _topic(store: ObjectStore) -> Topic:
+    return Tier(open_storage(store, "kafka-local")).topic("t")
+
+
+def _in_turns_of(scan: Scan, size: int) -> Scan:
+    return replace(scan, plan=replace(scan.plan, fetch_size=size))
+
+
+def _rows(scan: Scan) -> dict[int, list[tuple[int, bytes]]]:
+    """Return offsets and values by partition, in the order in which they come."""
+    found: dict[int, list[tuple[int, bytes]]] = {}
+    for batch in scan:
+        rows = zip(batch["offset"].to_pylist(), batch["value"].to_pylist(), strict=True)
+        found.setdefault(batch["partition"][0].as_py(), []).extend(rows)
+    return found
+
+
+class _Watched(KafkaLocal):
+    """Know which of the bytes that were fetched are still held."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.fetched: list[weakref.ref[npt.NDArray[np.uint8]]] = []
+
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        found = np.array(super().fetch_log_segment(metadata, start, end, layout=layout))
+        self.fetched.append(weakref.ref(found))
+        return memoryview(cast("Buffer", found))
+
+    def held(self) -> int:
+        arrays = (reference() for reference in self.fetched)
+        return sum(len(array) for array in arrays if array is not None)
+
+
+@pytest.mark.parametrize("partitions", [1, 8])
+def test_what_is_held_does_not_grow_with_the_partitions(
+    memory: ObjectStore, partitions: int
+) -> None:
+    batch = encode_batch(records(0, 10, value="v" * 50_000))
+    log = batch + b"".join(
+        encode_batch(records(start, 10, value="v" * 50_000))
+        for start in range(10, 200, 10)
+    )
+    for number in range(partitions):
+        fill(memory, segment(f"t-{number}-{_ID}", 0, log))
+    storage = _Watched(memory)
+    scan = Tier(storage).topic("t").scan(order="fair")
+    storage.fetched.clear()
+    rows = held = 0
+    for found in scan:
+        rows += found.num_rows
+        held = max(held, storage.held())
+    assert rows == 200 * partitions
+    assert 0 < held <= scan.plan.fetch_size == 4 * _MIB
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    batches=st.lists(
+        st.tuples(st.integers(1, 4), st.integers(0, 3), st.integers(0, 200)),
+        min_size=1,
+        max_size=12,
+    ),
+    cuts=st.sets(st.integers(1, 11), max_size=3),
+    size=st.integers(1, 1500),
+    span=st.tuples(st.integers(0, 80), st.integers(0, 80)).map(sorted),
+)
+def test_turns_of_any_size_together_give_every_record_once_and_in_order(
+    batches: list[tuple[int, int, int]],
+    cuts: set[int],
+    size: int,
+    span: list[int],
+) -> None:
+    store = ObjectStore("memory://fair-any")
+    store.delete([entry.key for entry in store.list()])
+    written: list[tuple[int, bytes]] = []
+    offset, start, log = 0, 0, b""
+    for number, (count, hole, length) in enumerate(batches):
+        if number in cuts and log:
+            fill(store, segment(f"t-0-{_ID}", start, log))
+            start, log = offset, b""
+        is_last = number + 1 in {*cuts, len(batches)}
+        if log and not is_last:  # a cleaner leaves holes inside a segment
+            offset += hole
+        rows = [
+            WireRecord(o, 5, None, b"%d" % o * length)
+            for o in range(offset, offset + count)
+        ]
+        written += [(row.offset, row.value or b"") for row in rows]
+        log += encode_batch(rows)
+        offset += count
+    fill(store, segment(f"t-0-{_ID}", start, log))
+    fill(store, segment(f"t-1-{_ID}", 0, encode_batch(records(0, 80))))
+    first, end = (min(at, offset) for at in span)
+    scan = _topic(store).scan(start={0: first}, end={0: end, 1: 3}, order="fair")
+    found = _rows(_in_turns_of(scan, size))
+    assert found.get(0, []) == [row for row in written if first <= row[0] < end]
+    assert found[1] == [(o, b"v%d" % o) for o in range(3)]
+
+
+@pytest.mark.parametrize("size", [1, 700, 5000, 1 << 20])
+def test_what_brokers_wrote_is_the_same_in_turns(size: int) -> None:
+    topic = open_tier(str(KAFKA / "two-partitions" / REMOTE)).topic("two-partitions")
+    assert _rows(_in_turns_of(topic.scan(order="fair"), size)) == _rows(topic.scan())
+
+
+def test_each_turn_takes_what_one_request_gives(memory: ObjectStore) -> None:
+    for number in range(3):
+        batches = [encode_batch(records(start, 10)) for start in range(100, 140, 10)]
+        fill(memory, segment(f"t-{number}-{_ID}", 100, b"".join(batches)))
+    size = len(b"".join(batches[:2]))
+    scan = _in_turns_of(_topic(memory).scan(order="fair"), size)
+    turns = [n for n, _ in groupby(b["partition"][0].as_py() for b in scan)]
+    assert turns == [0, 1, 2, 0, 1, 2]
+    assert scan.plan.requests == 6
+
+
+def test_short_segments_share_a_turn(memory: ObjectStore) -> None:
+    for number in range(2):
+        for start in range(100, 140, 10):
+            log = encode_batch(records(start, 10))
+            fill(memory, segment(f"t-{number}-{_ID}", start, log))
+    scan = _in_turns_of(_topic(memory).scan(order="fair"), 2 * len(log))
+    turns = [(b["partition"][0].as_py(), b.num_rows) for b in scan]
+    assert turns == [(0, 20), (1, 20), (0, 20), (1, 20)]
+
+
+@pytest.mark.parametrize("size", [1, 100, 10_000])
+def test_a_batch_out_of_order_is_found_across_turns(
+    memory: ObjectStore, size: int
+) -> None:
+    batches = [encode_batch(records(start, 10)) for start in range(100, 140, 10)]
+    fill(memory, segment(f"t-0-{_ID}", 100, b"".join(batches)))
+    scan = _in_turns_of(_topic(memory).scan(order="fair"), size)
+    batches[1:3] = batches[2], batches[1]
+    fill(memory, segment(f"t-0-{_ID}", 100, b"".join(batches)))
+    with pytest.raises(CorruptBatchError, match="base offset 110 follows offset 129"):
+        list(scan)
+
+
+def test_the_parts_of_a_fair_scan_take_turns_of_the_same_size(
+    memory: ObjectStore,
+) -> None:
+    for start in range(0, 40, 10):
+        fill(memory, segment(f"t-0-{_ID}", start, encode_batch(records(start, 10))))
+    scan = _in_turns_of(_topic(memory).scan(order="fair"), 77)
+    parts = scan.split(1)
+    assert [part.plan.fetch_size for part in parts] == [77] * 4
