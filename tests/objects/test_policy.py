@@ -12,7 +12,7 @@ from tieredfs import (
     RequestEvent,
     RequestPolicy,
 )
-from tieredfs.objects.policy import Deadline
+from tieredfs.objects.policy import CommonDeadline, Deadline
 
 
 class Clock:
@@ -48,6 +48,17 @@ def test_a_deadline_that_is_earlier_leaves_a_part_of_what_was_left() -> None:
     assert (early.remaining, deadline.remaining) == (9.0, 10.0)
     clock.now += 9.5
     assert (early.remaining, deadline.remaining) == (0.0, 0.5)
+
+
+def test_a_common_deadline_that_is_ended_wakes_those_that_sleep() -> None:
+    deadline = CommonDeadline(600)
+    with ThreadPoolExecutor(2) as pool:
+        sleeping = [pool.submit(deadline.sleep, 300) for _ in range(2)]
+        deadline.expire()
+        for each in sleeping:
+            each.result(timeout=10)
+    assert deadline.remaining == 0
+    deadline.sleep(300)
 
 
 @given(st.floats(1e-3, 1e6), st.integers(1, 50), st.lists(st.floats(0, 1), max_size=49))

@@ -1,5 +1,8 @@
 """One owner of retries and time: the store's policy, seen from behind a proxy."""
 
+import threading
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -9,6 +12,7 @@ import pytest
 from objects.watched import CALLS, CONTENT, quick
 from seen import Events
 from servers import ProxiedBucket
+from servers.faults import Request
 from tieredfs import (
     ByteRange,
     DeadlineExceededError,
@@ -222,6 +226,35 @@ def test_an_attempt_that_used_up_its_share_is_worth_another_call(
     with pytest.raises(StorageUnavailableError, match="one attempt was not") as caught:
         store.get("key")
     assert caught.value.retryable
+
+
+def test_when_one_range_of_several_fails_no_other_sleeps_on(
+    proxied: ProxiedBucket,
+) -> None:
+    events = Events()
+    store = quick(proxied, events)
+    store.put("key", bytes(2_000_000), overwrite=True)
+    proxied.proxy.clear()
+    events.clear()
+    asked = {"Retry-After": "30"}
+    proxied.proxy.add(when=begins_at(0), status=503, headers=asked, times=1)
+    proxied.proxy.add(when=begins_at(1_000_000), status=403, delay=0.5)
+    begun = time.monotonic()
+    with pytest.raises(PermissionDeniedError, match="1000000"):
+        store.get_ranges("key", [ByteRange(0, 9), ByteRange(1_000_000, 1_000_009)])
+    while len(events) < 2:
+        assert time.monotonic() - begun < 20, "one sleeps on"
+        threading.Event().wait(0.01)
+    assert [event.attempts for event in events] == [1, 1]
+    assert {event.outcome for event in events} == {
+        ErrorKind.PERMISSION_DENIED,
+        ErrorKind.DEADLINE_EXCEEDED,
+    }
+
+
+def begins_at(start: int) -> Callable[[Request], bool]:
+    """Return what tells the request for a range."""
+    return lambda request: request.range.startswith(f"bytes={start}-")
 
 
 class TestDeadline:

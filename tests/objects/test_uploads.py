@@ -1,6 +1,7 @@
 """Large objects are uploaded in parts, and appear whole or not at all."""
 
 import os
+import time
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
@@ -238,6 +239,20 @@ def test_no_part_is_under_way_when_an_upload_was_taken_back(upload: Upload) -> N
     assert upload.events[-1].verb == "abort_upload"
     begun = upload.proxy.requests("PUT", "partNumber")
     assert upload.events.by_verb()["put_part"] == len(begun) == 3
+    assert upload.unfinished() == []
+
+
+@on_s3
+def test_when_a_part_fails_no_other_sleeps_on(upload: Upload) -> None:
+    upload.proxy.add(
+        "PUT", "partNumber=1", status=503, headers={"Retry-After": "30"}, times=1
+    )
+    upload.proxy.add("PUT", "partNumber=2", status=403, delay=0.5)
+    begun = time.monotonic()
+    with pytest.raises(PermissionDeniedError, match="part 2"):
+        upload.store.put("a", CONTENT, overwrite=True)
+    assert time.monotonic() - begun < 20
+    assert len(upload.proxy.requests("PUT", "partNumber=1")) == 1
     assert upload.unfinished() == []
 
 

@@ -16,14 +16,16 @@ def run_all(
     *,
     at_once: int,
     stop: Callable[[], None] | None = None,
+    is_waited_for: bool = True,
 ) -> list[_T]:
     """Run tasks, a few at a time, and return what they return, in their order.
 
     Args:
         tasks: What to do; when one fails, those that have not begun are left out.
         at_once: Most that run at the same time.
-        stop: Make those that have begun end; they are waited for then, but not after
-            Ctrl-C, for a store may hang.
+        stop: Make those that have begun end.
+        is_waited_for: Whether those that have begun are waited for after ``stop``; not
+            after Ctrl-C, for a store may hang.
 
     Raises:
         Exception: That of the task that failed first: those of others may be its
@@ -53,6 +55,6 @@ def run_all(
         # What still runs has a deadline, and nobody wants its answer.
         if stop is not None:
             stop()
-        is_waited = stop is not None and not is_interrupted
+        is_waited = stop is not None and is_waited_for and not is_interrupted
         pool.shutdown(wait=is_waited, cancel_futures=True)
         failures.clear()

@@ -11,7 +11,7 @@ import tenacity
 
 from tieredfs.errors import InvalidArgumentError, StorageUnavailableError
 
-__all__ = ["Deadline", "RequestPolicy"]
+__all__ = ["CommonDeadline", "Deadline", "RequestPolicy"]
 
 _T = TypeVar("_T")
 
@@ -108,6 +108,7 @@ class RequestPolicy:
                 | tenacity.stop_before_delay(deadline.remaining)
             ),
             wait=lambda state: max(drawn(state), asked()),
+            sleep=deadline.sleep,
             reraise=True,
         )(again)
 
@@ -134,9 +135,9 @@ class Deadline:
         """Return a deadline that leaves a fraction of what this one has left."""
         return Deadline(self.remaining * (1 - fraction), self._clock)
 
-    def expire(self) -> None:
-        """Be over: whoever waits for it tries no more."""
-        self._end = self._start
+    def sleep(self, seconds: float) -> None:
+        """Wait so long, which is not past the end."""
+        tenacity.nap.sleep(seconds)
 
     def check(self) -> float:
         """Return the seconds left.
@@ -153,3 +154,25 @@ class Deadline:
     def elapsed(self) -> float:
         """Seconds since it was set."""
         return self._clock() - self._start
+
+
+class CommonDeadline(Deadline):
+    """The deadline of calls made side by side, which one of them may end."""
+
+    __slots__ = ("_over",)
+
+    def __init__(
+        self, seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Set the moment ``seconds`` from now."""
+        super().__init__(seconds, clock)
+        self._over = threading.Event()
+
+    def expire(self) -> None:
+        """Be over: no call begins another attempt, and those that sleep wake up."""
+        self._end = self._start
+        self._over.set()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait so long, or until it is over."""
+        self._over.wait(seconds)

@@ -21,7 +21,7 @@ from tieredfs.objects.connection import Connection
 from tieredfs.objects.failures import failure_class, retry_after, text_of
 from tieredfs.objects.observer import RequestEvent, RequestObserver
 from tieredfs.objects.parallel import run_all
-from tieredfs.objects.policy import Deadline, RequestPolicy
+from tieredfs.objects.policy import CommonDeadline, Deadline, RequestPolicy
 from tieredfs.objects.quirks import Backend
 from tieredfs.objects.secrets import redact_url
 
@@ -172,6 +172,8 @@ class Requests:
     ) -> list[_T]:
         """Make several calls, a few at a time; the first failure ends the rest.
 
+        An attempt that is under way then goes on alone; none is made after it.
+
         Args:
             calls: What is asked.
             deadline: When all of them have to be done.
@@ -180,8 +182,11 @@ class Requests:
         Returns:
             The answers, in the order of the calls.
         """
-        tasks = [partial(self.make, call, deadline) for call in calls]
-        return run_all(tasks, at_once=at_once)
+        if len(calls) == 1:
+            return [self.make(calls[0], deadline)]
+        end = CommonDeadline(deadline.remaining)
+        tasks = [partial(self.make, call, end) for call in calls]
+        return run_all(tasks, at_once=at_once, stop=end.expire, is_waited_for=False)
 
     def _tell(self, event: RequestEvent) -> None:
         """Tell the observer; what it fails by concerns nobody who made the call."""

@@ -13,7 +13,7 @@ from tieredfs.errors import (
 from tieredfs.model import ByteRange
 from tieredfs.objects.content import Content
 from tieredfs.objects.parallel import run_all
-from tieredfs.objects.policy import Deadline
+from tieredfs.objects.policy import CommonDeadline, Deadline
 from tieredfs.objects.quirks import Backend, DisturbedUploadError, Part, PartLimits
 from tieredfs.objects.requests import Call, Requests
 from tieredfs.objects.settling import write
@@ -114,11 +114,11 @@ def _put_parts(
 ) -> list[str]:
     """Upload all parts, and return what the store calls them.
 
-    When one fails, the others try no more, and none is under way afterwards: a part
-    that came after the upload was taken back would keep it. Only after Ctrl-C some may
-    be, for they may hang.
+    When one fails, the others neither try nor sleep any more, and none is under way
+    afterwards: a part that came after the upload was taken back would keep it. Only
+    after Ctrl-C some may be, for they may hang.
     """
-    end = Deadline(deadline.remaining)
+    end = CommonDeadline(deadline.remaining)
 
     def put(at: int, span: ByteRange) -> Call[str]:
         part = Part(at, span.start, span.end, content.size)
