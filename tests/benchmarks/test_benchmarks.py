@@ -19,6 +19,7 @@ from benchmarks.bench_encode import arrow_batch, bench_encode
 from benchmarks.bench_import import bench_import
 from benchmarks.bench_indexes import bench_lookups, bench_parsing
 from benchmarks.bench_objects import CLOUDS, bench_calls, bench_clouds
+from benchmarks.bench_push import bench_push
 from benchmarks.decoders import (
     AIOKAFKA,
     KAFKA_PYTHON,
@@ -304,3 +305,12 @@ def _lasting(name: str, *seconds: float) -> Work:
 
 def _figures(name: str, outcome: object, threads: float = 1) -> Figures:
     return Figures(name, 1e6, 1, 0, threads, (outcome,))
+
+
+def test_a_push_copies_all_logs_and_needs_no_temporary_file(
+    tmp_path: Path, fleet: Fleet
+) -> None:
+    found = bench_push(SMOKE, tmp_path, fleet)
+    assert len({footprint.copied for footprint in found}) == 1
+    assert [footprint.temporary for footprint in found] == [0, 0, 0]
+    assert all(footprint.memory and str(footprint) for footprint in found)

@@ -1,5 +1,6 @@
 """A push or pull to a disk that is full ends with an error, and leaves nothing half."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,8 @@ from servers import Bucket
 
 # Nothing is small enough to be held in memory.
 SPOOLED = (
-    "from tieredfs.storage import held_log, single_object\n"
-    "held_log._IN_MEMORY = single_object._IN_MEMORY = 0\n"
+    "from tieredfs.storage import held_log, spool\n"
+    "held_log._IN_MEMORY = spool._IN_MEMORY = 0\n"
 )
 
 
@@ -70,15 +71,26 @@ def test_a_pull_to_a_full_disk_is_5_and_leaves_whole_files(
     assert closed_files(Path(logdir)).items() <= files_of(target).items()
 
 
-@pytest.mark.parametrize("verb", ["push", "pull"])
-def test_a_full_disk_of_temporary_files_is_5_and_says_what_to_do(
-    verb: str, tier: str, logdir: str, tmp_path: Path
+def test_a_push_that_compresses_names_the_full_directory_of_temporary_files(
+    logdir: str, tmp_path: Path
 ) -> None:
-    target = tmp_path / "target"
-    source = logdir if verb == "push" else tier
-    arguments = (verb, source, str(target))
-    (said,) = run_full(SPOOLED, 100, *arguments, scratch=tmp_path / "tmp")
-    assert "no temporary file can be written: File too large; set TMPDIR" in said
-    assert not [
-        name for name in files_of(target) if name.endswith((".segment", ".log"))
-    ]
+    target, scratch = tmp_path / "target", tmp_path / "tmp"
+    options = ("--plugin-options", '{"compression": "zstd"}')
+    (said,) = run_full(
+        SPOOLED, 100, "push", logdir, str(target), *options, scratch=scratch
+    )
+    assert f"no temporary file can be written in {scratch}: File too large; " in said
+    assert "set TMPDIR" in said
+    assert files_of(target) == {}
+
+
+def test_a_pull_from_afar_names_the_full_directory_of_temporary_files(
+    logdir: str, tmp_path: Path, s3_bucket: Bucket
+) -> None:
+    push_all(source_of(Path(logdir)), native(s3_bucket))
+    target, scratch = tmp_path / "target", tmp_path / "tmp"
+    options = ("--storage-options", json.dumps(s3_bucket.storage_options))
+    arguments = ("pull", s3_bucket.url, str(target), *options)
+    (said,) = run_full(SPOOLED, 100, *arguments, scratch=scratch)
+    assert f"no temporary file can be written in {scratch}: File too large; " in said
+    assert not [name for name in files_of(target) if name.endswith(".log")]

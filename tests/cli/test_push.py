@@ -4,6 +4,7 @@ import json
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,15 @@ def url(tmp_path: Path) -> str:
 def rows(out: bytes) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = json.loads(out)["partitions"]
     return found
+
+
+def files_held(process: int, folder: Path) -> list[str]:
+    """Return the files below a folder that a process has open."""
+    held = []
+    for descriptor in Path(f"/proc/{process}/fd").iterdir():
+        with suppress(FileNotFoundError):
+            held.append(str(descriptor.readlink()))
+    return [name for name in held if name.startswith(f"{folder}/")]
 
 
 def given(place: Bucket | ProxiedBucket) -> tuple[str, ...]:
@@ -585,20 +595,32 @@ class TestInterruptions:
         assert process.returncode == 130
         assert (out, err.lstrip(b"\n")) == (b"", b"tieredfs: interrupted\n")
 
-    @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP"])
+    @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM", "SIGHUP", "SIGKILL"])
+    @pytest.mark.parametrize("compression", ["zstd", None])
     def test_a_signal_leaves_no_temporary_file(
-        self, number: str, logdir: str, s3_proxied: ProxiedBucket, tmp_path: Path
+        self,
+        number: str,
+        compression: str | None,
+        logdir: str,
+        s3_proxied: ProxiedBucket,
+        tmp_path: Path,
     ) -> None:
+        """One that is needed has no name; none is needed to store logs as they are."""
         rule = s3_proxied.proxy.add("PUT", r"\.segment", hang=120)
         scratch = tmp_path / "scratch"
         scratch.mkdir()
-        spooled = "from tieredfs.storage import held_log; held_log._IN_MEMORY = 0\n"
-        arguments = ("push", logdir, *given(s3_proxied))
+        spooled = (
+            "from tieredfs.storage import held_log, spool\n"
+            "held_log._IN_MEMORY = spool._IN_MEMORY = 0\n"
+        )
+        options = ("--plugin-options", json.dumps({"compression": compression}))
+        arguments = ("push", logdir, *given(s3_proxied), *options)
         env = {"TMPDIR": str(scratch)}
         with start_program(spooled, *arguments, env=env) as process:
             try:
                 wait_until(lambda: rule.hits, process)
-                assert list(scratch.iterdir())
+                assert len(files_held(process.pid, scratch)) == bool(compression)
+                assert list(scratch.iterdir()) == []
                 process.send_signal(getattr(signal, number))
                 process.communicate(timeout=10)
             finally:

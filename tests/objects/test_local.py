@@ -30,7 +30,7 @@ from tieredfs import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.objects.quirks import local_names
+from tieredfs.objects.quirks import local_nameless, local_names
 
 EXCLUSIVE = StoreCapability.EXCLUSIVE_CREATE
 
@@ -351,6 +351,38 @@ def test_a_folder_that_may_not_be_read_is_refused_before_anything_is_put(
     assert list(root.iterdir()) == []
 
 
+@pytest.fixture(params=[True, False], ids=["nameless", "named"])
+def nameless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
+    """Whether the disk has files without a name, to be written and then linked."""
+    is_there: bool = request.param
+    monkeypatch.setattr(local_nameless, "_can", {})
+    if not is_there:
+        monkeypatch.setattr(local_nameless, "_FLAG", 0)
+    return is_there
+
+
+def is_new(flags: int) -> bool:
+    """Tell whether a file is made by opening it."""
+    return bool(flags & os.O_CREAT) or flags & os.O_TMPFILE == os.O_TMPFILE
+
+
+@pytest.mark.parametrize("overwrite", [True, False])
+def test_a_put_leaves_one_file_with_what_was_put(
+    tmp_path: Path, nameless: bool, overwrite: bool
+) -> None:
+    store = ObjectStore(str(tmp_path))
+    store.put("a", b"1", overwrite=overwrite)
+    if overwrite:
+        store.put("a", b"2", overwrite=True)
+    else:
+        with pytest.raises(AlreadyExistsError):
+            store.put("a", b"2", overwrite=False)
+    assert store.get("a") == (b"2" if overwrite else b"1")
+    assert [path.name for path in tmp_path.iterdir()] == ["a"]
+    assert local_nameless._can == {tmp_path.stat().st_dev: nameless}
+
+
+@pytest.mark.usefixtures("nameless")
 @pytest.mark.parametrize("overwrite", [True, False])
 def test_a_folder_that_is_removed_while_something_is_put_is_made_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, overwrite: bool
@@ -363,8 +395,7 @@ def test_a_folder_that_is_removed_while_something_is_put_is_made_again(
     def remove(
         path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
     ) -> int:
-        is_put = flags & os.O_CREAT and flags & os.O_NOFOLLOW
-        if is_put and removals:
+        if is_new(flags) and removals:
             removals.pop().rmdir()
         return plain(path, flags, mode, dir_fd=dir_fd)
 
@@ -475,6 +506,7 @@ class TestADiskWithoutHardLinks:
 
         monkeypatch.setattr(os, "link", refuse)
         monkeypatch.setattr(local_names, "_ways", {})
+        monkeypatch.setattr(local_nameless, "_can", {})
 
     @pytest.fixture
     def unnamed(self, unlinked: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -525,8 +557,9 @@ class TestADiskWithoutHardLinks:
         def refuse(
             path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None
         ) -> int:
-            is_new = flags & os.O_CREAT
-            if dir_fd is not None and is_new and os.fstat(dir_fd).st_ino == inode:
+            if dir_fd is None or not is_new(flags):
+                return plain(path, flags, mode, dir_fd=dir_fd)
+            if os.fstat(dir_fd).st_ino == inode:
                 raise PermissionError(errno.EPERM, os.strerror(errno.EPERM))
             return plain(path, flags, mode, dir_fd=dir_fd)
 

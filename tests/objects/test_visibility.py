@@ -111,9 +111,14 @@ def test_half_a_write_is_not_visible(tmp_path: Path) -> None:
     assert store.head("a/b").size == content.size
 
 
-def killed_writer(root: Path) -> None:
+NAMED = "from tieredfs.objects.quirks import local_nameless as n; n._FLAG = 0\n"
+"""Of a program: the disk has no files without a name."""
+
+
+def killed_writer(root: Path, before: str = "") -> None:
     """Let a process be killed when it has written half of an object."""
     program = (
+        f"{before}"
         "import os, sys, tieredfs\n"
         "class Content:\n"
         "    size = 9 << 20\n"
@@ -131,8 +136,13 @@ def killed_writer(root: Path) -> None:
     assert done.returncode == -signal.SIGKILL
 
 
-def test_a_writer_that_is_killed_leaves_nothing_visible(tmp_path: Path) -> None:
+def test_a_writer_that_is_killed_leaves_nothing(tmp_path: Path) -> None:
     killed_writer(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_writer_that_is_killed_leaves_nothing_visible(tmp_path: Path) -> None:
+    killed_writer(tmp_path, NAMED)
     store = ObjectStore(str(tmp_path))
     assert list(store.list()) == []
     assert list(store.list(delimiter="/")) == []
@@ -141,7 +151,7 @@ def test_a_writer_that_is_killed_leaves_nothing_visible(tmp_path: Path) -> None:
 
 
 def test_what_a_killed_writer_left_is_cleaned_when_it_is_old(tmp_path: Path) -> None:
-    killed_writer(tmp_path)
+    killed_writer(tmp_path, NAMED)
     (left,) = tmp_path.iterdir()
     store = ObjectStore(str(tmp_path))
     assert store.abort_uploads() == []

@@ -22,6 +22,7 @@ from tieredfs import (
 from tieredfs.cache import with_index_cache
 from tieredfs.storage import StorageWrapper
 from tieredfs.storage.kafka_local import KafkaLocal
+from tieredfs.storage.log_source import LogSource
 from tieredfs.storage.single_object import SingleObject
 from tieredfs.storage.wrappers import (
     REMOTE_CALLS,
@@ -313,8 +314,10 @@ class TestReadOnly:
         counting = CountingStorage(filled)
         storage = ReadOnlyStorage(counting)
         one = sample(FIRST, 7)
+        log = LogSource(0, "t", lambda _, __: memoryview(b""), is_steady=True)
         for write in (
             lambda: storage.copy_log_segment(one.metadata, one.data),
+            lambda: storage.copy_open_log(one.metadata, log, one.data.indexes),
             lambda: storage.append_log_segment(one.metadata, one.data),
             lambda: storage.delete_log_segment(one.metadata),
             lambda: storage.delete_partition(FIRST),

@@ -29,6 +29,7 @@ from tieredfs import (
 from tieredfs.format.batch import Codec
 from tieredfs.log.append import Appender
 from tieredfs.log.verify import Depth, verify
+from tieredfs.objects import Content
 from tieredfs.storage.single_object import SingleObject
 from tieredfs.testing.samples import sample
 from tieredfs.testing.stores import READS, WRITES, WatchedStore, scratch_store
@@ -198,7 +199,7 @@ class Interrupted(ObjectStore):
         self._happen(number, "after")
 
     @override
-    def put_file(self, key: str, source: Path, *, overwrite: bool) -> None:
+    def put_file(self, key: str, source: Path | Content, *, overwrite: bool) -> None:
         raise AssertionError(key)
 
     @override

@@ -50,6 +50,7 @@ from tieredfs.log.partitions import select_partitions, without_internal
 from tieredfs.log.pull import pull
 from tieredfs.log.push import PushOutcome, push
 from tieredfs.log.verify import Depth, verify
+from tieredfs.objects import Content
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.kafka_local import KafkaLocal
 from tieredfs.storage.kafka_log import KafkaLog
@@ -529,6 +530,94 @@ class TestTheBrokerChangesTheLogMeanwhile:
         assert "ends before offset 5" in str(error)
         assert outcomes(report) == [(0, FAILED), (10, COPIED), (20, COPIED)]
         check_sound(target)
+
+
+class _ChangedWhilePut(ObjectStore):
+    """A target; something happens to the source when a log is put from its place."""
+
+    happen: Callable[[], object]
+
+    def put_file(self, key: str, source: Path | Content, *, overwrite: bool) -> None:
+        self.happen()
+        super().put_file(key, source, overwrite=overwrite)
+
+
+class TestALargeLogIsPutFromWhereItLies:
+    @pytest.fixture(autouse=True)
+    def large(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("tieredfs.storage.held_log._IN_MEMORY", 100)
+        monkeypatch.setattr("tieredfs.storage.spool._IN_MEMORY", 100)
+
+    @pytest.fixture
+    def changed(self, memory: ObjectStore) -> _ChangedWhilePut:
+        return _ChangedWhilePut(memory.url)
+
+    @pytest.mark.parametrize("layout", [SingleObject, KafkaLocal])
+    def test_no_temporary_file_is_made(
+        self,
+        layout: type[SingleObject | KafkaLocal],
+        logdir: Path,
+        memory: ObjectStore,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "nosuch"))
+        report = push_all(source_of(logdir), layout(memory))
+        assert outcomes(report) == [(0, COPIED), (10, COPIED), (20, COPIED)]
+        check_sound(layout(memory))
+        back = ObjectStore(str(tmp_path / "back"))
+        pull(layout(memory), back, [partition_of()])
+        assert closed_files(logdir).items() <= files_of(tmp_path / "back").items()
+
+    @pytest.mark.parametrize("layout", [SingleObject, KafkaLocal])
+    def test_one_that_is_rewritten_meanwhile_is_never_stored_half_old_and_half_new(
+        self,
+        layout: type[SingleObject | KafkaLocal],
+        logdir: Path,
+        changed: _ChangedWhilePut,
+    ) -> None:
+        log = logdir / "t-0" / f"{0:020d}.log"
+        later = log_of(0, value="w")
+        assert len(later) == log.stat().st_size
+        changed.happen = once(lambda: log.write_bytes(later))
+        report = push_all(source_of(logdir), layout(changed))
+        assert outcomes(report) == [(0, COPIED), (10, COPIED), (20, COPIED)]
+        stored = layout(ObjectStore(changed.url))
+        check_sound(stored)
+        assert bytes(stored.fetch_log_segment(report.segments[0].segment)) == later
+
+    def test_one_that_retention_removes_meanwhile_is_left_out(
+        self, logdir: Path, changed: _ChangedWhilePut
+    ) -> None:
+        log = logdir / "t-0" / f"{0:020d}.log"
+        changed.happen = once(log.unlink)
+        report = push_all(source_of(logdir), SingleObject(changed))
+        assert outcomes(report) == [(10, COPIED), (20, COPIED)]
+        check_sound(SingleObject(ObjectStore(changed.url)))
+
+    def test_a_disk_that_gives_other_bytes_each_time_fails_the_segment(
+        self, logdir: Path, changed: _ChangedWhilePut
+    ) -> None:
+        log = logdir / "t-0" / f"{0:020d}.log"
+        told = log.stat()
+
+        def damage() -> None:
+            with log.open("r+b") as file:
+                file.write(flipped(log.read_bytes(), 100))
+            os.utime(log, ns=(told.st_atime_ns, told.st_mtime_ns))
+
+        class Unseeing(KafkaLog):
+            def is_current(
+                self, metadata: SegmentMetadata, last_offset: int | None = None
+            ) -> bool:
+                del metadata, last_offset
+                return True
+
+        changed.happen = once(damage)
+        source = Unseeing(ObjectStore(str(logdir)))
+        report = push_all(source, SingleObject(changed))
+        assert outcomes(report) == [(0, FAILED), (10, COPIED), (20, COPIED)]
+        assert "has changed while it was read" in str(report.errors[0])
 
 
 class TestTheCleanerIsAtWork:

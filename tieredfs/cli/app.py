@@ -1,12 +1,8 @@
 """The command itself: which verbs there are, and how every one of them ends."""
 
 import os
-import signal
 import sys
-import threading
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import NoReturn, TextIO
 
 import click
@@ -28,7 +24,6 @@ from tieredfs.errors import (
     TieredFSError,
     TieredFSWarning,
 )
-from tieredfs.storage.temporary_file import remove_temporary_files
 
 __all__ = ["main"]
 
@@ -56,7 +51,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """
     warnings.showwarning = _show_warning
     given = sys.argv[1:] if arguments is None else arguments
-    with _signals_handled(), standard_streams() as (out, err):
+    with standard_streams() as (out, err):
         try:
             code = _finish(_run(given), out, err)
         except KeyboardInterrupt:
@@ -109,35 +104,7 @@ def _interrupted(err: StandardStream) -> NoReturn:
     """Say so and exit at once: a store may hang, and so may a reader."""
     feed = "\n" if err.text.isatty() else ""  # the terminal has just shown ^C
     err.write_now(f"{feed}tieredfs: interrupted\n")
-    remove_temporary_files()
     os._exit(INTERRUPTED)
-
-
-@contextmanager
-def _signals_handled() -> Iterator[None]:
-    """Leave no temporary file behind when the system or a terminal ends the command."""
-    is_main = threading.current_thread() is threading.main_thread()
-    numbers = [
-        number
-        for number in (signal.SIGTERM, signal.SIGHUP)
-        # Only the main thread may; what a program or nohup has chosen stays so.
-        if is_main and signal.getsignal(number) is signal.SIG_DFL
-    ]
-    for number in numbers:
-        signal.signal(number, _terminated)
-    try:
-        yield
-    finally:
-        for number in numbers:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _terminated(number: int, frame: object) -> None:
-    """End as the signal does by itself, so that the caller can see which one it was."""
-    del frame
-    remove_temporary_files()
-    signal.signal(number, signal.SIG_DFL)
-    os.kill(os.getpid(), number)
 
 
 def _end(error: TieredFSError) -> int:

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import chain
-from pathlib import Path
 from typing import Final
 
 import pyarrow as pa
@@ -24,7 +23,7 @@ from tieredfs.log.positions import read_offsets
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.inspection import Lead, inspect_segment
-from tieredfs.storage.log_source import open_log
+from tieredfs.storage.log_source import LogSource, log_in_file
 from tieredfs.storage.log_stream import read_batches
 from tieredfs.storage.temporary_file import open_temporary_file
 
@@ -40,12 +39,12 @@ class CutSegment:
 
     Attributes:
         metadata: Its offsets and size; the rest is the whole segment's.
-        log: A file of its batches.
+        log: Its batches.
         indexes: Made from these.
     """
 
     metadata: SegmentMetadata
-    log: Path
+    log: LogSource
     indexes: Mapping[IndexType, bytes]
 
 
@@ -57,7 +56,7 @@ def cut_segment(
     end: int,
     lead: Lead,
 ) -> Iterator[CutSegment]:
-    """Cut the offsets ``[start, end)`` out of a segment; the file goes when it is left.
+    """Cut the offsets ``[start, end)`` out of a segment; the cut is gone at the end.
 
     Args:
         storage: Where the segment is.
@@ -71,7 +70,7 @@ def cut_segment(
             cut.
         CorruptDataError: The log is not what it should be.
     """
-    with open_temporary_file() as (file, log):
+    with open_temporary_file() as file:
         for batch in chain.from_iterable(read_offsets(storage, segment, start, end)):
             file.write(_within(batch, start, end))
         file.flush()
@@ -82,9 +81,9 @@ def cut_segment(
             size=file.tell(),
             record_count=None,
         )
-        with open_log(log, str(metadata)) as source:
-            batches = read_batches(source.fetch, source.size, name=source.name)
-            indexes = inspect_segment(batches, metadata, {}, lead).rebuilt
+        log = log_in_file(file, file.tell(), str(metadata), is_steady=True)
+        batches = read_batches(log.fetch, log.size, name=log.name)
+        indexes = inspect_segment(batches, metadata, {}, lead).rebuilt
         yield CutSegment(metadata, log, indexes)
 
 

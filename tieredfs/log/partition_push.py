@@ -8,7 +8,6 @@ copied only when the source has confirmed its end after it was read.
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Final
 
 from tieredfs.errors import (
@@ -30,7 +29,6 @@ from tieredfs.log.other_log import check_same_log
 from tieredfs.log.pushed import PushedSegment, PushOutcome
 from tieredfs.model import (
     IndexType,
-    LogSegmentData,
     SegmentId,
     SegmentMetadata,
     TopicIdPartition,
@@ -44,7 +42,7 @@ from tieredfs.storage.inspection import (
     parse_producers,
     prior_state,
 )
-from tieredfs.storage.log_source import open_log
+from tieredfs.storage.log_source import LogSource
 from tieredfs.storage.log_stream import read_batches
 from tieredfs.storage.temporary_file import TemporaryFileError
 
@@ -247,10 +245,12 @@ class PartitionPush:
                 if segment is None:
                     return None
                 indexes = _indexes(source, segment)
-                log = stack.enter_context(hold_log(source, segment))
+                content = ContentId(segment.partition, segment.start_offset)
+                held = hold_log(source, segment, watch=content.add)
+                log = stack.enter_context(held)
                 if not source.is_current(listed, last_offset(segment, log)):
                     raise _ChangedError
-            segment = replace(segment, id=_content_id(segment, log))
+            segment = replace(segment, id=content.finish())
             others = same_log(segment, self._there.values())
             if source.is_active(listed) and others:
                 return PushedSegment(others[0], PushOutcome.PRESENT)
@@ -264,7 +264,8 @@ class PartitionPush:
                 pushed = PushedSegment(present, PushOutcome.PRESENT)
             else:
                 lead = self._lead(segment, before)
-                pushed = self._copy(segment, log, indexes, lead)
+                with self._unchanged(listed):  # it is read again where it lies
+                    pushed = self._copy(segment, log, indexes, lead)
             if others and settles:
                 self._replace(pushed.segment, others)
             elif others:
@@ -289,18 +290,25 @@ class PartitionPush:
     def _reading(self, listed: SegmentMetadata) -> Iterator[None]:
         """Tell what is wrong with a segment from what the broker did to it."""
         try:
-            yield
+            with self._unchanged(listed):
+                yield
         except NotFoundError as error:
-            raise _ChangedError from error
-        except CorruptDataError as error:
-            if self._source.is_current(listed):
-                raise
             raise _ChangedError from error
         except _UNREADABLE as error:
             # A disk has files that cannot be read; a server that fails, fails for all.
             if not self._source.store.is_local or isinstance(error, TemporaryFileError):
                 raise
             raise _UnreadableError(error) from error
+
+    @contextmanager
+    def _unchanged(self, listed: SegmentMetadata) -> Iterator[None]:
+        """Tell a log that is corrupt from one that was rewritten meanwhile."""
+        try:
+            yield
+        except CorruptDataError as error:
+            if self._source.is_current(listed):
+                raise
+            raise _ChangedError from error
 
     def _present(self, segment: SegmentMetadata) -> SegmentMetadata | None:
         """Return the segment as the target has it; its listing may not say its end."""
@@ -314,23 +322,22 @@ class PartitionPush:
     def _copy(
         self,
         segment: SegmentMetadata,
-        log: Path | bytes,
+        log: LogSource,
         found: Mapping[IndexType, Buffer],
         lead: Lead,
     ) -> PushedSegment:
         """Copy a segment with its indexes, those that are untrue made anew."""
         name = self._source.name_of(segment)
-        with open_log(log, name) as opened:
-            batches = read_batches(opened.fetch, opened.size, name=name)
-            inspection = inspect_segment(
-                batches, segment, found, lead, interval_bytes=self._interval_bytes
-            )
-            check_same_log(
-                replace(segment, leader_epochs=inspection.facts.epochs),
-                opened,
-                self._target,
-                self._there.values(),
-            )
+        batches = read_batches(log.fetch, log.size, name=name)
+        inspection = inspect_segment(
+            batches, segment, found, lead, interval_bytes=self._interval_bytes
+        )
+        check_same_log(
+            replace(segment, leader_epochs=inspection.facts.epochs),
+            log,
+            self._target,
+            self._there.values(),
+        )
         lost = inspection.lost_from
         if lost is not None and not self._source.is_compacted(segment.partition):
             raise CorruptBatchError(
@@ -347,8 +354,7 @@ class PartitionPush:
             version="",
             custom_metadata=b"",
         )
-        data = LogSegmentData(log, indexes)
-        custom = self._target.copy_log_segment(segment, data)
+        custom = self._target.copy_open_log(segment, log, indexes)
         copied = replace(segment, custom_metadata=custom)
         self._there[_identity(copied)] = copied
         self._after = {copied: prior_state(indexes)}
@@ -460,11 +466,3 @@ def _indexes(
         with suppress(*_UNUSABLE):
             found[kind] = source.fetch_index(segment, kind)
     return found
-
-
-def _content_id(segment: SegmentMetadata, log: Path | bytes) -> SegmentId:
-    content = ContentId(segment.partition, segment.start_offset)
-    with open_log(log, str(segment)) as opened:
-        for piece in opened.pieces():
-            content.add(piece)
-    return content.finish()

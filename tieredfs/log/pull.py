@@ -8,12 +8,9 @@ directory whose logs are all there is whole.
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
-from io import BytesIO
-from pathlib import Path
-from typing import IO, Final
+from typing import Final
 
 import numpy as np
 
@@ -45,11 +42,12 @@ from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.held_log import hold_log, last_offset
 from tieredfs.storage.inspection import Lead, prior_state
 from tieredfs.storage.kafka_files import LOG_SUFFIX, SUFFIXES
+from tieredfs.storage.log_source import LogContent, LogSource, open_log
 
 __all__ = ["PulledSegment", "pull"]
 
 _IN_MEMORY: Final = 32 << 20
-"""Bytes of a log that are held in memory; a larger one is held in a file."""
+"""Bytes that are put as they are; a larger log is put a piece at a time."""
 
 _LOG: Final = re.compile(r"(\d{20})\.log", re.ASCII)
 _CLEANED: Final = "cleaner-offset-checkpoint"
@@ -209,7 +207,7 @@ def _write_segment(
     target: ObjectStore,
     segment: SegmentMetadata,
     indexes: Mapping[IndexType, Buffer],
-    log: Path | bytes,
+    log: LogSource,
 ) -> int:
     """Write a segment's files, its log last; return how many were not there."""
     folder = f"{segment.partition}"
@@ -219,7 +217,7 @@ def _write_segment(
     if last_offset(segment, log) < (segment.end_offset or 0):
         _write_cleaned(target, segment)
     key = f"{folder}/{segment.start_offset:020d}.{LOG_SUFFIX}"
-    return written + _write(target, key, log)
+    return written + _write_log(target, key, log)
 
 
 def _files(
@@ -236,22 +234,29 @@ def _files(
         yield f"{segment.end_offset + 1:020d}.{suffix}", snapshot
 
 
-def _write(target: ObjectStore, key: str, data: Path | Buffer) -> int:
+def _write(target: ObjectStore, key: str, data: Buffer) -> int:
     """Write a file that is not there; return whether it was written.
 
     Raises:
         AlreadyExistsError: It is there with other content; the message says from where
             on.
     """
+    with open_log(data, key) as content:
+        return _write_log(target, key, content)
+
+
+def _write_log(target: ObjectStore, key: str, log: LogSource) -> int:
+    """Write a log that is not there, as ``_write`` does."""
     try:
         size = target.head(key).size or 0
     except NotFoundError:
-        if isinstance(data, Path):
-            target.put_file(key, data, overwrite=False)
+        content = LogContent(log)
+        if log.size <= _IN_MEMORY:
+            target.put(key, content.read(0, log.size), overwrite=False)
         else:
-            target.put(key, data, overwrite=False)
+            target.put_file(key, content, overwrite=False)
         return 1
-    difference = _difference(target, key, size, data)
+    difference = _difference(target, key, size, log)
     if difference is not None:
         raise AlreadyExistsError(
             f"already exists: {target.url}/{key}, and {difference}: remove it, or pull "
@@ -260,32 +265,24 @@ def _write(target: ObjectStore, key: str, data: Path | Buffer) -> int:
     return 0
 
 
-def _difference(
-    target: ObjectStore, key: str, size: int, data: Path | Buffer
-) -> str | None:
+def _difference(target: ObjectStore, key: str, size: int, log: LogSource) -> str | None:
     """Say where a file that is there differs from what is pulled; None if nowhere.
 
     Args:
         target: Where the file is.
         key: The file.
         size: Its bytes.
-        data: What is pulled.
+        log: What is pulled.
     """
-    expected = data.stat().st_size if isinstance(data, Path) else len(data)
-    if size != expected:
-        return f"it has {size} bytes where {expected} are pulled"
-    with ExitStack() as stack:
-        file: IO[bytes]
-        if isinstance(data, Path):
-            file = stack.enter_context(data.open("rb"))
-        else:
-            file = BytesIO(data)
-        for start in range(0, size, _IN_MEMORY):
-            wanted = file.read(_IN_MEMORY)
-            there = target.get_range(key, start, start + len(wanted))
-            if there != wanted:
-                at = start + _first_difference(there, wanted)
-                return f"it differs from what is pulled at byte {at}"
+    if size != log.size:
+        return f"it has {size} bytes where {log.size} are pulled"
+    start = 0
+    for wanted in log.pieces():
+        there = target.get_range(key, start, start + len(wanted))
+        if there != wanted:
+            at = start + _first_difference(there, wanted)
+            return f"it differs from what is pulled at byte {at}"
+        start += len(wanted)
     return None
 
 

@@ -366,7 +366,7 @@ def read_slice(
             is replacing what follows it.
     """
     try:
-        reached = yield from _read_checked(storage, part)
+        reached = yield from _read_checked(storage, part, fetch_size)
     except CorruptDataError as error:
         if storage.is_current(part.segment):
             raise
@@ -383,7 +383,7 @@ def read_slice(
 
 
 def _read_checked(
-    storage: RemoteStorageManager, part: SegmentSlice
+    storage: RemoteStorageManager, part: SegmentSlice, fetch_size: int
 ) -> Generator[LogBatches, None, int]:
     """Yield the batches of a slice, and return the offset up to which the log goes."""
     reached = part.start_offset

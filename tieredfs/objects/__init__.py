@@ -5,6 +5,7 @@ file per backend, saying what that backend does otherwise and how it is put righ
 """
 
 from tieredfs.objects.capabilities import StoreCapability
+from tieredfs.objects.content import Content
 from tieredfs.objects.dry_run import DryRunStore
 from tieredfs.objects.observer import RequestCounter, RequestEvent, RequestObserver
 from tieredfs.objects.policy import RequestPolicy
@@ -12,6 +13,7 @@ from tieredfs.objects.quirks import ObjectInfo
 from tieredfs.objects.store import ObjectStore
 
 __all__ = [
+    "Content",
     "DryRunStore",
     "ObjectInfo",
     "ObjectStore",

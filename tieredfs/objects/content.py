@@ -155,13 +155,16 @@ class FileContent:
 
 
 @contextmanager
-def opened(source: Path) -> Iterator[FileContent]:
-    """Open a file to be put; its size is that of now.
+def opened(source: Path | Content) -> Iterator[Content]:
+    """Open a file to be put; its size is that of now. A content is open already.
 
     Raises:
         NotFoundError: There is none.
         InvalidArgumentError: It is no regular file: its size is not known.
     """
+    if not isinstance(source, Path):
+        yield source
+        return
     try:
         descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError as error:

@@ -201,8 +201,14 @@ class ObjectStore:
         check_target(key)
         self._put("put", key, BufferContent(data), overwrite=overwrite)
 
-    def put_file(self, key: str, source: Path, *, overwrite: bool) -> None:
+    def put_file(self, key: str, source: Path | Content, *, overwrite: bool) -> None:
         """Make an object appear, whole, from a local file.
+
+        Args:
+            key: The object's key.
+            source: The file, or what else can be read a piece at a time, by several
+                threads: an error that it raises ends the put, and nothing appears.
+            overwrite: As in ``put``.
 
         Raises:
             AlreadyExistsError: There is one, and ``overwrite`` is false.

@@ -26,6 +26,8 @@ from tieredfs.model import (
 from tieredfs.objects import ObjectStore, RequestPolicy
 from tieredfs.storage.capability import Capability
 from tieredfs.storage.leftover import Leftover
+from tieredfs.storage.log_source import LogSource
+from tieredfs.storage.spool import spooled
 
 __all__ = ["STREAM_PIECE", "RemoteStorageManager"]
 
@@ -414,6 +416,32 @@ class RemoteStorageManager(ABC):
         del data
         msg = f"{self!r} is read only: it cannot copy {metadata}"
         raise UnsupportedOperationError(msg)
+
+    def copy_open_log(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Store a segment whose log is read where it lies: see ``copy_log_segment``.
+
+        Implementers: the default copies the log first, into memory or a temporary file.
+        A layout that stores it as it is can put it from there.
+
+        Args:
+            metadata: As in ``copy_log_segment``.
+            log: Its log, of which each byte is the same whenever it is read, or a
+                CorruptObjectError.
+            indexes: The bytes of each index there is.
+
+        Returns:
+            The plugin's custom metadata, at most 128 bytes.
+
+        Raises:
+            TieredFSError: As in ``copy_log_segment``.
+        """
+        with spooled(log) as whole:
+            return self.copy_log_segment(metadata, LogSegmentData(whole, indexes))
 
     def append_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData

@@ -1,48 +1,71 @@
 """A log held whole: nothing that happens to its store changes it any more."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from typing import Final
 
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage.contract import RemoteStorageManager
-from tieredfs.storage.log_source import open_log
+from tieredfs.storage.log_source import (
+    LogSource,
+    log_in_file,
+    log_in_place,
+    open_log,
+)
 from tieredfs.storage.log_stream import read_log
 from tieredfs.storage.temporary_file import open_temporary_file
 
 __all__ = ["hold_log", "last_offset"]
 
 _IN_MEMORY: Final = 32 << 20
-"""Bytes of a log that are held in memory; a larger one is held in a file."""
+"""Bytes of a log that are held in memory."""
 
 
 @contextmanager
 def hold_log(
-    storage: RemoteStorageManager, metadata: SegmentMetadata
-) -> Iterator[Path | bytes]:
-    """Fetch a whole log, checked as far as its layout can, and keep it for a while.
+    storage: RemoteStorageManager,
+    metadata: SegmentMetadata,
+    *,
+    watch: Callable[[memoryview], object] = lambda _: None,
+) -> Iterator[LogSource]:
+    """Read a whole log, checked as far as its layout can, and keep it for a while.
+
+    A small one is held in memory. A large one stays where it is if that is a disk of
+    this machine: it is no error that it changes afterwards, but to read it then. From
+    elsewhere it is fetched once, into a temporary file.
 
     Args:
         storage: Where it is.
-        metadata: The segment, with its size told.
+        metadata: The segment, whose size is known.
+        watch: Called with each piece of the log, in order.
 
     Raises:
         NotFoundError: The segment is gone.
         CorruptObjectError: The log is not what was stored.
         StorageUnavailableError: There is no room for it on this machine.
     """
-    pieces = storage.stream_log(metadata)
-    if (metadata.size or 0) <= _IN_MEMORY:
-        yield b"".join(pieces)
-        return
-    with open_temporary_file() as (file, path):
-        file.writelines(pieces)
-        file.flush()
-        yield path
+    size, name = metadata.size or 0, storage.name_of(metadata)
+
+    def pieces() -> Iterator[memoryview]:
+        for piece in storage.stream_log(metadata):
+            watch(piece)
+            yield piece
+
+    if size <= _IN_MEMORY:
+        with open_log(b"".join(pieces()), name) as log:
+            yield log
+    elif storage.store.is_local:
+        fetch = partial(storage.fetch_log_segment, metadata)
+        yield log_in_place(fetch, size, name, pieces=pieces())
+    else:
+        with open_temporary_file() as file:
+            file.writelines(pieces())
+            file.flush()
+            yield log_in_file(file, file.tell(), name, is_steady=True)
 
 
-def last_offset(segment: SegmentMetadata, log: Path | bytes) -> int:
+def last_offset(segment: SegmentMetadata, log: LogSource) -> int:
     """Return the last offset of a segment's log, by the headers of its batches.
 
     Args:
@@ -53,7 +76,6 @@ def last_offset(segment: SegmentMetadata, log: Path | bytes) -> int:
         CorruptBatchError: A batch is malformed, out of order or cut off.
     """
     last = segment.start_offset - 1
-    with open_log(log, str(segment)) as opened:
-        for batches in read_log(opened.fetch, opened.size, name=opened.name):
-            last = int(batches["last_offset"][-1])
+    for batches in read_log(log.fetch, log.size, name=log.name):
+        last = int(batches["last_offset"][-1])
     return last

@@ -7,7 +7,7 @@ what is written here.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 
 from tieredfs.errors import (
@@ -35,8 +35,8 @@ from tieredfs.storage.kafka_files import (
     is_offset,
 )
 from tieredfs.storage.leftover import Leftover
-from tieredfs.storage.log_source import open_log
-from tieredfs.storage.spool import open_spool
+from tieredfs.storage.log_source import LogContent, LogSource, open_log
+from tieredfs.storage.spool import is_put_in_place, open_spool
 
 __all__ = ["KafkaLocal"]
 
@@ -154,28 +154,58 @@ class KafkaLocal(RemoteStorageManager):
                 the log has an abort and the transaction index is missing.
             UnsupportedOperationError: The log is compacted.
         """
+        with open_log(data.log, str(metadata)) as log:
+            return self.copy_open_log(metadata, log, data.indexes)
+
+    def copy_open_log(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Store a segment, of a log that is read where it lies."""
         if metadata.end_offset is None:
             msg = f"{metadata}: to be copied, a segment needs its end offset"
             raise InvalidArgumentError(msg)
-        with (
-            open_log(data.log, str(metadata)) as log,
-            open_spool(log.size) as spool,
-        ):
-            measured = replace(metadata, size=log.size)
-            inspection = inspect_copy(log, spool.file.write, measured, data.indexes)
-            if inspection.is_compacted:
-                raise UnsupportedOperationError(
-                    f"{self.name_of(metadata)}: its log is compacted, and kafka-local "
-                    "is what a broker tiers: logs without holes"
-                )
-            made = inspection.rebuilt.items()
-            always = {kind: index for kind, index in made if SUFFIXES[kind] in _ALWAYS}
-            # All in one folder, whichever root another process begins meanwhile.
-            stem = f"{self._folder(metadata.partition)}{_stem(metadata)}"
-            for kind, index in {**always, **data.indexes}.items():
-                self.store.put(f"{stem}.{SUFFIXES[kind]}", index, overwrite=True)
+        if is_put_in_place(log):
+            stem = self._put_indexes(metadata, log, indexes, lambda _: None)
+            key = f"{stem}.{LOG_SUFFIX}"
+            self.store.put_file(key, LogContent(log), overwrite=True)
+            return b""
+        with open_spool(log.size) as spool:
+            stem = self._put_indexes(metadata, log, indexes, spool.file.write)
             spool.put(self.store, f"{stem}.{LOG_SUFFIX}")
         return b""
+
+    def _put_indexes(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+        write: Callable[[memoryview], object],
+    ) -> str:
+        """Check a log, and store all that lies beside it; return where, without suffix.
+
+        Args:
+            metadata: Of the segment.
+            log: Its log.
+            indexes: The bytes of each index there is.
+            write: Takes each piece of the log that was checked, in order.
+        """
+        measured = replace(metadata, size=log.size)
+        inspection = inspect_copy(log, write, measured, indexes)
+        if inspection.is_compacted:
+            raise UnsupportedOperationError(
+                f"{self.name_of(metadata)}: its log is compacted, and kafka-local "
+                "is what a broker tiers: logs without holes"
+            )
+        made = inspection.rebuilt.items()
+        always = {kind: index for kind, index in made if SUFFIXES[kind] in _ALWAYS}
+        # All in one folder, whichever root another process begins meanwhile.
+        stem = f"{self._folder(metadata.partition)}{_stem(metadata)}"
+        for kind, index in {**always, **indexes}.items():
+            self.store.put(f"{stem}.{SUFFIXES[kind]}", index, overwrite=True)
+        return stem
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
         """Delete the files of a segment, its log first: then it is listed no more.

@@ -1,48 +1,46 @@
-"""A segment's log before it is stored: a file, or bytes."""
+"""A segment's log before it is stored: a file, bytes, or where it lies now."""
 
 import os
-from collections.abc import Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, Final
 
 from tieredfs.errors import CorruptObjectError, NotFoundError
-from tieredfs.format.buffers import byte_view
+from tieredfs.format.buffers import Buffer, byte_view
+from tieredfs.format.checksum import crc32c
 
-__all__ = ["LogSource", "open_log"]
+__all__ = ["LogContent", "LogSource", "log_in_file", "log_in_place", "open_log"]
 
-_PIECE = 8 << 20
+_PIECE: Final = 8 << 20
+
+_BLOCK: Final = 256 << 10
+"""Bytes of a log that share a checksum: what a small read costs at least. Parts of an
+upload are whole MiB, so none of them cuts a block."""
+
+_Fetch = Callable[[int, int], memoryview]
+"""Returns the bytes ``[from, to)`` of a log."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """The bytes of a log, read where they are needed.
-
-    A file is held open, so a rename over its name changes nothing of what is read.
+    """The bytes of a log, read where they are needed, by several threads.
 
     Attributes:
-        size: Bytes of the log when it was opened.
-        name: How to call it in an error.
+        size: Bytes of the log.
+        name: Log name used in error messages.
+        fetch: Returns the bytes ``[from, to)``, or raises a CorruptObjectError where
+            they are no longer there.
+        is_steady: Whether a byte that is read twice is the same, or an error. A file
+            that other processes may write is not steady.
     """
 
     size: int
     name: str
-    _data: memoryview | BinaryIO
-
-    def fetch(self, start: int, end: int) -> memoryview:
-        """Return the bytes ``[start, end)``.
-
-        Raises:
-            CorruptObjectError: The file has been cut since it was opened.
-        """
-        if isinstance(self._data, memoryview):
-            return self._data[start:end]
-        found = os.pread(self._data.fileno(), end - start, start)
-        if len(found) != end - start:
-            msg = f"{self.name}: {len(found)} of the bytes [{start}, {end}) are there"
-            raise CorruptObjectError(msg)
-        return memoryview(found)
+    fetch: _Fetch
+    is_steady: bool
 
     def pieces(self, size: int = _PIECE) -> Iterator[memoryview]:
         """Yield the whole log, in order, ``size`` bytes at a time."""
@@ -50,9 +48,37 @@ class LogSource:
             yield self.fetch(start, min(start + size, self.size))
 
 
+@dataclass(frozen=True, slots=True)
+class LogContent:
+    """A log, and what follows it, as an object to be put.
+
+    Attributes:
+        log: The log.
+        tail: The bytes behind it.
+    """
+
+    log: LogSource
+    tail: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """Bytes in all."""
+        return self.log.size + len(self.tail)
+
+    def read(self, start: int, end: int) -> bytes:
+        """Return the bytes ``[start, end)``."""
+        length = self.log.size
+        tail = self.tail[max(0, start - length) : max(0, end - length)]
+        if start >= length:
+            return tail
+        return b"".join((self.log.fetch(start, min(end, length)), tail))
+
+
 @contextmanager
-def open_log(log: Path | bytes | memoryview, name: str) -> Iterator[LogSource]:
+def open_log(log: Path | Buffer, name: str) -> Iterator[LogSource]:
     """Open the log of a LogSegmentData.
+
+    A file is held open, so a rename over its name changes nothing of what is read.
 
     Raises:
         NotFoundError: There is no such file.
@@ -64,7 +90,93 @@ def open_log(log: Path | bytes | memoryview, name: str) -> Iterator[LogSource]:
             msg = f"not found: {log}, the log of {name}"
             raise NotFoundError(msg) from error
         with opened as file:
-            yield LogSource(os.fstat(file.fileno()).st_size, name, file)
+            yield log_in_file(file, os.fstat(file.fileno()).st_size, name)
     else:
         view = byte_view(log)
-        yield LogSource(len(view), name, view)
+        yield LogSource(
+            len(view), name, lambda start, end: view[start:end], is_steady=True
+        )
+
+
+def log_in_file(
+    file: IO[bytes], size: int, name: str, *, is_steady: bool = False
+) -> LogSource:
+    """Return the log in a file that stays open.
+
+    Args:
+        file: The file, which is read wherever it stands.
+        size: Bytes of the log.
+        name: Log name used in error messages.
+        is_steady: Whether no other process can write the file.
+    """
+
+    def fetch(start: int, end: int) -> memoryview:
+        found = b"".join(_read(file, start, end))
+        if len(found) != end - start:
+            msg = f"{name}: {len(found)} of the bytes [{start}, {end}) are there"
+            raise CorruptObjectError(msg)
+        return memoryview(found)
+
+    return LogSource(size, name, fetch, is_steady=is_steady)
+
+
+def log_in_place(
+    fetch: _Fetch, size: int, name: str, *, pieces: Iterable[Buffer]
+) -> LogSource:
+    """Return a log that stays where it lies, and is the one that was read first.
+
+    Whatever is read of it later has the checksums of the first read: a log that is
+    rewritten meanwhile is an error, and never half old and half new.
+
+    Args:
+        fetch: Returns the bytes ``[from, to)``.
+        size: Bytes of the log.
+        name: Log name used in error messages.
+        pieces: The whole log in order, read now.
+
+    Raises:
+        CorruptObjectError: It has another size.
+    """
+    sums = array("I", _sums(pieces))
+    if len(sums) != -(-size // _BLOCK):
+        msg = f"{name}: its log does not have {size} bytes any more"
+        raise CorruptObjectError(msg)
+
+    def fetch_same(start: int, end: int) -> memoryview:
+        first = start // _BLOCK
+        low, high = first * _BLOCK, min(size, -(-end // _BLOCK) * _BLOCK)
+        try:
+            found = fetch(low, high)
+        except NotFoundError as error:
+            msg = f"{name}: its log was removed while it was read"
+            raise CorruptObjectError(msg) from error
+        for number, at in enumerate(range(0, high - low, _BLOCK), start=first):
+            if crc32c(found[at : at + _BLOCK]) != sums[number]:
+                msg = f"{name}: its log has changed while it was read"
+                raise CorruptObjectError(msg)
+        return found[start - low : end - low]
+
+    return LogSource(size, name, fetch_same, is_steady=True)
+
+
+def _read(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
+    """Read a range: no system gives 2 GiB at once."""
+    while start < end and (piece := os.pread(file.fileno(), end - start, start)):
+        yield piece
+        start += len(piece)
+
+
+def _sums(pieces: Iterable[Buffer]) -> Iterator[int]:
+    """Yield the checksum of each block of what comes in pieces of any size."""
+    have, total = 0, 0
+    for piece in pieces:
+        view = byte_view(piece)
+        while len(view):
+            part, view = view[: _BLOCK - have], view[_BLOCK - have :]
+            total = crc32c(part, total)
+            have += len(part)
+            if have == _BLOCK:
+                yield total
+                have, total = 0, 0
+    if have:
+        yield total

@@ -3,10 +3,12 @@
 Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import IO, Final
+from typing import Final
 
 from tieredfs.errors import CorruptObjectError, InvalidArgumentError, TieredFSError
+from tieredfs.format.buffers import Buffer
 from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
 from tieredfs.format.segment_key import (
     SEGMENT_SUFFIX,
@@ -19,7 +21,6 @@ from tieredfs.format.segment_tail import Manifest, SegmentFacts, build_tail
 from tieredfs.model import (
     EpochEntry,
     IndexType,
-    LogSegmentData,
     SegmentMetadata,
     TopicIdPartition,
 )
@@ -44,20 +45,23 @@ _DEPTH: Final = 3  # folders above a segment: topic, topic id, partition
 def write_segment(
     metadata: SegmentMetadata,
     source: LogSource,
-    data: LogSegmentData,
-    out: IO[bytes],
+    indexes: Mapping[IndexType, bytes],
+    out: Callable[[Buffer], object],
     compression: Compression | None,
-) -> SegmentKey:
-    """Write the whole object of a segment, and return what its key has to say.
+) -> tuple[SegmentKey, bytes]:
+    """Write the log of a segment's object, and return its key and what follows the log.
 
     The log is read once: what is checked is what is written.
 
     Args:
         metadata: Its partition, id, first and last offset.
         source: Its log.
-        data: Its indexes.
-        out: Where the object is written to.
+        indexes: The bytes of each index there is.
+        out: Takes the log as it is stored, in order.
         compression: How the log is stored.
+
+    Returns:
+        What the key of the object has to say, and its tail.
 
     Raises:
         InvalidArgumentError: ``metadata`` does not say where the segment ends, or that
@@ -71,10 +75,10 @@ def write_segment(
         raise InvalidArgumentError(msg)
     writer = LogWriter(out, compression)
     measured = replace(metadata, size=source.size)
-    facts = inspect_copy(source, writer.write, measured, data.indexes).facts
+    facts = inspect_copy(source, writer.write, measured, indexes).facts
     log = writer.finish()
     flags = SegmentFlag(0)
-    if len(data.indexes.get(IndexType.TRANSACTION, b"")):
+    if len(indexes.get(IndexType.TRANSACTION, b"")):
         flags |= SegmentFlag.TRANSACTIONS
     if log.chunks is not None:
         flags |= SegmentFlag.TRANSFORMED
@@ -89,11 +93,10 @@ def write_segment(
         first_timestamp_ms=facts.first_timestamp_ms,
         max_timestamp_ms=facts.max_timestamp_ms,
         broker_id=-1,
-        leader_epochs=_written_epochs(metadata, data, facts),
+        leader_epochs=_written_epochs(metadata, indexes, facts),
     )
-    tail = build_tail(told, log, data.indexes, flags)
-    out.write(tail)
-    return SegmentKey(
+    tail = build_tail(told, log, indexes, flags)
+    key = SegmentKey(
         end_offset,
         metadata.start_offset,
         facts.max_timestamp_ms,
@@ -103,12 +106,13 @@ def write_segment(
         flags,
         metadata.id,
     )
+    return key, tail
 
 
 def _written_epochs(
-    metadata: SegmentMetadata, data: LogSegmentData, facts: LogFacts
+    metadata: SegmentMetadata, indexes: Mapping[IndexType, bytes], facts: LogFacts
 ) -> tuple[EpochEntry, ...]:
-    checkpoint = data.indexes.get(IndexType.LEADER_EPOCH)
+    checkpoint = indexes.get(IndexType.LEADER_EPOCH)
     if checkpoint is None:
         return facts.epochs
     return parse_leader_epochs(checkpoint, name=f"{metadata}: leader epochs").entries

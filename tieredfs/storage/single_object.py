@@ -36,7 +36,7 @@ from tieredfs.storage.case_check import CaseCheck
 from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.known_stems import KnownStems
 from tieredfs.storage.leftover import Leftover
-from tieredfs.storage.log_source import LogSource, open_log
+from tieredfs.storage.log_source import LogContent, LogSource, open_log
 from tieredfs.storage.offset_claim import (
     claim_offset,
     find_put_aside,
@@ -50,7 +50,7 @@ from tieredfs.storage.segment_object import (
     object_key,
     write_segment,
 )
-from tieredfs.storage.spool import open_spool
+from tieredfs.storage.spool import is_put_in_place, open_spool
 from tieredfs.storage.stored_log import Compression, read_chunks, stream_stored
 
 __all__ = ["SingleObject"]
@@ -325,16 +325,23 @@ class SingleObject(RemoteStorageManager):
             AlreadyExistsError: The disk takes the topic for another one, whose name
                 has other capitals.
         """
+        with open_log(data.log, str(metadata)) as log:
+            return self.copy_open_log(metadata, log, data.indexes)
+
+    def copy_open_log(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Store a segment in one put, of a log that is read where it lies."""
         partition = metadata.partition
         for stem in self._known.stems(metadata):
             if self._is_there(object_key(partition, stem)):
                 return stem.encode()
         self._known.forget(metadata)  # another process has deleted it
-        with (
-            self._case.writing(self.store, partition.topic),
-            open_log(data.log, str(metadata)) as source,
-        ):
-            key = self._put(metadata, source, data)
+        with self._case.writing(self.store, partition.topic):
+            key = self._put(metadata, log, indexes)
         self._known.add(partition, key)
         self._known.add_true(partition, key.stem)
         return key.stem.encode()
@@ -360,7 +367,10 @@ class SingleObject(RemoteStorageManager):
             self._case.writing(self.store, partition.topic),
             open_log(data.log, str(metadata)) as source,
         ):
-            key = write_segment(metadata, source, data, whole, self.compression)
+            key, tail = write_segment(
+                metadata, source, data.indexes, whole.write, self.compression
+            )
+            whole.write(tail)
             claim_offset(self.store, partition, key, whole.getbuffer())
         self._known.add(partition, key)
         return key.stem.encode()
@@ -396,12 +406,25 @@ class SingleObject(RemoteStorageManager):
         self.cancel_copying(partition)
 
     def _put(
-        self, metadata: SegmentMetadata, source: LogSource, data: LogSegmentData
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
     ) -> SegmentKey:
         """Put the object of a segment together, and store it."""
         partition = metadata.partition
-        with open_spool(source.size) as spool:
-            key = write_segment(metadata, source, data, spool.file, self.compression)
+        if is_put_in_place(log) and self.compression is None:
+            key, tail = write_segment(metadata, log, indexes, lambda _: None, None)
+            content = LogContent(log, tail)
+            self.store.put_file(
+                object_key(partition, key.stem), content, overwrite=True
+            )
+            return key
+        with open_spool(log.size) as spool:
+            key, tail = write_segment(
+                metadata, log, indexes, spool.file.write, self.compression
+            )
+            spool.file.write(tail)
             spool.put(self.store, object_key(partition, key.stem))
         return key
 

@@ -6,7 +6,7 @@ Every chunk covers as many bytes of the log, so a range of the log is a range of
 
 from collections.abc import Callable, Iterator
 from itertools import accumulate
-from typing import IO, Final, Literal
+from typing import Final, Literal
 
 from tieredfs.errors import (
     CorruptBatchError,
@@ -14,6 +14,7 @@ from tieredfs.errors import (
     UnsupportedFormatError,
 )
 from tieredfs.format.batch import Codec
+from tieredfs.format.buffers import Buffer
 from tieredfs.format.checksum import crc32c
 from tieredfs.format.codecs import MAX_DECOMPRESSED, compress, decompress
 from tieredfs.format.segment_tail import Chunks, LogPart
@@ -37,11 +38,13 @@ CHUNK_SIZE: Final = 4 << 20
 class LogWriter:
     """Write a log as it is to be stored, a piece at a time."""
 
-    def __init__(self, out: IO[bytes], compression: Compression | None) -> None:
+    def __init__(
+        self, out: Callable[[Buffer], object], compression: Compression | None
+    ) -> None:
         """Write nothing yet.
 
         Args:
-            out: Where the stored bytes go.
+            out: Takes the stored bytes, in order.
             compression: How each chunk is compressed; None to keep the log as it is.
         """
         self._out = out
@@ -73,7 +76,7 @@ class LogWriter:
         return LogPart(sum(lengths), self._size, self._crc, chunks)
 
     def _store(self, stored: bytes | memoryview) -> None:
-        self._out.write(stored)
+        self._out(stored)
         self._crc = crc32c(stored, self._crc)
         self._lengths.append(len(stored))
 

@@ -1,10 +1,10 @@
 """A temporary file for bytes that are too many to be held in memory."""
 
+import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from io import BufferedWriter, FileIO
-from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
 from tieredfs.errors import StorageUnavailableError
@@ -12,9 +12,7 @@ from tieredfs.errors import StorageUnavailableError
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["TemporaryFileError", "open_temporary_file", "remove_temporary_files"]
-
-_present: set[Path] = set()
+__all__ = ["TemporaryFileError", "open_temporary_file"]
 
 
 class TemporaryFileError(StorageUnavailableError):
@@ -22,34 +20,24 @@ class TemporaryFileError(StorageUnavailableError):
 
 
 @contextmanager
-def open_temporary_file() -> Iterator[tuple[BinaryIO, Path]]:
-    """Make a temporary file, and remove it afterwards.
+def open_temporary_file() -> Iterator[BinaryIO]:
+    """Make a temporary file that has no name, so that nothing can leave it behind.
+
+    However the process ends, its room is free again.
 
     Yields:
-        The file, and its path, to be read after a flush.
+        The file, to be read by its descriptor after a flush.
 
     Raises:
         TemporaryFileError: It cannot be made or written, on a full disk say.
     """
     try:
-        descriptor, name = tempfile.mkstemp(prefix="tieredfs-")
+        with tempfile.TemporaryFile(prefix="tieredfs-", buffering=0) as nameless:
+            descriptor = os.dup(nameless.fileno())
     except OSError as error:
         raise _unavailable(error) from error
-    path = Path(name)
-    _present.add(path)
-    try:
-        with BufferedWriter(_TemporaryFile(descriptor, "wb")) as file:
-            yield file, path
-    finally:
-        path.unlink(missing_ok=True)
-        _present.discard(path)
-
-
-def remove_temporary_files() -> None:
-    """Remove all that are open in any thread, for a process that ends at once."""
-    for path in tuple(_present):
-        with suppress(OSError):
-            path.unlink(missing_ok=True)
+    with BufferedWriter(_TemporaryFile(descriptor, "wb")) as file:
+        yield file
 
 
 class _TemporaryFile(FileIO):
@@ -63,6 +51,13 @@ class _TemporaryFile(FileIO):
 
 def _unavailable(error: OSError) -> TemporaryFileError:
     return TemporaryFileError(
-        f"no temporary file can be written: {error.strerror}; set TMPDIR to a "
-        "directory with room for a segment"
+        f"no temporary file can be written in {_directory()}: {error.strerror}; set "
+        "TMPDIR to a directory with room for a segment"
     )
+
+
+def _directory() -> str:
+    try:
+        return tempfile.gettempdir()
+    except OSError:  # none can be written
+        return "the directory of temporary files"

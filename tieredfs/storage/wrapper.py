@@ -16,6 +16,7 @@ from tieredfs.model import (
 from tieredfs.objects import RequestPolicy
 from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.leftover import Leftover
+from tieredfs.storage.log_source import LogSource
 
 __all__ = ["StorageWrapper"]
 
@@ -137,6 +138,15 @@ class StorageWrapper(RemoteStorageManager):
     ) -> bytes:
         """Store a segment; it is visible only when it is whole."""
         return self.inner.copy_log_segment(metadata, data)
+
+    def copy_open_log(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Store a segment whose log is read where it lies."""
+        return self.inner.copy_open_log(metadata, log, indexes)
 
     def append_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData

@@ -11,7 +11,7 @@ from typing import Final, Self, TypeVar
 
 from tieredfs.errors import StorageUnavailableError
 from tieredfs.model import ByteRange
-from tieredfs.objects import ObjectInfo, ObjectStore
+from tieredfs.objects import Content, ObjectInfo, ObjectStore
 
 __all__ = ["READS", "WRITES", "WatchedStore", "scratch_store"]
 
@@ -100,7 +100,7 @@ class WatchedStore(ObjectStore):
         """Make an object appear."""
         self._call("put", partial(super().put, key, data, overwrite=overwrite))
 
-    def put_file(self, key: str, source: Path, *, overwrite: bool) -> None:
+    def put_file(self, key: str, source: Path | Content, *, overwrite: bool) -> None:
         """Make an object appear, from a local file."""
         put = partial(super().put_file, key, source, overwrite=overwrite)
         self._call("put_file", put)

@@ -30,6 +30,7 @@ from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content, pieces
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
+from tieredfs.objects.quirks.local_nameless import name_file, open_nameless
 from tieredfs.objects.quirks.local_names import can_name_exclusively, name_exclusively
 from tieredfs.objects.quirks.local_paths import (
     Trail,
@@ -85,7 +86,7 @@ class LocalBackend(Backend):
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool
     ) -> None:
-        """Write beside the final name, sync, then link or rename to it."""
+        """Write without a name or beside the final one, sync, then link or rename."""
         del timeout
 
         def write(file: BinaryIO) -> None:
@@ -239,7 +240,10 @@ class LocalBackend(Backend):
             replaced = _replaced(name, folder)
             try:
                 mode = 0o666 if replaced is None else 0o600  # until it is as it was
-                descriptor = os.open(temporary, _NEW, mode, dir_fd=folder)
+                nameless = open_nameless(folder, mode)
+                descriptor = nameless
+                if descriptor is None:
+                    descriptor = os.open(temporary, _NEW, mode, dir_fd=folder)
                 with os.fdopen(descriptor, "wb") as file:
                     write(file)
                     file.flush()
@@ -247,6 +251,10 @@ class LocalBackend(Backend):
                         _keep_owner(descriptor, replaced)
                     stamp(descriptor, self.path(key), replaced)
                     os.fsync(descriptor)
+                    if nameless is not None and _is_named(
+                        nameless, name, temporary, folder, overwrite=overwrite
+                    ):
+                        return
                 if overwrite:
                     os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
                 else:
@@ -309,6 +317,20 @@ def _replaced(name: str, folder: int) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _is_named(
+    nameless: int, name: str, temporary: str, folder: int, *, overwrite: bool
+) -> bool:
+    """Give a file its name; only the temporary one where it is to replace another."""
+    try:
+        name_file(nameless, name, folder)
+    except FileExistsError:
+        if not overwrite:
+            raise
+        name_file(nameless, temporary, folder)
+        return False
+    return True
 
 
 def _keep_owner(descriptor: int, replaced: os.stat_result) -> None:

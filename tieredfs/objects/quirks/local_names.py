@@ -14,14 +14,15 @@ from contextlib import suppress
 
 from tieredfs.objects.reserved import temporary_name
 
-__all__ = ["can_name_exclusively", "name_exclusively"]
+__all__ = ["CANNOT", "can_name_exclusively", "name_exclusively"]
 
 _Name = Callable[[str, str, int], None]
 """Gives a file another name in a folder; FileExistsError when it is taken."""
 
-_CANNOT = frozenset(
+CANNOT = frozenset(
     {
         errno.EINVAL,
+        errno.EISDIR,
         errno.EMLINK,
         errno.ENOSYS,
         errno.ENOTSUP,
@@ -116,6 +117,6 @@ def _names(way: _Name, source: str, taken: str, free: str, folder: int) -> bool:
             way(source, free, folder)
             return True
     except OSError as error:
-        if error.errno not in _CANNOT:
+        if error.errno not in CANNOT:
             raise
     return False  # it cannot, or has replaced what was there

@@ -28,6 +28,7 @@ REMOTE_CALLS: Final = (
     "is_compacted",
     "check_key",
     "copy_log_segment",
+    "copy_open_log",
     "append_log_segment",
     "cancel_copying",
     "scrub",

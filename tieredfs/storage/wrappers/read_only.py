@@ -1,11 +1,13 @@
 """A storage that nobody writes to."""
 
+from collections.abc import Mapping
 from typing import NoReturn
 
 from tieredfs.errors import UnsupportedOperationError
-from tieredfs.model import LogSegmentData, SegmentMetadata, TopicIdPartition
+from tieredfs.model import IndexType, LogSegmentData, SegmentMetadata, TopicIdPartition
 from tieredfs.storage.capability import Capability
 from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.log_source import LogSource
 from tieredfs.storage.wrapper import StorageWrapper
 
 __all__ = ["ReadOnlyStorage"]
@@ -29,6 +31,16 @@ class ReadOnlyStorage(StorageWrapper):
     ) -> bytes:
         """Refuse to copy a segment."""
         del data
+        self._refuse(f"copy {metadata}")
+
+    def copy_open_log(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Refuse to copy a segment."""
+        del log, indexes
         self._refuse(f"copy {metadata}")
 
     def append_log_segment(
