@@ -1,6 +1,7 @@
 """Errors of the command: one line on stderr, and a stable exit code."""
 
 import io
+import logging
 import shutil
 import struct
 import subprocess
@@ -17,7 +18,8 @@ from cli.readers import start_program
 from logs import files_of
 from privileges import GIVE_UP_PRIVILEGES
 from tieredfs.cli.exit_codes import EXIT_CODES
-from tieredfs.errors import ErrorKind
+from tieredfs.errors import ErrorKind, StorageUnavailableError
+from tieredfs.tier import Tier
 
 FIRST_LOG = "*/00000000000000000000-*.log"
 LATER_LOG = "two-partitions-1-*/00000000000000000116-*.log"
@@ -157,6 +159,21 @@ def test_a_filesystem_whose_package_is_missing_is_2_with_the_line_that_installs_
     monkeypatch.delitem(sys.modules, ours, raising=False)
     done = run("ls", "gs://bucket/x")
     check_failure(done, 2, "gs://bucket/x", "pip install 'tieredfs[gcs]'")
+
+
+def test_what_a_client_logs_is_not_shown(
+    run: Run, plain: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def warn(_: object) -> list[str]:
+        logging.getLogger("some.client").warning("many\nlines")
+        raise StorageUnavailableError("the store is gone")
+
+    # Without the handlers that pytest has put there.
+    monkeypatch.setattr(logging.getLogger("some"), "propagate", False)
+    monkeypatch.setattr(Tier, "topics", warn)
+    before = logging.lastResort
+    check_failure(run("ls", plain), 5, "the store is gone")
+    assert logging.lastResort is before
 
 
 @pytest.mark.parametrize(

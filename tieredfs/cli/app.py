@@ -1,8 +1,11 @@
 """The command itself: which verbs there are, and how every one of them ends."""
 
+import logging
 import os
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn, TextIO
 
 import click
@@ -51,7 +54,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     """
     warnings.showwarning = _show_warning
     given = sys.argv[1:] if arguments is None else arguments
-    with standard_streams() as (out, err):
+    with _logs_dropped(), standard_streams() as (out, err):
         try:
             code = _finish(_run(given), out, err)
         except KeyboardInterrupt:
@@ -105,6 +108,19 @@ def _interrupted(err: StandardStream) -> NoReturn:
     feed = "\n" if err.text.isatty() else ""  # the terminal has just shown ^C
     err.write_now(f"{feed}tieredfs: interrupted\n")
     os._exit(INTERRUPTED)
+
+
+@contextmanager
+def _logs_dropped() -> Iterator[None]:
+    """Show no log lines of clients: what they warn of, our own error says in one line.
+
+    Where a program that calls the command has set up logging, it still gets them.
+    """
+    shown, logging.lastResort = logging.lastResort, logging.NullHandler()
+    try:
+        yield
+    finally:
+        logging.lastResort = shown
 
 
 def _end(error: TieredFSError) -> int:

@@ -31,16 +31,6 @@ from tieredfs.objects.secrets import (
 
 __all__ = ["Connection"]
 
-_EXTRAS = {
-    "s3fs": "s3",
-    "gcsfs": "gcs",
-    "adlfs": "azure",
-    "sshfs": "sftp",
-    "aiohttp": "http",  # before requests: fsspec names both
-    "requests": "webhdfs",
-}
-"""Our extra that brings a package, by the name that fsspec's error tells."""
-
 _REFUSALS = (ValueError, TypeError, LookupError, AttributeError)
 """How filesystems refuse a URL or an option; nothing of ours runs meanwhile."""
 
@@ -162,20 +152,27 @@ class Connection:
     def _make(self, timeout: float) -> Backend:
         try:
             place = self._place
+        except _REFUSALS as error:
+            raise self._refused(error) from self.shown(error)
+        try:
             for cache in place.caches:
                 msg = f"{cache} is left out: after a download that failed it gives "
                 warnings.warn(f"{msg}wrong bytes", TieredFSWarning, stacklevel=2)
             return self.kind.open(place.url, place.options, timeout)
         except ImportError as error:
-            said = str(error)
-            extras = (extra for name, extra in _EXTRAS.items() if name in said)
-            extra = next(extras, None)
-            hint = f"pip install 'tieredfs[{extra}]'" if extra else said
+            # Not by the package that was missed first: other extras bring that, too.
+            links = links_of(place.url, place.options)
+            extras = dict.fromkeys(backend_of(link).extra for link, _ in links)
+            named = ",".join(filter(None, extras))
+            hint = f"pip install 'tieredfs[{named}]'" if named else str(error)
             msg = f"{redact_url(self.url)}: a package is missing: {hint}"
             raise PluginNotInstalledError(msg) from error
         except _REFUSALS as error:
-            msg = f"{redact_url(self.url)}: {self.redacted(str(error))}"
-            raise InvalidArgumentError(msg) from self.shown(error)
+            raise self._refused(error) from self.shown(error)
+
+    def _refused(self, error: Exception) -> InvalidArgumentError:
+        msg = f"{redact_url(self.url)}: {self.redacted(str(error))}"
+        return InvalidArgumentError(msg)
 
 
 def _destination(link: str, options: Mapping[str, object]) -> str:

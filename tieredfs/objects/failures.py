@@ -20,7 +20,14 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 
-__all__ = ["failure_class", "links", "retry_after", "text_of", "was_refused"]
+__all__ = [
+    "failure_class",
+    "is_container_missing",
+    "links",
+    "retry_after",
+    "text_of",
+    "was_refused",
+]
 
 _BY_STATUS: dict[int, type[TieredFSError]] = {
     400: InvalidArgumentError,
@@ -66,6 +73,8 @@ _BY_CODE: dict[str, type[TieredFSError]] = {
     "OutOfRangeInput": InvalidArgumentError,
     "SnapshotsPresent": UnsupportedOperationError,
 }
+_NO_CONTAINER = frozenset({"ContainerNotFound", "FilesystemNotFound", "NoSuchBucket"})
+_NO_BUCKET = "bucket does not exist"  # Google's, which has no code for it
 _FIRST_SERVER_ERROR = 500
 _STATUSES = range(100, 600)
 _STATUS_NAMES = ("status_code", "status", "code")  # Azure's, aiohttp's, gcsfs's
@@ -96,6 +105,19 @@ _BY_NAME: dict[str, type[TieredFSError]] = {
     "HttpProcessingError": StorageUnavailableError,  # aiohttp's
     "ParamValidationError": InvalidArgumentError,
     "OptionError": InvalidArgumentError,
+    # botocore's own configuration: a profile or a region that is not there, a file that
+    # cannot be parsed. No request was made, and none that is made later would be.
+    "ConfigNotFound": InvalidArgumentError,
+    "ConfigParseError": InvalidArgumentError,
+    "InfiniteLoopConfigError": InvalidArgumentError,
+    "InvalidConfigError": InvalidArgumentError,
+    "InvalidRegionError": InvalidArgumentError,
+    "NoRegionError": InvalidArgumentError,
+    "ProfileNotFound": InvalidArgumentError,
+    "UnknownCredentialError": InvalidArgumentError,
+    "NoAuthTokenError": PermissionDeniedError,
+    "SSOError": PermissionDeniedError,
+    "TokenRetrievalError": PermissionDeniedError,
     "BadZipFile": CorruptObjectError,
     "InvalidURL": InvalidArgumentError,  # of aiohttp and of requests
     # asyncssh's; below them paramiko's, which chains of URLs may bring
@@ -194,6 +216,14 @@ def was_refused(error: BaseException) -> bool:
     )
 
 
+def is_container_missing(error: BaseException) -> bool:
+    """Return whether a server says that the bucket or container is not there."""
+    return any(
+        _code(link) in _NO_CONTAINER or _NO_BUCKET in text_of(link)
+        for link in _causes(error)
+    )
+
+
 def retry_after(error: BaseException) -> float:
     """Return the seconds that a server asks to wait before the next try; 0 for none.
 
@@ -215,7 +245,7 @@ def text_of(error: BaseException) -> str:
     """Return an error's class and what it says; the class alone if that fails."""
     kind = type(error).__name__
     try:
-        said = str(error)
+        said = str(error).strip()
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - its __str__ may do anything

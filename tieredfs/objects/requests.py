@@ -18,7 +18,12 @@ from tieredfs.errors import (
 )
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.connection import Connection
-from tieredfs.objects.failures import failure_class, retry_after, text_of
+from tieredfs.objects.failures import (
+    failure_class,
+    is_container_missing,
+    retry_after,
+    text_of,
+)
 from tieredfs.objects.observer import RequestEvent, RequestObserver
 from tieredfs.objects.parallel import run_all
 from tieredfs.objects.policy import CommonDeadline, Deadline, RequestPolicy
@@ -206,7 +211,8 @@ class Requests:
         ours = failure_class(error)
         if isinstance(error, TieredFSError) or ours is None:
             return error
-        said = self.connection.redacted(text_of(error))
+        # One line: what Azure and Hadoop add to it is in the cause.
+        said = self.connection.redacted(text_of(error)).partition("\n")[0]
         if ours is StorageUnavailableError and not end.remaining:
             msg = f"{verb} {name}: not done in {self.policy.deadline:g} s ({said})"
             return DeadlineExceededError(msg)
@@ -217,5 +223,11 @@ class Requests:
         if ours is StorageFullError:
             return StorageFullError(f"{verb} {name}: the store is full: {said}")
         if ours is NotFoundError:
+            container = self.connection.kind.container
+            # A listing of a folder that is not there is empty.
+            if container and (verb == "list" or is_container_missing(error)):
+                place = redact_url(self.connection.url)
+                msg = f"not found: {place}: there is no such {container}"
+                return NotFoundError(msg)
             return NotFoundError(f"not found: {name}")
         return ours(f"{verb} {name}: {said}")

@@ -139,4 +139,8 @@ def missing_container(subject: Subject) -> None:
     ):
         with pytest.raises(NotFoundError):
             call()
+    # Whatever the server says, a listing can only fail so where there is none.
+    said = f"^not found: {store.url}: there is no such (bucket|container)$"
+    with pytest.raises(NotFoundError, match=said):
+        list(store.list())
     assert subject.keys("no/such/folder/") == []

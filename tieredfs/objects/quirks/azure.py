@@ -68,6 +68,8 @@ A hierarchical account lists ``a/b`` before ``a-b``: it goes by folders. To begi
 class AzureBackend(Backend):
     """A container, or a prefix in one."""
 
+    extra = "azure"
+    container = "container"
     capabilities = frozenset(
         {
             StoreCapability.WRITE,

@@ -61,6 +61,12 @@ class Backend:
     create_is_proven: bool = True
     """Whether EXCLUSIVE_CREATE needs no trial; the store makes one, and sets this."""
 
+    extra: ClassVar[str] = ""
+    """Our extra that brings the client's packages; empty where there is none."""
+
+    container: ClassVar[str] = ""
+    """What the first part of a path is called where it has to be made before use."""
+
     at_once: ClassVar[int] = 1
     """Most requests of one call that are under way at the same time."""
 

@@ -50,6 +50,8 @@ class GCSBackend(Backend):
     a week.
     """
 
+    extra = "gcs"
+    container = "bucket"
     capabilities = frozenset(StoreCapability)
     at_once = 16
     delete_limit = 100

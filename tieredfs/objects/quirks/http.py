@@ -36,6 +36,7 @@ _AT_ONCE = 16
 class HttpBackend(Backend):
     """What lies below a URL; its query, such as a signature, goes with each request."""
 
+    extra = "http"
     capabilities = frozenset({StoreCapability.RANGE_READ})
     at_once = _AT_ONCE
 

@@ -3,7 +3,9 @@
 Traps closed here, seen with fsspec 2026.9: many connect when they are made, without a
 limit of time, so that is done where it can be left behind; what a call that hangs holds
 on to (a lock, a connection) stays held, and an instance that lost its connection stays
-dead, so after such a failure the next try makes a new one.
+dead, so after such a failure the next try makes a new one. Where there is no Hadoop or
+no Java, pyarrow's HDFS raises an OSError of a hundred lines, and for each later try
+another one, as if the next could go better.
 """
 
 from collections.abc import Mapping
@@ -24,6 +26,11 @@ from tieredfs.objects.quirks.default import Backend
 
 __all__ = ["OtherBackend"]
 
+_OF_HADOOP = ("libhdfs", "libjvm")
+_NO_HADOOP = (
+    "Hadoop's client cannot be loaded: install Hadoop and Java, and set HADOOP_HOME, "
+    "JAVA_HOME and CLASSPATH; webhdfs:// needs neither"
+)
 _SPOILS = frozenset({"sftp", "ssh"})
 """Filesystems that hand on every option they do not know, to a client that refuses."""
 
@@ -35,9 +42,14 @@ class OtherBackend(Backend):
     def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
         """Make the filesystems of all links, new ones."""
         own = own_links(url, {**cls.options, **options}, _defaults)
-        return calls_to(identity_of(url, options)).run(
-            lambda: cls(*url_to_fs(url, **own, skip_instance_cache=True)), timeout
-        )
+        try:
+            return calls_to(identity_of(url, options)).run(
+                lambda: cls(*url_to_fs(url, **own, skip_instance_cache=True)), timeout
+            )
+        except OSError as error:
+            if not any(library in str(error) for library in _OF_HADOOP):
+                raise
+            raise ImportError(_NO_HADOOP) from None
 
     def is_broken_by(self, error: Exception) -> bool:
         """Trust nothing after a failure that nobody answered."""

@@ -59,6 +59,8 @@ _PAGE = "text/html"
 class S3Backend(Backend):
     """A bucket, or a prefix in one."""
 
+    extra = "s3"
+    container = "bucket"
     capabilities = frozenset(StoreCapability)
     create_is_proven = False
     at_once = 16

@@ -41,6 +41,7 @@ _PIECE = 8 << 20
 class SftpBackend(FoldersBackend):
     """A folder on a server that speaks SFTP."""
 
+    extra = "sftp"
     at_once = 8
     create_is_proven = False
 

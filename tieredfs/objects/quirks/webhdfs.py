@@ -73,6 +73,7 @@ class _RemoteError(OSError):
 class WebHdfsBackend(FoldersBackend):
     """A folder of HDFS; a rename decides who is first, and replaces as a whole."""
 
+    extra = "webhdfs"
     at_once = 4
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
