@@ -96,6 +96,19 @@ class TestSymbolicLinks:
         with pytest.warns(TieredFSWarning, match="symbolic links are left out"):
             assert [entry.key for entry in linked.list(delimiter="/")] == ["inside"]
 
+    def test_those_of_many_folders_are_warned_of_once(self, tmp_path: Path) -> None:
+        for number in range(1100):  # more than a page has
+            folder = tmp_path / f"{number:04d}"
+            folder.mkdir()
+            (folder / "file").write_bytes(b"1")
+            if number % 100 == 7:
+                (folder / "link").symlink_to(tmp_path)
+        store = ObjectStore(str(tmp_path))
+        with pytest.warns(TieredFSWarning) as seen:
+            assert len(list(store.list())) == 1100
+        (warning,) = seen
+        assert "/0007/link: symbolic links are left out" in str(warning.message)
+
     @pytest.mark.parametrize("prefix", ["folder/", "loop/", "loop/inside", "folder/f"])
     def test_none_is_listed_through(self, linked: ObjectStore, prefix: str) -> None:
         assert list(linked.list(prefix)) == []

@@ -54,6 +54,7 @@ class _Position(NamedTuple):
 
     walk: Walk
     trail: Trail
+    links: list[str]
 
 
 class LocalBackend(Backend):
@@ -115,9 +116,11 @@ class LocalBackend(Backend):
         """Walk the directories in the order of their keys."""
         del timeout
         here = at if isinstance(at, _Position) else None
-        walk, trail = here or _Position(Walk(listing), Trail(self.root))
+        walk, trail, links = here or _Position(Walk(listing), Trail(self.root), [])
         try:
-            found = walk.page(partial(self._scan, trail), reads=math.inf, size=_PAGE)
+            found = walk.page(
+                partial(self._scan, trail, links), reads=math.inf, size=_PAGE
+            )
             entries = [
                 entry
                 for entry in found.entries
@@ -125,7 +128,7 @@ class LocalBackend(Backend):
             ]
         finally:
             trail.leave()
-        return Page(entries, found.following and _Position(walk, trail))
+        return Page(entries, found.following and _Position(walk, trail, links))
 
     def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
         """Remove regular files; anything else is no object, so there is none."""
@@ -195,8 +198,14 @@ class LocalBackend(Backend):
         with scan as items:
             yield from items
 
-    def _scan(self, trail: Trail, folder: str) -> Iterable[Child]:
-        """Return what lies in a directory, links and half-written files left out."""
+    def _scan(self, trail: Trail, links: list[str], folder: str) -> Iterable[Child]:
+        """Return what lies in a directory, links and half-written files left out.
+
+        Args:
+            trail: The way there.
+            links: Those that this listing has warned of: the first that it met.
+            folder: The directory.
+        """
         children: list[Child] = []
         linked = ""
         for item in self._items(trail, folder):
@@ -207,7 +216,8 @@ class LocalBackend(Backend):
                 children.append((f"{key}/", None))
             elif _is_object(item):
                 children.append((key, partial(_describe, trail, folder, item.name)))
-        if linked:
+        if linked and not links:
+            links.append(linked)
             msg = f"{self.path(linked)}: symbolic links are left out"
             warnings.warn(msg, TieredFSWarning, stacklevel=2)
         return children
