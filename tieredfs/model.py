@@ -194,6 +194,16 @@ class SegmentMetadata:
             msg = f"{self}: custom metadata of more than {_MAX_CUSTOM_METADATA} bytes"
             raise InvalidArgumentError(msg)
 
+    @property
+    def is_described(self) -> bool:
+        """Whether every field is known that ``describe`` has to tell."""
+        return None not in (
+            self.end_offset,
+            self.max_timestamp_ms,
+            self.leader_epochs,
+            self.size,
+        )
+
     def __str__(self) -> str:
         """Name the segment as Kafka's files do."""
         return f"{self.partition}/{self.start_offset:020d}-{self.id}"

@@ -1,6 +1,7 @@
 """A storage with a cache in front is the same storage that asks less."""
 
 import os
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -20,12 +21,14 @@ from cache.made import (
     made_segment,
     open_cache,
 )
+from seen import Events
 from tieredfs import (
     CorruptIndexError,
     IndexType,
     NotFoundError,
     ObjectStore,
     RequestPolicy,
+    SegmentMetadata,
 )
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache, with_index_cache
 from tieredfs.errors import TieredFSWarning
@@ -52,6 +55,53 @@ def test_all_ways_to_ask_for_indexes_ask_once(tmp_path: Path) -> None:
     assert bytes_of(found) == {kind: CONTENT[kind] for kind in some}
     assert bytes_of(storage.fetch_all_indexes(SEGMENT)) == CONTENT
     assert made.fetches == 1
+
+
+def test_a_description_takes_the_indexes_that_are_kept(
+    tmp_path: Path, data: Path
+) -> None:
+    events = Events()
+    folder = data / "kafka" / "two-partitions" / "kafka-tiered-storage"
+
+    def described() -> list[SegmentMetadata]:
+        store = ObjectStore(str(folder), observer=events)
+        cached = with_index_cache(KafkaLocal(store), tmp_path)
+        with cached:
+            partition = cached.list_partitions()[0]
+            listed = cached.list_segments(partition)
+            events.clear()
+            found = [cached.describe(segment) for segment in listed]
+            assert [cached.describe(segment) for segment in found] == found
+            return found
+
+    cold = described()
+    assert all(segment.is_described for segment in cold)
+    assert events.by_verb() == {"get": 5 * len(cold), "get_range": len(cold)}
+    assert described() == cold  # after a restart: the ends of the logs only
+    assert events.by_verb() == {"get_range": len(cold)}
+    plain = KafkaLocal(ObjectStore(str(folder)))
+    assert cold == [
+        plain.describe(segment)
+        for segment in plain.list_segments(plain.list_partitions()[0])
+    ]
+
+
+def test_a_damaged_index_is_described_as_without_a_cache(
+    tmp_path: Path, data: Path
+) -> None:
+    folder = tmp_path / "tier"
+    shutil.copytree(data / "kafka" / "plain" / "kafka-tiered-storage", folder)
+    index = min(folder.glob("*/*.timeindex"))
+    index.write_bytes(index.read_bytes() + b"x")
+    plain = KafkaLocal(ObjectStore(str(folder)))
+    segment = plain.list_segments(plain.list_partitions()[0])[0]
+    cached = with_index_cache(plain, tmp_path / "cache")
+    said = []
+    for storage in (plain, cached):
+        with pytest.raises(CorruptIndexError) as caught:
+            storage.describe(segment)
+        said.append(str(caught.value))
+    assert said[0] == said[1]
 
 
 def test_an_index_that_is_not_there_is_not_found_and_not_asked_for_again(

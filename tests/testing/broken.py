@@ -162,15 +162,27 @@ class FearsStrangers(Native):
 
 class TellsNothing(KafkaLocal):
     @override
-    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
         return metadata
 
 
 class TellsAnotherEnd(Native):
     @override
-    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
-        told = super().describe(metadata)
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        told = super().describe(metadata, indexes)
         return replace(told, end_offset=(told.end_offset or 0) + 1)
+
+
+class TellsLessWithIndexes(Native):
+    @override
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        return super().describe(metadata) if indexes is None else metadata
 
 
 class ClaimsAPlan(KafkaLocal):
@@ -660,6 +672,11 @@ BROKEN = [
         rules.check_description_tells_everything,
         TellsAnotherEnd,
         "tells another end_offset",
+    ),
+    Broken(
+        rules.check_description_tells_everything,
+        TellsLessWithIndexes,
+        "with its indexes it tells",
     ),
     Broken(rules.check_plan_is_in_the_listing, ClaimsAPlan, r"\(end, time\) = \(None"),
     Broken(rules.check_recogniser_knows_its_own, ClaimsEverything, r"For \[\]"),

@@ -13,6 +13,7 @@ from tieredfs import (
     PluginError,
     RequestCounter,
     RequestPolicy,
+    SegmentIndexes,
     SegmentMetadata,
     Tier,
     TieredFSWarning,
@@ -247,15 +248,20 @@ class TestTheTierItself:
 class _Silent(KafkaLocal):
     """A layout that lists segments, and does not say where they end."""
 
-    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        del indexes
         return metadata
 
 
 class _Vague(KafkaLocal):
     """A layout that does not say how late the records of a segment are."""
 
-    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
-        return replace(super().describe(metadata), max_timestamp_ms=None)
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        return replace(super().describe(metadata, indexes), max_timestamp_ms=None)
 
 
 @pytest.mark.parametrize("layout", [_Silent, _Vague])

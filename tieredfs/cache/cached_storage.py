@@ -61,6 +61,15 @@ class IndexCachedStorage(StorageWrapper):
             return self.inner.fetch_all_indexes(metadata)
         return found.indexes
 
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        """Return ``metadata`` with every field told, by the indexes that are kept."""
+        if indexes is None and not metadata.is_described:
+            found = self._cached(metadata)
+            indexes = None if found is None else found.indexes
+        return self.inner.describe(metadata, indexes)
+
     def fetch_log_segment(
         self,
         metadata: SegmentMetadata,

@@ -124,7 +124,7 @@ class SegmentCatalog:
         without: Container[SegmentContent] = frozenset(),
     ) -> list[SegmentMetadata]:
         """Return the segments with every field told, sorted by start offset."""
-        return self._described(partition, lambda s: None in _told(s), without)
+        return self._described(partition, lambda s: not s.is_described, without)
 
     def describe(self, segment: SegmentMetadata) -> SegmentMetadata:
         """Return ``segment`` with every field told.
@@ -136,7 +136,7 @@ class SegmentCatalog:
             known = self._known.get(segment)
         if known is None:
             known = self._storage.describe(segment)
-            if None in _told(known):
+            if not known.is_described:
                 msg = f"{self._storage!r} does not describe {segment}"
                 raise PluginError(msg)
             with self._lock:
@@ -197,13 +197,3 @@ def _ask_all(
     finally:
         # Neither an error nor Ctrl-C waits for the requests that are under way.
         pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _told(segment: SegmentMetadata) -> tuple[object, ...]:
-    """Return the fields that a listing may leave out."""
-    return (
-        segment.end_offset,
-        segment.max_timestamp_ms,
-        segment.leader_epochs,
-        segment.size,
-    )

@@ -216,18 +216,20 @@ class Requests:
         if ours is StorageUnavailableError and not end.remaining:
             msg = f"{verb} {name}: not done in {self.policy.deadline:g} s ({said})"
             return DeadlineExceededError(msg)
+        if ours is NotFoundError:
+            return self._missing(verb, name, error)
         if ours is StorageUnavailableError and not share.remaining:
             # Another attempt may have a connection that answers.
-            took = f"one attempt was not done in {share.elapsed:.3g} s ({said})"
-            return StorageUnavailableError(f"{verb} {name}: {took}")
-        if ours is StorageFullError:
-            return StorageFullError(f"{verb} {name}: the store is full: {said}")
-        if ours is NotFoundError:
-            container = self.connection.kind.container
-            # A listing of a folder that is not there is empty.
-            if container and (verb == "list" or is_container_missing(error)):
-                place = redact_url(self.connection.url)
-                msg = f"not found: {place}: there is no such {container}"
-                return NotFoundError(msg)
-            return NotFoundError(f"not found: {name}")
+            said = f"one attempt was not done in {share.elapsed:.3g} s ({said})"
+        elif ours is StorageFullError:
+            said = f"the store is full: {said}"
         return ours(f"{verb} {name}: {said}")
+
+    def _missing(self, verb: str, name: str, error: Exception) -> NotFoundError:
+        """Return the error of an object that is not there, or of its container."""
+        container = self.connection.kind.container
+        # A listing of a folder that is not there is empty.
+        if container and (verb == "list" or is_container_missing(error)):
+            place = redact_url(self.connection.url)
+            return NotFoundError(f"not found: {place}: there is no such {container}")
+        return NotFoundError(f"not found: {name}")

@@ -328,7 +328,9 @@ class RemoteStorageManager(ABC):
         del metadata, last_offset
         return True
 
-    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
         """Return ``metadata`` with every field told.
 
         What was told stays as it is, but for the size of a segment that a broker is
@@ -338,11 +340,14 @@ class RemoteStorageManager(ABC):
 
         Args:
             metadata: As it was listed.
+            indexes: What ``fetch_all_indexes`` of this segment gave, if it was asked:
+                it saves requests, and changes nothing of what is returned.
 
         Raises:
             NotFoundError: The segment is gone.
             CorruptDataError: The segment contradicts itself.
         """
+        del indexes
         return metadata
 
     def stored_sizes(

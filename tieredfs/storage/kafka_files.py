@@ -51,6 +51,7 @@ _SIZE_AT = 12  # bytes that say how long a batch is
 def describe_segment(
     storage: RemoteStorageManager,
     metadata: SegmentMetadata,
+    indexes: SegmentIndexes | None = None,
     *,
     active: bool = False,
     compacted: bool = False,
@@ -64,6 +65,7 @@ def describe_segment(
     Args:
         storage: Where the segment is.
         metadata: As it was listed.
+        indexes: Its indexes; None to fetch them.
         active: Whether a broker may be writing it: then the log may end in part of a
             batch, which is left out of the size.
         compacted: Whether offsets may be missing from the log: a cleaner has been here,
@@ -76,7 +78,8 @@ def describe_segment(
     """
     size = metadata.size or 0
     name = storage.name_of(metadata)
-    indexes = storage.fetch_indexes(metadata, _DESCRIBING)
+    if indexes is None:
+        indexes = storage.fetch_indexes(metadata, _DESCRIBING)
     facts = _Facts(metadata, indexes, size, name, compacted=compacted)
     headers = _headers(storage, metadata, facts.position, active=active)
     if active and facts.is_ahead_of(headers):

@@ -19,6 +19,7 @@ from tieredfs.model import (
     IndexType,
     LogSegmentData,
     SegmentId,
+    SegmentIndexes,
     SegmentMetadata,
     TopicIdPartition,
     Uuid,
@@ -114,11 +115,13 @@ class KafkaLocal(RemoteStorageManager):
         """Return the file of one index."""
         return self.store.get(self._key(metadata, SUFFIXES[index_type]))
 
-    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
         """Ask the indexes and the end of the log what the name does not say."""
         if metadata.end_offset is not None:
             return metadata
-        return describe_segment(self, metadata)
+        return describe_segment(self, metadata, indexes)
 
     def stored_sizes(
         self, partition: TopicIdPartition

@@ -38,6 +38,7 @@ from tieredfs.model import (
     UNKNOWN_TOPIC_ID,
     IndexType,
     SegmentId,
+    SegmentIndexes,
     SegmentMetadata,
     TopicIdPartition,
     Uuid,
@@ -194,12 +195,18 @@ class KafkaLog(RemoteStorageManager):
             return _within(data, metadata, index_type, name)
         return data
 
-    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
         """Ask the indexes and the end of the log what the name does not say."""
         if metadata.max_timestamp_ms is not None:
             return metadata
         return describe_segment(
-            self, metadata, active=self.is_active(metadata), compacted=True
+            self,
+            metadata,
+            indexes,
+            active=self.is_active(metadata),
+            compacted=True,
         )
 
     def stored_sizes(

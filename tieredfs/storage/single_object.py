@@ -224,21 +224,26 @@ class SingleObject(RemoteStorageManager):
         tail = self._tail(metadata)
         return SegmentIndexes(tail.indexes, bytes(tail.manifest_bytes))
 
-    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
         """Ask the tail for the epochs, the records, and the size of a chunked log."""
         known = (metadata.leader_epochs, metadata.size, metadata.record_count)
         if None not in known:
             return metadata
-        tail = self._tail(metadata)
-        facts = tail.manifest.segment
+        if indexes is not None and indexes.layout:
+            manifest = self._fetch_manifest(metadata, indexes.layout)
+        else:
+            manifest = self._tail(metadata).manifest
+        facts = manifest.segment
         return SegmentMetadata(
             metadata.partition,
             metadata.id,
             facts.start_offset,
             facts.end_offset,
             facts.max_timestamp_ms,
-            epochs_of(tail.manifest),
-            tail.manifest.log.original_length,
+            epochs_of(manifest),
+            manifest.log.original_length,
             metadata.version,
             metadata.custom_metadata,
             facts.record_count,

@@ -115,9 +115,11 @@ class StorageWrapper(RemoteStorageManager):
         """Tell whether a segment is still what was listed."""
         return self.inner.is_current(metadata, last_offset)
 
-    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
         """Return ``metadata`` with every field told."""
-        return self.inner.describe(metadata)
+        return self.inner.describe(metadata, indexes)
 
     def stored_sizes(
         self, partition: TopicIdPartition

@@ -171,6 +171,9 @@ def check_description_tells_everything(case: Case) -> None:
         require(not changed, f"Of {segment} it tells another {', '.join(changed)}.")
         again = case.storage.describe(told)
         require(again == told, f"Of {segment} it tells first {told}, then {again}.")
+        indexes = case.storage.fetch_all_indexes(segment)
+        known = case.storage.describe(segment, indexes)
+        require(known == told, f"Of {segment} with its indexes it tells {known}.")
 
 
 @rule(Capability.PLAN_FROM_LISTING)

@@ -7,9 +7,18 @@ import s3fs
 
 from distant import DistantS3
 from samples import DATA, KEYS, fill, sample
-from tieredfs import ObjectStore, RequestCounter
+from tieredfs import ObjectStore, RequestCounter, RequestEvent, Tier
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache, with_index_cache
 from tieredfs_aiven import Aiven
+
+
+class Suffixes(list[str]):
+    """How the keys of requests end."""
+
+    def on_request(self, event: RequestEvent) -> None:
+        """Keep it."""
+        self.append(event.key.rpartition("/")[2].rpartition(".")[2])
+
 
 VARIANTS = ["plain", "zstd", "encrypted", "zstd-encrypted"]
 
@@ -50,6 +59,29 @@ def test_indexes_and_layout_are_asked_for_once_across_restarts(
     storage, counter = opened()
     assert dict(storage.fetch_all_indexes(segment)) == expected
     assert counter.requests == 2  # repaired in one operation
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_topic_is_described_by_what_is_kept(variant: str, tmp_path: Path) -> None:
+    one = sample(variant, "txn")
+    prefix = one.stem[: one.stem.index("txn")]
+
+    def asked() -> tuple[list[str], dict[int, int], dict[int, int]]:
+        counter = Suffixes()
+        store = ObjectStore(str(one.folder / "objects"), observer=counter)
+        aiven = Aiven(store, key_prefix=prefix, encryption_keys=KEYS)
+        with Tier(with_index_cache(aiven, tmp_path)) as tier:
+            topic = tier.topic("plain")
+            counter.clear()
+            found = topic.beginning_offsets(), topic.end_offsets()
+        return [suffix for suffix in counter if suffix], *found
+
+    cold, *expected = asked()
+    assert {"rsm-manifest", "indexes"} <= set(cold)
+    warm, *found = asked()
+    assert found == expected
+    # Of manifests and indexes nothing; the ends are claims, seen in the logs.
+    assert set(warm) <= {"log"}
 
 
 def test_two_tiers_of_the_same_segments_in_one_store_are_not_mixed_up(

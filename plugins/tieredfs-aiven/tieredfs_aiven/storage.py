@@ -219,7 +219,9 @@ class Aiven(RemoteStorageManager):
         manifest = self._parse(metadata, stem, layout)
         return SegmentIndexes(self._indexes(manifest, stem, index_types), layout)
 
-    def describe(self, metadata: SegmentMetadata) -> SegmentMetadata:
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
         """Ask the manifest, the end of the time index and the leader epochs.
 
         The manifest has only a part of the epochs, and its largest timestamp is what
@@ -230,26 +232,26 @@ class Aiven(RemoteStorageManager):
             CorruptObjectError: The manifest is damaged, or contradicts the time index.
             CorruptIndexError: An index is not what was stored.
         """
-        if None not in (
-            metadata.end_offset,
-            metadata.max_timestamp_ms,
-            metadata.leader_epochs,
-            metadata.size,
-        ):
+        if metadata.is_described:
             return metadata
         stem = self._stem(metadata)
-        manifest = self._parse(metadata, stem, self._manifest(stem))
+        layout = b"" if indexes is None else indexes.layout
+        manifest = self._parse(metadata, stem, layout or self._manifest(stem))
         facts = manifest.segment
         if facts is None:
             raise CorruptObjectError(
                 f"{self._name(stem, Suffix.MANIFEST)}: it does not say where the "
                 "segment ends: it has no remoteLogSegmentMetadata"
             )
-        ends = replace(manifest, indexes=_ends_of_indexes(manifest))
-        indexes = self._indexes(ends, stem, ends.indexes)
+        found: Mapping[IndexType, memoryview]
+        if indexes is None:
+            ends = replace(manifest, indexes=_ends_of_indexes(manifest))
+            found = self._indexes(ends, stem, ends.indexes)
+        else:
+            found = indexes
         name = self._name(stem, Suffix.INDEXES)
         epochs = parse_leader_epochs(
-            indexes[IndexType.LEADER_EPOCH], name=f"{name}: leader epochs"
+            found[IndexType.LEADER_EPOCH], name=f"{name}: leader epochs"
         )
         claimed = replace(
             metadata,
@@ -263,7 +265,7 @@ class Aiven(RemoteStorageManager):
         latest = check_max_timestamp(
             self,
             claimed,
-            indexes[IndexType.TIMESTAMP],
+            found[IndexType.TIMESTAMP],
             claim=f"{self._name(stem, Suffix.MANIFEST)}: maxTimestampMs",
             index=f"{name}: time index",
         )

@@ -25,6 +25,7 @@ REMOTE_CALLS: Final = (
     "stream_log",
     "is_current",
     "describe",
+    "stored_sizes",
     "is_compacted",
     "check_key",
     "copy_log_segment",
