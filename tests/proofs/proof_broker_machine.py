@@ -1,19 +1,10 @@
 """Ten thousand histories of a broker's log directory that is pushed as it changes."""
 
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
-
 from tier.broker_machine import BrokerMachine
+from tier.histories import run_histories
 
 
 def test_in_10_000_histories_what_is_served_is_what_a_broker_would_have_served() -> (
     None
 ):
-    run_state_machine_as_test(
-        BrokerMachine,
-        settings=settings(
-            max_examples=10_000,
-            stateful_step_count=12,
-            suppress_health_check=[HealthCheck.too_slow],
-        ),
-    )
+    run_histories(BrokerMachine, 10_000, steps=12)

@@ -5,9 +5,8 @@ fails; beside them stands a model of the records alone.
 """
 
 import pytest
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
 
+from tier.histories import run_histories
 from tier.machine import KafkaLocalMachine, SingleObjectMachine, TierMachine
 
 
@@ -17,11 +16,4 @@ from tier.machine import KafkaLocalMachine, SingleObjectMachine, TierMachine
 def test_a_tier_holds_what_it_was_given_whatever_happens_to_it(
     machine: type[TierMachine], histories: int
 ) -> None:
-    run_state_machine_as_test(
-        machine,
-        settings=settings(
-            max_examples=histories,
-            stateful_step_count=30,
-            suppress_health_check=[HealthCheck.too_slow],
-        ),
-    )
+    run_histories(machine, histories, steps=30)
