@@ -25,7 +25,7 @@ from tieredfs import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.objects.failures import failure_class, links, retry_after, was_refused
+from tieredfs.objects.failures import failure_class, is_ambiguous, links, retry_after
 
 
 class ResponseError(Exception):
@@ -278,7 +278,7 @@ def test_a_ring_of_causes_is_gone_round_once(below: list[int], is_hidden: bool) 
     assert len(shown) == len(set(map(id, shown)))
     assert failure_class(errors[0]) is StorageUnavailableError
     assert retry_after(errors[0]) == 0
-    assert not was_refused(errors[0])
+    assert is_ambiguous(errors[0])
 
 
 def test_a_status_further_down_the_chain_decides() -> None:
@@ -323,7 +323,7 @@ def test_not_found_for_want_of_a_connection_is_unavailable(cause: Exception) -> 
 
 def test_only_an_answer_that_refuses_says_that_nothing_was_done() -> None:
     for status in (409, 412, 429):
-        assert was_refused(ResponseError(status))
-        assert was_refused(caused(OSError("translated"), by=ResponseError(status)))
+        assert not is_ambiguous(ResponseError(status))
+        assert not is_ambiguous(caused(OSError("translated"), by=ResponseError(status)))
     for error in (*map(ResponseError, (500, 503, 504)), ConnectionResetError()):
-        assert not was_refused(error)
+        assert is_ambiguous(error)

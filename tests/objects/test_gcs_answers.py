@@ -17,7 +17,7 @@ from tieredfs import (
     StorageUnavailableError,
     TieredFSError,
 )
-from tieredfs.objects.failures import failure_class, retry_after, was_refused
+from tieredfs.objects.failures import failure_class, is_ambiguous, retry_after
 from tieredfs.objects.quirks.gcs_bodies import answers, deletions
 from tieredfs.objects.quirks.gcs_failures import (
     StaleTokenError,
@@ -75,24 +75,24 @@ def test_an_answer_becomes_an_error_of_ours(
 
 
 CLIENTS: list[tuple[type[Exception], type[TieredFSError], bool]] = [
-    (aiohttp.ClientPayloadError, StorageUnavailableError, False),
-    (aiohttp.ServerDisconnectedError, StorageUnavailableError, False),
+    (aiohttp.ClientPayloadError, StorageUnavailableError, True),
+    (aiohttp.ServerDisconnectedError, StorageUnavailableError, True),
     (aiohttp.InvalidURL, InvalidArgumentError, False),
     (RefreshError, PermissionDeniedError, False),
     (DefaultCredentialsError, PermissionDeniedError, False),
-    (TransportError, StorageUnavailableError, True),
-    (TokenServerError, StorageUnavailableError, True),
-    (StaleTokenError, StorageUnavailableError, True),
+    (TransportError, StorageUnavailableError, False),
+    (TokenServerError, StorageUnavailableError, False),
+    (StaleTokenError, StorageUnavailableError, False),
 ]
 
 
-@pytest.mark.parametrize(("kind", "ours", "refused"), CLIENTS)
+@pytest.mark.parametrize(("kind", "ours", "ambiguous"), CLIENTS)
 def test_an_error_of_a_client_becomes_one_of_ours(
-    kind: type[Exception], ours: type[TieredFSError], refused: bool
+    kind: type[Exception], ours: type[TieredFSError], ambiguous: bool
 ) -> None:
     error = kind("said")
     assert failure_class(error) is ours
-    assert was_refused(error) is refused
+    assert is_ambiguous(error) is ambiguous
 
 
 def test_an_error_says_what_was_said() -> None:
@@ -114,7 +114,7 @@ def test_an_error_says_when_to_come_again(name: str) -> None:
 
 
 def test_a_limit_of_the_rate_says_that_nothing_was_done() -> None:
-    assert was_refused(failure(403, {}, body(403, "", "rateLimitExceeded")))
+    assert not is_ambiguous(failure(403, {}, body(403, "", "rateLimitExceeded")))
 
 
 def part(number: int, status: str, content: bytes = b"") -> bytes:

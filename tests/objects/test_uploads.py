@@ -25,7 +25,7 @@ from tieredfs import (
     StorageUnavailableError,
 )
 from tieredfs.objects.content import opened
-from tieredfs.objects.quirks import Backend, PartLimits
+from tieredfs.objects.quirks import Backend, Part, PartLimits
 from tieredfs.objects.uploads import plan_parts
 
 MIB = 1 << 20
@@ -163,6 +163,35 @@ def test_an_end_whose_reply_is_lost_is_success(upload: Upload, overwrite: bool) 
 
 
 @on_s3
+@pytest.mark.parametrize("fails", [False, True])
+def test_an_upload_whose_begin_was_not_answered_is_taken_back(
+    upload: Upload, fails: bool
+) -> None:
+    upload.proxy.add("POST", "uploads", lose_reply=True, times=2)
+    upload.proxy.add("PUT", "partNumber=2", status=403, times=float(fails))
+    if fails:
+        with pytest.raises(PermissionDeniedError, match="part 2"):
+            upload.store.put("a", CONTENT, overwrite=True)
+    else:
+        upload.store.put("a", CONTENT, overwrite=True)
+        assert upload.store.get("a") == CONTENT
+    assert upload.unfinished() == []
+
+
+@on_s3
+def test_uploads_of_other_writers_are_not_taken_for_one_that_was_not_answered(
+    upload: Upload,
+) -> None:
+    backend = upload.store._requests.backend("", "")
+    other = backend.begin_upload("a", 10, overwrite=True)
+    backend.put_part("a", other, Part(1, 0, 1, 1), b"1", 10)
+    backend.begin_upload("ab", 10, overwrite=True)
+    upload.proxy.add("POST", "uploads", lose_reply=True, times=1)
+    upload.store.put("a", CONTENT, overwrite=True)
+    assert upload.unfinished() == ["a", "ab"]
+
+
+@on_s3
 def test_a_file_that_shrinks_is_an_error_and_leaves_nothing(
     upload: Upload, tmp_path: Path
 ) -> None:
@@ -197,6 +226,24 @@ def test_an_upload_that_was_abandoned_is_cleaned_when_it_is_old(
     assert upload.unfinished() == ["left/behind"]
     assert upload.unfinished() == []
     backend.abort_upload("left/behind", number, 10)  # again is no error
+
+
+@on_s3
+def test_an_upload_that_cannot_be_aborted_keeps_no_other_from_it(
+    upload: Upload,
+) -> None:
+    backend = upload.store._requests.backend("", "")
+    for key in ("a", "b", "c", "d"):
+        backend.begin_upload(key, 10, overwrite=True)
+    upload.proxy.add("DELETE", "/b[?]", status=403)
+    upload.proxy.add("DELETE", "/c[?]", status=503)
+    with pytest.raises(
+        PermissionDeniedError, match="2 of 4 uploads were not"
+    ) as caught:
+        upload.unfinished()
+    assert set(caught.value.keys) == {"b", "c"}
+    upload.proxy.clear()
+    assert upload.unfinished() == ["b", "c"]
 
 
 @on_s3

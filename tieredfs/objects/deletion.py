@@ -10,7 +10,7 @@ from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks import Backend
 from tieredfs.objects.requests import Call, Requests
 
-__all__ = ["delete"]
+__all__ = ["delete", "raise_undone"]
 
 _SHOWN = 10
 
@@ -27,17 +27,31 @@ def delete(requests: Requests, keys: Sequence[str], backend: Backend) -> None:
     step = backend.delete_limit
     chunks = [keys[at : at + step] for at in range(0, len(keys), step)]
     tasks = [partial(_delete_chunk, requests, chunk, deadline) for chunk in chunks]
-    errors = [error for error in run_all(tasks, at_once=backend.at_once) if error]
-    if not errors:
+    errors = run_all(tasks, at_once=backend.at_once)
+    raise_undone(errors, len(keys), "keys were not deleted")
+
+
+def raise_undone(errors: Sequence[TieredFSError | None], count: int, what: str) -> None:
+    """Raise one error for all that could not be done of several things.
+
+    Args:
+        errors: Why some could not be done, each with their keys; None where all were.
+        count: How many things there were.
+        what: What they are, and what they were not, for the message.
+
+    Raises:
+        TieredFSError: One that another call does not help, if there is one.
+    """
+    failed = [error for error in errors if error is not None]
+    if not failed:
         return
-    left = tuple(key for error in errors for key in error.keys)
-    worst = min(errors, key=lambda error: error.retryable)
-    if len(keys) > 1:
+    left = tuple(key for error in failed for key in error.keys)
+    worst = min(failed, key=lambda error: error.retryable)
+    if count > 1:
         shown = ", ".join(left[:_SHOWN]) + (", …" if len(left) > _SHOWN else "")
-        count = f"{len(left)} of {len(keys)} keys were not deleted"
-        worst = type(worst)(f"{count}: {shown}: {worst}")
+        worst = type(worst)(f"{len(left)} of {count} {what}: {shown}: {worst}")
     worst.keys = left
-    raise worst from errors[0].__cause__
+    raise worst from failed[0].__cause__
 
 
 def _delete_chunk(

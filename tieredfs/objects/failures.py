@@ -22,11 +22,11 @@ from tieredfs.errors import (
 
 __all__ = [
     "failure_class",
+    "is_ambiguous",
     "is_container_missing",
     "links",
     "retry_after",
     "text_of",
-    "was_refused",
 ]
 
 _BY_STATUS: dict[int, type[TieredFSError]] = {
@@ -204,13 +204,15 @@ def failure_class(error: Exception) -> type[TieredFSError] | None:
     return None if isinstance(error, _OURS_TO_FIX) else StorageUnavailableError
 
 
-def was_refused(error: BaseException) -> bool:
-    """Return whether it is clear that a server did not do what it was asked.
+def is_ambiguous(error: Exception) -> bool:
+    """Return whether a server may have done what it was asked all the same.
 
-    It said so, or could not be asked. After a connection that was lost, what was asked
-    may have been done.
+    As after a connection that was lost; not when it said that it did not, or could not
+    be asked.
     """
-    return any(
+    if failure_class(error) is not StorageUnavailableError:
+        return False
+    return not any(
         _status(link) in _REFUSALS or type(link).__name__ in _NEVER_SENT
         for link in _causes(error)
     )

@@ -19,7 +19,7 @@ from tieredfs.errors import (
     TieredFSError,
 )
 from tieredfs.objects.content import Content, pieces
-from tieredfs.objects.failures import failure_class, was_refused
+from tieredfs.objects.failures import is_ambiguous
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks import Backend
 from tieredfs.objects.requests import Call, Requests
@@ -47,8 +47,7 @@ def write(
         try:
             call.attempt(backend, left)
         except Exception as error:
-            if failure_class(error) is StorageUnavailableError:
-                unclear |= not was_refused(error)
+            unclear |= is_ambiguous(error)
             raise
 
     try:

@@ -36,7 +36,7 @@ from tieredfs.objects.requests import Call, Requests
 from tieredfs.objects.reserved import is_probe
 from tieredfs.objects.secrets import redact_url
 from tieredfs.objects.settling import write
-from tieredfs.objects.uploads import upload
+from tieredfs.objects.uploads import abort_all, upload
 
 __all__ = ["ObjectStore"]
 
@@ -314,13 +314,17 @@ class ObjectStore:
         """Remove what unfinished uploads below this store's URL have left.
 
         Nobody sees them, but some stores keep their parts, and charge for them, for
-        ever. Nothing outside the store is touched.
+        ever. Nothing outside the store is touched. Every upload is tried, whatever
+        happens to others.
 
         Args:
             older_than: Uploads that began later may still be under way, and stay.
 
         Returns:
             The keys that the uploads were to become, sorted.
+
+        Raises:
+            TieredFSError: Some may still be there; ``keys`` of the error tells which.
         """
         requests = self._requests
         deadline = requests.deadline()
@@ -330,14 +334,7 @@ class ObjectStore:
             return backend.unfinished(before, left)
 
         found = requests.make(Call("list_uploads", "", find), deadline)
-        for each in found:
-
-            def abort(
-                backend: Backend, left: float, each: UnfinishedUpload = each
-            ) -> None:
-                backend.abort_upload(each.key, each.upload, left)
-
-            requests.make(Call("abort_upload", each.key, abort), deadline)
+        abort_all(requests, found, deadline)
         return sorted(each.key for each in found)
 
     def __repr__(self) -> str:

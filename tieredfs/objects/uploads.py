@@ -1,6 +1,7 @@
 """Upload a large object in parts, several at a time; it appears when all are there."""
 
 import secrets
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -12,13 +13,21 @@ from tieredfs.errors import (
 )
 from tieredfs.model import ByteRange
 from tieredfs.objects.content import Content
+from tieredfs.objects.deletion import raise_undone
+from tieredfs.objects.failures import is_ambiguous
 from tieredfs.objects.parallel import run_all
 from tieredfs.objects.policy import CommonDeadline, Deadline
-from tieredfs.objects.quirks import Backend, DisturbedUploadError, Part, PartLimits
+from tieredfs.objects.quirks import (
+    Backend,
+    DisturbedUploadError,
+    Part,
+    PartLimits,
+    UnfinishedUpload,
+)
 from tieredfs.objects.requests import Call, Requests
 from tieredfs.objects.settling import write
 
-__all__ = ["plan_parts", "upload"]
+__all__ = ["abort_all", "plan_parts", "upload"]
 
 _MIB = 1 << 20
 _LAST_WORD = 0.05
@@ -53,9 +62,10 @@ def upload(
 ) -> None:
     """Make a large object appear, whole.
 
-    Afterwards it is there, or nothing is: what was uploaded of it is taken back. After
-    a crash the parts stay, invisible, until ``abort_uploads``. Where others who write
-    the object take its parts away, it is put again, in one request.
+    Afterwards it is there, or nothing is: what was uploaded of it is taken back, and an
+    upload whose begin was done and not answered as well. After a crash the parts stay,
+    invisible, until ``abort_uploads``. Where others who write the object take its parts
+    away, it is put again, in one request.
 
     Raises:
         AlreadyExistsError: There is one, and ``overwrite`` is false.
@@ -64,15 +74,17 @@ def upload(
     if not overwrite:
         _refuse_if_there(requests, key, deadline)
 
-    def begin(backend: Backend, left: float) -> str:
-        return backend.begin_upload(key, left, overwrite=overwrite)
-
+    unanswered = 0.0
     if limits.begun:
-        number = requests.make(Call("begin_upload", key, begin), deadline)
+        number, unanswered = _begin(requests, key, deadline, overwrite=overwrite)
     else:
         number = secrets.token_hex(8)
     try:
-        tags = _put_parts(requests, key, number, content, limits, deadline)
+        try:
+            tags = _put_parts(requests, key, number, content, limits, deadline)
+        finally:
+            if unanswered:
+                _abort_unanswered(requests, key, number, unanswered)
 
         def finish(backend: Backend, left: float) -> None:
             backend.finish_upload(key, number, tags, left, overwrite=overwrite)
@@ -92,6 +104,70 @@ def upload(
         if limits.begun:
             _take_back(requests, key, number, error)
         raise
+
+
+def abort_all(
+    requests: Requests, uploads: Sequence[UnfinishedUpload], deadline: Deadline
+) -> None:
+    """Abort uploads; each is tried, whatever happens to others.
+
+    Raises:
+        TieredFSError: Some may still be there; ``keys`` of the error tells which.
+    """
+
+    def abort(each: UnfinishedUpload) -> TieredFSError | None:
+        try:
+            _abort(requests, each.key, each.upload, deadline)
+        except TieredFSError as error:
+            error.keys = (each.key,)
+            return error
+        return None
+
+    at_once = requests.backend("abort_upload", "", deadline).at_once
+    errors = run_all([partial(abort, each) for each in uploads], at_once=at_once)
+    raise_undone(errors, len(uploads), "uploads were not aborted")
+
+
+def _begin(
+    requests: Requests, key: str, deadline: Deadline, *, overwrite: bool
+) -> tuple[str, float]:
+    """Begin an upload, and return the store's name of it.
+
+    Returns:
+        And the seconds since an attempt that may have begun another; 0 for none.
+    """
+    first: Deadline | None = None
+
+    def begin(backend: Backend, left: float) -> str:
+        nonlocal first
+        begun = Deadline(left)
+        try:
+            return backend.begin_upload(key, left, overwrite=overwrite)
+        except Exception as error:
+            if is_ambiguous(error):
+                first = first or begun
+            raise
+
+    number = requests.make(Call("begin_upload", key, begin), deadline)
+    return number, first.elapsed if first else 0.0
+
+
+def _abort_unanswered(
+    requests: Requests, key: str, number: str, seconds: float
+) -> None:
+    """Abort what attempts to begin an upload have begun that were not answered.
+
+    They are told from those of other writers by their time, and by their having no
+    part when this upload has all of its own.
+    """
+    end = Deadline(requests.policy.deadline * _LAST_WORD)
+
+    def find(backend: Backend, left: float) -> Sequence[str]:
+        return backend.begun_before(key, number, seconds, left)
+
+    with suppress(TieredFSError):
+        for each in requests.make(Call("list_uploads", key, find), end):
+            _abort(requests, key, each, end)
 
 
 def _refuse_if_there(requests: Requests, key: str, deadline: Deadline) -> None:
@@ -142,10 +218,12 @@ def _take_back(requests: Requests, key: str, number: str, error: BaseException) 
     seconds = requests.policy.deadline * _LAST_WORD
     if not isinstance(error, Exception):
         seconds = min(seconds, _AFTER_CTRL_C)
-    end = Deadline(seconds)
+    with suppress(TieredFSError):
+        _abort(requests, key, number, Deadline(seconds))
 
+
+def _abort(requests: Requests, key: str, number: str, deadline: Deadline) -> None:
     def abort(backend: Backend, left: float) -> None:
         backend.abort_upload(key, number, left)
 
-    with suppress(TieredFSError):
-        requests.make(Call("abort_upload", key, abort), end)
+    requests.make(Call("abort_upload", key, abort), deadline)

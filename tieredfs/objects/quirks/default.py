@@ -229,6 +229,20 @@ class Backend:
         """Remove the parts of an upload that will not be finished."""
         raise NotImplementedError(key)
 
+    def begun_before(
+        self, key: str, upload: str, seconds: float, timeout: float
+    ) -> Sequence[str]:
+        """List uploads of a key that began shortly before another, and have no part.
+
+        Args:
+            key: What they were to become.
+            upload: The other, which is neither finished nor aborted.
+            seconds: How long before.
+            timeout: Seconds.
+        """
+        del key, upload, seconds, timeout
+        return ()
+
     def unfinished(
         self, before: datetime, timeout: float
     ) -> Sequence[UnfinishedUpload]:

@@ -15,10 +15,9 @@ others off: so only the client that came of it all is asked where it leads.
 """
 
 import re
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
@@ -28,6 +27,7 @@ from fsspec.core import url_to_fs
 
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
+from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks.default import Backend, OptionError
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 from tieredfs.objects.quirks.parts import Part, PartLimits, UnfinishedUpload
@@ -47,6 +47,7 @@ _ALWAYS = {
     "get_object": "ETag",
     "head_object": "ETag",
     "list_objects_v2": "IsTruncated",
+    "list_parts": "UploadId",
     "put_object": "ETag",
     "upload_part": "ETag",
 }
@@ -54,6 +55,8 @@ _ALWAYS = {
 _IN_THE_BODY = frozenset({"delete_objects", "list_multipart_uploads"})
 """Operations whose answer may say nothing but that it is one."""
 _PAGE = "text/html"
+_TICK = 2.0
+"""Seconds by which two times that S3 says of uploads may be too near or too far."""
 
 
 class S3Backend(Backend):
@@ -233,30 +236,55 @@ class S3Backend(Backend):
                 UploadId=upload,
             )
 
+    def begun_before(
+        self, key: str, upload: str, seconds: float, timeout: float
+    ) -> Sequence[str]:
+        """List uploads of a key that began shortly before another, and have no part."""
+        end = Deadline(timeout)
+        name = self._prefix + key
+        found = {
+            str(item["UploadId"]): item["Initiated"]
+            for item in self._uploads(name, end)
+            if item["Key"] == name
+        }
+        if upload not in found:
+            return []
+        ours = found.pop(upload)
+        first = ours - timedelta(seconds=seconds + _TICK)
+        early = [number for number, at in found.items() if first <= at <= ours]
+        return [number for number in early if not self._has_parts(name, number, end)]
+
     def unfinished(
         self, before: datetime, timeout: float
     ) -> Sequence[UnfinishedUpload]:
         """List the uploads that were begun, below the prefix, before a moment."""
-        end = time.monotonic() + timeout
-        found: list[UnfinishedUpload] = []
-        at: dict[str, object] = {}
         cut = len(self._prefix)
+        return [
+            UnfinishedUpload(str(item["Key"])[cut:], str(item["UploadId"]))
+            for item in self._uploads(self._prefix, Deadline(timeout))
+            if item["Initiated"] < before
+        ]
+
+    def _uploads(self, prefix: str, end: Deadline) -> Iterator[dict[str, Any]]:
+        """Yield what S3 says of all uploads of keys that begin with a text."""
+        at: dict[str, object] = {}
         while True:
-            left = max(0.0, end - time.monotonic())
             answer = self._call(
-                "list_multipart_uploads", left, Prefix=self._prefix, **at
+                "list_multipart_uploads", end.check(), Prefix=prefix, **at
             )
-            found += [
-                UnfinishedUpload(str(item["Key"])[cut:], str(item["UploadId"]))
-                for item in answer.get("Uploads") or ()
-                if item["Initiated"] < before
-            ]
+            yield from answer.get("Uploads") or ()
             if not answer.get("IsTruncated"):
-                return found
+                return
             at = {
                 "KeyMarker": answer["NextKeyMarker"],
                 "UploadIdMarker": answer["NextUploadIdMarker"],
             }
+
+    def _has_parts(self, name: str, upload: str, end: Deadline) -> bool:
+        answer = self._call(
+            "list_parts", end.check(), Key=name, UploadId=upload, MaxParts=1
+        )
+        return bool(answer.get("Parts"))
 
     async def _awaited(
         self, function: Callable[..., Any], *args: object, **options: object
