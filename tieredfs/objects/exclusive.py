@@ -1,7 +1,8 @@
 """Find out whether a store knows what it is to create an object exclusively.
 
 Some take the condition and overwrite without a word (seen with rclone and JuiceFS), and
-no answer tells which: so an object is created under a name that is taken.
+no answer tells which: so an object is created under a name that is taken. It is deleted
+afterwards, by the one that made it; where that is refused, it is there for the next.
 """
 
 import secrets
@@ -18,7 +19,7 @@ from tieredfs.objects.content import BufferContent
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks import Backend
 from tieredfs.objects.requests import Call, Requests
-from tieredfs.objects.reserved import probe_key
+from tieredfs.objects.reserved import COMMON_PROBE, probe_key
 
 __all__ = ["prove_create"]
 
@@ -48,7 +49,10 @@ def prove_create(
         if not backend.create_is_proven:
             works = backend.create_works()
             if works is None:
-                works = _try_create(requests, key, deadline)
+                # Another process may delete the common one between two creates.
+                works = _is_refused(requests, COMMON_PROBE, deadline) or _is_refused(
+                    requests, probe_key(), deadline
+                )
             if not works:
                 backend.capabilities -= {StoreCapability.EXCLUSIVE_CREATE}
             backend.create_is_proven = True
@@ -56,28 +60,28 @@ def prove_create(
         proving.release()
 
 
-def _try_create(requests: Requests, key: str, deadline: Deadline) -> bool:
-    """Put an object, create it again, delete it; return whether that was refused."""
-    probe = probe_key()
+def _is_refused(requests: Requests, probe: str, deadline: Deadline) -> bool:
+    """Create an object and create it again; return whether either was refused."""
 
-    def put(overwrite: bool) -> Call[None]:  # noqa: FBT001 - two calls, side by side
-        def attempt(backend: Backend, left: float) -> None:
-            content = BufferContent(secrets.token_bytes(8))
-            backend.put(probe, content, left, overwrite=overwrite)
-
-        return Call("put", key, attempt)
+    def attempt(backend: Backend, left: float) -> None:
+        content = BufferContent(secrets.token_bytes(8))
+        backend.put(probe, content, left, overwrite=False)
 
     def delete(backend: Backend, left: float) -> None:
         backend.delete([probe], left)
 
-    requests.make(put(overwrite=True), deadline)
+    create = Call("put", probe, attempt)
+    is_made = False
     try:
-        requests.make(put(overwrite=False), deadline)
+        requests.make(create, deadline)
+        is_made = True
+        requests.make(create, deadline)
     except AlreadyExistsError:
         return True
     except UnsupportedOperationError:
         return False
     finally:
-        with suppress(TieredFSError):
-            requests.make(Call("delete", key, delete), deadline)
+        if is_made:
+            with suppress(TieredFSError):
+                requests.make(Call("delete", probe, delete), deadline)
     return False

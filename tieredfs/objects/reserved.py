@@ -3,16 +3,29 @@
 Traps closed here, seen with our own first versions: every name with the ending was
 taken for one of a file that is being written, so an object ``x.tieredfs-tmp`` could be
 put, was in no listing, and was removed as an abandoned upload on the next day. Later an
-object could still be put under a name that is one, and vanish, though on disks only.
+object could still be put under a name that is one, and vanish, though on disks only;
+and what one store had tried its own with was an object of a store whose URL is above.
 """
 
 import re
 import secrets
 
-__all__ = ["is_probe", "is_reserved", "is_temporary", "probe_key", "temporary_name"]
+__all__ = [
+    "COMMON_PROBE",
+    "is_probe",
+    "is_reserved",
+    "is_temporary",
+    "probe_key",
+    "temporary_name",
+]
 
 _PROBE = ".tieredfs-probe-"
+_PROBE_BELOW = re.compile(r"/\.tieredfs-probe-[0-9a-f]{16}$")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tieredfs-tmp")
+
+
+COMMON_PROBE = f"{_PROBE}{0:016x}"
+"""The key that all try first: where it cannot be deleted, no more than it stays."""
 
 
 def probe_key() -> str:
@@ -21,8 +34,10 @@ def probe_key() -> str:
 
 
 def is_probe(key: str) -> bool:
-    """Tell whether a key, or the folder it lies in, is one of these."""
-    return key.startswith(_PROBE)
+    """Tell whether a key is one of these, of this store or of one below it."""
+    return key.startswith(_PROBE) or (
+        _PROBE in key and _PROBE_BELOW.search(key) is not None
+    )
 
 
 def temporary_name() -> str:
