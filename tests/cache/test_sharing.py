@@ -273,6 +273,32 @@ def test_the_lock_of_a_killed_process_frees_itself(tmp_path: Path) -> None:
     assert made.fetches == 2
 
 
+HOLDS_A_LOAD_AND_FORKS = """
+import os
+warnings.simplefilter("ignore")
+made, cache = open_cache(tmp_path)
+def wait():
+    if os.fork():
+        print("forked", flush=True)
+    sys.stdin.readline()
+    os._exit(0)
+made.before = wait
+cache.get(made_segment(0))
+"""
+
+
+def test_the_lock_of_a_killed_process_is_free_although_its_child_lives(
+    tmp_path: Path,
+) -> None:
+    made = Made(tmp_path / "asked").with_policy(RequestPolicy(deadline=600))
+    cache = RemoteIndexCache(made, tmp_path / "cache")
+    with start_apart(HOLDS_A_LOAD_AND_FORKS, tmp_path) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == "forked\n"
+        other.send_signal(signal.SIGKILL)
+        assert bytes_of(cache.get(SEGMENT, timeout=30).indexes) == CONTENT
+
+
 def test_a_process_that_stands_still_holds_up_nobody_for_ever(tmp_path: Path) -> None:
     made = Made(tmp_path / "asked")
     hasty = made.with_policy(RequestPolicy(deadline=4))

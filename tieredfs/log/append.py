@@ -24,7 +24,6 @@ and the time of the append in doubt, so of each only a few hundred bytes are kep
 """
 
 import secrets
-import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
@@ -56,6 +55,7 @@ from tieredfs.model import (
     SegmentMetadata,
     TopicIdPartition,
 )
+from tieredfs.objects.fork_locks import make_lock
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.content_id import ContentId
 from tieredfs.storage.inspection import Lead, inspect_segment
@@ -143,7 +143,7 @@ class Appender:
         """Ask nothing yet; the first segment makes the partition."""
         self._storage = storage
         self._partition = partition
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._in_doubt: dict[SegmentMetadata, _Append] = {}
 
     def append(self, records: pa.Table, *, codec: Codec, now_ms: int) -> range:

@@ -1,6 +1,5 @@
 """Which segments a partition has, and everything that is known of them."""
 
-import threading
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import islice
 from typing import TypeAlias, TypeVar
@@ -12,6 +11,7 @@ from tieredfs.log.copies import CopyComparison
 from tieredfs.log.plan import overlaps
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects.daemon_executor import DaemonExecutor
+from tieredfs.objects.fork_locks import make_lock
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["SegmentCatalog", "SegmentContent", "content_of"]
@@ -45,7 +45,7 @@ class SegmentCatalog:
         """Ask nothing yet."""
         self.compare = CopyComparison(storage)
         self._storage = storage
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._known: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(_KEPT)
         self._confirmed: LRUCache[SegmentMetadata, None] = LRUCache(_KEPT)
         self._begun: set[TopicIdPartition] = set()

@@ -6,7 +6,6 @@ stands in its manifest; how many lie in a part of it is read from the log, and o
 where the manifests leave it open.
 """
 
-import threading
 from typing import Final
 
 from cachetools import LRUCache
@@ -15,6 +14,7 @@ from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.records import RecordDecoder
 from tieredfs.log.positions import read_offsets
 from tieredfs.model import SegmentMetadata
+from tieredfs.objects.fork_locks import make_lock
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["CopyComparison"]
@@ -31,7 +31,7 @@ class CopyComparison:
     def __init__(self, storage: RemoteStorageManager) -> None:
         """Ask nothing yet."""
         self._storage = storage
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._counts: LRUCache[tuple[SegmentMetadata, int, int], int]
         self._counts = LRUCache(_MAX_COUNTS)
 

@@ -1,11 +1,11 @@
 """A look at every request an object store makes."""
 
-import threading
 from collections import Counter
 from dataclasses import dataclass
 from typing import Protocol
 
 from tieredfs.errors import ErrorKind
+from tieredfs.objects.fork_locks import make_lock
 
 __all__ = ["RequestCounter", "RequestEvent", "RequestObserver"]
 
@@ -51,7 +51,7 @@ class RequestCounter:
 
     def __init__(self) -> None:
         """Start at zero."""
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._verbs: Counter[str] = Counter()
         self._size = 0
 

@@ -1,9 +1,7 @@
 """Two topics that a case-insensitive disk cannot tell apart."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from fsspec.utils import get_protocol
 
@@ -12,8 +10,6 @@ from tieredfs.format.segment_key import topic_folder
 from tieredfs.objects import ObjectStore
 
 __all__ = ["CaseCheck"]
-
-_LOCK: Final = threading.Lock()  # held for a listing, once a topic
 
 
 class CaseCheck:
@@ -43,15 +39,15 @@ class CaseCheck:
             yield
             return
         folder = topic_folder(topic)
-        with _LOCK:
-            if folder not in self._told_apart:
-                _tell_apart(store, folder)
-                self._told_apart.add(folder)
+        # No lock: threads that begin together ask several times, and none waits for a
+        # listing of another.
+        if folder not in self._told_apart:
+            _tell_apart(store, folder)
+            self._told_apart.add(folder)
         try:
             yield
         except BaseException:
-            with _LOCK:
-                self._told_apart.discard(folder)
+            self._told_apart.discard(folder)
             raise
 
 

@@ -1,12 +1,12 @@
 """Which objects a segment is known to have, and which are what their keys say."""
 
-import threading
 from typing import Final
 
 from cachetools import LRUCache
 
 from tieredfs.format.segment_key import SegmentKey
 from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.objects.fork_locks import make_lock
 
 __all__ = ["KnownStems"]
 
@@ -22,7 +22,7 @@ class KnownStems:
 
     def __init__(self) -> None:
         """Know nothing yet."""
-        self._lock = threading.Lock()
+        self._lock = make_lock()
         self._stems: LRUCache[_Name, tuple[str, ...]] = LRUCache(_REMEMBERED)
         self._true: LRUCache[tuple[TopicIdPartition, str], None] = LRUCache(_REMEMBERED)
 

@@ -6,7 +6,6 @@ same name has keys, and the other way round, so only keys are looked at; ``info`
 check-then-write, so creates take turns; a copy of a folder is an empty folder.
 """
 
-import threading
 from typing import Any, cast
 
 from fsspec import AbstractFileSystem
@@ -14,12 +13,13 @@ from fsspec.implementations.memory import MemoryFile
 
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import BufferContent, Content
+from tieredfs.objects.fork_locks import make_lock
 from tieredfs.objects.quirks.default import Backend
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
 
 __all__ = ["MemoryBackend"]
 
-_create = threading.Lock()  # as global as the store itself
+_create = make_lock()  # as global as the store itself
 
 
 class MemoryBackend(Backend):

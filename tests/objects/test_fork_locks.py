@@ -1,0 +1,40 @@
+"""A lock that another thread holds is free in a forked child."""
+
+import threading
+
+from objects.forking import forked
+from tieredfs import ObjectStore, RequestCounter
+from tieredfs.objects.fork_locks import make_lock
+from tieredfs.objects.quirks import memory
+
+
+def test_a_lock_that_a_thread_holds_is_free_in_a_child_and_held_in_its_parent() -> None:
+    lock, held, done = make_lock(), threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with lock:
+            held.set()
+            done.wait(90)
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert held.wait(30)
+        assert forked(lambda: b"free" if lock.acquire(timeout=30) else b"held") == (
+            b"free"
+        )
+        assert not lock.acquire(blocking=False)
+    finally:
+        done.set()
+        thread.join()
+
+
+def test_a_fork_while_a_thread_writes_to_memory_does_not_hang_the_child() -> None:
+    store = ObjectStore("memory://forked", observer=RequestCounter())
+
+    def work() -> bytes:
+        store.put("key", b"content", overwrite=False)
+        return bytes(store.get("key"))
+
+    with memory._create:
+        assert forked(work) == b"content"
