@@ -61,9 +61,10 @@ def open_tier(
         plugin_options: The plugin's own options.
         storage_options: fsspec's own, for the filesystem of the URL. One is ours, for
             where only these can be given: ``tieredfs={"plugin": name}``.
-        cache_dir: Where indexes are kept across restarts; None or "" to keep none. When
-            it is not given: what the environment variable TIEREDFS_CACHE_DIR says, else
-            the user's cache directory. What is on this machine is not kept twice.
+        cache_dir: Where indexes are kept across restarts, those of an encrypted tier in
+            plain; None or "" to keep none. When it is not given: what the environment
+            variable TIEREDFS_CACHE_DIR says, else the user's cache directory. What is
+            on this machine is not kept twice.
 
     Raises:
         NotFoundError: Nothing is there.

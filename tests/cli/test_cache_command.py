@@ -207,6 +207,23 @@ def test_reading_from_a_store_keeps_indexes_where_the_setting_says(
     assert run("cache", "verify").code == 0
 
 
+def test_a_command_that_is_to_keep_nothing_keeps_nothing_and_warns_of_nothing(
+    run: Run,
+    in_s3: Bucket,
+    credentials: tuple[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (tmp_path / "file").write_bytes(b"1")
+    for directory in ("kept", "file/kept"):  # one that cannot be is no warning, either
+        monkeypatch.setenv("TIEREDFS_CACHE_DIR", str(tmp_path / directory))
+        for verb, *how in (("ls",), ("cat", "--encoding", "hex")):
+            words = (verb, in_s3.url, "two-partitions", *credentials, *how)
+            done = run(*words, "--no-cache")
+            assert (done.code, done.err) == (0, [])
+            assert not (tmp_path / "kept").exists()
+
+
 def test_commands_that_check_read_the_store_and_not_the_cache(
     run: Run,
     in_s3: Bucket,

@@ -152,6 +152,8 @@ def test_every_command_has_help_and_takes_json(verb: str, run: Run) -> None:
     [
         ("ls", ["--storage-options", "--deadline", "--plugin", "--plugin-options"]),
         ("cat", ["--storage-options", "--deadline", "--plugin", "--plugin-options"]),
+        ("ls", ["--no-cache"]),
+        ("cat", ["--no-cache"]),
         ("demo", ["--storage-options", "--deadline"]),
     ],
 )

@@ -7,7 +7,12 @@ from contextlib import AbstractContextManager, nullcontext
 import click
 import pyarrow as pa
 
-from tieredfs.cli.options import TierOptions, json_option, tier_options
+from tieredfs.cli.options import (
+    TierOptions,
+    cache_option,
+    json_option,
+    tier_options,
+)
 from tieredfs.cli.progress import Transfer
 from tieredfs.cli.records import ENCODINGS, FORMATS, TextEncoder
 from tieredfs.log.scan import Scan
@@ -85,6 +90,7 @@ class PositionType(click.ParamType[Position]):
 @click.option("--topic-id", metavar="ID", help="Which of several topics of one name.")
 @json_option
 @tier_options
+@cache_option
 def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
     options: TierOptions,
     url: str,

@@ -7,7 +7,12 @@ import click
 import pyarrow as pa
 
 from tieredfs.cli.exit_codes import EXIT_CODES
-from tieredfs.cli.options import TierOptions, json_option, tier_options
+from tieredfs.cli.options import (
+    TierOptions,
+    cache_option,
+    json_option,
+    tier_options,
+)
 from tieredfs.cli.output import (
     show_error,
     show_json,
@@ -70,6 +75,7 @@ _Sizes = Mapping[tuple[int, SegmentId], int]
 @click.option("--topic-id", metavar="ID", help="Which of several topics of one name.")
 @json_option
 @tier_options
+@cache_option
 def ls(
     options: TierOptions,
     url: str,

@@ -25,6 +25,7 @@ __all__ = [
     "JsonObject",
     "StoreOptions",
     "TierOptions",
+    "cache_option",
     "json_option",
     "store_options",
     "tier_options",
@@ -110,11 +111,13 @@ class TierOptions:
         reach: How to reach the store it is in.
         plugin: The layout, by its name or as ``module:Class``; None to find it out.
         plugin_options: The layout's own.
+        keeps_indexes: Whether indexes may be kept on this machine.
     """
 
     reach: StoreOptions
     plugin: str | None
     plugin_options: Mapping[str, object] | None = field(repr=False)
+    keeps_indexes: bool = True
 
     def tier(
         self,
@@ -134,7 +137,8 @@ class TierOptions:
         store = self._store(address, observer)
         with without_prints():
             storage = open_storage(store, address.plugin, address.plugin_options)
-        return Tier(cached(storage) if is_cached else storage)
+        is_kept = is_cached and self.keeps_indexes
+        return Tier(cached(storage) if is_kept else storage)
 
     def target(
         self,
@@ -264,5 +268,20 @@ def tier_options(command: Callable[..., object]) -> Callable[..., object]:
         **rest: object,
     ) -> object:
         return command(options=TierOptions(options, plugin, plugin_options), **rest)
+
+    return wrapped
+
+
+def cache_option(command: Callable[..., object]) -> Callable[..., object]:
+    """Give a command that has ``options`` the one that keeps no indexes."""
+
+    @click.option(
+        "--no-cache",
+        is_flag=True,
+        help="Keep no indexes on this machine, and use none that are there.",
+    )
+    @wraps(command)
+    def wrapped(*, options: TierOptions, no_cache: bool, **rest: object) -> object:
+        return command(options=replace(options, keeps_indexes=not no_cache), **rest)
 
     return wrapped
