@@ -346,8 +346,8 @@ class Topic:
 
         def slices_of(reader: TieredReader) -> list[SegmentSlice]:
             return reader.slices(
-                _offset(reader, start),
-                _offset(reader, end),
+                _offset(reader, start, skip_gaps=on_gap == "skip"),
+                _offset(reader, end, skip_gaps=on_gap == "skip"),
                 skip_gaps=on_gap == "skip",
             )
 
@@ -488,11 +488,11 @@ def _check_positions(numbers: Iterable[int], *positions: Position) -> None:
                 raise InvalidArgumentError(msg)
 
 
-def _offset(reader: TieredReader, position: Position) -> int | None:
+def _offset(reader: TieredReader, position: Position, *, skip_gaps: bool) -> int | None:
     """Turn a position into an offset of one partition; None for the log's own."""
     if isinstance(position, Mapping):
         return position.get(reader.partition.partition)
     if position is None or isinstance(position, int):
         return position
-    found = find_offset(reader, to_milliseconds(position))
+    found = find_offset(reader, to_milliseconds(position), skip_gaps=skip_gaps)
     return reader.bounds().end if found is None else found.offset

@@ -139,7 +139,18 @@ def test_text_shows_times_in_utc_and_as_numbers_when_no_calendar_holds_them(
     log = encode_batch([WireRecord(0, timestamp, None, b"v")])
     fill(*_made(tmp_path, log))
     line = run("cat", str(tmp_path), "made").text
-    assert line == f"0\t0\t{shown}\t-\tv\n"
+    assert line == f"0\t0\t{shown}\t\\N\tv\n"
+
+
+def test_text_tells_null_from_a_record_that_only_looks_like_it(
+    run: Run, tmp_path: Path
+) -> None:
+    values = [None, b"", b"-", b"null", b"\\N"]
+    log = encode_batch([WireRecord(n, n, v, v) for n, v in enumerate(values)])
+    fill(*_made(tmp_path, log))
+    lines = run("cat", str(tmp_path), "made").text.split("\n")[:-1]
+    shown = [line.split("\t")[3:] for line in lines]
+    assert shown == [[text, text] for text in ("\\N", "", "-", "null", "\\\\N")]
 
 
 def test_text_has_no_control_characters_that_would_reach_a_terminal(
@@ -194,7 +205,18 @@ def test_exact_encodings_warn_of_nothing(encoding: str, run: Run, plain: str) ->
         (("--to", "latest"), range(599)),
         (("--from", "127", "--to", "131"), range(127, 131)),
         (("--from", "5", "--to", "5"), range(0)),
-        (("--from", "9", "--to", "5"), range(0)),
+        (("--from", "latest"), range(0)),
+        (("--from", "latest", "--to", "5"), range(0)),
+        (("--from", "-5"), range(594, 599)),
+        (("--from", "-5", "--to", "597"), range(594, 597)),
+        (("--from", "-0"), range(0)),
+        (("--from", "-599"), range(599)),
+        (("--from", "-9999999999999999999"), range(599)),
+        (("--from", "@1700086400645"), range(1, 599)),
+        (("--from", "@1700086400646", "--to", "4"), range(2, 4)),
+        (("--from", "@-1"), range(599)),
+        (("--from", "@253402300799999"), range(0)),
+        (("--to", "@1700086400645"), range(1)),
         (("--limit", "3"), range(3)),
         (("--limit", "0"), range(0)),
         (("--limit", "100000"), range(599)),
@@ -216,6 +238,186 @@ def test_from_to_and_limit(
     done = run("cat", plain, "plain", "--json", "--encoding", "hex", *arguments)
     assert (done.code, done.err) == (0, [])
     assert offsets(done.out) == list(expected)
+
+
+@pytest.mark.parametrize("count", [1, 5, 100, 1000, 1583, 5000])
+def test_the_last_records_are_as_many_as_that_where_offsets_have_no_record(
+    count: int, run: Run, data: Path
+) -> None:
+    url = str(data / "kafka" / "txn" / REMOTE)
+    how = ("cat", url, "txn", "--columns", "offset", "--json")
+    whole = offsets(run(*how).out)
+    assert len(whole) < whole[-1]
+    assert offsets(run(*how, "--from", f"-{count}").out) == whole[-count:]
+
+
+def test_the_last_records_behind_a_large_hole_are_found(
+    run: Run, tmp_path: Path
+) -> None:
+    # The cleaner removed what lay between, and left a batch that ends the log.
+    log = encode_batch([WireRecord(n, n, b"k", b"v") for n in (0, 1, 2, 70_000)])
+    fill(*_made(tmp_path, log))
+    done = run("cat", str(tmp_path), "made", "--json", "--from", "-2")
+    assert offsets(done.out) == [2, 70_000]
+
+
+def test_the_last_records_are_those_of_each_partition(run: Run, three: str) -> None:
+    how = ("two-partitions", "--from", "-2", "--columns", "partition,offset")
+    assert run("cat", three, *how).text.splitlines() == [
+        *("0\t253", "0\t254", "1\t223", "1\t224", "2\t248", "2\t249")
+    ]
+    done = run("cat", three, *how, "--partition", "1", "--limit", "1")
+    assert done.text == "1\t223\n"
+
+
+def test_help_says_that_a_time_is_not_a_filter(run: Run) -> None:
+    words = " ".join(run("cat", "--help").text.split())
+    assert "A time is not a filter: it stands for the first offset" in words
+
+
+def test_a_time_lets_older_records_at_later_offsets_through(
+    run: Run, tmp_path: Path
+) -> None:
+    stamps = [5, 9, 7, 8, 3]
+    log = encode_batch([WireRecord(n, t, b"k", b"v") for n, t in enumerate(stamps)])
+    fill(*_made(tmp_path, log))
+    done = run("cat", str(tmp_path), "made", "--json", "--from", "@8")
+    assert offsets(done.out) == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("form", ["text", "jsonl", "arrow", "parquet"])
+def test_columns_are_those_that_are_named_in_that_order(
+    form: str, run: Run, plain: str
+) -> None:
+    how = ("--columns", "value, offset,timestamp_type", "--from", "3", "--limit", "1")
+    done = run("cat", plain, "plain", "--format", form, "--encoding", "hex", *how)
+    assert (done.code, done.err) == (0, [])
+    (record,) = expected_records("plain")[3:4]
+    value = record["value"].hex()
+    match form:
+        case "text":
+            assert done.text == f"{value}\t3\tCreateTime\n"
+        case "jsonl":
+            fields = {"value": value, "offset": 3, "timestamp_type": "CreateTime"}
+            assert done.text == json.dumps(fields) + "\n"
+        case _:
+            table = (
+                pa.ipc.open_stream(done.out).read_all()
+                if form == "arrow"
+                else pq.read_table(io.BytesIO(done.out))
+            )
+            assert table.column_names == ["value", "offset", "timestampType"]
+            assert table["value"].to_pylist() == [record["value"]]
+
+
+def test_every_column_can_be_shown_as_text_and_read_back(
+    run: Run, tmp_path: Path
+) -> None:
+    headers = ((b"a\tb", b"\\\n\x1b"), (b"n", None))
+    log = encode_batch([WireRecord(0, 7, None, b"v", headers)])
+    fill(*_made(tmp_path, log))
+    names = "headers,timestampType,timestamp,key,value,topic,partition,offset"
+    line = run("cat", str(tmp_path), "made", "--columns", names).text
+    shown, *rest = line.rstrip("\n").split("\t")
+    stamp = "1970-01-01T00:00:00.007Z"
+    assert rest == ["CreateTime", stamp, "\\N", "v", "made", "0", "0"]
+    assert json.loads(unescape(shown)) == [
+        {"key": "a\tb", "value": "\\\n\x1b"},
+        {"key": "n", "value": None},
+    ]
+
+
+class TestKeys:
+    @pytest.fixture
+    def keyed(self, tmp_path: Path) -> str:
+        """A topic with keys of all kinds."""
+        keys = [b"a", None, b"", "ü".encode(), b"\xff", b"a", b"b", b"a"]
+        log = encode_batch([WireRecord(n, n, k, b"v") for n, k in enumerate(keys)])
+        fill(*_made(tmp_path, log))
+        return str(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("arguments", "expected"),
+        [
+            (("--key", "a"), [0, 5, 7]),
+            (("--key", "a", "--limit", "2"), [0, 5]),
+            (("--key", "a", "--from", "1"), [5, 7]),
+            (("--key", "a", "--key", "b"), [0, 5, 6, 7]),
+            (("--key", ""), [2]),
+            (("--key", "ü"), [3]),
+            (("--key", "\udcff"), [4]),
+            (("--key", "ff", "--encoding", "hex"), [4]),
+            (("--key", "/w==", "--encoding", "base64"), [4]),
+            (("--key", "nosuch"), []),
+        ],
+        ids=ascii,
+    )
+    def test_only_records_with_the_key_are_shown(
+        self, arguments: tuple[str, ...], expected: list[int], run: Run, keyed: str
+    ) -> None:
+        done = run("cat", keyed, "made", "--columns", "offset", "--json", *arguments)
+        assert (done.code, done.err) == (0, [])
+        assert done.text.splitlines() == [f'{{"offset": {n}}}' for n in expected]
+
+    @pytest.mark.parametrize("form", ["arrow", "parquet"])
+    def test_records_with_the_key_are_whole_in_a_table(
+        self, form: str, run: Run, keyed: str
+    ) -> None:
+        done = run("cat", keyed, "made", "--key", "b", "--format", form)
+        table = (
+            pa.ipc.open_stream(done.out).read_all()
+            if form == "arrow"
+            else pq.read_table(io.BytesIO(done.out))
+        )
+        assert table["offset"].to_pylist() == [6]
+        assert table.num_columns == 8
+
+
+class TestGaps:
+    @pytest.fixture
+    def holed(self, three: str, tmp_path: Path) -> str:
+        """The topic without a segment in its midst."""
+        files = files_of(Path(three))
+        lost = "/00000000000000000047-"
+        kept = {
+            k: v
+            for k, v in files.items()
+            if not (k.startswith("two-partitions-1-") and lost in k)
+        }
+        fill(open_store(Bucket(str(tmp_path), {})), kept)
+        return str(tmp_path)
+
+    def test_the_error_of_a_gap_names_the_option_that_reads_on(
+        self, run: Run, holed: str
+    ) -> None:
+        done = run("cat", holed, "two-partitions", "--json")
+        assert (done.code, done.out) == (4, b"")
+        assert "offsets 47 to 87" in done.err[0]
+        assert "cat with --on-gap skip" in done.err[0]
+
+    def test_on_gap_skip_reads_what_is_there(self, run: Run, holed: str) -> None:
+        how = ("--json", "--partition", "1", "--on-gap", "skip", "--encoding", "hex")
+        done = run("cat", holed, "two-partitions", *how)
+        assert (done.code, done.err) == (0, [])
+        assert offsets(done.out) == [*range(47), *range(88, 225)]
+        last = run("cat", holed, "two-partitions", *how, "--from", "-140")
+        assert offsets(last.out) == [44, 45, 46, *range(88, 225)]
+
+
+@pytest.mark.parametrize("form", ["jsonl", "arrow", "parquet"])
+def test_header_keys_that_are_not_text_are_not_changed_silently(
+    form: str, run: Run, tmp_path: Path
+) -> None:
+    log = encode_batch(
+        [WireRecord(n, n, b"k", b"v", ((b"\xffh", b"v"),)) for n in (0, 1)]
+    )
+    fill(*_made(tmp_path, log))
+    done = run("cat", str(tmp_path), "made", "--format", form)
+    assert done.code == 0
+    (line,) = done.err
+    assert line.startswith("tieredfs: warning: not all header keys are UTF-8")
+    shown = run("cat", str(tmp_path), "made", "--columns", "key,value")
+    assert (shown.code, shown.err) == (0, [])  # none of them is shown
 
 
 def test_times_are_looked_up_as_kafka_does(run: Run, plain: str, data: Path) -> None:

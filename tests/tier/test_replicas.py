@@ -159,6 +159,11 @@ class TestACompactedTopicOfTwoReplicas:
         assert "bring back deleted records" in " ".join(problems(target))
         skipping = topic_of(target).scan(on_gap="skip")
         assert skipping.to_table().num_rows == 210
+        since = "1970-01-01"
+        with pytest.raises(CorruptDataError, match=r"--on-gap skip"):
+            topic_of(target).scan(start=since)
+        timed = topic_of(target).scan(start=since, on_gap="skip")
+        assert timed.to_table() == skipping.to_table()
 
     def test_behind_a_corrupt_segment_no_later_state_is_copied(
         self, uncleaned: Path, target: SingleObject, tmp_path: Path

@@ -1,11 +1,13 @@
 """``tieredfs cat``: the records of a topic."""
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Literal
 
 import click
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tieredfs.cli.options import (
     TierOptions,
@@ -13,40 +15,46 @@ from tieredfs.cli.options import (
     json_option,
     tier_options,
 )
+from tieredfs.cli.output import show_warning
+from tieredfs.cli.positions import (
+    LastRecords,
+    Place,
+    PositionType,
+    check_order,
+    position_of,
+)
 from tieredfs.cli.progress import Transfer
-from tieredfs.cli.records import ENCODINGS, FORMATS, TextEncoder
+from tieredfs.cli.records import DECODINGS, ENCODINGS, FORMATS, TextEncoder
+from tieredfs.errors import InvalidArgumentError
+from tieredfs.format.schema import COLUMNS, project
 from tieredfs.log.scan import Scan
-from tieredfs.tier import Position
 
 __all__ = ["cat"]
 
 
-_DIGITS = 19  # of the largest offset; what has more is none
+_KEY = "key"
+_JSON_NAMES = {"timestamp_type": "timestampType"}
 
 
-class PositionType(click.ParamType[Position]):
-    """An offset, a time as ISO text, or the word for the log's own end."""
+class ColumnNames(click.ParamType[tuple[str, ...]]):
+    """Names of columns with commas between them; jsonl's own names do as well."""
 
-    def __init__(self, word: str) -> None:
-        """Take the word, such as ``earliest``."""
-        self.word = word
-        self.name = f"offset|time|{word}"
+    name = "columns"
 
     def convert(
         self,
         value: object,
         param: click.Parameter | None,
         ctx: click.Context | None,
-    ) -> Position:
-        """Tell an offset, which is a bare integer, from a time."""
-        text = str(value)
-        if text == self.word:
-            return None
-        if text.isascii() and text.isdecimal() and len(text) <= _DIGITS:
-            return int(text)
-        if not text[:1].isdecimal():
-            self.fail(f"{text!r} is no offset, no time, not {self.word!r}", param, ctx)
-        return text
+    ) -> tuple[str, ...]:
+        """Refuse a name that no column has."""
+        given = [name.strip() for name in str(value).split(",")]
+        names = tuple(_JSON_NAMES.get(name, name) for name in given)
+        try:
+            project(names)
+        except InvalidArgumentError as error:
+            self.fail(str(error), param, ctx)
+        return names
 
 
 @click.command
@@ -63,18 +71,43 @@ class PositionType(click.ParamType[Position]):
 @click.option(
     "--from",
     "start",
-    type=PositionType("earliest"),
+    type=PositionType({"earliest": None, "latest": LastRecords(0)}, takes_last=True),
     default=None,
-    metavar="OFFSET|TIME|earliest",
-    help="Where to begin: an offset, or a time such as 2026-11-01T00:00:00Z.",
+    metavar="OFFSET|-N|TIME|earliest|latest",
+    help="Where to begin: an offset, -5 for the last five records of each partition, "
+    "or a time such as 2026-11-01T00:00:00Z or @1793491200000 (milliseconds). A time "
+    "is not a filter: it stands for the first offset whose record is as late, and "
+    "records at later offsets may be older.",
 )
 @click.option(
     "--to",
     "end",
-    type=PositionType("latest"),
+    type=PositionType({"latest": None}),
     default=None,
     metavar="OFFSET|TIME|latest",
-    help="Where to end; the record there is not shown.",
+    help="Where to end; the record there is not shown. A time is looked up as by "
+    "--from.",
+)
+@click.option(
+    "--key",
+    "keys",
+    multiple=True,
+    metavar="KEY",
+    help="Only records with this key, in --encoding; may be given several times.",
+)
+@click.option(
+    "--columns",
+    type=ColumnNames(),
+    metavar="NAMES",
+    help="Only these columns, in the order given, with commas between them: "
+    f"{', '.join(COLUMNS)}.",
+)
+@click.option(
+    "--on-gap",
+    type=click.Choice(["raise", "skip"]),
+    default="raise",
+    show_default=True,
+    help="Whether offsets that no segment holds are an error or left out.",
 )
 @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N.")
 @click.option(
@@ -85,7 +118,7 @@ class PositionType(click.ParamType[Position]):
     type=click.Choice(list(ENCODINGS)),
     default="utf8",
     show_default=True,
-    help="How keys and values become text.",
+    help="How keys and values become text, and how --key is given.",
 )
 @click.option("--topic-id", metavar="ID", help="Which of several topics of one name.")
 @json_option
@@ -96,8 +129,11 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
     url: str,
     topic: str,
     partitions: tuple[int, ...],
-    start: Position,
-    end: Position,
+    start: Place,
+    end: Place,
+    keys: tuple[str, ...],
+    columns: tuple[str, ...] | None,
+    on_gap: Literal["raise", "skip"],
     limit: int | None,
     form: str | None,
     encoding: str,
@@ -117,22 +153,30 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
     if kind.binary and sys.stdout.isatty():
         msg = f"--format {form} is not for a terminal: redirect it to a file"
         raise click.UsageError(msg)
+    check_order(start, end)
+    wanted = [_decoded(key, encoding) for key in keys]
+    shown = columns or kind.columns or COLUMNS
     moved = Transfer()
     encode = TextEncoder(encoding)
     with options.tier(url, moved) as tier:
         opened = tier.topic(topic, topic_id=topic_id)
-        scan = opened.scan(partitions or None, start, end)
+        numbers = partitions or opened.partitions
+        scan = opened.scan(
+            numbers,
+            position_of(opened, numbers, start, on_gap),
+            position_of(opened, numbers, end, on_gap),
+            columns=shown if not wanted or _KEY in shown else (*shown, _KEY),
+            on_gap=on_gap,
+        )
         with (
-            kind(sys.stdout.buffer, scan.schema, encode) as writer,
+            kind(sys.stdout.buffer, project(shown), encode) as writer,
             _progress(moved, topic, scan),
         ):
-            for batch in _limited(scan, limit):
-                writer.write(batch)
+            for batch in _limited(_with_key(scan, wanted), limit):
+                writer.write(batch.select(shown))
     if encode.lossy:
-        click.echo(
-            "tieredfs: warning: not all keys and values are UTF-8; "
-            "--encoding base64 shows them exactly",
-            err=True,
+        show_warning(
+            "not all keys and values are UTF-8; --encoding base64 shows them exactly"
         )
 
 
@@ -143,6 +187,28 @@ def _progress(
     if sys.stdout.isatty():
         return nullcontext()
     return moved.shown(topic, lambda: scan.plan.size)
+
+
+def _decoded(key: str, encoding: str) -> bytes:
+    try:
+        return DECODINGS[encoding](key)
+    except ValueError as error:
+        msg = f"--key {key!r} is not {encoding}: {error}"
+        raise click.UsageError(msg) from error
+
+
+def _with_key(
+    batches: Iterable[pa.RecordBatch], keys: Sequence[bytes]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the records that have one of some keys; all if no key is given."""
+    if not keys:
+        yield from batches
+        return
+    any_of = pa.array(keys, pa.binary())
+    for batch in batches:
+        found = batch.filter(pc.is_in(batch[_KEY], value_set=any_of))
+        if found.num_rows:
+            yield found
 
 
 def _limited(

@@ -4,7 +4,7 @@ import base64
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, BinaryIO, Final, Self
+from typing import Any, BinaryIO, ClassVar, Final, Self
 
 import pyarrow as pa
 import pyarrow.ipc
@@ -13,9 +13,11 @@ import pyarrow.parquet as pq
 from tieredfs.cli.escapes import escape_field, to_json
 from tieredfs.cli.output import show_time
 
-__all__ = ["ENCODINGS", "FORMATS", "RecordWriter", "TextEncoder"]
+__all__ = ["DECODINGS", "ENCODINGS", "FORMATS", "RecordWriter", "TextEncoder"]
 
 _TIMESTAMP_TYPES: Final = {-1: None, 0: "CreateTime", 1: "LogAppendTime"}
+_JSON_NAMES: Final = {"timestampType": "timestamp_type"}
+_NULL: Final = "\\N"  # a backslash of a record itself is written twice
 
 
 class TextEncoder:
@@ -40,6 +42,12 @@ class TextEncoder:
             self.lossy = True
             return data.decode("utf-8", "replace")
 
+    def headers(self, pairs: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
+        """Return the headers of a record with their values as text."""
+        return [
+            {"key": pair["key"], "value": self(pair["value"])} for pair in pairs or ()
+        ]
+
 
 ENCODINGS: Final[dict[str, Callable[[bytes], str]]] = {
     "utf8": bytes.decode,
@@ -47,6 +55,14 @@ ENCODINGS: Final[dict[str, Callable[[bytes], str]]] = {
     "hex": bytes.hex,
 }
 """How bytes become text; each raises UnicodeDecodeError for what it cannot tell."""
+
+DECODINGS: Final[dict[str, Callable[[str], bytes]]] = {
+    # As given on a command line, where a byte that is not text is half of a pair.
+    "utf8": lambda text: text.encode("utf-8", "surrogateescape"),
+    "base64": lambda text: base64.b64decode(text, validate=True),
+    "hex": bytes.fromhex,
+}
+"""How text becomes the bytes that it shows; each raises ValueError for any other."""
 
 
 class RecordWriter(ABC):
@@ -57,9 +73,11 @@ class RecordWriter(ABC):
 
     Attributes:
         binary: Whether a terminal should be spared what it writes.
+        columns: The columns that it is given if no others are asked for; None for all.
     """
 
     binary = False
+    columns: ClassVar[tuple[str, ...] | None] = None
 
     def __init__(self, out: BinaryIO, schema: pa.Schema, encode: TextEncoder) -> None:
         """Take the stream; it stays open."""
@@ -96,39 +114,62 @@ class RecordWriter(ABC):
 
 
 class _Text(RecordWriter):
-    """Partition, offset, time, key and value, with tabs between them."""
+    """The fields of a record in a line, with tabs between them."""
+
+    columns = ("partition", "offset", "timestamp", "key", "value")
 
     def write(self, batch: pa.RecordBatch) -> None:
         for row in _rows(batch):
-            stamp = show_time(row["timestamp"])
-            key, value = self._shown(row["key"]), self._shown(row["value"])
-            line = f"{row['partition']}\t{row['offset']}\t{stamp}\t{key}\t{value}\n"
-            self.out.write(line.encode())
+            fields = (self._field(name, value) for name, value in row.items())
+            self.out.write(("\t".join(fields) + "\n").encode())
 
-    def _shown(self, data: bytes | None) -> str:
-        text = self.encode(data)
-        return "-" if text is None else escape_field(text)
+    def _field(self, name: str, value: Any) -> str:  # noqa: ANN401 - as Arrow gives it
+        match name:
+            case "key" | "value":
+                text = self.encode(value)
+            case "timestamp":
+                return show_time(value)
+            case "timestampType":
+                text = _TIMESTAMP_TYPES[value]
+            case "headers":
+                text = to_json(self.encode.headers(value))
+            case _:
+                return str(value)
+        return _NULL if text is None else escape_field(text)
 
 
 class _JsonLines(RecordWriter):
     """One JSON object a record."""
 
+    columns = (
+        "topic",
+        "partition",
+        "offset",
+        "timestamp",
+        "timestampType",
+        "key",
+        "value",
+        "headers",
+    )
+
     def write(self, batch: pa.RecordBatch) -> None:
         for row in _rows(batch):
             record = {
-                "topic": row["topic"],
-                "partition": row["partition"],
-                "offset": row["offset"],
-                "timestamp": row["timestamp"],
-                "timestamp_type": _TIMESTAMP_TYPES[row["timestampType"]],
-                "key": self.encode(row["key"]),
-                "value": self.encode(row["value"]),
-                "headers": [
-                    {"key": header["key"], "value": self.encode(header["value"])}
-                    for header in row["headers"] or ()
-                ],
+                _JSON_NAMES.get(name, name): self._field(name, value)
+                for name, value in row.items()
             }
             self.out.write(to_json(record).encode() + b"\n")
+
+    def _field(self, name: str, value: Any) -> object:  # noqa: ANN401 - as Arrow gives it
+        match name:
+            case "key" | "value":
+                return self.encode(value)
+            case "timestampType":
+                return _TIMESTAMP_TYPES[value]
+            case "headers":
+                return self.encode.headers(value)
+            case _:
+                return value
 
 
 class _Arrow(RecordWriter):
@@ -209,6 +250,8 @@ FORMATS: Final[dict[str, type[RecordWriter]]] = {
 def _rows(batch: pa.RecordBatch) -> list[dict[str, Any]]:
     """Return the records with their timestamps in ms: not every one is a date."""
     at = batch.schema.get_field_index("timestamp")
-    stamps = batch.column(at).cast(pa.int64())
-    rows: list[dict[str, Any]] = batch.set_column(at, "timestamp", stamps).to_pylist()
+    if at >= 0:
+        stamps = batch.column(at).cast(pa.int64())
+        batch = batch.set_column(at, "timestamp", stamps)
+    rows: list[dict[str, Any]] = batch.to_pylist()
     return rows

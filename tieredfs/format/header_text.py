@@ -1,9 +1,12 @@
 """The keys of headers: text, as Java reads it."""
 
+import warnings
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
+
+from tieredfs.errors import TieredFSWarning
 
 __all__ = ["decode_text"]
 
@@ -12,6 +15,8 @@ _ASCII: Final = 0x80
 
 def decode_text(array: pa.Array) -> pa.Array:
     """Decode UTF-8 as Java does: what is malformed becomes U+FFFD.
+
+    A TieredFSWarning says so, for no format keeps such bytes.
 
     Args:
         array: Bytes; none are null, and all of its memory is used.
@@ -23,6 +28,12 @@ def decode_text(array: pa.Array) -> pa.Array:
     try:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
+        warnings.warn(
+            "not all header keys are UTF-8: what is malformed in them is read as "
+            "U+FFFD, as by Kafka's own clients",
+            TieredFSWarning,
+            stacklevel=2,
+        )
         return pa.array(
             [item.decode("utf-8", "replace") for item in array.to_pylist()],
             pa.string(),

@@ -40,7 +40,10 @@ __all__ = [
     "tile",
 ]
 
-_TO_GO_ON: Final = "on_gap='skip' reads what is there"
+_TO_GO_ON: Final = (
+    "to read what is there: scan with on_gap='skip', cat with --on-gap skip, or Spark "
+    "with failOnDataLoss=false"
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,15 @@ from tieredfs.format.offset_index import OffsetIndex
 from tieredfs.format.records import RecordDecoder
 from tieredfs.format.time_index import TimeIndex, TimestampOffset
 from tieredfs.log.plan import SegmentSlice, lineage_of
-from tieredfs.log.reader import TieredReader, read_slice
+from tieredfs.log.reader import TieredReader, bounds_of, read_slice
 from tieredfs.model import IndexType, OffsetAndTimestamp, SegmentMetadata
 
 __all__ = ["find_offset"]
 
 
-def find_offset(reader: TieredReader, timestamp: int) -> OffsetAndTimestamp | None:
+def find_offset(
+    reader: TieredReader, timestamp: int, *, skip_gaps: bool = False
+) -> OffsetAndTimestamp | None:
     """Find the first record whose timestamp is at or after a time.
 
     Control records count, as they do in Kafka. Timestamps need not rise along the log:
@@ -27,6 +29,7 @@ def find_offset(reader: TieredReader, timestamp: int) -> OffsetAndTimestamp | No
     Args:
         reader: The partition's log.
         timestamp: Milliseconds since 1970 UTC.
+        skip_gaps: Whether to look in the states of the log as far as there are.
 
     Returns:
         The record; None when every record is older.
@@ -35,10 +38,17 @@ def find_offset(reader: TieredReader, timestamp: int) -> OffsetAndTimestamp | No
         CorruptIndexError: A time index is malformed, or contradicts its log or what is
             said of its segment.
         CorruptBatchError: A batch is malformed, or later than its segment.
+        CorruptDataError: What is there is not one state of the log, and ``skip_gaps``
+            is false.
     """
     segments = reader.timed_segments()
     lineage = lineage_of(segments)
-    for segment, start, end in reader.served_tiles(segments):
+    if skip_gaps:
+        held = bounds_of(segments)
+        tiles = reader.tiles(segments, held.beginning, held.end, skip_gaps=True)
+    else:
+        tiles = reader.served_tiles(segments)
+    for segment, start, end in tiles:
         if segment.max_timestamp_ms is not None and (
             segment.max_timestamp_ms < timestamp
         ):

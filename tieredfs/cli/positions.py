@@ -1,0 +1,149 @@
+"""Where ``cat`` begins and ends, as it is said on the command line."""
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Final, Literal, TypeAlias
+
+import click
+
+from tieredfs.errors import InvalidArgumentError
+from tieredfs.tier import Position, Topic, to_milliseconds
+
+__all__ = ["LastRecords", "Place", "PositionType", "check_order", "position_of"]
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_OFFSET: Final = re.compile(r"[0-9]{1,19}")  # the largest one has 19 digits
+_LAST: Final = re.compile(r"-[0-9]{1,19}")
+_MILLISECONDS: Final = re.compile(r"@-?[0-9]{1,19}")
+_WIDER: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LastRecords:
+    """So many records before the end of each partition.
+
+    Attributes:
+        count: How many; 0 for the end itself.
+    """
+
+    count: int
+
+
+Place: TypeAlias = int | datetime | LastRecords | None
+"""An offset, a time, the last records, or None for the log's own beginning or end."""
+
+
+class PositionType(click.ParamType[Place]):
+    """An offset, a time as ISO text or as ``@`` and milliseconds, or a word."""
+
+    name = "position"
+
+    def __init__(self, words: Mapping[str, Place], *, takes_last: bool = False) -> None:
+        """Take the words and what they mean.
+
+        Args:
+            words: Such as ``earliest``.
+            takes_last: Whether ``-5`` means the last five records.
+        """
+        self._words = words
+        self._takes_last = takes_last
+
+    def convert(
+        self,
+        value: object,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> Place:
+        """Tell an offset, which is a bare integer, from a time."""
+        text = str(value)
+        if text in self._words:
+            return self._words[text]
+        if _OFFSET.fullmatch(text):
+            return int(text)
+        if self._takes_last and _LAST.fullmatch(text):
+            return LastRecords(-int(text))
+        try:
+            if _MILLISECONDS.fullmatch(text):
+                return _time(int(text[1:]))
+            if text[:1].isdecimal():
+                return _time(to_milliseconds(text))
+        except InvalidArgumentError as error:
+            self.fail(str(error), param, ctx)
+        except OverflowError:
+            self.fail(f"{text!r} is not a time that a calendar holds", param, ctx)
+        words = ", ".join(map(repr, self._words))
+        return self.fail(f"{text!r} is not an offset, a time or {words}", param, ctx)
+
+
+def check_order(start: Place, end: Place) -> None:
+    """Check that the end does not lie before the start.
+
+    Raises:
+        UsageError: It does; of an offset and a time nothing can be said.
+    """
+    if _is_after(start, end):
+        msg = f"--from {_shown(start)} is after --to {_shown(end)}"
+        raise click.UsageError(msg)
+
+
+def position_of(
+    topic: Topic,
+    partitions: Iterable[int],
+    place: Place,
+    on_gap: Literal["raise", "skip"],
+) -> Position:
+    """Return the position in a topic at which a place is.
+
+    Args:
+        topic: The topic; its last records are looked up.
+        partitions: The partitions that are read.
+        place: What the user said.
+        on_gap: As ``Topic.scan`` takes it.
+    """
+    if not isinstance(place, LastRecords):
+        return place
+    return {
+        number: _last_records(topic, number, place.count, on_gap)
+        for number in partitions
+    }
+
+
+def _last_records(
+    topic: Topic, partition: int, count: int, on_gap: Literal["raise", "skip"]
+) -> int:
+    """Return the offset from which a partition has so many records.
+
+    Not every offset has one: the cleaner removes some, and control records are hidden.
+    So it is looked further back, in ever longer steps, until there are enough.
+    """
+    held = topic.reader(partition).bounds()
+    start, span, missing = held.end, count, count
+    if count >= held.end - held.beginning:
+        return held.beginning
+    while missing and start > held.beginning:
+        stop, start = start, max(start - span, held.beginning)
+        scan = topic.scan([partition], start, stop, columns=("offset",), on_gap=on_gap)
+        offsets = scan.to_table()["offset"]
+        if len(offsets) >= missing:
+            return int(offsets[len(offsets) - missing].as_py())
+        missing -= len(offsets)
+        span *= _WIDER
+    return start
+
+
+def _time(milliseconds: int) -> datetime:
+    return _EPOCH + timedelta(milliseconds=milliseconds)
+
+
+def _is_after(start: Place, end: Place) -> bool:
+    if isinstance(start, int):
+        return isinstance(end, int) and start > end
+    if isinstance(start, datetime):
+        return isinstance(end, datetime) and start > end
+    return False
+
+
+def _shown(place: Place) -> str:
+    return place.isoformat() if isinstance(place, datetime) else str(place)
