@@ -99,6 +99,7 @@ def test_programs_are_told_the_same(run: Run, logdir: str, url: str) -> None:
                 "changed": 0,
                 "failed": 0,
                 "rebuilt": 9,
+                "repaired": 0,
                 "bytes": size,
             }
         ],
@@ -489,6 +490,24 @@ class TestCorruptSegments:
         done = run("verify", url)
         assert done.code == 4
         assert "the offsets 10 to 19" in done.text
+
+
+def test_a_damaged_segment_is_repaired_as_verify_says(
+    run: Run, logdir: str, url: str
+) -> None:
+    run("push", logdir, url)
+    victim = sorted(Path(url).rglob("*.segment"))[1]
+    whole = victim.read_bytes()
+    victim.write_bytes(flipped(whole, 100))
+    done = run("verify", url, "--deep")
+    assert done.code == 4
+    assert "push --repair LOGDIR URL" in done.text.splitlines()[-1]
+    done = run("push", logdir, url, "--repair", "--json")
+    (row,) = rows(done.out)
+    assert (done.code, row["present"], row["copied"], row["repaired"]) == (0, 2, 1, 1)
+    assert victim.read_bytes() == whole
+    done = run("verify", url, "--deep")
+    assert (done.code, "--repair" in done.text) == (0, False)
 
 
 class TestWhatFailsDoesNotEndThePush:

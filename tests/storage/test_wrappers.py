@@ -318,6 +318,7 @@ class TestReadOnly:
         for write in (
             lambda: storage.copy_log_segment(one.metadata, one.data),
             lambda: storage.copy_open_log(one.metadata, log, one.data.indexes),
+            lambda: storage.replace_log_segment(one.metadata, log, one.data.indexes),
             lambda: storage.append_log_segment(one.metadata, one.data),
             lambda: storage.delete_log_segment(one.metadata),
             lambda: storage.delete_partition(FIRST),

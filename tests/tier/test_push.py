@@ -3,7 +3,7 @@
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import google_crc32c
@@ -783,6 +783,101 @@ class TestWhatFailsDoesNotEndThePush:
         assert outcomes(report) == [(0, PRESENT), (10, COPIED)]
         assert [one.partition for one in report.partitions] == [partition_of()]
         assert [type(one) for one in report.errors] == [UnsupportedFormatError]
+
+
+class TestRepair:
+    @pytest.mark.parametrize(
+        ("layout", "suffix"),
+        [
+            (SingleObject, "segment"),
+            *[(KafkaLocal, "log"), (KafkaLocal, "index"), (KafkaLocal, "timeindex")],
+            *[(KafkaLocal, "snapshot"), (KafkaLocal, "txnindex")],
+            (KafkaLocal, "leader_epoch_checkpoint"),
+        ],
+    )
+    @pytest.mark.parametrize("at", [70, -1])
+    def test_it_replaces_what_verify_condemns_and_nothing_else(
+        self,
+        layout: type[SingleObject | KafkaLocal],
+        suffix: str,
+        at: int,
+        memory: ObjectStore,
+        tmp_path: Path,
+    ) -> None:
+        root = recorded("txn", tmp_path)
+        push_all(source_of(root), layout(memory))
+        whole = objects(layout(memory))
+        *_, victim = [key for key in whole if key.endswith(f".{suffix}")]
+        data = flipped(whole[victim], min(at, len(whole[victim]) - 1))
+        memory.put(victim, data, overwrite=True)
+        reports = verify(
+            layout(memory), layout(memory).list_partitions(), Depth.EVERYTHING
+        )
+        problems = [problem for report in reports for problem in report.problems]
+        counter = RequestCounter()
+        target = layout(ObjectStore(memory.url, observer=counter))
+        source = source_of(root)
+        report = push(source, target, source.list_partitions(), repair=True)
+        assert report.errors == []
+        replaced = [one for one in report.segments if one.replaced is not None]
+        assert [one.outcome for one in replaced] == [COPIED] * bool(problems)
+        assert report.count(COPIED) == len(replaced)
+        if problems:
+            assert objects(target) == whole
+            check_sound(target)
+        else:
+            assert puts(counter) == 0
+
+    def test_without_it_damage_stays(self, logdir: Path, target: SingleObject) -> None:
+        push_all(source_of(logdir), target)
+        key = next(target.store.list("t/")).key
+        damaged = flipped(bytes(target.store.get(key)), 70)
+        target.store.put(key, damaged, overwrite=True)
+        report = push_all(source_of(logdir), SingleObject(target.store))
+        assert report.count(PRESENT) == 3
+        assert target.store.get(key) == damaged
+
+    def test_a_damaged_copy_that_was_stored_otherwise_goes_when_the_new_one_is_there(
+        self, logdir: Path, memory: ObjectStore
+    ) -> None:
+        push_all(source_of(logdir), SingleObject(memory, compression="zstd"))
+        key = next(memory.list("t/")).key
+        memory.put(key, flipped(bytes(memory.get(key)), 70), overwrite=True)
+        source = source_of(logdir)
+        events: list[str] = []
+
+        class Noting(ObjectStore):
+            def put(
+                self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
+            ) -> None:
+                super().put(key, data, overwrite=overwrite)
+                events.append("put")
+
+            def delete(self, keys: Iterable[str]) -> None:
+                found = list(keys)
+                events.extend(f"delete {key}" for key in found)
+                super().delete(found)
+
+        target = SingleObject(Noting(memory.url))
+        push(source, target, source.list_partitions(), repair=True)
+        assert events == ["put", f"delete {key}"]
+        check_sound(SingleObject(memory))
+        assert offsets(SingleObject(memory)) == list(range(30))
+
+    def test_what_a_newer_release_has_written_is_not_replaced(
+        self, logdir: Path, target: SingleObject, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        push_all(source_of(logdir), target)
+        before = objects(target)
+
+        def newer(*_: object) -> None:
+            raise UnsupportedFormatError("a manifest of version 2")
+
+        monkeypatch.setattr(SingleObject, "fetch_all_indexes", newer)
+        source = source_of(logdir)
+        report = push(source, target, source.list_partitions(), repair=True)
+        assert report.count(FAILED) == 3
+        assert objects(target) == before
 
 
 class TestTheActiveSegment:

@@ -36,6 +36,7 @@ _COLUMNS = {
     "segments": "SEGMENTS",
     **{outcome.value: outcome.name for outcome in PushOutcome},
     "rebuilt": "REBUILT",
+    "repaired": "REPAIRED",
     "bytes": "BYTES",
 }
 _DRY_RUN = {"copied": "TO COPY", "rebuilt": "TO REBUILD"}
@@ -76,6 +77,11 @@ _DRY_RUN = {"copied": "TO COPY", "rebuilt": "TO REBUILD"}
     metavar="N",
     help="Partitions that are copied at the same time.",
 )
+@click.option(
+    "--repair",
+    is_flag=True,
+    help="Also read what is at URL already, and replace what is damaged.",
+)
 @json_option
 @tier_options
 def push(  # noqa: PLR0913 - one parameter for each option
@@ -89,16 +95,19 @@ def push(  # noqa: PLR0913 - one parameter for each option
     dry_run: bool,
     compression: str | None,
     concurrency: int,
+    repair: bool,
     as_json: bool,
 ) -> None:
     """Archive the closed segments of the broker's log directory LOGDIR at URL.
 
     What is at URL already is not put again, so a push that was ended is taken up by
-    doing it again. Indexes that are missing or untrue to their log are made anew
-    (REBUILT). A segment that the broker changes meanwhile is left for the next push
-    (CHANGED), with what follows it; one that is corrupt or cannot be read fails alone,
-    and one that URL cannot hold ends its partition (FAILED). The others are copied, and
-    the exit code is the first of 4, 6, 2 and 5 that an error has.
+    doing it again; with --repair it is read, as by verify --deep, and copies of
+    these logs that are damaged are replaced (REPAIRED). Indexes that are missing or
+    untrue to their log are made anew (REBUILT). A segment that the broker changes
+    meanwhile is left for the next push (CHANGED), with what follows it; one that is
+    corrupt or cannot be read fails alone, and one that URL cannot hold ends its
+    partition (FAILED). The others are copied, and the exit code is the first of 4,
+    6, 2 and 5 that an error has.
     """
     moved = Transfer(passes=1 if dry_run else 2)
     source = open_log_directory(options.reach.local(logdir, moved))
@@ -114,6 +123,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
             partitions,
             active=active,
             concurrency=concurrency,
+            repair=repair,
             progress=lambda one: _count_moved(moved, one),
         )
     rows = [_row(partition, report) for partition in partitions]
@@ -213,6 +223,7 @@ def _row(partition: TopicIdPartition, report: PushReport) -> dict[str, object]:
         **counts,
         "failed": counts["failed"] + failed,
         "rebuilt": sum(len(one.rebuilt) for one in mine),
+        "repaired": sum(one.replaced is not None for one in mine),
         "bytes": sum(one.segment.size or 0 for one in mine),
     }
 

@@ -9,6 +9,7 @@ from tieredfs.cli.progress import Transfer, counting
 from tieredfs.log.partitions import listed_size, select_partitions
 from tieredfs.log.verify import Depth, PartitionReport
 from tieredfs.log.verify import verify as verify_partitions
+from tieredfs.storage import Capability
 
 __all__ = ["verify"]
 
@@ -20,6 +21,11 @@ _COLUMNS = {
     "superseded": "SUPERSEDED",
     "problems": "PROBLEMS",
 }
+
+_HINT = (
+    "Where a broker still has the logs, tieredfs push --repair LOGDIR URL replaces "
+    "damaged segments and puts missing ones again."
+)
 
 
 @click.command
@@ -100,6 +106,8 @@ def verify(
         show_table(rows, _COLUMNS)
         for problem in problems:
             show_line(f"{problem.kind.replace('_', ' ')}: {problem.detail}")
+        if problems and Capability.WRITE in storage.capabilities:
+            show_line(_HINT)
     if problems:
         click.get_current_context().exit(CORRUPT)
 

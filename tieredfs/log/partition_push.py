@@ -27,6 +27,7 @@ from tieredfs.format.buffers import Buffer
 from tieredfs.log.end_claims import is_disputed, same_log, was_cleaned
 from tieredfs.log.other_log import check_same_log
 from tieredfs.log.pushed import PushedSegment, PushOutcome
+from tieredfs.log.segment_check import SegmentCheck
 from tieredfs.model import (
     IndexType,
     SegmentId,
@@ -100,12 +101,14 @@ class PartitionPush:
         partition: TopicIdPartition,
         *,
         active: bool,
+        repair: bool,
         interval_bytes: int,
     ) -> None:
         self._source = source
         self._target = target
         self._partition = partition
         self._active = active
+        self._check = SegmentCheck(target, reads_logs=True) if repair else None
         self._interval_bytes = interval_bytes
         self._there = self._listed()
         self._undecided: dict[SegmentMetadata, _Undecided] = {}
@@ -260,12 +263,13 @@ class PartitionPush:
             ):
                 raise _LongerError(longer[0])
             present = self._present(segment)
-            if present is not None:
+            damage = None if present is None else self._damage(present, before)
+            if present is not None and damage is None:
                 pushed = PushedSegment(present, PushOutcome.PRESENT)
             else:
                 lead = self._lead(segment, before)
                 with self._unchanged(listed):  # it is read again where it lies
-                    pushed = self._copy(segment, log, indexes, lead)
+                    pushed = self._copy(segment, log, indexes, lead, damage)
             if others and settles:
                 self._replace(pushed.segment, others)
             elif others:
@@ -325,8 +329,17 @@ class PartitionPush:
         log: LogSource,
         found: Mapping[IndexType, Buffer],
         lead: Lead,
+        damage: TieredFSError | None,
     ) -> PushedSegment:
-        """Copy a segment with its indexes, those that are untrue made anew."""
+        """Copy a segment with its indexes, those that are untrue made anew.
+
+        Args:
+            segment: The segment, with the id that it has in the target.
+            log: Its log.
+            found: Its indexes, as far as they could be read.
+            lead: What is known of the partition where it begins.
+            damage: What is wrong with the copy that it replaces; None for no copy.
+        """
         name = self._source.name_of(segment)
         batches = read_batches(log.fetch, log.size, name=name)
         inspection = inspect_segment(
@@ -336,7 +349,7 @@ class PartitionPush:
             replace(segment, leader_epochs=inspection.facts.epochs),
             log,
             self._target,
-            self._there.values(),
+            [one for one in self._there.values() if one.id != segment.id],
         )
         lost = inspection.lost_from
         if lost is not None and not self._source.is_compacted(segment.partition):
@@ -354,12 +367,29 @@ class PartitionPush:
             version="",
             custom_metadata=b"",
         )
-        custom = self._target.copy_open_log(segment, log, indexes)
+        target = self._target
+        store = target.copy_open_log if damage is None else target.replace_log_segment
+        custom = store(segment, log, indexes)
         copied = replace(segment, custom_metadata=custom)
         self._there[_identity(copied)] = copied
         self._after = {copied: prior_state(indexes)}
         rebuilt = tuple(kind for kind in indexes if kind not in kept)
-        return PushedSegment(copied, PushOutcome.COPIED, rebuilt)
+        return PushedSegment(copied, PushOutcome.COPIED, rebuilt, replaced=damage)
+
+    def _damage(
+        self, present: SegmentMetadata, before: SegmentMetadata | None
+    ) -> TieredFSError | None:
+        """Return what ``verify`` would say of a stored segment, where that is asked.
+
+        Raises:
+            UnsupportedFormatError: A newer release has written it: that is no damage.
+        """
+        if self._check is None:
+            return None
+        try:
+            return next(self._check.problems(present, before), None)
+        except (CorruptDataError, NotFoundError) as error:
+            return error
 
     def _lead(self, segment: SegmentMetadata, before: SegmentMetadata | None) -> Lead:
         """Return what is known where a segment begins.

@@ -80,6 +80,7 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
     partitions: Sequence[TopicIdPartition],
     *,
     active: bool = False,
+    repair: bool = False,
     interval_bytes: int = INTERVAL_BYTES,
     concurrency: int = CONCURRENCY,
     progress: Callable[[PushedSegment], object] = lambda _: None,
@@ -91,7 +92,8 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
     Indexes that are missing or inconsistent with the log are made anew.
 
     Nothing that ``target`` has is deleted but one of two objects that hold the same
-    log and say different ends.
+    log and say different ends, and nothing is replaced but, with ``repair``, a damaged
+    copy of the same log.
 
     Args:
         source: Usually a broker's log directory.
@@ -99,6 +101,8 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
         partitions: What to copy.
         active: Whether the segment that a broker is writing is copied as far as it
             goes.
+        repair: Whether segments that are there are read, as ``verify`` reads them, and
+            those that are damaged are replaced.
         interval_bytes: Bytes of log between two entries of an index that is made anew,
             at least: the topics' ``index.interval.bytes``.
         concurrency: Partitions that are copied at the same time, at most.
@@ -129,7 +133,12 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
         failed: tuple[FailedPartition, ...] = ()
         try:
             job = PartitionPush(
-                source, target, partition, active=active, interval_bytes=interval_bytes
+                source,
+                target,
+                partition,
+                active=active,
+                repair=repair,
+                interval_bytes=interval_bytes,
             )
             for one in job.run():
                 progress(one)

@@ -34,12 +34,14 @@ class PushedSegment:
         outcome: What became of it.
         rebuilt: The indexes that were missing or untrue, and were made anew.
         error: Why it failed.
+        replaced: What was wrong with the copy that it was put in place of.
     """
 
     segment: SegmentMetadata
     outcome: PushOutcome
     rebuilt: tuple[IndexType, ...] = ()
     error: TieredFSError | None = None
+    replaced: TieredFSError | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,23 +4,18 @@ Nothing is repaired or changed. What is wrong is reported, all of it, and never 
 """
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
-    CorruptBatchError,
     CorruptDataError,
-    CorruptIndexError,
     ErrorKind,
     NotFoundError,
     TieredFSError,
     UnsupportedFormatError,
 )
-from tieredfs.format.index_truth import IndexTruth
-from tieredfs.format.producer_snapshot import ProducerSnapshot
 from tieredfs.log.copies import CopyComparison
 from tieredfs.log.other_log import LogCopy, are_of_one_log
 from tieredfs.log.overlap import Tile, contradictions, stale_pairs
@@ -33,12 +28,10 @@ from tieredfs.log.plan import (
     overlaps,
     tile,
 )
-from tieredfs.log.reader import changed_error
-from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
+from tieredfs.log.segment_check import SegmentCheck
+from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.objects.daemon_executor import DaemonExecutor
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.inspection import Inspection, Lead, inspect_segment
-from tieredfs.storage.log_stream import read_batches
 
 __all__ = ["Depth", "PartitionReport", "Problem", "Superseded", "verify"]
 
@@ -146,6 +139,7 @@ class _PartitionCheck:
         self._storage = storage
         self._partition = partition
         self._depth = depth
+        self._check = SegmentCheck(storage, reads_logs=depth is Depth.EVERYTHING)
         self._compare = CopyComparison(storage)
         self._problems: list[Problem] = []
         self._superseded: list[Superseded] = []
@@ -317,7 +311,7 @@ class _PartitionCheck:
         if self._depth is Depth.LISTING:
             return
         try:
-            for error in self._wrong(segment, before):
+            for error in self._check.problems(segment, before):
                 yield self._problem(error)
         except (CorruptDataError, UnsupportedFormatError) as error:
             yield self._problem(error)
@@ -337,70 +331,6 @@ class _PartitionCheck:
             for one in listed
         )
 
-    def _lead(self, segment: SegmentMetadata, before: SegmentMetadata | None) -> Lead:
-        """Return the producers where a segment begins, if they can be told."""
-        try:
-            if before is None or before.end_offset != segment.start_offset - 1:
-                data = self._storage.fetch_producers_before(segment)
-            else:
-                data = self._storage.fetch_index(before, IndexType.PRODUCER_SNAPSHOT)
-            return Lead(ProducerSnapshot.parse(data))
-        except (NotFoundError, CorruptDataError, UnsupportedFormatError):
-            return Lead()  # what is wrong with the one before is said of that one
-
-    def _wrong(
-        self, segment: SegmentMetadata, before: SegmentMetadata | None
-    ) -> Iterator[TieredFSError]:
-        """Yield what is untrue; the first thing that cannot be read is raised."""
-        name = self._storage.name_of(segment)
-        indexes = self._storage.fetch_all_indexes(segment)
-        end = segment.start_offset - 1
-        if segment.end_offset is not None:
-            end = segment.end_offset
-        epoch = None
-        if self._depth is Depth.INDEXES:
-            truth = IndexTruth(indexes, segment.start_offset, end, segment.size or 0)
-            untrue: Mapping[IndexType, str] = truth.malformed
-        else:
-            log = _Sequential(self._storage.stream_log(segment))
-            batches = read_batches(log.fetch, segment.size or 0, name=name)
-            lead = self._lead(segment, before)
-            inspection = inspect_segment(batches, segment, indexes, lead)
-            log.finish()
-            if not self._storage.is_current(segment, inspection.last_offset):
-                yield changed_error(self._storage, segment)
-            lost = inspection.lost_from
-            if lost is not None and not self._storage.is_compacted(self._partition):
-                yield CorruptBatchError(
-                    f"{name}: the log ends before offset {lost}, the segment at {end}"
-                )
-            untrue, epoch = inspection.untrue, inspection.facts.epoch
-            yield from self._untrue_epochs(segment, inspection)
-            latest = segment.max_timestamp_ms
-            if latest not in {None, inspection.facts.max_timestamp_ms}:
-                yield CorruptBatchError(
-                    f"{name}: its largest timestamp is "
-                    f"{inspection.facts.max_timestamp_ms}, not {latest}"
-                )
-        for kind, detail in untrue.items():
-            yield CorruptIndexError(f"{name}: {kind} index: {detail}")
-        if epoch is not None:
-            self._storage.check_key(segment, epoch)
-
-    def _untrue_epochs(
-        self, segment: SegmentMetadata, inspection: Inspection
-    ) -> Iterator[TieredFSError]:
-        """Yield a batch's epoch that is not that of the segment's lineage."""
-        if segment.leader_epochs is None:
-            segment = self._storage.describe(segment)
-        lineage = LeaderEpochs(segment.leader_epochs or ())
-        for epoch, offset in inspection.facts.epochs:
-            if not lineage.accepts(epoch, offset):
-                yield CorruptBatchError(
-                    f"{self._storage.name_of(segment)}: leader epoch {epoch} at offset "
-                    f"{offset}, where its lineage has {lineage.epoch_at(offset)}"
-                )
-
     def _problem(self, error: TieredFSError) -> Problem:
         return Problem(self._partition, error.kind, str(error))
 
@@ -410,33 +340,3 @@ class _PartitionCheck:
 
 def _lacks_epochs(segment: SegmentMetadata) -> bool:
     return segment.leader_epochs is None
-
-
-class _Sequential:
-    """A stream of pieces, read by positions that only rise."""
-
-    def __init__(self, pieces: Iterator[memoryview]) -> None:
-        self._pieces = pieces
-        self._held = memoryview(b"")
-        self._at = 0
-
-    def fetch(self, start: int, end: int) -> memoryview:
-        """Return the next bytes, ``[start, end)``; at the end see the stream end."""
-        parts = [self._held]
-        have = len(self._held)
-        while self._at + have < end:
-            piece = next(self._pieces, None)
-            if piece is None:
-                break
-            parts.append(piece)
-            have += len(piece)
-        whole = memoryview(b"".join(parts)) if len(parts) > 1 else parts[0]
-        taken = end - start
-        self._held = whole[taken:]
-        self._at = end
-        return whole[:taken]
-
-    def finish(self) -> None:
-        """See the stream end: what it sums up is compared there."""
-        for _ in self._pieces:
-            pass

@@ -448,6 +448,35 @@ class RemoteStorageManager(ABC):
         with spooled(log) as whole:
             return self.copy_log_segment(metadata, LogSegmentData(whole, indexes))
 
+    def replace_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Store a segment in place of a damaged copy of the same log.
+
+        When it returns, readers see the new copy and nothing of the damaged one. When
+        it raises, or the process dies, they see either of them, and by default none:
+        replacing again puts it right.
+
+        Implementers: the default deletes the segment and copies it. A layout that can
+        overwrite its objects does that instead.
+
+        Args:
+            metadata: As in ``copy_open_log``.
+            log: As in ``copy_open_log``.
+            indexes: As in ``copy_open_log``.
+
+        Returns:
+            The plugin's custom metadata, at most 128 bytes.
+
+        Raises:
+            TieredFSError: As in ``copy_log_segment``.
+        """
+        self.delete_log_segment(metadata)
+        return self.copy_open_log(metadata, log, indexes)
+
     def append_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
     ) -> bytes:

@@ -180,6 +180,19 @@ class KafkaLocal(RemoteStorageManager):
             spool.put(self.store, f"{stem}.{LOG_SUFFIX}")
         return b""
 
+    def replace_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Put the files of a segment again over those that are there."""
+        custom = self.copy_open_log(metadata, log, indexes)
+        if IndexType.TRANSACTION not in indexes:  # one that is there is none of it
+            key = self._key(metadata, SUFFIXES[IndexType.TRANSACTION])
+            self.store.delete([key])
+        return custom
+
     def _put_indexes(
         self,
         metadata: SegmentMetadata,

@@ -345,8 +345,24 @@ class SingleObject(RemoteStorageManager):
             if self._is_there(object_key(partition, stem)):
                 return stem.encode()
         self._known.forget(metadata)  # another process has deleted it
-        with self._case.writing(self.store, partition.topic):
-            key = self._put(metadata, log, indexes)
+        return self._copied(metadata, log, indexes).stem.encode()
+
+    def replace_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Put the object again over the damaged one, then delete others of the segment.
+
+        Readers see the one or the other at each moment, also after a crash.
+        """
+        partition = metadata.partition
+        key = self._copied(metadata, log, indexes)
+        new = object_key(partition, key.stem)
+        found = self._listing.objects_of(partition, key)
+        self.store.delete([other for other in found if other != new])
+        self._known.forget(metadata)
         self._known.add(partition, key)
         self._known.add_true(partition, key.stem)
         return key.stem.encode()
@@ -409,6 +425,20 @@ class SingleObject(RemoteStorageManager):
         found = (entry.key for entry in self.store.list(prefix))
         self.store.delete([key for key in found if is_segment_key(key)])
         self.cancel_copying(partition)
+
+    def _copied(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> SegmentKey:
+        """Store the object of a segment, and remember it."""
+        partition = metadata.partition
+        with self._case.writing(self.store, partition.topic):
+            key = self._put(metadata, log, indexes)
+        self._known.add(partition, key)
+        self._known.add_true(partition, key.stem)
+        return key
 
     def _put(
         self,

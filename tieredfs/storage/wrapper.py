@@ -150,6 +150,15 @@ class StorageWrapper(RemoteStorageManager):
         """Store a segment whose log is read where it lies."""
         return self.inner.copy_open_log(metadata, log, indexes)
 
+    def replace_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Store a segment in place of a damaged copy of the same log."""
+        return self.inner.replace_log_segment(metadata, log, indexes)
+
     def append_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
     ) -> bytes:

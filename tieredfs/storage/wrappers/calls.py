@@ -30,6 +30,7 @@ REMOTE_CALLS: Final = (
     "check_key",
     "copy_log_segment",
     "copy_open_log",
+    "replace_log_segment",
     "append_log_segment",
     "cancel_copying",
     "scrub",

@@ -43,6 +43,16 @@ class ReadOnlyStorage(StorageWrapper):
         del log, indexes
         self._refuse(f"copy {metadata}")
 
+    def replace_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Refuse to replace a segment."""
+        del log, indexes
+        self._refuse(f"replace {metadata}")
+
     def append_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
     ) -> bytes:
