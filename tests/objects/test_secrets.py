@@ -1,8 +1,17 @@
+import json
 import pickle
+import re
 import traceback
+from base64 import b64encode
+from collections.abc import Callable
+from functools import partial
+from html import escape
 from secrets import token_hex
+from urllib.parse import quote, quote_plus
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tieredfs import InvalidArgumentError, ObjectStore
 from tieredfs.objects.secrets import redact_text, redact_url, secret_values, url_secrets
@@ -80,6 +89,8 @@ def test_what_is_secret_in_a_url_is_found_as_a_client_reads_it() -> None:
         "p@ss",
         "a%2Fbc",
         "a/bc",
+        b64encode(b"user:p@ss").decode(),  # as HTTP sends it
+        b64encode(b"user:p%40ss").decode(),
     }
     assert url_secrets("s3://bucket/x") == frozenset()
 
@@ -118,6 +129,70 @@ def test_the_parts_of_a_connection_string_are_secret() -> None:
     text = "DefaultEndpointsProtocol=https;AccountName=me;AccountKey=a+b/c==;X=y"
     found = secret_values({"connection_string": text})
     assert found == {text, "a+b/c=="}
+
+
+SHAPES: list[Callable[[str], dict[str, object]]] = [
+    lambda secret: {"secret": secret},
+    lambda secret: {"password": secret.encode()},
+    lambda secret: {"client_keys": ["/a/key", secret]},
+    lambda secret: {"client_kwargs": {"headers": [("Authorization", secret)]}},
+    lambda secret: {"headers": (("X-Api-Key", secret), ("Accept", "text/html"))},
+    lambda secret: {"headers": {"Cookie": secret.encode()}},
+    lambda secret: {"headers": {"Authorization": f"Bearer {secret}"}},
+    lambda secret: {"tokens": [{"name": "x", "token": secret}]},
+    lambda secret: {"auth": ("user", secret)},
+    lambda secret: {"private_key": f"-----BEGIN-----\n{secret}\n-----END-----"},
+]
+"""Options that hold a secret."""
+
+ENCODINGS: list[Callable[[str], str]] = [
+    str,
+    quote,
+    partial(quote, safe=""),
+    quote_plus,
+    lambda secret: re.sub("%..", lambda each: each[0].lower(), quote(secret, safe="")),
+    lambda secret: repr(secret)[1:-1],
+    lambda secret: json.dumps(secret)[1:-1],
+    escape,
+]
+"""How a message may show it."""
+
+
+@given(
+    st.text("abcXYZ019/+=&<>'\"\\%é~", min_size=6),
+    st.sampled_from(SHAPES),
+    st.sampled_from(ENCODINGS),
+)
+def test_a_secret_is_hidden_wherever_it_was_given_and_however_it_is_encoded(
+    secret: str, shape: Callable[[str], dict[str, object]], shown: Callable[[str], str]
+) -> None:
+    message = f"no: [{shown(secret)}] was refused"
+    found = redact_text(message, secret_values(shape(secret)))
+    assert shown(secret) not in found
+    assert found.startswith("no: [")
+    assert found.endswith("] was refused")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"headers": {"Authorization": "Basic dXNlcjpwYXNzdzByZA=="}},
+        {"username": "user", "password": "passw0rd"},
+        {"auth": ("user", "passw0rd")},
+    ],
+    ids=str,
+)
+def test_a_password_is_hidden_as_http_sends_it(options: dict[str, object]) -> None:
+    secrets = secret_values(options)
+    for shown in ("dXNlcjpwYXNzdzByZA==", "passw0rd"):
+        assert redact_text(f"sent {shown} in vain", secrets) == "sent *** in vain"
+
+
+def test_a_password_in_bytes_is_hidden_as_it_is_printed() -> None:
+    secrets = secret_values({"password": b"\xff\x00hunter22"})
+    assert redact_text(f"{b'a' + bytes([255, 0])!r}", secrets) == "b'a\\xff\\x00'"
+    shown = redact_text(f"login failed with {bytes([255, 0]) + b'hunter22'!r}", secrets)
+    assert shown == "login failed with b'***'"
 
 
 def test_what_is_too_short_to_hide_is_no_secret() -> None:

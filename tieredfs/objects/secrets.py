@@ -4,9 +4,14 @@ Hiding too much costs a word of a message, hiding too little costs a key: whatev
 be a secret by its name or its place is taken for one.
 """
 
+import json
 import re
-from collections.abc import Iterator, Mapping
-from urllib.parse import unquote
+from base64 import b64decode, b64encode
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from html import escape
+from typing import Any
+from urllib.parse import quote, quote_plus, unquote
 
 __all__ = [
     "redact_text",
@@ -17,7 +22,7 @@ __all__ = [
 ]
 
 _NAME = r"key|secret|token|password|passphrase|credential|sas|auth"
-_NAMES = re.compile(rf"(?i){_NAME}")
+_NAMES = re.compile(rf"(?i){_NAME}|cookie")
 _CONNECTION = re.compile(r"(?i)connection_string")
 # Up to the last "@" of the authority; further when a password has a slash, which shows
 # by a colon that begins no port.
@@ -28,6 +33,9 @@ _PARAMETER = re.compile(
     rf"(?i)([?&;#](?:[^=&;#?\s]*(?:{_NAME}|sig)[^=&;#?\s]*|se|sp)=)([^&;#\s\"']+)"
 )
 _BEFORE_A_CONTAINER = re.compile(r"(?i)\b(?:abfss?|az|wasbs?)://$")
+_SCHEME = re.compile(r"([A-Za-z][\w-]*) +(\S+)")
+_ONE = (str, bytes, bytearray)
+_PERCENT = re.compile(r"%[0-9A-F]{2}")
 _SHORTEST = 4  # replacing every "a" of a message would hide nothing and tell nothing
 _HIDDEN = "***"
 
@@ -51,9 +59,11 @@ def url_secrets(url: str) -> frozenset[str]:
     """Return what is secret in ``url``, as it stands there and as a client reads it."""
     found = {value for _, value in _PARAMETER.findall(url)}
     for userinfo in _USERINFO.findall(url):
-        password = userinfo.partition(":")[2]
+        user, _, password = userinfo.partition(":")
         # Python calls what stands before a slash a port that is none.
         found |= {password, *re.split(r"[/?#]", password)}
+        if password:
+            found |= {_basic(user, password), _basic(unquote(user), unquote(password))}
     return frozenset(
         text
         for value in found
@@ -63,8 +73,12 @@ def url_secrets(url: str) -> frozenset[str]:
 
 
 def redact_text(text: str, secrets: frozenset[str]) -> str:
-    """Return ``text`` without any of ``secrets``, user names or signatures."""
-    for secret in sorted(secrets, key=len, reverse=True):
+    """Return ``text`` without any of ``secrets``, user names or signatures.
+
+    They are found encoded as well, as they stand in URLs, bodies and printed values.
+    """
+    forms = {form for secret in secrets for form in _forms(secret)}
+    for secret in sorted(forms, key=len, reverse=True):
         text = text.replace(secret, _HIDDEN)
     return redact_url(text)
 
@@ -77,16 +91,86 @@ def _shown(userinfo: re.Match[str]) -> str:
 
 
 def _secrets(options: Mapping[str, object]) -> Iterator[str]:
+    """Yield the texts in (nested) options that are secrets by the name they have."""
     for name, value in options.items():
-        if isinstance(value, Mapping):
-            yield from _secrets(value)
-        elif not isinstance(value, str):
-            continue
-        elif _CONNECTION.search(name):
-            yield value
-            for part in value.split(";"):
-                field, _, content = part.partition("=")
-                if _NAMES.search(field) and len(content) >= _SHORTEST:
-                    yield content
-        elif _NAMES.search(name) and len(value) >= _SHORTEST:
-            yield value
+        yield from _below(str(name), value)
+    user = options.get("username", options.get("user"))
+    if isinstance(user, str) and isinstance(options.get("password"), str):
+        yield _basic(user, str(options["password"]))
+
+
+def _below(name: str, value: object) -> Iterator[str]:
+    """Yield what is secret in the value that has a name."""
+    if isinstance(value, Mapping):
+        yield from _secrets(value)
+    elif isinstance(value, Collection) and not isinstance(value, _ONE):
+        yield from _among(name, list(value))
+    elif _CONNECTION.search(name) and isinstance(value, str):
+        yield value
+        for part in value.split(";"):
+            field, _, content = part.partition("=")
+            yield from _below(field, content)
+    elif _NAMES.search(name):
+        for text in _texts(value):
+            for each in (text, *text.splitlines(), *_sent(text)):
+                if len(each) >= _SHORTEST:
+                    yield each
+
+
+def _among(name: str, values: list[Any]) -> Iterator[str]:
+    """Yield what is secret in several values that have one name."""
+    if all(map(_is_pair, values)):  # headers, say
+        for pair in values:
+            yield from _below(*pair)
+        return
+    for value in values:
+        yield from _below(name, value)
+    if _NAMES.search(name) and _is_pair(values) and isinstance(values[1], str):
+        yield _basic(*values)
+
+
+def _is_pair(value: object) -> bool:
+    return (
+        isinstance(value, Sequence)
+        and not isinstance(value, _ONE)
+        and len(value) == 2  # noqa: PLR2004 - a pair
+        and isinstance(value[0], str)
+    )
+
+
+def _texts(value: object) -> Iterator[str]:
+    """Yield the texts that show one value."""
+    if isinstance(value, bytes | bytearray):
+        yield repr(bytes(value))[2:-1]
+        yield value.decode(errors="ignore")
+    elif isinstance(value, str | int) and not isinstance(value, bool):
+        yield f"{value}"
+
+
+def _sent(header: str) -> Iterator[str]:
+    """Yield what is secret by itself in the value of a header of credentials."""
+    found = _SCHEME.fullmatch(header)
+    if found is None:
+        return
+    yield found[2]
+    if found[1].lower() == "basic":
+        with suppress(ValueError):  # it is no base64, or no text
+            yield b64decode(found[2], validate=True).decode().partition(":")[2]
+
+
+def _basic(user: str, password: str) -> str:
+    """Return how HTTP sends a name and a password."""
+    return b64encode(f"{user}:{password}".encode()).decode()
+
+
+def _forms(secret: str) -> Iterator[str]:
+    """Yield a text as it may stand in a URL, a body or a printed value."""
+    yield secret
+    for encoded in (quote(secret), quote(secret, safe=""), quote_plus(secret)):
+        yield encoded
+        yield _PERCENT.sub(lambda found: found[0].lower(), encoded)
+    yield repr(secret)[1:-1]
+    yield secret.encode("unicode_escape").decode()
+    yield json.dumps(secret)[1:-1]
+    yield json.dumps(secret, ensure_ascii=False)[1:-1]
+    yield escape(secret)
