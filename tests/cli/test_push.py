@@ -29,6 +29,7 @@ from logs import KAFKA, REMOTE
 from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket, ProxiedBucket
 from tieredfs import LogSegmentData, SegmentMetadata
+from tieredfs.objects import Pace
 from tieredfs.storage.single_object import SingleObject
 
 STDERR = frozenset({"stderr"})
@@ -456,6 +457,51 @@ class TestConcurrency:
     ) -> None:
         done = run("push", logdir, url, "--concurrency", number)
         assert (done.code, done.out, len(done.err)) == (2, b"", 1)
+
+
+class TestBandwidth:
+    @pytest.mark.parametrize(
+        ("given", "rate"),
+        [
+            ("800", 800),
+            ("10B", 10),
+            ("800K", 800 << 10),
+            ("1.5M", 1.5 * (1 << 20)),
+            ("2g", 2 << 30),
+            ("1MiB", 1 << 20),
+            ("1Ti", 1 << 40),
+        ],
+    )
+    def test_what_is_sent_keeps_the_rate(
+        self,
+        given: str,
+        rate: float,
+        run: Run,
+        logdir: str,
+        url: str,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        rates: list[float] = []
+        slept: list[float] = []
+
+        def pace(rate: float) -> Pace:
+            rates.append(rate)
+            return Pace(rate, clock=lambda: 0.0, sleep=slept.append)
+
+        monkeypatch.setattr("tieredfs.cli.push.Pace", pace)
+        assert run("push", logdir, url, "--bwlimit", given).code == 0
+        assert rates == [rate]
+        first, second, _ = (f.stat().st_size for f in sorted(Path(url).rglob("*.seg*")))
+        assert slept == pytest.approx([first / rate, (first + second) / rate])
+
+    @pytest.mark.parametrize("given", ["0", "0.0M", "-1", "1X", "K", "1.5.2", "nan"])
+    def test_what_is_none_is_refused(
+        self, given: str, run: Run, logdir: str, url: str
+    ) -> None:
+        done = run("push", logdir, url, "--bwlimit", given)
+        assert (done.code, done.out, len(done.err)) == (2, b"", 1)
+        assert "is not a number of bytes a second, such as 800K or 1.5M" in done.err[0]
+        assert not Path(url).exists()
 
 
 class TestCorruptSegments:

@@ -1,17 +1,26 @@
 """Options that several commands have, and what they make: a store, a tier."""
 
 import json
+import math
+import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import wraps
+from typing import Final
 
 import click
 
 from tieredfs.cli.output import without_prints
 from tieredfs.cli.progress import quiet_option
 from tieredfs.errors import InvalidArgumentError, NotFoundError
-from tieredfs.objects import DryRunStore, ObjectStore, RequestObserver, RequestPolicy
+from tieredfs.objects import (
+    DryRunStore,
+    ObjectStore,
+    Pace,
+    RequestObserver,
+    RequestPolicy,
+)
 from tieredfs.storage import (
     NATIVE_LAYOUT,
     RemoteStorageManager,
@@ -23,6 +32,7 @@ from tieredfs.tier import Tier, cached
 
 __all__ = [
     "JsonObject",
+    "Rate",
     "StoreOptions",
     "TierOptions",
     "cache_option",
@@ -30,6 +40,11 @@ __all__ = [
     "store_options",
     "tier_options",
 ]
+
+_SUFFIXES: Final = ["", "K", "M", "G", "T", "P"]
+_RATE: Final = re.compile(
+    r"(\d{1,18}(?:\.\d{1,18})?)(|[KMGTP])(?:i?B?)", re.ASCII | re.IGNORECASE
+)
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Answer in JSON, for programs."
@@ -80,6 +95,28 @@ class Seconds(click.ParamType[float]):
         return seconds
 
 
+class Rate(click.ParamType[float]):
+    """Bytes a second, with a suffix as rclone's: 1M is 1,048,576."""
+
+    name = "rate"
+
+    def convert(
+        self,
+        value: object,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Parse it; what moves nothing is refused."""
+        match = _RATE.fullmatch(str(value))
+        rate = 0.0
+        if match is not None:
+            rate = float(match[1]) * 1024 ** _SUFFIXES.index(match[2].upper())
+        if not 0 < rate < math.inf:
+            msg = f"{value} is not a number of bytes a second, such as 800K or 1.5M"
+            self.fail(msg, param, ctx)
+        return rate
+
+
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
     """How to reach a store.
@@ -97,10 +134,16 @@ class StoreOptions:
         policy = RequestPolicy(deadline=self.deadline)
         return ObjectStore(path, policy=policy, observer=observer)
 
-    def store(self, url: str, observer: RequestObserver | None = None) -> ObjectStore:
+    def store(
+        self,
+        url: str,
+        observer: RequestObserver | None = None,
+        pace: Pace | None = None,
+    ) -> ObjectStore:
         """Return the object store at ``url``."""
         policy = RequestPolicy(deadline=self.deadline)
-        return ObjectStore(url, self.storage_options, policy=policy, observer=observer)
+        options = self.storage_options
+        return ObjectStore(url, options, policy=policy, observer=observer, pace=pace)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +190,7 @@ class TierOptions:
         *,
         compression: str | None = None,
         dry_run: bool = False,
+        pace: Pace | None = None,
     ) -> RemoteStorageManager:
         """Open what is at ``url`` to write to it: the native layout if it is empty.
 
@@ -156,6 +200,7 @@ class TierOptions:
             compression: How logs are stored from now on; None for what the layout's
                 own options say.
             dry_run: Whether nothing is to be written there after all.
+            pace: The rate at which objects are sent.
 
         Raises:
             NotFoundError: The bucket or container of ``url`` is not there.
@@ -167,7 +212,7 @@ class TierOptions:
         if compression is not None and other != compression:
             msg = f"--compression {compression}, but {other!r} in the plugin options"
             raise InvalidArgumentError(msg)
-        store = self._store(address, observer)
+        store = self._store(address, observer, pace)
         if dry_run:
             store = DryRunStore.over(store)
         with without_prints():
@@ -177,10 +222,13 @@ class TierOptions:
             return compressed(storage, compression, address.plugin_options)
 
     def _store(
-        self, address: StorageAddress, observer: RequestObserver | None = None
+        self,
+        address: StorageAddress,
+        observer: RequestObserver | None = None,
+        pace: Pace | None = None,
     ) -> ObjectStore:
         reach = replace(self.reach, storage_options=address.storage_options)
-        return reach.store(address.url, observer)
+        return reach.store(address.url, observer, pace)
 
     def _address(self, url: str) -> StorageAddress:
         return StorageAddress.of(

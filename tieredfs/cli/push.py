@@ -7,7 +7,7 @@ import click
 
 from tieredfs.cli.exit_codes import CORRUPT, EXIT_CODES, PERMISSION, UNAVAILABLE, USAGE
 from tieredfs.cli.log_directory import open_log_directory
-from tieredfs.cli.options import TierOptions, json_option, tier_options
+from tieredfs.cli.options import Rate, TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_error, show_json, show_table
 from tieredfs.cli.progress import Transfer
 from tieredfs.errors import (
@@ -26,6 +26,7 @@ from tieredfs.log.partitions import (
 from tieredfs.log.push import CONCURRENCY, PushedSegment, PushOutcome, PushReport
 from tieredfs.log.push import push as push_segments
 from tieredfs.model import TopicIdPartition
+from tieredfs.objects import Pace
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["push"]
@@ -82,6 +83,12 @@ _DRY_RUN = {"copied": "TO COPY", "rebuilt": "TO REBUILD"}
     is_flag=True,
     help="Also read what is at URL already, and replace what is damaged.",
 )
+@click.option(
+    "--bwlimit",
+    type=Rate(),
+    metavar="RATE",
+    help="Send at most so many bytes a second; suffixes K, M, G as 512K or 1.5M.",
+)
 @json_option
 @tier_options
 def push(  # noqa: PLR0913 - one parameter for each option
@@ -96,6 +103,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
     compression: str | None,
     concurrency: int,
     repair: bool,
+    bwlimit: float | None,
     as_json: bool,
 ) -> None:
     """Archive the closed segments of the broker's log directory LOGDIR at URL.
@@ -111,7 +119,13 @@ def push(  # noqa: PLR0913 - one parameter for each option
     """
     moved = Transfer(passes=1 if dry_run else 2)
     source = open_log_directory(options.reach.local(logdir, moved))
-    target = options.target(url, moved, compression=compression, dry_run=dry_run)
+    target = options.target(
+        url,
+        moved,
+        compression=compression,
+        dry_run=dry_run,
+        pace=None if bwlimit is None else Pace(bwlimit),
+    )
     _check_apart(source.store.url, target.store.url)
     partitions = _selected(source, topics, excluded)
     with moved.shown(

@@ -8,6 +8,7 @@ from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.dry_run import DryRunStore
 from tieredfs.objects.observer import RequestCounter, RequestEvent, RequestObserver
+from tieredfs.objects.pace import Pace
 from tieredfs.objects.policy import RequestPolicy
 from tieredfs.objects.quirks import ObjectInfo
 from tieredfs.objects.store import ObjectStore
@@ -17,6 +18,7 @@ __all__ = [
     "DryRunStore",
     "ObjectInfo",
     "ObjectStore",
+    "Pace",
     "RequestCounter",
     "RequestEvent",
     "RequestObserver",

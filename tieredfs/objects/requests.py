@@ -25,6 +25,7 @@ from tieredfs.objects.failures import (
     text_of,
 )
 from tieredfs.objects.observer import RequestEvent, RequestObserver
+from tieredfs.objects.pace import Pace
 from tieredfs.objects.parallel import run_all
 from tieredfs.objects.policy import CommonDeadline, Deadline, RequestPolicy
 from tieredfs.objects.quirks import Backend
@@ -62,11 +63,13 @@ class Requests:
         connection: The backend, by URL and options.
         policy: How long and how often a call may try.
         observer: Sees every call when it has ended.
+        pace: The rate at which objects are sent; None for as fast as it goes.
     """
 
     connection: Connection
     policy: RequestPolicy
     observer: RequestObserver | None
+    pace: Pace | None = None
 
     def deadline(self) -> Deadline:
         """Set the moment by which a call that begins now has to end.
@@ -76,6 +79,13 @@ class Requests:
         """
         self.connection.check_thread()
         return Deadline(self.policy.deadline)
+
+    def renewed(self, deadline: Deadline) -> Deadline:
+        """Return the deadline of a call's next request: a new one where a pace is kept.
+
+        The waits for that would use up the one that it began with.
+        """
+        return deadline if self.pace is None else self.deadline()
 
     def name(self, key: str) -> str:
         """Return what messages call an object: its URL, without secrets."""

@@ -22,6 +22,7 @@ from tieredfs.objects.exclusive import prove_create
 from tieredfs.objects.identity import identity_of, is_local
 from tieredfs.objects.keys import check_key, check_target, is_key
 from tieredfs.objects.observer import RequestObserver
+from tieredfs.objects.pace import PACED_PART, Pace, PacedContent, tries
 from tieredfs.objects.policy import RequestPolicy
 from tieredfs.objects.quirks import (
     Backend,
@@ -50,7 +51,7 @@ class ObjectStore:
 
     A store connects when it is first used. It may be shared by threads, and pickled to
     other processes: what travels is the URL, the options as given and the policy, not
-    the observer, and each process makes its own connections.
+    the observer or the pace, and each process makes its own connections.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class ObjectStore:
         *,
         policy: RequestPolicy | None = None,
         observer: RequestObserver | None = None,
+        pace: Pace | None = None,
     ) -> None:
         """Describe a store; nothing is asked of it yet.
 
@@ -69,6 +71,8 @@ class ObjectStore:
             storage_options: fsspec's own, for the filesystem of the URL.
             policy: How long and how often calls may try.
             observer: Sees every request.
+            pace: The rate at which objects are sent, which several stores may share;
+                the wait for it is no part of a call's deadline.
 
         Raises:
             InvalidArgumentError: The URL is empty, or relative to a folder that is not
@@ -81,6 +85,7 @@ class ObjectStore:
             Connection(absolute(place), storage_options or {}),
             RequestPolicy() if policy is None else policy,
             observer,
+            pace,
         )
 
     @property
@@ -395,13 +400,21 @@ class ObjectStore:
             prove_create(requests, backend, key, deadline)
             exclusive = StoreCapability.EXCLUSIVE_CREATE
             requests.need(exclusive, f"exclusive {verb}", key, deadline)
-        limits = backend.parts
+        pace, limits = requests.pace, backend.parts
+        if pace is not None and limits is not None:
+            limits = replace(limits, above=PACED_PART, size=PACED_PART, at_once=1)
         if limits is not None and content.size > limits.above:
             upload(requests, key, content, limits, deadline, overwrite=overwrite)
             return
+        sent: Content = content
+        if pace is not None and backend.sends_in_pieces:
+            sent, pace = PacedContent(content, pace), None
+        tried = tries(pace, content.size)
+        deadline = requests.renewed(deadline)
 
         def attempt(backend: Backend, left: float) -> None:
-            backend.put(key, content, left, overwrite=overwrite)
+            tried()
+            backend.put(key, sent, left, overwrite=overwrite)
 
         call = Call(verb, key, attempt, lambda _: content.size)
         write(requests, call, content, deadline)

@@ -1,7 +1,7 @@
 """Upload a large object in parts, several at a time; it appears when all are there."""
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -15,6 +15,7 @@ from tieredfs.model import ByteRange
 from tieredfs.objects.content import Content
 from tieredfs.objects.deletion import raise_undone
 from tieredfs.objects.failures import is_ambiguous
+from tieredfs.objects.pace import tries
 from tieredfs.objects.parallel import run_all
 from tieredfs.objects.policy import CommonDeadline, Deadline
 from tieredfs.objects.quirks import (
@@ -85,6 +86,7 @@ def upload(
         finally:
             if unanswered:
                 _abort_unanswered(requests, key, number, unanswered)
+        deadline = requests.renewed(deadline)
 
         def finish(backend: Backend, left: float) -> None:
             backend.finish_upload(key, number, tags, left, overwrite=overwrite)
@@ -196,20 +198,23 @@ def _put_parts(
     """
     end = CommonDeadline(deadline.remaining)
 
-    def put(at: int, span: ByteRange) -> Call[str]:
+    def put(at: int, span: ByteRange, tried: Callable[[], object]) -> Call[str]:
         part = Part(at, span.start, span.end, content.size)
 
         def attempt(backend: Backend, left: float) -> str:
+            tried()
             data = content.read(part.start, part.end)
             return backend.put_part(key, number, part, data, left)
 
         return Call("put_part", key, attempt, lambda _: len(span), f" part {at}")
 
     spans = plan_parts(content.size, limits)
-    tasks = [
-        partial(requests.make, put(at, span), end)
-        for at, span in enumerate(spans, start=1)
-    ]
+
+    def make(at: int, span: ByteRange) -> str:
+        tried = tries(requests.pace, len(span))
+        return requests.make(put(at, span, tried), requests.renewed(end))
+
+    tasks = [partial(make, at, span) for at, span in enumerate(spans, start=1)]
     return run_all(tasks, at_once=limits.at_once, stop=end.expire)
 
 

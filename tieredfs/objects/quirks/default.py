@@ -79,6 +79,10 @@ class Backend:
     parts: ClassVar[PartLimits | None] = None
     """Which objects are uploaded in parts; None where none are."""
 
+    sends_in_pieces: ClassVar[bool] = False
+    """Whether a put reads its content a piece at a time, where waiting stops no other
+    call and no timeout runs."""
+
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
         """Take a filesystem nobody else uses, and a path in it.
 

@@ -64,6 +64,7 @@ class LocalBackend(Backend):
     create_is_proven = False
     gap = 0
     delete_limit = 1000
+    sends_in_pieces = True
     options = {"auto_mkdir": False}  # noqa: RUF012 - a Mapping in the base class
 
     def get(self, key: str, timeout: float) -> bytes:
