@@ -50,8 +50,9 @@ def prove_create(
             works = backend.create_works()
             if works is None:
                 # Another process may delete the common one between two creates.
-                works = _is_refused(requests, COMMON_PROBE, deadline) or _is_refused(
-                    requests, probe_key(), deadline
+                works = any(
+                    _is_refused(requests, key, probe, deadline)
+                    for probe in (COMMON_PROBE, probe_key())
                 )
             if not works:
                 backend.capabilities -= {StoreCapability.EXCLUSIVE_CREATE}
@@ -60,7 +61,7 @@ def prove_create(
         proving.release()
 
 
-def _is_refused(requests: Requests, probe: str, deadline: Deadline) -> bool:
+def _is_refused(requests: Requests, key: str, probe: str, deadline: Deadline) -> bool:
     """Create an object and create it again; return whether either was refused."""
 
     def attempt(backend: Backend, left: float) -> None:
@@ -70,7 +71,7 @@ def _is_refused(requests: Requests, probe: str, deadline: Deadline) -> bool:
     def delete(backend: Backend, left: float) -> None:
         backend.delete([probe], left)
 
-    create = Call("put", probe, attempt)
+    create = Call("put", key, attempt)
     is_made = False
     try:
         requests.make(create, deadline)
@@ -83,5 +84,5 @@ def _is_refused(requests: Requests, probe: str, deadline: Deadline) -> bool:
     finally:
         if is_made:
             with suppress(TieredFSError):
-                requests.make(Call("delete", probe, delete), deadline)
+                requests.make(Call("delete", key, delete), deadline)
     return False
