@@ -1,4 +1,4 @@
-"""Names that anyone may choose, of paths, topics and records, and what is shown."""
+"""Names of paths, topics and records, which may hold any character, as shown."""
 
 import json
 import os
@@ -103,7 +103,7 @@ class TestEncodings:
         assert "é日" in done.out.decode()
 
     @in_every_encoding
-    def test_a_table_that_the_encoding_has_not_is_shown_all_the_same(
+    def test_what_the_encoding_does_not_have_is_escaped_in_a_table(
         self, env: dict[str, str], tmp_path: Path
     ) -> None:
         done = run_process(

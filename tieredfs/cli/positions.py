@@ -17,7 +17,7 @@ _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OFFSET: Final = re.compile(r"[0-9]{1,19}")  # the largest one has 19 digits
 _LAST: Final = re.compile(r"-[0-9]{1,19}")
 _MILLISECONDS: Final = re.compile(r"@-?[0-9]{1,19}")
-_WIDER: Final = 4
+_WIDENING: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def _last_records(
         if len(offsets) >= missing:
             return int(offsets[len(offsets) - missing].as_py())
         missing -= len(offsets)
-        span *= _WIDER
+        span *= _WIDENING
     return start
 
 
