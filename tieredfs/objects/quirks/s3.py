@@ -68,7 +68,7 @@ class S3Backend(Backend):
     create_is_proven = False
     at_once = 16
     delete_limit = 1000
-    parts = PartLimits(above=64 << 20, size=16 << 20, most=10_000, at_once=8)
+    parts = PartLimits(above=64 << 20, size=8 << 20, most=10_000, at_once=4)
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
         """Leave retries to the store, and keys as they stand."""
