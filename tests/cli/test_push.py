@@ -556,6 +556,23 @@ def test_a_damaged_segment_is_repaired_as_verify_says(
     assert (done.code, "--repair" in done.text) == (0, False)
 
 
+def test_a_second_push_reads_no_log_that_has_not_changed(
+    logdir: str, url: str, tmp_path: Path
+) -> None:
+    env = {"TIEREDFS_CACHE_DIR": str(tmp_path / "cache")}
+    settled = "from tieredfs.log import push_record; push_record._SETTLED_NS = -1\n"
+    blind = (
+        "from tieredfs.storage.kafka_log import KafkaLog\n"
+        "KafkaLog.stream_log = KafkaLog.fetch_log_segment = None\n"
+    )
+    for before, present in ((settled, 0), (blind, 3)):
+        with start_program(before, "push", logdir, url, "--json", env=env) as process:
+            out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, b"")
+        assert rows(out)[0]["present"] == present
+    assert [file.parent.name for file in (tmp_path / "cache").glob("*/*")] == ["pushed"]
+
+
 class TestWhatFailsDoesNotEndThePush:
     def test_a_topic_that_the_target_cannot_hold_is_counted(
         self, run: Run, tmp_path: Path

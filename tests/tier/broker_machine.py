@@ -1,10 +1,11 @@
 """A broker's log directory that changes while it is pushed, and what is served then."""
 
+import hashlib
 import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -23,6 +24,7 @@ from tieredfs import (
 from tieredfs.errors import CorruptDataError
 from tieredfs.log.pull import pull
 from tieredfs.log.push import PushOutcome, PushReport, push
+from tieredfs.log.push_record import PushRecord
 from tieredfs.log.verify import Depth, verify
 from tieredfs.model import UNKNOWN_TOPIC_ID, SegmentMetadata
 from tieredfs.objects import ObjectInfo
@@ -154,7 +156,7 @@ class ChangingStore(ObjectStore):
     def head(self, key: str) -> ObjectInfo:
         """Return an object's size and version."""
         self._happen()
-        return super().head(key)
+        return self._with_version(super().head(key))
 
     def list(
         self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
@@ -165,13 +167,25 @@ class ChangingStore(ObjectStore):
             listed = ObjectStore.list(
                 self, prefix, start_after=start_after, delimiter=delimiter
             )
-            return {entry.key: entry for entry in listed}
+            return {entry.key: self._with_version(entry) for entry in listed}
 
         old, seen, new = names(), self._happen(), names()
         keys = set(old) & set(new)
         if seen != "neither":
             keys = set(old if seen == "old" else new)
         return iter([new.get(key) or old[key] for key in sorted(keys)])
+
+    def _with_version(self, entry: ObjectInfo) -> ObjectInfo:
+        """Let a file that has changed have another version, however coarse the clock.
+
+        Then a history is the same each time. It was changed long ago, as the record of
+        a push wants it.
+        """
+        if entry.is_prefix:
+            return entry
+        data = bytes(ObjectStore.get(self, entry.key))
+        inode = int.from_bytes(hashlib.sha256(data).digest()[:8], "big")
+        return replace(entry, version=f"{len(data)}-0-0-{inode}")
 
 
 class BrokerMachine(RuleBasedStateMachine):
@@ -182,6 +196,7 @@ class BrokerMachine(RuleBasedStateMachine):
         super().__init__()
         place = _MEMORY if _MEMORY.is_dir() else None
         self.root = Path(tempfile.mkdtemp(prefix="tieredfs-broker-", dir=place))
+        self.record = PushRecord(self.root / "pushed")
         self.scratch = scratch_store()
         self.store = self.scratch.__enter__()
         self.archive: RemoteStorageManager = SingleObject(self.store)
@@ -320,7 +335,9 @@ class BrokerMachine(RuleBasedStateMachine):
             )
             target = SingleObject(watched)
         try:
-            report = push(source, target, [self._name()], active=active)
+            report = push(
+                source, target, [self._name()], active=active, record=self.record
+            )
         except StorageUnavailableError:
             _require(fault, "a push failed without a fault")
         else:
@@ -351,7 +368,8 @@ class BrokerMachine(RuleBasedStateMachine):
                 return
         leader.settle()
         leader.sweep()
-        report = push(self._open(leader, {}), self.archive, [self._name()])
+        source = self._open(leader, {})
+        report = push(source, self.archive, [self._name()], record=self.record)
         self._check_archive()
         if len(self.made) > 1 and not self.has_id:
             return  # the old topic's segments are in the way

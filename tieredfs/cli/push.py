@@ -5,6 +5,7 @@ from pathlib import Path
 
 import click
 
+from tieredfs.cache.place import default_directory
 from tieredfs.cli.exit_codes import CORRUPT, EXIT_CODES, PERMISSION, UNAVAILABLE, USAGE
 from tieredfs.cli.log_directory import open_log_directory
 from tieredfs.cli.options import Rate, TierOptions, json_option, tier_options
@@ -25,6 +26,7 @@ from tieredfs.log.partitions import (
 )
 from tieredfs.log.push import CONCURRENCY, PushedSegment, PushOutcome, PushReport
 from tieredfs.log.push import push as push_segments
+from tieredfs.log.push_record import PushRecord
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects import Pace
 from tieredfs.storage import RemoteStorageManager
@@ -32,6 +34,7 @@ from tieredfs.storage import RemoteStorageManager
 __all__ = ["push"]
 
 _REMOTE = "://"
+_PUSHED = "pushed"
 _COLUMNS = {
     "partition": "PARTITION",
     "segments": "SEGMENTS",
@@ -138,6 +141,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
             active=active,
             concurrency=concurrency,
             repair=repair,
+            record=None if dry_run else _record(),
             progress=lambda one: _count_moved(moved, one),
         )
     rows = [_row(partition, report) for partition in partitions]
@@ -211,6 +215,12 @@ def _unsettled(
                 f"{source.name_of(one.segment)}.log: the broker was replacing it: push "
                 "again; where no broker is running, start it once, so that it finishes"
             )
+
+
+def _record() -> PushRecord | None:
+    """Return the record of what this user has pushed; None where there is no cache."""
+    directory = default_directory()
+    return None if directory is None else PushRecord(directory / _PUSHED)
 
 
 def _exit_code(errors: Sequence[TieredFSError]) -> int:

@@ -26,6 +26,7 @@ from tieredfs.errors import (
 from tieredfs.format.buffers import Buffer
 from tieredfs.log.end_claims import is_disputed, same_log, was_cleaned
 from tieredfs.log.other_log import check_same_log
+from tieredfs.log.push_record import PartitionRecord
 from tieredfs.log.pushed import PushedSegment, PushOutcome
 from tieredfs.log.segment_check import SegmentCheck
 from tieredfs.model import (
@@ -94,7 +95,7 @@ _Undecided = tuple[SegmentMetadata | None, bool]
 class PartitionPush:
     """Push one partition."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what push() was given
         self,
         source: RemoteStorageManager,
         target: RemoteStorageManager,
@@ -103,6 +104,7 @@ class PartitionPush:
         active: bool,
         repair: bool,
         interval_bytes: int,
+        record: PartitionRecord | None = None,
     ) -> None:
         self._source = source
         self._target = target
@@ -110,6 +112,9 @@ class PartitionPush:
         self._active = active
         self._check = SegmentCheck(target, reads_logs=True) if repair else None
         self._interval_bytes = interval_bytes
+        self._record = record
+        self._listing: list[SegmentMetadata] = []
+        """What the source had when it was listed last."""
         self._there = self._listed()
         self._undecided: dict[SegmentMetadata, _Undecided] = {}
         """Segments whose log the target has with another end."""
@@ -119,10 +124,18 @@ class PartitionPush:
 
     def run(self) -> Iterator[PushedSegment]:
         """Yield each segment when it is done, in order; what had to wait comes last."""
+        try:
+            yield from self._run()
+        finally:
+            if self._record is not None and self._listing:
+                self._record.save(self._listing)
+
+    def _run(self) -> Iterator[PushedSegment]:
         done: dict[SegmentMetadata, SegmentMetadata | None] = {}
         for again in reversed(range(_ROUNDS)):
             before: SegmentMetadata | None = None
-            for listed in listed_segments(self._source, self._partition):
+            self._listing = listed_segments(self._source, self._partition)
+            for listed in self._listing:
                 if self._source.is_active(listed) and not self._active:
                     continue
                 if listed not in done:
@@ -241,6 +254,9 @@ class PartitionPush:
             _UnreadableError: Its log cannot be read.
             _LongerError: The target has its log with a later end.
         """
+        known = self._known(listed)
+        if known is not None:
+            return PushedSegment(known, PushOutcome.PRESENT)
         source = self._source
         with ExitStack() as stack:
             with self._reading(listed):
@@ -251,9 +267,12 @@ class PartitionPush:
                 content = ContentId(segment.partition, segment.start_offset)
                 held = hold_log(source, segment, watch=content.add)
                 log = stack.enter_context(held)
-                if not source.is_current(listed, last_offset(segment, log)):
+                last = last_offset(segment, log)
+                if not source.is_current(listed, last):
                     raise _ChangedError
             segment = replace(segment, id=content.finish())
+            if self._record is not None:
+                self._record.add(listed, segment.id, last)
             others = same_log(segment, self._there.values())
             if source.is_active(listed) and others:
                 return PushedSegment(others[0], PushOutcome.PRESENT)
@@ -275,6 +294,25 @@ class PartitionPush:
             elif others:
                 self._undecided[listed] = before, True
             return pushed
+
+    def _known(self, listed: SegmentMetadata) -> SegmentMetadata | None:
+        """Return a segment as the target has it, if its log need not be read for that.
+
+        Its log was read before and is the same, the source confirms its end as it does
+        after a log was read, and the target has just this segment. All else is decided
+        by reading it.
+        """
+        if self._record is None or self._check is not None:
+            return None
+        found = self._record.find(listed)
+        if found is None:
+            return None
+        segment = replace(listed, id=found.id)
+        present = self._present(segment)
+        if present is None or same_log(segment, self._there.values()):
+            return None
+        is_current = self._source.is_current(listed, found.last_offset)
+        return present if is_current else None
 
     def _replace(
         self, segment: SegmentMetadata, others: Iterable[SegmentMetadata]

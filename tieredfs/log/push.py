@@ -1,7 +1,8 @@
 """Copy the segments of a broker's log to a store, each one once.
 
 A segment is read whole and checked before anything is written, and its id is that of
-its content. So a second push finds what is there and puts nothing, a push from another
+its content; one that was read before, and has not changed, has the id that was noted.
+So a second push finds what is there and puts nothing, a push from another
 replica of the partition is recognised, and one that was killed is taken up where it
 was.
 """
@@ -23,6 +24,7 @@ from tieredfs.errors import (
 )
 from tieredfs.format.index_builder import INTERVAL_BYTES
 from tieredfs.log.partition_push import PartitionPush, listed_segments
+from tieredfs.log.push_record import PushRecord
 from tieredfs.log.pushed import FailedPartition, PushedSegment, PushOutcome
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects.daemon_executor import DaemonExecutor
@@ -83,6 +85,7 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
     repair: bool = False,
     interval_bytes: int = INTERVAL_BYTES,
     concurrency: int = CONCURRENCY,
+    record: PushRecord | None = None,
     progress: Callable[[PushedSegment], object] = lambda _: None,
 ) -> PushReport:
     """Copy every closed segment that is not yet in ``target``.
@@ -106,6 +109,8 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
         interval_bytes: Bytes of log between two entries of an index that is made anew,
             at least: the topics' ``index.interval.bytes``.
         concurrency: Partitions that are copied at the same time, at most.
+        record: Knows the logs that earlier pushes read, so that those which have not
+            changed are only looked up in ``target``; None to read every log.
         progress: Called with each segment when it is done, from several threads.
 
     Returns:
@@ -139,6 +144,7 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
                 active=active,
                 repair=repair,
                 interval_bytes=interval_bytes,
+                record=None if record is None else record.of(source, partition),
             )
             for one in job.run():
                 progress(one)

@@ -11,6 +11,7 @@ from tieredfs.objects.observer import RequestCounter, RequestEvent, RequestObser
 from tieredfs.objects.pace import Pace
 from tieredfs.objects.policy import RequestPolicy
 from tieredfs.objects.quirks import ObjectInfo
+from tieredfs.objects.quirks.local_version import last_changed
 from tieredfs.objects.store import ObjectStore
 
 __all__ = [
@@ -24,4 +25,5 @@ __all__ = [
     "RequestObserver",
     "RequestPolicy",
     "StoreCapability",
+    "last_changed",
 ]

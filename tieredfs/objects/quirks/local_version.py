@@ -7,14 +7,17 @@ disk keeps it, than that of what lay under the name before, deleted or replaced.
 """
 
 import os
+import re
 import time
 from collections import OrderedDict
 from contextlib import suppress
 
-__all__ = ["remember_deleted", "stamp", "version_of"]
+__all__ = ["last_changed", "remember_deleted", "stamp", "version_of"]
 
 _STEPS = (1, 100, 1_000, 10_000_000, 1_000_000_000, 2_000_000_000)
 """Nanoseconds that disks count in, from ext4's to FAT's."""
+
+_VERSION = re.compile(r"\d+-(\d+)-(\d+)-\d+", re.ASCII)
 
 _KEPT = 4096
 _deleted: OrderedDict[str, int] = OrderedDict()
@@ -29,6 +32,16 @@ def version_of(found: os.stat_result) -> str:
     """
     times = f"{found.st_mtime_ns}-{found.st_ctime_ns}"
     return f"{found.st_size}-{times}-{found.st_ino}"
+
+
+def last_changed(version: str) -> int | None:
+    """Return when a file of some version was changed last, in nanoseconds since 1970.
+
+    None where the version is not that of a file on a disk. The time of the status is
+    among it, which nothing but the system sets.
+    """
+    match = _VERSION.fullmatch(version)
+    return None if match is None else max(int(match[1]), int(match[2]))
 
 
 def stamp(descriptor: int, path: str, replaced: os.stat_result | None) -> None:
