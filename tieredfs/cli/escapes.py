@@ -25,7 +25,8 @@ def escape_field(text: str) -> str:
     As ``escape`` does it, and tabs, ends of lines and backslashes are ``\t``, ``\n``,
     ``\r`` and ``\\``.
     """
-    return text.translate(_IN_FIELDS)
+    is_plain = text.isprintable() and "\\" not in text
+    return text if is_plain else text.translate(_IN_FIELDS)
 
 
 def to_json(value: object) -> str:
