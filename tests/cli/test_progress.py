@@ -41,6 +41,17 @@ class TestTransfer:
         moved(transfer, 1000)
         assert transfer.completed == 1000
 
+    def test_what_is_read_where_it_is_written_does_not_count(self) -> None:
+        transfer = Transfer(passes=2)
+        transfer.expect(1000)
+        transfer.on_piece(memoryview(bytes(1000)))
+        for verb in ("get_range", "list", "head", "get"):
+            transfer.writes.on_request(RequestEvent(verb, "a", 400, 1, 0.0, None))
+        assert transfer.completed == 500
+        for verb in ("put", "put_file", "put_part"):
+            transfer.writes.on_request(RequestEvent(verb, "a", 200, 1, 0.0, None))
+        assert transfer.completed == 800
+
     def test_what_compression_saves_is_made_up_when_a_segment_is_finished(self) -> None:
         transfer = Transfer()
         transfer.expect(2000)

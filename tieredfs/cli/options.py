@@ -129,10 +129,9 @@ class StoreOptions:
     storage_options: Mapping[str, object] | None = field(repr=False)
     deadline: float
 
-    def local(self, path: str, observer: RequestObserver | None = None) -> ObjectStore:
+    def local(self, path: str) -> ObjectStore:
         """Return the store at a path or URL that needs no options of its own."""
-        policy = RequestPolicy(deadline=self.deadline)
-        return ObjectStore(path, policy=policy, observer=observer)
+        return ObjectStore(path, policy=RequestPolicy(deadline=self.deadline))
 
     def store(
         self,

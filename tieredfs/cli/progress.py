@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Final, TypeVar
 
 import click
@@ -22,12 +23,13 @@ from rich.progress import (
 from rich.table import Column
 
 from tieredfs.cli.escapes import escape
-from tieredfs.objects import RequestEvent
+from tieredfs.objects import RequestEvent, RequestObserver
 
 __all__ = ["Transfer", "counted", "counting", "quiet_option", "waiting"]
 
 _T = TypeVar("_T")
 _QUIET: Final = "tieredfs.quiet"
+_WRITES: Final = frozenset({"put", "put_file", "put_part"})
 _LABEL_WIDTH: Final = 32
 
 
@@ -58,8 +60,8 @@ class Transfer:
         """Count nothing yet.
 
         Args:
-            passes: How often each byte of a log is moved between the stores that are
-                observed: 2 where it is read in one and written to another.
+            passes: How often each byte of a log is counted: 2 where it is read, and
+                then written elsewhere.
         """
         self._lock = threading.Lock()
         self._passes = passes
@@ -82,6 +84,15 @@ class Transfer:
     def on_request(self, event: RequestEvent) -> None:
         """Count the bytes of ``event``."""
         self._count(moved=event.size)
+
+    def on_piece(self, piece: memoryview) -> None:
+        """Count a piece of a log."""
+        self._count(moved=len(piece))
+
+    @property
+    def writes(self) -> RequestObserver:
+        """An observer that counts what is written here, and nothing that is read."""
+        return _Writes(self)
 
     def expect(self, total: int | None) -> None:
         """Set the bytes of log that there are to move."""
@@ -140,6 +151,15 @@ class Transfer:
                 yield self.finish
             finally:
                 self._show = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Writes:
+    transfer: Transfer
+
+    def on_request(self, event: RequestEvent) -> None:
+        if event.verb in _WRITES:
+            self.transfer.on_request(event)
 
 
 @contextmanager

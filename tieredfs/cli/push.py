@@ -121,10 +121,10 @@ def push(  # noqa: PLR0913 - one parameter for each option
     6, 2 and 5 that an error has.
     """
     moved = Transfer(passes=1 if dry_run else 2)
-    source = open_log_directory(options.reach.local(logdir, moved))
+    source = open_log_directory(options.reach.local(logdir))
     target = options.target(
         url,
-        moved,
+        moved.writes,
         compression=compression,
         dry_run=dry_run,
         pace=None if bwlimit is None else Pace(bwlimit),
@@ -143,6 +143,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
             repair=repair,
             record=None if dry_run else _record(),
             progress=lambda one: _count_moved(moved, one),
+            watch=moved.on_piece,
         )
     rows = [_row(partition, report) for partition in partitions]
     errors = [*report.errors, *_unsettled(source, report)]

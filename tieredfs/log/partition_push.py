@@ -5,7 +5,7 @@ behind it, so a segment whose log ends sooner, as those of a compacted topic may
 copied only when the source has confirmed its end after it was read.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Final
@@ -104,7 +104,8 @@ class PartitionPush:
         active: bool,
         repair: bool,
         interval_bytes: int,
-        record: PartitionRecord | None = None,
+        record: PartitionRecord | None,
+        watch: Callable[[memoryview], object],
     ) -> None:
         self._source = source
         self._target = target
@@ -115,6 +116,7 @@ class PartitionPush:
         self._record = record
         self._listing: list[SegmentMetadata] = []
         """What the source had when it was listed last."""
+        self._watch = watch
         self._there = self._listed()
         self._undecided: dict[SegmentMetadata, _Undecided] = {}
         """Segments whose log the target has with another end."""
@@ -265,8 +267,12 @@ class PartitionPush:
                     return None
                 indexes = _indexes(source, segment)
                 content = ContentId(segment.partition, segment.start_offset)
-                held = hold_log(source, segment, watch=content.add)
-                log = stack.enter_context(held)
+
+                def take(piece: memoryview) -> None:
+                    content.add(piece)
+                    self._watch(piece)
+
+                log = stack.enter_context(hold_log(source, segment, watch=take))
                 last = last_offset(segment, log)
                 if not source.is_current(listed, last):
                     raise _ChangedError

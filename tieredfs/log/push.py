@@ -87,6 +87,7 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
     concurrency: int = CONCURRENCY,
     record: PushRecord | None = None,
     progress: Callable[[PushedSegment], object] = lambda _: None,
+    watch: Callable[[memoryview], object] = lambda _: None,
 ) -> PushReport:
     """Copy every closed segment that is not yet in ``target``.
 
@@ -112,6 +113,8 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
         record: Knows the logs that earlier pushes read, so that those which have not
             changed are only looked up in ``target``; None to read every log.
         progress: Called with each segment when it is done, from several threads.
+        watch: Called with each piece of a log when it has been read from ``source``,
+            from several threads.
 
     Returns:
         What became of each segment. One that is corrupt or cannot be read fails alone:
@@ -145,6 +148,7 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
                 repair=repair,
                 interval_bytes=interval_bytes,
                 record=None if record is None else record.of(source, partition),
+                watch=watch,
             )
             for one in job.run():
                 progress(one)
