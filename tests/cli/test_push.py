@@ -28,9 +28,7 @@ from damage import flipped
 from logs import KAFKA, REMOTE
 from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket, ProxiedBucket
-from tieredfs import LogSegmentData, SegmentMetadata
-from tieredfs.objects import Pace
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.objects import ObjectStore, Pace
 
 STDERR = frozenset({"stderr"})
 HEAD = "PARTITION  SEGMENTS  COPIED  PRESENT  CHANGED  FAILED  REBUILT"
@@ -434,18 +432,18 @@ class TestConcurrency:
         together = threading.Barrier(number, timeout=60)
         under_way: list[object] = []
         most = []
-        copy = SingleObject.copy_log_segment
+        put = ObjectStore.put
 
         def watched(
-            self: SingleObject, metadata: SegmentMetadata, data: LogSegmentData
-        ) -> bytes:
-            under_way.append(metadata)
+            self: ObjectStore, key: str, data: bytes, *, overwrite: bool
+        ) -> None:
+            under_way.append(key)
             most.append(len(under_way))
             together.wait()
             under_way.pop()
-            return copy(self, metadata, data)
+            put(self, key, data, overwrite=overwrite)
 
-        monkeypatch.setattr(SingleObject, "copy_log_segment", watched)
+        monkeypatch.setattr(ObjectStore, "put", watched)
         words = ("--concurrency", str(number), "--json")
         done = run("push", str(tmp_path / "logs"), url, *words)
         assert [row["copied"] for row in rows(done.out)] == [1] * 6
