@@ -72,7 +72,8 @@ def open_tier(
         UnknownPluginError: No plugin has the name.
         PluginNotInstalledError: The plugin's package or the filesystem's is missing.
         PluginError: The plugin cannot be used, or two recognise what is there.
-        InvalidArgumentError: The URL or an option can never be right.
+        InvalidArgumentError: The URL or an option can never be right, or the URL is a
+            level off.
     """
     address = StorageAddress.of(
         os.fspath(url),

@@ -7,6 +7,7 @@ from logs import KAFKA, LOCAL, REMOTE, files_of, fill
 from seen import Events
 from servers import Bucket
 from tieredfs import (
+    InvalidArgumentError,
     NotFoundError,
     ObjectStore,
     PluginError,
@@ -87,7 +88,7 @@ def test_a_broker_s_log_directory_with_its_own_files_is_found_out(
 
 def test_the_folder_of_one_partition_is_not_taken_for_a_tier() -> None:
     folder = next((KAFKA / "plain" / REMOTE).iterdir())
-    with pytest.raises(UnsupportedFormatError):
+    with pytest.raises(InvalidArgumentError, match=f"give {folder.parent}$"):
         open_tier(str(folder))
 
 

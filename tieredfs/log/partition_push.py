@@ -267,11 +267,7 @@ class PartitionPush:
                     return None
                 indexes = _indexes(source, segment)
                 content = ContentId(segment.partition, segment.start_offset)
-
-                def take(piece: memoryview) -> None:
-                    content.add(piece)
-                    self._watch(piece)
-
+                take = _both(content.add, self._watch)
                 log = stack.enter_context(hold_log(source, segment, watch=take))
                 last = last_offset(segment, log)
                 if not source.is_current(listed, last):
@@ -486,6 +482,16 @@ class _LongerError(Exception):
 def _identity(segment: SegmentMetadata) -> _Identity:
     """Name a copy: the cleaner can change where a log ends and none of its bytes."""
     return segment.start_offset, segment.end_offset, segment.id
+
+
+def _both(
+    one: Callable[[memoryview], object], other: Callable[[memoryview], object]
+) -> Callable[[memoryview], None]:
+    def call(piece: memoryview) -> None:
+        one(piece)
+        other(piece)
+
+    return call
 
 
 def listed_segments(

@@ -7,12 +7,13 @@ asked.
 import difflib
 import re
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib.metadata import EntryPoint
 from itertools import islice
 from typing import Final
 
 from tieredfs.errors import (
+    InvalidArgumentError,
     NotFoundError,
     PluginError,
     PluginNotInstalledError,
@@ -31,6 +32,7 @@ from tieredfs.storage.installed import (
     is_built_in,
     origin_of,
 )
+from tieredfs.storage.nearby import nearby_urls
 from tieredfs.storage.plugin_class import PluginClass
 from tieredfs.storage.wrapper import StorageWrapper
 
@@ -152,7 +154,7 @@ def open_storage(
         UnsupportedFormatError: No plugin recognises what is there.
         PluginError: Two plugins recognise it equally well, or one cannot be used.
         InvalidArgumentError: An option is missing, unknown or wrong; the message lists
-            the plugin's own.
+            the plugin's own. Or the URL is a level off; the message has the right one.
     """
     chosen = _detect(store) if plugin is None else _load(plugin)
     return chosen.open(store, options or {})
@@ -164,13 +166,16 @@ def check_layout(storage: RemoteStorageManager) -> None:
     Raises:
         NotFoundError: Nothing is there.
         UnsupportedFormatError: What is there is not of the layout.
+        InvalidArgumentError: The URL is a level off; the message has the right one.
         PluginError: The layout's recogniser fails.
     """
     keys = tuple(entry.key for entry in islice(storage.store.list(), _PAGE))
     if not keys:
         msg = f"not found: {storage.store.url}: there is nothing"
         raise NotFoundError(msg)
-    if _layout_of(storage).recognises(keys) <= 0:
+    asked = _layout_of(storage)
+    if asked.recognises(keys) <= 0:
+        _check_place(storage.store, keys, [asked])
         seen = ", ".join(keys[:_SHOWN])
         msg = f"{storage!r}: nothing of this layout is there (it begins with {seen})"
         raise UnsupportedFormatError(msg)
@@ -221,6 +226,7 @@ def _detect(store: ObjectStore) -> PluginClass:
     best = max((score for score, _ in scores.values()), default=0.0)
     winners = [name for name, (score, _) in scores.items() if score == best]
     if best <= 0:
+        _check_place(store, keys, [plugin for _, plugin in scores.values()])
         seen = ", ".join(keys[:_SHOWN])
         msg = (
             f"{store.url}: no installed plugin recognises what is there "
@@ -231,6 +237,33 @@ def _detect(store: ObjectStore) -> PluginClass:
         msg = f"{store.url}: {' and '.join(winners)} both recognise it: name one"
         raise PluginError(msg)
     return scores[winners[0]][1]
+
+
+def _check_place(
+    store: ObjectStore, keys: tuple[str, ...], plugins: Iterable[PluginClass]
+) -> None:
+    """Check that what is there is not a part of a tier, or a folder with one in it.
+
+    Raises:
+        InvalidArgumentError: It is; the message says which URL to give.
+    """
+
+    def is_known(page: tuple[str, ...]) -> bool:
+        return any(_score(plugin, page) > 0 for plugin in plugins)
+
+    found = nearby_urls(store.url, keys, is_known)
+    if found:
+        places = " or ".join(found[:_SHOWN])
+        more = f", or one of {len(found) - _SHOWN} more" if found[_SHOWN:] else ""
+        msg = f"{store.url}: no tier begins here: give {places}{more}"
+        raise InvalidArgumentError(msg)
+
+
+def _score(plugin: PluginClass, keys: tuple[str, ...]) -> float:
+    try:
+        return plugin.recognises(keys)
+    except PluginError:  # it has answered for the place itself
+        return 0.0
 
 
 def _more(installed: Collection[str]) -> str:
