@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from functools import partial
 from time import time_ns
 from types import EllipsisType, TracebackType
-from typing import Literal, Self, TypeAlias
+from typing import Literal, Self, SupportsIndex, TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
@@ -21,7 +21,8 @@ from tieredfs.errors import (
 )
 from tieredfs.format.batch import Codec
 from tieredfs.format.schema import project
-from tieredfs.log.append import Appender
+from tieredfs.integers import to_integer
+from tieredfs.log.append import SEGMENT_BYTES, Appender
 from tieredfs.log.catalog import SegmentCatalog
 from tieredfs.log.fetched import Fetched
 from tieredfs.log.partitions import missing_topic_error
@@ -388,6 +389,7 @@ class Topic:
         partition: int = 0,
         *,
         compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none",
+        segment_bytes: SupportsIndex = SEGMENT_BYTES,
     ) -> range:
         """Write records as a new segment at the end of a partition.
 
@@ -396,21 +398,29 @@ class Topic:
         same records to the same Topic again, which writes them only if they are not.
         It is meant for tests and small writers: each call makes one segment.
 
+        More records than a segment holds become several segments, one after the other,
+        in the memory of one. An error or a crash then leaves the first ones there, each
+        whole; after an error, the same records again are the rest.
+
         Args:
             records: Any of the columns key, value, headers and timestamp, as ``scan``
                 gives them; a record without a timestamp gets the present time.
             partition: Its number.
             compression: The codec of the record batches, named as Kafka's
                 ``compression.type``.
+            segment_bytes: Most bytes of a segment's log, as Kafka's ``segment.bytes``;
+                a single batch, of 1 MiB or one record, may have more.
 
         Returns:
-            The offsets of the records.
+            The offsets of the records. If an append that failed is repeated and another
+            writer came into its middle, those of the rest.
 
         Raises:
             NotFoundError: There is no such partition.
-            InvalidArgumentError: A column or the compression is another one, or there
-                is no record.
-            AlreadyExistsError: Another writer appended meanwhile; nothing was written.
+            InvalidArgumentError: A column or the compression is another one, there is
+                no record, or one that cannot be written; nothing was written.
+            AlreadyExistsError: Another writer appended meanwhile; nothing was written
+                but the segments that the message names.
             UnsupportedOperationError: The layout cannot be appended to.
             StorageUnavailableError: The store failed; the records may be written.
             DeadlineExceededError: It did not answer in time; they may be written.
@@ -418,7 +428,10 @@ class Topic:
         codec = _codec(compression)
         self.reader(partition)  # it is there, or that is the error
         return self._appenders[partition].append(
-            records, codec=codec, now_ms=time_ns() // 1_000_000
+            records,
+            codec=codec,
+            now_ms=time_ns() // 1_000_000,
+            segment_bytes=to_integer(segment_bytes, "segment_bytes"),
         )
 
     def __repr__(self) -> str:

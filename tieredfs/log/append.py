@@ -1,4 +1,4 @@
-"""Write records as a new segment at the end of a partition, once.
+"""Write records as new segments at the end of a partition, once.
 
 An append whose call failed is in doubt: its segment may be there, may become so when
 anyone appends, or never will. The appender keeps it until its records are appended
@@ -18,19 +18,21 @@ that were given up are there once or not at all. After a success they are in dou
 longer: the same records are appended once more. Another process, or another appender,
 knows nothing of this: to it, what is in doubt is another writer's.
 
+What is more than a segment may have is several appends, one behind the other. One that
+ends between them is remembered as well: the same records again are its rest.
+
 Each append has an id of its own, by which it is known again: two writers of the same
 bytes have two. The records are the same when they encode to the same log at the offset
 and the time of the append in doubt, so of each only a few hundred bytes are kept.
 """
 
+import hashlib
 import secrets
-from collections import Counter
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
 
 from tieredfs.epochs import LeaderEpochs
@@ -43,7 +45,7 @@ from tieredfs.errors import (
 from tieredfs.format.batch import Codec
 from tieredfs.format.batch_writer import BatchOptions, encode_batch
 from tieredfs.format.producer_snapshot import ProducerSnapshot
-from tieredfs.format.schema import SCHEMA
+from tieredfs.log.append_rows import AppendRows
 from tieredfs.log.catalog import SegmentCatalog
 from tieredfs.log.plan import last_of, lineage_of, log_end
 from tieredfs.log.reader import TieredReader
@@ -61,11 +63,13 @@ from tieredfs.storage.content_id import ContentId
 from tieredfs.storage.inspection import Lead, inspect_segment
 from tieredfs.storage.log_stream import read_batches
 
-__all__ = ["Appender"]
+__all__ = ["SEGMENT_BYTES", "Appender"]
 
-_BATCH_BYTES: Final = 1 << 20
-_BATCH_ROWS: Final = 1 << 16
-_WRITTEN: Final = ("key", "value", "headers", "timestamp")
+SEGMENT_BYTES: Final = 1 << 30
+"""Most bytes of a segment's log: Kafka's own default of ``segment.bytes``."""
+
+_MOST_SEGMENT_BYTES: Final = (1 << 31) - 1  # the positions of an offset index are int32
+
 _FIRST: Final = EpochEntry(0, 0)
 
 
@@ -79,56 +83,124 @@ class _LogEnd:
 
 
 @dataclass(frozen=True, slots=True)
+class _Options:
+    """How records become segments.
+
+    Attributes:
+        codec: How the records are compressed.
+        now_ms: The timestamp of records that have none.
+        segment_bytes: Most bytes of a segment's log, unless one batch has more.
+    """
+
+    codec: Codec
+    now_ms: int
+    segment_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class _Append:
     """All but the records of one append.
 
     Attributes:
         partition: Where to.
         end: Where the log ended when it began.
-        codec: How the records are compressed.
-        now_ms: The timestamp of records that have none.
+        options: How the records become a segment.
         nonce: Tells it from any other append of the same records.
     """
 
     partition: TopicIdPartition
     end: _LogEnd
-    codec: Codec
-    now_ms: int
+    options: _Options
     nonce: bytes
 
-    def encode(self, records: pa.Table) -> tuple[SegmentMetadata, bytes]:
-        """Return the segment that it makes of some records, and its log."""
-        rows = _with_timestamps(records, self.now_ms)
+    def encode(self, rows: AppendRows) -> tuple[SegmentMetadata, memoryview]:
+        """Return the segment that it makes of as many rows as fit, and its log."""
         options = BatchOptions(
-            codec=self.codec, leader_epoch=self.end.epochs.entries[-1].epoch
+            codec=self.options.codec, leader_epoch=self.end.epochs.entries[-1].epoch
         )
-        start = self.end.offset
-        log = b"".join(encode_batch(batch, options) for batch in _batches(rows, start))
-        content = ContentId(self.partition, start).add(self.nonce).add(log)
+        start = following = self.end.offset
+        content = ContentId(self.partition, start).add(self.nonce)
+        log = bytearray()
+        for batch in rows.batches(start, self.options.now_ms):
+            encoded = encode_batch(batch, options)
+            if log and len(log) + len(encoded) > self.options.segment_bytes:
+                break
+            content.add(encoded)
+            log += encoded
+            following += batch.num_rows
         segment = SegmentMetadata(
             self.partition,
             content.finish(),
             start,
-            end_offset=start + rows.num_rows - 1,
+            end_offset=following - 1,
             size=len(log),
         )
-        return segment, log
+        return segment, memoryview(log).toreadonly()
 
     def store(
-        self, storage: RemoteStorageManager, segment: SegmentMetadata, log: bytes
+        self, storage: RemoteStorageManager, segment: SegmentMetadata, log: memoryview
     ) -> None:
         """Store what ``encode`` gave, or find it stored.
 
         Raises:
             AlreadyExistsError: Another writer was first; nothing was written.
         """
-        view = memoryview(log)
         batches = read_batches(
-            lambda start, stop: view[start:stop], len(log), name="log"
+            lambda start, stop: log[start:stop], len(log), name="log"
         )
         lead = Lead(self.end.producers, self.end.epochs)
         indexes = inspect_segment(batches, segment, {}, lead).rebuilt
         storage.append_log_segment(segment, LogSegmentData(log, indexes))
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far an append of several segments has come.
+
+    Attributes:
+        options: How the records become segments.
+        count: How many records there are.
+        digest: Of all the records; empty while one segment may hold them.
+        written: The segments that are there.
+    """
+
+    options: _Options
+    count: int
+    digest: bytes = b""
+    written: list[SegmentMetadata] = field(default_factory=list)
+
+    @property
+    def done(self) -> int:
+        """How many of the records are written."""
+        return sum(map(_count, self.written))
+
+    def is_of(self, rows: AppendRows) -> bool:
+        """Tell whether it is of these records."""
+        return self.count == len(rows) and self.digest == self.digest_of(rows)
+
+    def digest_of(self, rows: AppendRows) -> bytes:
+        """Return the digest of records; all of them are encoded once for it.
+
+        Raises:
+            InvalidArgumentError: One of them cannot be written.
+        """
+        found = hashlib.sha256()
+        for batch in rows.batches(0, self.options.now_ms):
+            found.update(encode_batch(batch))
+        return found.digest()
+
+    def offsets(self, first: int) -> range:
+        """Return the offsets of all segments, or of those from ``first`` on.
+
+        Of all where no other writer came between them.
+        """
+        spans = [
+            range(found.start_offset, found.start_offset + _count(found))
+            for found in self.written
+        ]
+        pairs = pairwise(spans[: first + 1])
+        begin = 0 if all(a.stop == b.start for a, b in pairs) else first
+        return range(spans[begin].start, spans[-1].stop)
 
 
 class Appender:
@@ -145,51 +217,119 @@ class Appender:
         self._partition = partition
         self._lock = make_lock()
         self._in_doubt: dict[SegmentMetadata, _Append] = {}
+        self._unfinished: list[_Progress] = []
 
-    def append(self, records: pa.Table, *, codec: Codec, now_ms: int) -> range:
-        """Write records as one segment at the end of the partition.
+    def append(
+        self,
+        records: pa.Table,
+        *,
+        codec: Codec,
+        now_ms: int,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> range:
+        """Write records as one segment, or as several, at the end of the partition.
 
-        Afterwards the segment is there whole. It is written under the leader epoch that
-        the partition's end has. After an error that leaves it in doubt whether it is,
-        the same records are the same append: they are written if they are not there.
+        Afterwards the segments are there whole. They are written under the leader epoch
+        that the partition's end has. After an error that leaves it in doubt whether one
+        is, the same records are the same append: what is not there of them is written.
 
         Args:
             records: Any of the columns key, value, headers and timestamp.
             codec: How the records are compressed.
             now_ms: The timestamp of records that have none, ms since 1970 UTC.
+            segment_bytes: Most bytes of a segment's log, unless one batch has more.
 
         Returns:
-            The offsets of the records.
+            The offsets of the records; if another writer came between the segments of
+            an append that is repeated, of those that it had not written yet.
 
         Raises:
-            InvalidArgumentError: A column is another one or has another type, or there
-                is no record.
-            AlreadyExistsError: Another writer was first; nothing was written.
+            InvalidArgumentError: A column is another one or has another type, there is
+                no record, or ``segment_bytes`` is not from 1 to 2 GiB; nothing was
+                written.
+            AlreadyExistsError: Another writer was first; nothing was written but what
+                the message says.
             UnsupportedOperationError: The layout cannot be appended to.
             StorageUnavailableError: The store failed; the append is in doubt.
             DeadlineExceededError: It did not answer in time; the append is in doubt.
         """
-        rows = _normalised(records, name=str(self._partition))
+        if not 0 < segment_bytes <= _MOST_SEGMENT_BYTES:
+            msg = f"segment_bytes {segment_bytes}: 1 to {_MOST_SEGMENT_BYTES} bytes"
+            raise InvalidArgumentError(msg)
+        rows = AppendRows.of(records, name=str(self._partition))
         with self._lock:
-            for known, append in tuple(self._in_doubt.items()):
-                if _count(known) != rows.num_rows:
-                    continue
-                segment, log = append.encode(rows)
-                if segment == known:
-                    with suppress(AlreadyExistsError):  # it lost: the end is elsewhere
-                        return self._store(append, segment, log)
-            begun = self._begin(codec, now_ms)
-            rival = any(s.start_offset == begun.end.offset for s in self._in_doubt)
+            progress = self._resumed(rows)
+            if progress is None:
+                options = _Options(codec, now_ms, segment_bytes)
+                progress = _Progress(options, len(rows))
+            first = len(progress.written)
             try:
-                return self._store(begun, *begun.encode(rows))
-            except AlreadyExistsError:
-                if not rival:
+                while progress.done < len(rows):
+                    self._append_segment(rows, progress, first)
+            except AlreadyExistsError as error:
+                if not progress.written:
                     raise
-            # The one that was first may be our own, which was in doubt.
-            begun = self._begin(codec, now_ms)
-            return self._store(begun, *begun.encode(rows))
+                raise _overtaken(rows, progress) from error
+            finally:
+                if 0 < progress.done < len(rows):
+                    self._unfinished.append(progress)
+        return progress.offsets(first)
 
-    def _begin(self, codec: Codec, now_ms: int) -> _Append:
+    def _resumed(self, rows: AppendRows) -> _Progress | None:
+        """Return how far an append of the same records came that did not end."""
+        for progress in self._unfinished:
+            if progress.is_of(rows):
+                self._unfinished.remove(progress)
+                return progress
+        return None
+
+    def _append_segment(
+        self, rows: AppendRows, progress: _Progress, first: int
+    ) -> None:
+        """Append as many of the rows that are left as one segment holds.
+
+        Args:
+            rows: All of them.
+            progress: What is written of them; the segment is added to it.
+            first: How many segments were written when this call began: the others
+                follow one another.
+        """
+        rest = rows.behind(progress.done)
+        for known, append in tuple(self._in_doubt.items()):
+            if _count(known) > len(rest):
+                continue
+            segment, log = append.encode(rest)
+            if segment == known:
+                progress.options = append.options
+                with suppress(AlreadyExistsError):  # it lost: the end is elsewhere
+                    self._store(append, segment, log, rows, progress)
+                    return
+        begun = self._begin_behind(progress, first)
+        rival = any(s.start_offset == begun.end.offset for s in self._in_doubt)
+        try:
+            self._store(begun, *begun.encode(rest), rows, progress)
+        except AlreadyExistsError:
+            if not rival:
+                raise
+            # The one that was first may be our own, which was in doubt.
+            begun = self._begin_behind(progress, first)
+            self._store(begun, *begun.encode(rest), rows, progress)
+
+    def _begin_behind(self, progress: _Progress, first: int) -> _Append:
+        """Begin at the end of the log, which is that of the segment before.
+
+        Raises:
+            AlreadyExistsError: Another writer has appended behind that one.
+        """
+        begun = self._begin(progress.options)
+        if len(progress.written) > first:
+            last = progress.written[-1]
+            if begun.end.offset != last.start_offset + _count(last):
+                msg = f"another writer has appended behind {last}"
+                raise AlreadyExistsError(msg)
+        return begun
+
+    def _begin(self, options: _Options) -> _Append:
         end, there = _log_end(self._storage, self._partition)
         # One that the log has left behind and that is not in it never will be.
         self._in_doubt = {
@@ -198,9 +338,19 @@ class Appender:
             if segment.start_offset >= end.offset or segment.id in there
         }
         nonce = secrets.token_bytes(16)
-        return _Append(self._partition, end, codec, now_ms, nonce)
+        return _Append(self._partition, end, options, nonce)
 
-    def _store(self, append: _Append, segment: SegmentMetadata, log: bytes) -> range:
+    def _store(
+        self,
+        append: _Append,
+        segment: SegmentMetadata,
+        log: memoryview,
+        rows: AppendRows,
+        progress: _Progress,
+    ) -> None:
+        if not progress.digest and _count(segment) < len(rows):
+            # Nothing is written of records that cannot all be written.
+            progress.digest = progress.digest_of(rows)
         self._in_doubt[segment] = append
         try:
             append.store(self._storage, segment, log)
@@ -208,7 +358,17 @@ class Appender:
             del self._in_doubt[segment]
             raise
         del self._in_doubt[segment]
-        return range(segment.start_offset, segment.start_offset + _count(segment))
+        progress.written.append(segment)
+
+
+def _overtaken(rows: AppendRows, progress: _Progress) -> AlreadyExistsError:
+    """Return the error of an append that another writer came into the middle of."""
+    last = progress.written[-1]
+    return AlreadyExistsError(
+        f"{rows.name}: another writer appended behind the first {progress.done} of "
+        f"{progress.count} records, which are written up to offset {last.end_offset}: "
+        "append the same records again to write the others"
+    )
 
 
 def _count(segment: SegmentMetadata) -> int:
@@ -246,47 +406,3 @@ def _producers(
         return ProducerSnapshot()
     name = f"{storage.name_of(segment)}: producer snapshot"
     return ProducerSnapshot.parse(data, name=name)
-
-
-def _normalised(records: pa.Table, name: str) -> pa.Table:
-    """Return the records with every column that is written, and its type."""
-    names = Counter(records.schema.names)
-    strangers = sorted(
-        n for n, times in names.items() if n not in _WRITTEN or times > 1
-    )
-    if strangers or not records.num_rows:
-        detail = f"column {strangers[0]!r}" if strangers else "no records"
-        raise InvalidArgumentError(
-            f"{name}: {detail}: to append are records with the columns "
-            f"{', '.join(_WRITTEN)}, each once"
-        )
-    columns = []
-    for column in _WRITTEN:
-        kind = SCHEMA.field(column).type
-        if column in records.schema.names:
-            try:
-                found = records[column].cast(kind)
-            except pa.ArrowException as error:
-                msg = f"{name}: column {column!r} is not {kind}: {error}"
-                raise InvalidArgumentError(msg) from error
-        else:
-            found = pa.nulls(records.num_rows, kind)
-        columns.append(found)
-    return pa.table(columns, names=list(_WRITTEN))
-
-
-def _with_timestamps(rows: pa.Table, now_ms: int) -> pa.Table:
-    """Give each record without a timestamp the present one."""
-    place = _WRITTEN.index("timestamp")
-    stamps = rows["timestamp"]
-    filled = stamps.fill_null(pa.scalar(now_ms, pa.int64()).cast(stamps.type))
-    return rows.set_column(place, "timestamp", filled)
-
-
-def _batches(rows: pa.Table, offset: int) -> Iterator[pa.RecordBatch]:
-    """Cut records into batches of about 1 MiB, with their offsets."""
-    most = max(1, min(_BATCH_ROWS, rows.num_rows * _BATCH_BYTES // (rows.nbytes or 1)))
-    for batch in rows.combine_chunks().to_batches(max_chunksize=most):
-        offsets = pa.array(np.arange(offset, offset + batch.num_rows, dtype=np.int64))
-        offset += batch.num_rows
-        yield batch.append_column("offset", offsets)
