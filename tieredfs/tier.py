@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from time import time_ns
@@ -21,7 +21,7 @@ from tieredfs.errors import (
 )
 from tieredfs.format.batch import Codec
 from tieredfs.format.schema import project
-from tieredfs.integers import to_integer
+from tieredfs.integers import is_integer, to_integer
 from tieredfs.log.append import SEGMENT_BYTES, Appender
 from tieredfs.log.catalog import SegmentCatalog
 from tieredfs.log.fetched import Fetched
@@ -38,9 +38,14 @@ from tieredfs.storage.log_stream import FETCH_SIZE
 
 __all__ = ["Position", "Tier", "Topic", "cached", "open_tier"]
 
-Position: TypeAlias = "int | datetime | str | Mapping[int, int] | None"
+Position: TypeAlias = (
+    "SupportsIndex | datetime | str | Mapping[int, SupportsIndex] | None"
+)
 """An offset, a time (a datetime, or ISO text; UTC when it has no zone), an offset for
-each partition, or None for the beginning or the end of the log."""
+each partition, or None for the beginning or the end of the log. An offset is an integer
+of Python's or of numpy's."""
+
+_Position: TypeAlias = "int | datetime | str | Mapping[int, int] | None"
 
 _INTERNAL = "__"
 _TURN_SIZE = 4 << 20  # bytes as stored; what a batch of records takes, and a bit more
@@ -163,7 +168,7 @@ class Tier:
         return Topic(self.storage, self._catalog, found)
 
     def create_topic(
-        self, name: str, *, partitions: int = 1, topic_id: str | None = None
+        self, name: str, *, partitions: SupportsIndex = 1, topic_id: str | None = None
     ) -> "Topic":
         """Begin a topic that records can be appended to.
 
@@ -179,6 +184,7 @@ class Tier:
             InvalidArgumentError: It is no legal name, or ``partitions`` is below 1.
         """
         check_topic_name(name)
+        partitions = to_integer(partitions, "partitions")
         if partitions < 1:
             msg = f"{name!r}: a topic has at least one partition, not {partitions}"
             raise InvalidArgumentError(msg)
@@ -261,17 +267,19 @@ class Topic:
         self.topic_id = first.topic_id
         self.partitions = tuple(self._readers)
 
-    def reader(self, partition: int) -> TieredReader:
+    def reader(self, partition: SupportsIndex) -> TieredReader:
         """Return the reader of one partition.
 
         Raises:
             NotFoundError: There is no such partition.
+            InvalidArgumentError: It is not an integer.
         """
+        number = to_integer(partition, "partition")
         try:
-            return self._readers[partition]
+            return self._readers[number]
         except KeyError:
             listed = ", ".join(map(str, self.partitions))
-            msg = f"not found: partition {partition} of {self.name!r}; it has {listed}"
+            msg = f"not found: partition {number} of {self.name!r}; it has {listed}"
             raise NotFoundError(msg) from None
 
     def beginning_offsets(self) -> dict[int, int]:
@@ -283,7 +291,7 @@ class Topic:
         return {number: held.end for number, held in self._bounds().items()}
 
     def offsets_for_times(
-        self, times: Mapping[int, int | datetime | str]
+        self, times: Mapping[int, SupportsIndex | datetime | str]
     ) -> dict[int, OffsetAndTimestamp | None]:
         """Find in each partition the first record at or after a time.
 
@@ -296,19 +304,22 @@ class Topic:
 
         Raises:
             NotFoundError: There is no such partition.
+            InvalidArgumentError: ``times`` is not a mapping, or not of times.
         """
+        _check_by_partition(times)
+        asked = [(self.reader(n), to_milliseconds(time)) for n, time in times.items()]
         return {
-            number: find_offset(self.reader(number), to_milliseconds(time))
-            for number, time in times.items()
+            reader.partition.partition: find_offset(reader, time)
+            for reader, time in asked
         }
 
     def scan(
         self,
-        partitions: Iterable[int] | None = None,
+        partitions: Iterable[SupportsIndex] | None = None,
         start: Position = None,
         end: Position = None,
         *,
-        columns: Iterable[str] | None = None,
+        columns: str | Iterable[str] | None = None,
         order: Order = "partition",
         on_gap: OnGap = "raise",
     ) -> Scan:
@@ -321,8 +332,8 @@ class Topic:
             partitions: Their numbers; None for all.
             start: First offset or time.
             end: End (exclusive).
-            columns: The columns to read; None for all. What is not asked for is not
-                decoded.
+            columns: The columns to read, or one of them; None for all. What is not
+                asked for is not decoded.
             order: ``partition`` for one after the other, ``fair`` for about 4 MiB of
                 each in turn, in the memory that one partition takes.
             on_gap: What to do when offsets are in no segment: ``raise``, or ``skip`` to
@@ -337,14 +348,10 @@ class Topic:
         if order not in {"partition", "fair"} or on_gap not in {"raise", "skip"}:
             msg = f"order={order!r}, on_gap={on_gap!r}: not a way to scan"
             raise InvalidArgumentError(msg)
-        wanted = None if columns is None else tuple(columns)
+        wanted = _names(columns)
         project(wanted)
-        try:
-            numbers = self.partitions if partitions is None else tuple(partitions)
-        except TypeError as error:
-            msg = f"partitions are a list of numbers, not {partitions!r}"
-            raise InvalidArgumentError(msg) from error
-        _check_positions(numbers, start, end)
+        numbers = self.partitions if partitions is None else _numbers(partitions)
+        start, end = _position(start, numbers), _position(end, numbers)
 
         def slices_of(reader: TieredReader) -> list[SegmentSlice]:
             return reader.slices(
@@ -361,7 +368,12 @@ class Topic:
         plan = ScanPlan(tuple(slices), fetch_size)
         return Scan(self._storage, self.name, plan, wanted, order, on_gap)
 
-    def read(self, partition: int, offset: int, max_bytes: int = 1 << 20) -> Fetched:
+    def read(
+        self,
+        partition: SupportsIndex,
+        offset: SupportsIndex,
+        max_bytes: SupportsIndex = 1 << 20,
+    ) -> Fetched:
         """Fetch records as Kafka's consumer does: from an offset on, about so much.
 
         At least one record comes unless there is none from ``offset`` to the end of the
@@ -380,13 +392,14 @@ class Topic:
         Raises:
             NotFoundError: There is no such partition.
             OffsetOutOfRangeError: ``offset`` lies outside the log.
+            InvalidArgumentError: An argument is not an integer.
         """
         return self.reader(partition).read(offset, max_bytes)
 
     def append(
         self,
-        records: pa.Table,
-        partition: int = 0,
+        records: pa.Table | pa.RecordBatch,
+        partition: SupportsIndex = 0,
         *,
         compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none",
         segment_bytes: SupportsIndex = SEGMENT_BYTES,
@@ -426,8 +439,8 @@ class Topic:
             DeadlineExceededError: It did not answer in time; they may be written.
         """
         codec = _codec(compression)
-        self.reader(partition)  # it is there, or that is the error
-        return self._appenders[partition].append(
+        number = self.reader(partition).partition.partition
+        return self._appenders[number].append(
             records,
             codec=codec,
             now_ms=time_ns() // 1_000_000,
@@ -462,14 +475,14 @@ def _codec(compression: str) -> Codec:
         raise InvalidArgumentError(msg) from None
 
 
-def to_milliseconds(time: int | datetime | str) -> int:
+def to_milliseconds(time: SupportsIndex | datetime | str) -> int:
     """Return a time as milliseconds since 1970 UTC, rounded up.
 
     Raises:
         InvalidArgumentError: It is neither milliseconds, a datetime nor ISO text.
     """
-    if isinstance(time, int) and not isinstance(time, bool):
-        return time
+    if is_integer(time):
+        return to_integer(time, "time")
     if isinstance(time, str):
         try:
             time = datetime.fromisoformat(time)
@@ -486,23 +499,58 @@ def to_milliseconds(time: int | datetime | str) -> int:
     return -(-micros // 1000)
 
 
-def _check_positions(numbers: Iterable[int], *positions: Position) -> None:
-    for position in positions:
-        if isinstance(position, bool):
-            msg = f"not a position: {position!r}"
+def _check_by_partition(times: object) -> None:
+    if not isinstance(times, Mapping):
+        msg = f"times are given by partition, such as {{0: 0}}, not {times!r}"
+        raise InvalidArgumentError(msg)
+
+
+def _names(columns: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    if columns is None or isinstance(columns, str):
+        return columns if columns is None else (columns,)
+    try:
+        return tuple(columns)
+    except TypeError as error:
+        msg = f"columns are a list of names, not {columns!r}"
+        raise InvalidArgumentError(msg) from error
+
+
+def _numbers(partitions: Iterable[SupportsIndex]) -> tuple[int, ...]:
+    try:
+        given = tuple(partitions)
+    except TypeError as error:
+        msg = f"partitions are a list of numbers, not {partitions!r}"
+        raise InvalidArgumentError(msg) from error
+    return tuple(to_integer(number, "partition") for number in given)
+
+
+def _position(position: Position, numbers: Collection[int]) -> "_Position":
+    """Return a position with Python's own integers.
+
+    Raises:
+        InvalidArgumentError: It is not one, or names a partition that is not read.
+    """
+    if isinstance(position, Mapping):
+        offsets = {
+            to_integer(number, "partition"): to_integer(offset, "offset of a partition")
+            for number, offset in position.items()
+        }
+        others = sorted(offsets.keys() - set(numbers))
+        if others:
+            msg = f"partition {others[0]} has an offset but is not scanned"
             raise InvalidArgumentError(msg)
-        if isinstance(position, Mapping):
-            for offset in position.values():
-                if isinstance(offset, bool) or not isinstance(offset, int):
-                    msg = f"not an offset of a partition: {offset!r}"
-                    raise InvalidArgumentError(msg)
-            strangers = sorted(set(position) - set(numbers))
-            if strangers:
-                msg = f"partition {strangers[0]} has an offset but is not scanned"
-                raise InvalidArgumentError(msg)
+        return offsets
+    if is_integer(position):
+        return to_integer(position, "offset")
+    if position is None or isinstance(position, str | datetime):
+        return position
+    msg = f"not a position: {position!r} (an offset, a time, or offsets by partition)"
+    raise InvalidArgumentError(msg)
 
 
-def _offset(reader: TieredReader, position: Position, *, skip_gaps: bool) -> int | None:
+def _offset(
+    reader: TieredReader, position: "_Position", *, skip_gaps: bool
+) -> int | None:
     """Turn a position into an offset of one partition; None for the log's own."""
     if isinstance(position, Mapping):
         return position.get(reader.partition.partition)

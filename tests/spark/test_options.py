@@ -171,6 +171,37 @@ def test_json_of_another_shape_is_refused_with_an_example(
         parse(**wrong)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "named"),
+    [
+        ({"startingOffsets": '{"a": {"0": 5, "00": 7}}'}, "partition 0 of topic a"),
+        ({"endingOffsets": '{"a": {"+1": 5, "1": 5}}'}, "partition 1 of topic a"),
+        ({"startingOffsets": '{"a": {"0": 5, "0": 7}}'}, "'0'"),
+        ({"startingOffsets": '{"a": {"0": 5}, "a": {"0": 7}}'}, "'a'"),
+    ],
+    ids=str,
+)
+def test_a_partition_that_is_named_twice_is_refused(
+    wrong: dict[str, str], named: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"{named} is named twice in"):
+        parse(subscribe="a", **wrong)
+    assert parse(subscribe="a", startingOffsets='{"a": {"00": 5}}').starting == {
+        "a": {0: 5}
+    }
+
+
+def test_a_topic_that_is_assigned_twice_is_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match="'a' is named twice in"):
+        parse(assign='{"a": [0], "a": [1]}')
+
+
+@pytest.mark.parametrize("key", [" 0", "0 ", "0_0", "\u0660", "", "x"])
+def test_what_is_not_a_number_of_a_partition_is_refused(key: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="Expected e"):
+        parse(subscribe="a", startingOffsets=f'{{"a": {{"{key}": 5}}}}')
+
+
 @pytest.mark.parametrize("value", ['{"secret": "hunter2"', '["hunter2"]', "hunter2"])
 @pytest.mark.parametrize("name", ["storage_options", "plugin_options"])
 def test_what_is_not_json_is_not_shown_for_it_may_hold_secrets(

@@ -43,7 +43,7 @@ def project(columns: tuple[str, ...] | None) -> pa.Schema:
         return SCHEMA
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown or len(set(columns)) != len(columns):
-        named = ", ".join(unknown or columns)
+        named = ", ".join(map(str, unknown or columns))
         msg = f"columns {named}: each must be one of {', '.join(COLUMNS)}, once"
         raise InvalidArgumentError(msg)
     return pa.schema([SCHEMA.field(name) for name in columns])

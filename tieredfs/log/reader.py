@@ -2,6 +2,7 @@
 
 from collections.abc import Container, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from tieredfs.errors import (
 from tieredfs.format.batch_header import CONTROL
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.records import RecordDecoder
+from tieredfs.integers import to_integer
 from tieredfs.log.catalog import SegmentCatalog, SegmentContent
 from tieredfs.log.fetched import Fetched
 from tieredfs.log.overlap import Tile
@@ -235,7 +237,7 @@ class TieredReader:
         for _ in read_slice(self.storage, part):
             pass
 
-    def read(self, offset: int, max_bytes: int) -> Fetched:
+    def read(self, offset: SupportsIndex, max_bytes: SupportsIndex) -> Fetched:
         """Fetch as Kafka does: from ``offset`` on, about ``max_bytes``.
 
         Batches without a wanted record are stepped over, however many there are, in
@@ -251,12 +253,14 @@ class TieredReader:
 
         Raises:
             OffsetOutOfRangeError: ``offset`` lies outside the log.
+            InvalidArgumentError: An argument is not an integer.
         """
-        near = self._read(self._slices_near(offset), offset, max_bytes)
+        first, most = to_integer(offset, "offset"), to_integer(max_bytes, "max_bytes")
+        near = self._read(self._slices_near(first), first, most)
         if len(near):
             return near
         first = near.next_offset
-        return self._read(self.slices(first, None), first, max_bytes)
+        return self._read(self.slices(first, None), first, most)
 
     def _read(
         self, slices: Iterable[SegmentSlice], offset: int, max_bytes: int

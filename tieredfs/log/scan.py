@@ -2,15 +2,18 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from importlib.util import find_spec
 from itertools import chain, groupby
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
 
 import pyarrow as pa
 
+from tieredfs.errors import PluginNotInstalledError
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.records import RecordDecoder
 from tieredfs.format.schema import project
+from tieredfs.integers import to_integer
 from tieredfs.log.partition_read import PartitionRead
 from tieredfs.log.plan import ScanPlan, SegmentSlice
 from tieredfs.model import TopicIdPartition
@@ -98,11 +101,18 @@ class Scan:
         return pa.Table.from_batches(list(self), schema=self.schema)
 
     def to_pandas(self) -> "pd.DataFrame":
-        """Read everything into a pandas DataFrame."""
+        """Read everything into a pandas DataFrame.
+
+        Raises:
+            PluginNotInstalledError: pandas is not installed.
+        """
+        if find_spec("pandas") is None:
+            msg = "to_pandas needs pandas: pip install 'tieredfs[pandas]'"
+            raise PluginNotInstalledError(msg)
         frame: pd.DataFrame = self.to_table().to_pandas()
         return frame
 
-    def split(self, target_bytes: int) -> list["Scan"]:
+    def split(self, target_bytes: SupportsIndex) -> list["Scan"]:
         """Split into scans of neighbouring segments, for workers.
 
         Args:
@@ -111,11 +121,15 @@ class Scan:
 
         Returns:
             Scans that together read what this one reads, in its order.
+
+        Raises:
+            InvalidArgumentError: ``target_bytes`` is not an integer.
         """
+        most = to_integer(target_bytes, "target_bytes")
         parts: list[list[SegmentSlice]] = []
         held = 0
         for piece in self.plan.slices:
-            if not parts or held + piece.size > target_bytes:
+            if not parts or held + piece.size > most:
                 parts.append([])
                 held = 0
             parts[-1].append(piece)

@@ -6,6 +6,7 @@ refused, for to ignore it would change the answer.
 """
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, TypeVar
@@ -40,6 +41,7 @@ _REFUSED: Final = (
 )
 _OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _ASSIGN_EXAMPLE: Final = '{"topicA":[0,1],"topicB":[0,1]}'
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _T = TypeVar("_T")
 
 
@@ -150,7 +152,7 @@ def _assigned(value: str) -> Mapping[str, tuple[int, ...]]:
     return _by_topic(
         value,
         _ASSIGN_EXAMPLE,
-        lambda numbers: tuple(map(_number, _of_type(numbers, list))),
+        lambda _, numbers: tuple(map(_number, _of_type(numbers, list))),
     )
 
 
@@ -209,24 +211,51 @@ def _check_order(starting: Offsets, ending: Offsets) -> None:
 
 
 def _offsets(value: str) -> Offsets:
-    return _by_topic(
-        value,
-        _OFFSETS_EXAMPLE,
-        lambda offsets: {
-            _number(int(partition)): _number(offset)
-            for partition, offset in _of_type(offsets, dict).items()
-        },
-    )
+    return _by_topic(value, _OFFSETS_EXAMPLE, _offsets_of_topic)
 
 
-def _by_topic(value: str, example: str, parse: Callable[[object], _T]) -> dict[str, _T]:
+def _offsets_of_topic(topic: str, content: object) -> Mapping[int, int]:
+    found: dict[int, int] = {}
+    for key, offset in _of_type(content, dict).items():
+        partition = _partition(key)
+        if partition in found:  # such as "0" and "00"
+            raise _Twice(f"partition {partition} of topic {topic}")
+        found[partition] = _number(offset)
+    return found
+
+
+def _by_topic(
+    value: str, example: str, parse: Callable[[str, object], _T]
+) -> dict[str, _T]:
     try:
+        found = json.loads(value, object_pairs_hook=_without_repetition)
         return {
-            topic: parse(content)
-            for topic, content in _of_type(json.loads(value), dict).items()
+            topic: parse(topic, content)
+            for topic, content in _of_type(found, dict).items()
         }
+    except _Twice as error:
+        raise InvalidArgumentError(f"{error} is named twice in {value}") from error
     except ValueError as error:
         raise InvalidArgumentError(f"Expected e.g. {example}, got {value}") from error
+
+
+class _Twice(Exception):  # noqa: N818 - says what it is that is there twice
+    """A topic or a partition is named more than once."""
+
+
+def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        name = next(name for name in names if names.count(name) > 1)
+        raise _Twice(repr(name))
+    return found
+
+
+def _partition(key: str) -> int:
+    if not _INTEGER.fullmatch(key):
+        raise ValueError(key)
+    return int(key)
 
 
 def _of_type(value: object, kind: type[_T]) -> _T:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 __all__ = ["TieredFSDataSource", "register"]
 
 _TASK_BYTES = 128 << 20  # a task costs 60-120 ms before it has read anything
+_READ_ONLY = "format('tieredfs') does not write yet: Topic.append in Python does"
 _HEADERS = "headers"
 _TYPES = {
     "key": "binary",
@@ -96,6 +97,35 @@ class TieredFSDataSource(DataSource):
                     f"the source has {', '.join(f'{n} {t}' for n, t in _TYPES.items())}"
                 )
         return TieredFSReader(parse_options(self.options), tuple(schema.fieldNames()))
+
+    def streamReader(self, schema: "StructType") -> NoReturn:  # noqa: N802 - Spark's name
+        """Refuse a streaming query.
+
+        Raises:
+            UnsupportedOperationError: Always, for now.
+        """
+        del schema
+        raise UnsupportedOperationError(
+            "format('tieredfs') has no readStream yet: spark.read gives what is there"
+        )
+
+    def writer(self, schema: "StructType", overwrite: bool) -> NoReturn:  # noqa: FBT001 - Spark's
+        """Refuse to write.
+
+        Raises:
+            UnsupportedOperationError: Always, for now.
+        """
+        del schema, overwrite
+        raise UnsupportedOperationError(_READ_ONLY)
+
+    def streamWriter(self, schema: "StructType", overwrite: bool) -> NoReturn:  # noqa: FBT001, N802 - Spark's
+        """Refuse to write.
+
+        Raises:
+            UnsupportedOperationError: Always, for now.
+        """
+        del schema, overwrite
+        raise UnsupportedOperationError(_READ_ONLY)
 
 
 class ScanPartition(InputPartition):
@@ -235,5 +265,6 @@ def _microseconds(batch: pa.RecordBatch, topic: str) -> pa.Array:
         raise UnsupportedOperationError(
             f"topic {topic} partition {batch['partition'][row]} offset "
             f"{batch['offset'][row]}: Spark cannot hold a timestamp of "
-            f"{stamps.cast(pa.int64())[row]} ms"
+            f"{stamps.cast(pa.int64())[row]} ms; load with a schema without timestamp, "
+            "such as .schema('partition int, offset bigint')"
         ) from error

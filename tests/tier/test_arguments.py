@@ -1,0 +1,154 @@
+"""What users give: integers of any kind, one column, and what can never be right."""
+
+import sys
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from logs import KAFKA, REMOTE
+from tieredfs import (
+    InvalidArgumentError,
+    NotFoundError,
+    ObjectStore,
+    PluginNotInstalledError,
+    Tier,
+    Topic,
+    open_tier,
+)
+from tieredfs.storage.single_object import SingleObject
+
+_KINDS = [np.int8, np.uint16, np.int32, np.int64, np.uint64]
+
+
+@pytest.fixture(scope="module")
+def three() -> Topic:
+    """Three partitions, seven segments each."""
+    return open_tier(str(KAFKA / "two-partitions" / REMOTE)).topic("two-partitions")
+
+
+class TestIntegers:
+    @pytest.mark.parametrize("kind", _KINDS)
+    def test_numpys_are_taken_wherever_pythons_are(
+        self,
+        three: Topic,
+        kind: Any,  # noqa: ANN401 - a type of numpy's
+    ) -> None:
+        assert (
+            three.scan([kind(1)], kind(5), kind(9)).plan == three.scan([1], 5, 9).plan
+        )
+        by_partition = three.scan([1], {kind(1): kind(5)}, {kind(1): kind(9)})
+        assert by_partition.plan == three.scan([1], 5, 9).plan
+        assert three.scan(np.array([2, 0], kind)).plan == three.scan([2, 0]).plan
+        fetched = three.read(kind(1), kind(5), kind(100))
+        assert fetched == three.read(1, 5, 100)
+        assert type(fetched.next_offset) is int
+        assert three.reader(kind(1)) is three.reader(1)
+        found = three.offsets_for_times({kind(1): kind(100)})
+        assert found == three.offsets_for_times({1: 100})
+        assert [type(number) for number in found] == [int]
+        scan = three.scan()
+        assert len(scan.split(kind(100))) == len(scan.split(100))
+
+    def test_a_numpy_partition_can_be_appended_to(self, memory: ObjectStore) -> None:
+        topic = Tier(SingleObject(memory)).create_topic("t", partitions=np.int64(2))
+        records = pa.table({"value": [b"a"]})
+        assert topic.append(records, np.uint8(1)) == range(1)
+        assert topic.append(records, partition=np.int64(1)) == range(1, 2)
+        assert topic.end_offsets() == {0: 0, 1: 2}
+
+    @pytest.mark.parametrize("wrong", [True, np.False_, 1.5, np.float64(2), "1", None])
+    def test_what_is_not_an_integer_is_refused_by_name(
+        self,
+        three: Topic,
+        memory: ObjectStore,
+        wrong: Any,  # noqa: ANN401 - any wrong thing
+    ) -> None:
+        empty = Tier(SingleObject(memory)).create_topic("t")
+        records = pa.table({"value": [b"a"]})
+        for ask, name in (
+            (lambda: three.read(wrong, 0), "partition"),
+            (lambda: three.read(0, wrong), "offset"),
+            (lambda: three.read(0, 0, wrong), "max_bytes"),
+            (lambda: three.reader(wrong), "partition"),
+            (lambda: three.scan([wrong]), "partition"),
+            (lambda: three.scan([1], {1: wrong}), "offset of a partition"),
+            (lambda: three.scan([1], {wrong: 1}), "partition"),
+            (lambda: three.offsets_for_times({wrong: 0}), "partition"),
+            (lambda: three.scan().split(wrong), "target_bytes"),
+            (lambda: empty.append(records, wrong), "partition"),
+            (
+                lambda: Tier(SingleObject(memory)).create_topic("u", partitions=wrong),
+                "partitions",
+            ),
+        ):
+            with pytest.raises(InvalidArgumentError, match=f"^{name} is an integer"):
+                ask()
+
+
+class TestColumns:
+    def test_a_text_is_one_column(self, three: Topic) -> None:
+        found = three.scan(columns="value")
+        assert found.schema.names == ["value"]
+        assert found.to_table() == three.scan(columns=["value"]).to_table()
+
+    def test_a_text_that_is_not_a_column_is_refused_as_one(self, three: Topic) -> None:
+        with pytest.raises(InvalidArgumentError, match=r"columns valu: each must"):
+            three.scan(columns="valu")
+
+    @pytest.mark.parametrize("wrong", [5, [1], [None], 1.5])
+    def test_what_is_not_a_list_of_names_is_refused(
+        self,
+        three: Topic,
+        wrong: Any,  # noqa: ANN401 - any wrong thing
+    ) -> None:
+        with pytest.raises(InvalidArgumentError, match=r"^columns "):
+            three.scan(columns=wrong)
+
+
+class TestTimes:
+    @pytest.mark.parametrize("wrong", [[0, 1], 0, None, "2026-11-01"])
+    def test_times_that_are_not_by_partition_are_refused_with_an_example(
+        self,
+        three: Topic,
+        wrong: Any,  # noqa: ANN401 - any wrong thing
+    ) -> None:
+        with pytest.raises(
+            InvalidArgumentError, match=r"by partition, such as \{0: 0\}"
+        ):
+            three.offsets_for_times(wrong)
+
+    def test_nothing_is_looked_up_if_one_of_the_times_is_wrong(
+        self, three: Topic
+    ) -> None:
+        with pytest.raises(InvalidArgumentError, match="yesterday"):
+            three.offsets_for_times({0: 0, 1: "yesterday"})
+        with pytest.raises(NotFoundError, match="partition 7"):
+            three.offsets_for_times({0: 0, 7: 0})
+
+
+def test_without_pandas_the_error_is_the_line_that_installs_it(
+    three: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(
+        PluginNotInstalledError, match=r"pip install 'tieredfs\[pandas\]'"
+    ):
+        three.scan().to_pandas()
+
+
+@pytest.mark.parametrize("wrong", [{"value": [b"a"]}, [b"a"], None, "a"])
+def test_records_that_are_not_a_table_are_refused(
+    memory: ObjectStore,
+    wrong: Any,  # noqa: ANN401 - any wrong thing
+) -> None:
+    topic = Tier(SingleObject(memory)).create_topic("t")
+    with pytest.raises(InvalidArgumentError, match=r"records are a pyarrow\.Table"):
+        topic.append(wrong)
+
+
+def test_a_record_batch_can_be_appended(memory: ObjectStore) -> None:
+    topic = Tier(SingleObject(memory)).create_topic("t")
+    assert topic.append(pa.record_batch({"value": [b"a", b"b"]})) == range(2)
+    assert topic.scan().to_table()["value"].to_pylist() == [b"a", b"b"]
