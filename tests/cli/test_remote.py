@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.commands import Outcome, Run, run_process, start_process, wait_until
-from logs import files_of, fill, open_store
+from logs import LOCAL, files_of, fill, open_store
 from servers import Bucket, ProxiedBucket
 from servers.ports import free_ports
 
@@ -164,12 +164,36 @@ def test_no_credential_is_in_any_output(
         assert in_s3.storage_options[name] not in "".join(done.err)
 
 
-@pytest.mark.parametrize("where", ["list-type", r"\.log", r"\.index"])
+@pytest.mark.parametrize(
+    ("command", "where"),
+    [
+        (["cat", "URL", TOPIC], "list-type"),
+        (["cat", "URL", TOPIC], r"\.log"),
+        (["cat", "URL", TOPIC, "--format", "arrow"], r"\.log"),
+        (["cat", "URL", TOPIC], r"\.index"),
+        (["ls", "URL", TOPIC], r"\.index"),
+        (["verify", "URL"], r"\.log"),
+        (["pull", "URL", "FOLDER"], r"\.log"),
+        (["push", "FOLDER", "URL"], r"\.log"),
+    ],
+    ids=lambda each: each if isinstance(each, str) else " ".join(each),
+)
 def test_ctrl_c_ends_a_command_that_hangs_with_130_and_one_line(
-    where: str, proxied: ProxiedBucket
+    command: list[str],
+    where: str,
+    proxied: ProxiedBucket,
+    data: Path,
+    tmp_path: Path,
 ) -> None:
-    rule = proxied.proxy.add("GET", where, hang=60)
-    with start_process("cat", *given(proxied), TOPIC) as process:
+    verb, *rest = command
+    url, *options = given(proxied)
+    folder = tmp_path / "folder"
+    if verb == "push":  # of logs that are not there yet
+        folder = data / "kafka" / "plain" / LOCAL
+    places = {"URL": url, "FOLDER": str(folder)}
+    words = [places.get(word, word) for word in rest]
+    rule = proxied.proxy.add("PUT" if verb == "push" else "GET", where, hang=900)
+    with start_process(verb, *words, *options, "--deadline", "900") as process:
         try:
             wait_until(lambda: rule.hits, process)
             process.send_signal(signal.SIGINT)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from ending import NEVER, end_of, line_of, start_program
+from logs import open_store
 from servers import Bucket, ProxiedBucket, Request
 from servers.process import HOST
 from servers.stalling import Stalling
@@ -138,6 +139,37 @@ def test_ctrl_c_ends_an_upload_whose_parts_hang(s3_proxied: ProxiedBucket) -> No
         process.send_signal(signal.SIGINT)
         assert line_of(process) == "interrupted"
         assert end_of(process)[0] == 0
+
+
+FAILURE = """
+from tieredfs import PermissionDeniedError
+try:
+    store.get_ranges("key", [ByteRange(n << 20, (n << 20) + 9) for n in range(4)])
+except PermissionDeniedError:
+    print("refused")
+"""
+
+
+def test_a_process_ends_after_an_error_while_the_other_ranges_hang(
+    s3_proxied: ProxiedBucket,
+) -> None:
+    place = Bucket(s3_proxied.url, s3_proxied.storage_options)
+    open_store(place).put("key", bytes(4 << 20), overwrite=True)
+    others = threading.Semaphore(0)
+
+    def is_first(request: Request) -> bool:
+        return request.range.startswith("bytes=0-")
+
+    def is_other(_: Request) -> bool:
+        others.release()
+        return True
+
+    s3_proxied.proxy.add("GET", when=is_first, delay=0.2, status=403)
+    s3_proxied.proxy.add("GET", when=is_other, hang=NEVER)
+    with _hanging(FAILURE, place) as process:
+        assert line_of(process) == "refused"
+        assert end_of(process)[0] == 0
+    assert others.acquire(blocking=False), "no other range was under way"
 
 
 RESOLVER = """
