@@ -23,6 +23,7 @@ from cache.made import (
 )
 from seen import Events
 from tieredfs import (
+    ClosedError,
     CorruptIndexError,
     IndexType,
     NotFoundError,
@@ -212,6 +213,22 @@ def test_a_view_under_another_policy_asks_by_it_and_shares_the_cache(
     storage.fetch_all_indexes(SEGMENT)
     assert made.fetches == 1
     assert storage.cache.stats.hits == 1
+
+
+def test_closing_a_view_leaves_the_storage_and_its_cache_open(tmp_path: Path) -> None:
+    class Own(IndexCachedStorage):
+        """One with more than its own arguments say."""
+
+    made, plain = open_cached(tmp_path)
+    storage = Own(plain.inner, plain.cache)
+    with storage.with_policy(RequestPolicy(attempts=1)) as view:
+        assert type(view) is Own
+        view.fetch_all_indexes(SEGMENT)
+    storage.fetch_all_indexes(SEGMENT)
+    assert made.fetches == 1
+    storage.close()
+    with pytest.raises(ClosedError):
+        storage.fetch_all_indexes(SEGMENT)
 
 
 def test_closing_the_storage_closes_the_cache_and_leaves_the_files(

@@ -20,6 +20,7 @@ from tieredfs import (
     RequestPolicy,
     StorageUnavailableError,
 )
+from tieredfs.testing.stores import WatchedStore
 
 
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -104,6 +105,32 @@ def test_a_view_with_another_policy_shares_the_connections(
     assert store.policy == RequestPolicy()
     assert hasty.get("a") == b"1"
     assert counter.by_verb() == {"put": 1, "get": 2}
+
+
+def test_a_view_is_of_its_stores_class_and_has_what_that_keeps(place: Bucket) -> None:
+    class Labelled(ObjectStore):
+        """A store with something of its own."""
+
+        label = ""
+
+    store = Labelled(place.url, place.storage_options)
+    store.label = "mine"
+    view = store.with_policy(RequestPolicy(attempts=1)).with_policy(RequestPolicy())
+    assert type(view) is Labelled
+    assert view.label == "mine"
+    view.put("a", b"1", overwrite=True)
+    assert store.get("a") == b"1"
+
+
+def test_a_view_of_a_watched_store_is_watched_with_it(place: Bucket) -> None:
+    watched = WatchedStore.over(open_store(place), ["put"])
+    view = watched.with_policy(RequestPolicy(attempts=1))
+    view.put("a", b"1", overwrite=True)
+    assert watched.calls == 1
+    watched.limit = 1
+    with pytest.raises(StorageUnavailableError, match="a fault was injected"):
+        view.put("b", b"1", overwrite=True)
+    assert watched.calls == 2
 
 
 def test_a_view_of_an_unused_store_makes_them_for_both(place: Bucket) -> None:

@@ -1,4 +1,5 @@
 import inspect
+import os
 import pickle
 from collections.abc import Callable
 from itertools import permutations
@@ -220,8 +221,25 @@ class TestInAnyOrder:
         storage: RemoteStorageManager = Closing(memory)
         for wrap in WRAPPERS.values():
             storage = wrap(storage)
+        with storage.with_policy(RequestPolicy(attempts=1)) as view:
+            view.with_policy(RequestPolicy()).close()
+        assert closed == []
         storage.close()
         assert len(closed) == 1
+
+    def test_a_view_in_another_process_closes_what_it_has_there(
+        self, memory: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        closed = []
+
+        class Closing(SingleObject):
+            def close(self) -> None:
+                closed.append(self)
+
+        view = Closing(memory).with_policy(RequestPolicy(attempts=1))
+        monkeypatch.setattr(os, "getpid", lambda: -1)
+        view.close()
+        assert closed == [view]
 
 
 class TestCounting:

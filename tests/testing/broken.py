@@ -306,6 +306,13 @@ class TakesOutagesForNothing(Native):
             return []
 
 
+class TakesOutagesForNothingBehindAView(TakesOutagesForNothing):
+    """As one whose store has a policy of the plugin's own."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store.with_policy(RequestPolicy(attempts=1)))
+
+
 class TakesOutagesForAMissingIndex(KafkaLocal):
     @override
     def fetch_index(
@@ -624,6 +631,20 @@ class IgnoresThePolicy(Native):
         return self
 
 
+class ClosesWithItsView(Native):
+    """As one whose views are closed as the storage itself is."""
+
+    @override
+    def with_policy(self, policy: RequestPolicy) -> Self:
+        view = super().with_policy(policy)
+        view._view_in = 0
+        return view
+
+    @override
+    def close(self) -> None:
+        self.store.delete([entry.key for entry in self.store.list()])
+
+
 class ClosesTheStore(Native):
     @override
     def close(self) -> None:
@@ -703,6 +724,11 @@ BROKEN = [
     Broken(
         rules.check_store_errors_pass_through,
         TakesOutagesForNothing,
+        r"list_partitions returned \[\]",
+    ),
+    Broken(
+        rules.check_store_errors_pass_through,
+        TakesOutagesForNothingBehindAView,
         r"list_partitions returned \[\]",
     ),
     Broken(
@@ -802,6 +828,11 @@ BROKEN = [
     Broken(rules.check_policy_is_that_of_the_view, ChangesItsPolicy, "storage itself"),
     Broken(
         rules.check_policy_is_that_of_the_view, IgnoresThePolicy, "The view's policy"
+    ),
+    Broken(
+        rules.check_policy_is_that_of_the_view,
+        ClosesWithItsView,
+        "A call raised NotFound",
     ),
     Broken(
         rules.check_close_leaves_the_store, ClosesTheStore, "A call raised NotFound"

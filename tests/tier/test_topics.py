@@ -1,5 +1,6 @@
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from tieredfs import (
     open_storage,
     open_tier,
 )
+from tieredfs.cache import with_index_cache
 from tieredfs.log.partitions import select_partitions
 from tieredfs.storage.kafka_local import KafkaLocal
 from wire import encode_batch
@@ -225,6 +227,16 @@ class TestTheTierItself:
         tier = open_tier(str(TXN)).with_policy(RequestPolicy(attempts=1))
         assert tier.storage.store.policy.attempts == 1
         assert tier.topic("txn").end_offsets() == {0: 1612}
+
+    def test_closing_a_view_of_it_leaves_it_open(
+        self, memory: ObjectStore, tmp_path: Path
+    ) -> None:
+        fill(memory, files_of(TXN))
+        storage = with_index_cache(KafkaLocal(memory), tmp_path)
+        tier = Tier(storage)
+        with tier.with_policy(RequestPolicy(attempts=1)) as view:
+            assert view.topic("txn").scan(start={0: 3}).to_table().num_rows
+        assert tier.topic("txn").scan(start={0: 3}).to_table().num_rows
 
     def test_reprs_are_short_and_tell_no_secret(self, memory: ObjectStore) -> None:
         fill(memory, files_of(TXN))

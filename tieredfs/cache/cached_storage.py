@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
+from typing import Self
 
 from tieredfs.cache.directory import bound_if_new
 from tieredfs.cache.entry import CachedIndexes
@@ -89,10 +90,14 @@ class IndexCachedStorage(StorageWrapper):
         with suppress(OSError):
             self.cache.remove([metadata])
 
-    def with_policy(self, policy: RequestPolicy) -> "IndexCachedStorage":
+    def with_policy(self, policy: RequestPolicy) -> Self:
         """Return the same storage, on the same connections and files."""
-        inner = self.inner.with_policy(policy)
-        return type(self)(inner, self.cache.in_front_of(inner))
+        view = object.__new__(type(self))
+        vars(view).update(vars(self))  # copy() would open another cache, as pickle does
+        view.inner = self.inner.with_policy(policy)
+        view.store = view.inner.store
+        view.cache = self.cache.in_front_of(view.inner)
+        return self._shared_with(view)
 
     def close(self) -> None:
         """Let go of the cache, whose files stay, and of the storage behind it."""

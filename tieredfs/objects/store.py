@@ -120,10 +120,14 @@ class ObjectStore:
         prove_create(self._requests, backend, "", self._requests.deadline())
         return backend.capabilities
 
-    def with_policy(self, policy: RequestPolicy) -> "ObjectStore":
-        """Return a view of this store, on the same connections, under ``policy``."""
-        view = ObjectStore.__new__(ObjectStore)
-        view._requests = replace(self._requests, policy=policy)  # noqa: SLF001 - a view of this class
+    def with_policy(self, policy: RequestPolicy) -> Self:
+        """Return a view of this store, on the same connections, under ``policy``.
+
+        It is of the same class, and has what a subclass keeps.
+        """
+        view = object.__new__(type(self))
+        vars(view).update(vars(self))  # copy() would connect anew, as pickle does
+        view._requests = replace(self._requests, policy=policy)
         return view
 
     def get(self, key: str) -> memoryview:

@@ -4,11 +4,13 @@ It joins Kafka's RemoteStorageManager (KIP-405) with the fetch of all indexes at
 (KIP-1002), and adds the listing that Kafka keeps in a topic of its own.
 """
 
+import os
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import copy
+from functools import wraps
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from tieredfs.errors import (
     NotFoundError,
@@ -33,6 +35,17 @@ __all__ = ["STREAM_PIECE", "RemoteStorageManager"]
 
 STREAM_PIECE: Final = 8 << 20
 """Bytes of a log that are fetched at once when all of it is read."""
+
+
+def _unless_view(close: Callable[[Any], None]) -> Callable[[Any], None]:
+    """Make ``close`` do nothing for a view; pickled to another process it is none."""
+
+    @wraps(close)
+    def closing(self: "RemoteStorageManager") -> None:
+        if self._view_in != os.getpid():
+            close(self)
+
+    return closing
 
 
 class RemoteStorageManager(ABC):
@@ -582,19 +595,33 @@ class RemoteStorageManager(ABC):
     def with_policy(self, policy: RequestPolicy) -> Self:
         """Return the same storage, on the same connections, under ``policy``.
 
-        This one goes on under its own.
+        This one goes on under its own, and stays open when the other is closed.
 
         Args:
             policy: How long and how often each request may try.
         """
-        view = copy(self)
+        view = self._shared_with(copy(self))
         view.store = self.store.with_policy(policy)
         return view
+
+    def _shared_with(self, view: Self) -> Self:
+        """Let a view leave what it shares with this storage when it is closed."""
+        view._view_in = os.getpid()
+        return view
+
+    _view_in = 0
+    """The process in which this is a view of another storage; 0 for one of its own."""
+
+    def __init_subclass__(cls) -> None:
+        """Let views leave what they share open, whatever a plugin has to close."""
+        super().__init_subclass__()
+        if "close" in vars(cls):
+            cls.close = _unless_view(cls.close)  # type: ignore[assignment] # of each subclass
 
     def close(self) -> None:  # noqa: B027 - most plugins hold nothing
         """Let go of what the plugin holds; the store is the caller's.
 
-        Closing again does nothing.
+        Closing again does nothing, and closing a view leaves open what it shares.
         """
 
     def __enter__(self) -> Self:

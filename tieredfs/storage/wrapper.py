@@ -183,7 +183,7 @@ class StorageWrapper(RemoteStorageManager):
 
     def with_policy(self, policy: RequestPolicy) -> Self:
         """Return the same storage, on the same connections, under ``policy``."""
-        view = copy(self)
+        view = self._shared_with(copy(self))
         view.inner = self.inner.with_policy(policy)
         view.store = view.inner.store
         return view

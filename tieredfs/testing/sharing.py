@@ -81,7 +81,10 @@ def check_threads_share_it(case: Case) -> None:
 
 @rule()
 def check_policy_is_that_of_the_view(case: Case) -> None:
-    """``with_policy`` gives the same storage under another policy, and changes none."""
+    """``with_policy`` gives the same storage under another policy, and changes none.
+
+    That is so when what it gave is closed, too.
+    """
     segments = case.segments()
     expected = _read(case.storage, segments)
     before = case.storage.store.policy
@@ -96,6 +99,11 @@ def check_policy_is_that_of_the_view(case: Case) -> None:
         f"The view is another kind of storage: {view!r}.",
     )
     require(_read(view, segments) == expected, "The view reads other bytes.")
+    view.close()
+    require(
+        _read(case.storage, segments) == expected,
+        "When the view was closed, the storage itself read other bytes.",
+    )
 
 
 @rule()

@@ -36,6 +36,8 @@ def scratch_store() -> Iterator[ObjectStore]:
 class WatchedStore(ObjectStore):
     """The same objects, with the calls of some verbs counted and, if told to, failing.
 
+    What views of it under another policy are asked is counted here, and fails as here.
+
     Attributes:
         verbs: Which ones.
         calls: How many there were.
@@ -65,9 +67,11 @@ class WatchedStore(ObjectStore):
         made.limit = limit
         made.is_landed = is_landed
         made._lock = threading.Lock()  # noqa: SLF001 - of this class
+        made._watched = made  # noqa: SLF001 - of this class
         return made
 
     _lock: threading.Lock
+    _watched: Self
 
     def get(self, key: str) -> memoryview:
         """Return the whole object."""
@@ -116,12 +120,13 @@ class WatchedStore(ObjectStore):
             self._call("delete", partial(super().delete, listed))
 
     def _call(self, verb: str, call: Callable[[], _T]) -> _T:
-        if verb not in self.verbs:
+        watched = self._watched  # of a view, the store that it is one of
+        if verb not in watched.verbs:
             return call()
         with self._lock:
-            before, self.calls = self.calls, self.calls + 1
-        if self.limit is None or before < self.limit:
+            before, watched.calls = watched.calls, watched.calls + 1
+        if watched.limit is None or before < watched.limit:
             return call()
-        if self.is_landed and before == self.limit:
+        if watched.is_landed and before == watched.limit:
             call()
         raise StorageUnavailableError(f"{verb} {self.url}: a fault was injected")
