@@ -5,6 +5,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from typing import ClassVar
 
 import google_crc32c
 import pytest
@@ -33,6 +34,7 @@ from servers import Bucket
 from tieredfs import (
     CorruptBatchError,
     IndexType,
+    LogSegmentData,
     NotFoundError,
     ObjectStore,
     PermissionDeniedError,
@@ -55,6 +57,7 @@ from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.kafka_local import KafkaLocal
 from tieredfs.storage.kafka_log import KafkaLog
 from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.wrapper import StorageWrapper
 from wire import seal
 
 COPIED, PRESENT, CHANGED, FAILED = PushOutcome
@@ -585,6 +588,32 @@ class TestALargeLogIsPutFromWhereItLies:
         stored = layout(ObjectStore(changed.url))
         check_sound(stored)
         assert bytes(stored.fetch_log_segment(report.segments[0].segment)) == later
+
+    def test_a_layout_that_only_takes_files_gets_one_without_a_name(
+        self, logdir: Path, memory: ObjectStore
+    ) -> None:
+        class OnlyFiles(StorageWrapper):
+            copy_open_log = RemoteStorageManager.copy_open_log
+            replace_log_segment = RemoteStorageManager.replace_log_segment
+            seen: ClassVar[list[LogSegmentData]] = []
+
+            def copy_log_segment(
+                self, metadata: SegmentMetadata, data: LogSegmentData
+            ) -> bytes:
+                self.seen.append(data)
+                assert isinstance(data.log, Path)
+                assert str(data.log.resolve()).endswith("(deleted)")
+                return super().copy_log_segment(metadata, data)
+
+        target = OnlyFiles(SingleObject(memory))
+        report = push_all(source_of(logdir), target)
+        assert report.count(COPIED) == len(target.seen) == 3
+        check_sound(target)
+        key = next(memory.list("t/")).key
+        memory.put(key, flipped(bytes(memory.get(key)), 70), overwrite=True)
+        source = source_of(logdir)
+        push(source, target, source.list_partitions(), repair=True)
+        check_sound(SingleObject(memory))
 
     def test_one_that_retention_removes_meanwhile_is_left_out(
         self, logdir: Path, changed: _ChangedWhilePut
