@@ -41,6 +41,7 @@ from tieredfs.model import (
 from tieredfs.objects import (
     ObjectInfo,
     ObjectStore,
+    Pace,
     RequestCounter,
     RequestEvent,
     RequestObserver,
@@ -82,6 +83,7 @@ __all__ = [
     "ObjectStore",
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
+    "Pace",
     "PermissionDeniedError",
     "PluginError",
     "PluginInfo",

@@ -72,7 +72,8 @@ class ObjectStore:
             policy: How long and how often calls may try.
             observer: Sees every request.
             pace: The rate at which objects are sent, which several stores may share;
-                the wait for it is no part of a call's deadline.
+                the wait for it is no part of a call's deadline, and each part of a
+                large object has a deadline of its own.
 
         Raises:
             InvalidArgumentError: The URL is empty, or relative to a folder that is not
