@@ -262,6 +262,43 @@ class TestAPluginThatPrints:
         done = run_process("ls", str(tmp_path / "tier"), "--plugin", "loud", env=loud)
         assert (done.code, done.out, done.err) == (0, b"", ["loud"] * 3)
 
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ["ls", "plain"],
+            ["ls", "plain", "--json"],
+            ["ls", "plain", "--segments", "--json"],
+            ["cat", "plain", "--encoding", "hex"],
+            ["cat", "plain", "--json", "--encoding", "hex"],
+            ["cat", "plain", "--format", "arrow"],
+            ["cat", "plain", "--format", "parquet"],
+            ["verify", "--json"],
+            ["pull", "back", "--json"],
+        ],
+        ids=" ".join,
+    )
+    def test_nothing_that_it_prints_later_is_in_an_answer(
+        self, command: list[str], tmp_path: Path, data: Path
+    ) -> None:
+        source = (
+            "class Layout(KafkaLog):\n"
+            "    def __getattribute__(self, name):\n"
+            "        print('loud', flush=True)\n"
+            "        return super().__getattribute__(name)\n"
+        )
+        env = _with_source(tmp_path, "chatty", source)
+        log = str(data / "kafka" / "plain" / LOCAL)
+        verb, *rest = command
+        outs = []
+        for plugin in ("kafka-log", "chatty"):
+            back = str(tmp_path / plugin)
+            given = [back if word == "back" else word for word in rest]
+            done = run_process(verb, log, *given, "--plugin", plugin, env=env)
+            assert done.code == 0
+            outs.append(done.out.replace(back.encode(), b"back"))
+        assert set(done.err) == {"loud"}
+        assert outs[0] == outs[1]
+
     def test_it_prints_where_it_likes_in_python(self, loud: dict[str, str]) -> None:
         code = "import tieredfs.storage as s; s.load_plugin('loud')"
         done = subprocess.run(  # noqa: S603 - our own code

@@ -5,7 +5,7 @@ import threading
 from contextlib import suppress
 from typing import Self
 
-from servers.process import HOST
+from servers.ports import HOST
 
 _BUFFER = 1 << 20
 

@@ -1,6 +1,5 @@
 """``tieredfs cat``: the records of a topic."""
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal
@@ -15,7 +14,7 @@ from tieredfs.cli.options import (
     json_option,
     tier_options,
 )
-from tieredfs.cli.output import show_warning
+from tieredfs.cli.output import answer_stream, show_warning
 from tieredfs.cli.positions import (
     LastRecords,
     Place,
@@ -150,7 +149,7 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
         msg = f"--json is --format jsonl, not {form}"
         raise click.UsageError(msg)
     kind = FORMATS["jsonl" if as_json else form or "text"]
-    if kind.binary and sys.stdout.isatty():
+    if kind.binary and answer_stream().isatty():
         msg = f"--format {form} is not for a terminal: redirect it to a file"
         raise click.UsageError(msg)
     check_order(start, end)
@@ -169,7 +168,7 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
             on_gap=on_gap,
         )
         with (
-            kind(sys.stdout.buffer, project(shown), encode) as writer,
+            kind(answer_stream().buffer, project(shown), encode) as writer,
             _progress(moved, topic, scan),
         ):
             for batch in _limited(_with_key(scan, wanted), limit):
@@ -184,7 +183,7 @@ def _progress(
     moved: Transfer, topic: str, scan: Scan
 ) -> AbstractContextManager[object]:
     """Show a bar unless the records themselves are on a terminal, and show more."""
-    if sys.stdout.isatty():
+    if answer_stream().isatty():
         return nullcontext()
     return moved.shown(topic, lambda: scan.plan.size)
 

@@ -25,8 +25,8 @@ from tieredfs.cli.output import (
     show_json,
     show_line,
     show_table,
+    show_text,
     show_time,
-    without_prints,
 )
 from tieredfs.cli.progress import waiting
 from tieredfs.errors import NotFoundError
@@ -84,7 +84,7 @@ def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
     name = topic.name
     if not as_json:
         show_line(f"{name}, as a Kafka broker wrote it, in {store.url}")
-        click.echo()
+        show_text()
         show_table([step.row() for step in meter.steps], _COLUMNS)
     with waiting("Spark"):
         spark_counts, spark_note = _count_in_spark(options, place, name)
@@ -98,16 +98,16 @@ def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
             }
         )
         return
-    click.echo()
+    show_text()
     if spark_counts is not None:
-        click.echo('Spark: records by partition through format("tieredfs")')
+        show_text('Spark: records by partition through format("tieredfs")')
         rows = [{"partition": p, "records": n} for p, n in spark_counts.items()]
         show_table(rows, {"partition": "PARTITION", "records": "RECORDS"})
     else:
         show_line(spark_note or "")
-    click.echo(f"\nTry next{_hint(options, place)}:")
+    show_text(f"\nTry next{_hint(options, place)}:")
     for command in _next_commands(place, store.url, topic):
-        click.echo(f"  {escape(command)}")
+        show_text(f"  {escape(command)}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,8 +186,7 @@ def _push(store: ObjectStore, meter: _Meter) -> tuple[Tier, TopicIdPartition]:
 def _target(store: ObjectStore) -> RemoteStorageManager:
     """Open the layout that is there; the native one where nothing is."""
     try:
-        with without_prints():
-            return open_storage(store)
+        return open_storage(store)
     except NotFoundError:
         return open_storage(store, NATIVE_LAYOUT)
 

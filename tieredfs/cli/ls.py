@@ -19,7 +19,6 @@ from tieredfs.cli.output import (
     show_line,
     show_table,
     show_time,
-    without_prints,
 )
 from tieredfs.cli.progress import counted
 from tieredfs.errors import (
@@ -127,8 +126,7 @@ def ls(
 def _show_topics(tier: Tier, *, as_json: bool) -> None:
     names = tier.topics()
     if not names:
-        with without_prints():
-            check_layout(tier.storage)
+        check_layout(tier.storage)
     if as_json:
         show_json({"url": tier.storage.store.url, "topics": names})
     else:

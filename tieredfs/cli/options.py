@@ -177,8 +177,7 @@ class TierOptions:
         """
         address = self._address(url)
         store = self._store(address, observer)
-        with without_prints():
-            storage = open_storage(store, address.plugin, address.plugin_options)
+        storage = open_storage(store, address.plugin, address.plugin_options)
         is_kept = is_cached and self.keeps_indexes
         return Tier(cached(storage) if is_kept else storage)
 
@@ -214,11 +213,10 @@ class TierOptions:
         store = self._store(address, observer, pace)
         if dry_run:
             store = DryRunStore.over(store)
-        with without_prints():
-            storage = _open_target(store, address)
-            if compression is None:
-                return storage
-            return compressed(storage, compression, address.plugin_options)
+        storage = _open_target(store, address)
+        if compression is None:
+            return storage
+        return compressed(storage, compression, address.plugin_options)
 
     def _store(
         self,
@@ -289,7 +287,8 @@ def store_options(command: Callable[..., object]) -> Callable[..., object]:
         deadline: float,
         **rest: object,
     ) -> object:
-        return command(options=StoreOptions(storage_options, deadline), **rest)
+        with without_prints():
+            return command(options=StoreOptions(storage_options, deadline), **rest)
 
     return wrapped
 

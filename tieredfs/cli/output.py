@@ -1,9 +1,11 @@
 """What a command answers: a table for people, JSON for programs."""
 
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager, redirect_stdout, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, redirect_stdout, suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
+from typing import Final, TextIO
 
 import click
 from rich.console import Console
@@ -15,14 +17,19 @@ from tieredfs.cli.streams import OutputError
 from tieredfs.errors import TieredFSError
 
 __all__ = [
+    "answer_stream",
     "show_error",
     "show_json",
     "show_line",
     "show_table",
+    "show_text",
     "show_time",
     "show_warning",
     "without_prints",
 ]
+
+_answers: Final[ContextVar[TextIO | None]] = ContextVar("answers", default=None)
+"""Where answers go while ``sys.stdout`` is for others to print to."""
 
 _MILLI = 1000
 _WIDE = 10_000
@@ -32,6 +39,11 @@ def show_line(text: str, *, err: bool = False) -> None:
     """Print a text in one line; it may hold any name that a file or topic can have."""
     lines = (line.strip() for line in text.splitlines())
     _print(escape(" ".join(line for line in lines if line)), err=err)
+
+
+def show_text(text: str = "") -> None:
+    """Print a text of our own as it is."""
+    _print(text)
 
 
 def show_error(error: TieredFSError) -> None:
@@ -50,7 +62,7 @@ def show_warning(message: str) -> None:
 def show_json(value: object) -> None:
     """Print one JSON document, in UTF-8 whatever the locale is."""
     text = to_json(value)
-    _print(text.encode() if hasattr(sys.stdout, "buffer") else text)
+    _print(text.encode() if hasattr(answer_stream(), "buffer") else text)
 
 
 def show_table(
@@ -70,19 +82,33 @@ def show_table(
         # Text, for rich would take a name in a str for its markup.
         table.add_row(*(Text(escape(_cell(row[name]))) for name in columns))
     # As wide as it needs to be: a terminal wraps what does not fit, rich would cut it.
-    console = Console(highlight=False, width=_WIDE)
+    console = Console(highlight=False, width=_WIDE, file=answer_stream())
     with console.capture() as capture:
         console.print(table)
     for line in capture.get().splitlines():
         _print(line.rstrip())
 
 
-def without_prints() -> AbstractContextManager[object]:
-    """Keep what a plugin prints, while it is imported or asked, out of the answer.
+@contextmanager
+def without_prints() -> Iterator[None]:
+    """Keep what plugins and clients print out of the answer, in every thread.
 
-    It goes to standard error. All threads print there meanwhile.
+    It goes to standard error; ``answer_stream`` is where standard output was.
     """
-    return redirect_stdout(sys.stderr)
+    if _answers.get() is not None:
+        yield
+        return
+    before = _answers.set(sys.stdout)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _answers.reset(before)
+
+
+def answer_stream() -> TextIO:
+    """Return the stream that an answer is written to."""
+    return _answers.get() or sys.stdout
 
 
 def show_time(milliseconds: int | None) -> str:
@@ -103,7 +129,7 @@ def _print(text: str | bytes, *, err: bool = False) -> None:
     So what cannot be written ends nothing here: the stream remembers it.
     """
     with suppress(OutputError):
-        click.echo(text, err=err)
+        click.echo(text, file=sys.stderr if err else answer_stream())
 
 
 def _cell(value: object) -> str:
