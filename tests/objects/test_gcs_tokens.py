@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
+from gcsfs.credentials import GoogleCredentials
 
 from objects.watched import Watched
 from servers import ProxiedBucket
@@ -183,6 +184,29 @@ def test_a_server_of_tokens_that_hangs_costs_no_more_than_the_deadline(
     assert_all_end_by(1.5, [hang, work])
     tokens.open.set()
     place.store.put("a", b"1", overwrite=True)
+
+
+def test_a_search_for_credentials_goes_on_when_one_call_has_no_more_time_for_it(
+    proxied: ProxiedBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    searches: list[object] = []
+    found = threading.Event()
+
+    def search(_: GoogleCredentials, method: object = None) -> None:
+        searches.append(method)
+        if method is None:
+            found.wait(60)
+
+    place = needing(proxied, None, deadline=0.5)
+    monkeypatch.setattr(GoogleCredentials, "connect", search)
+    try:
+        for _ in range(2):
+            with pytest.raises(DeadlineExceededError):
+                place.store.get("a")
+    finally:
+        found.set()
+    place.store.put("a", b"1", overwrite=True)
+    assert searches.count(None) == 1
 
 
 @pytest.mark.parametrize(

@@ -138,7 +138,10 @@ class OneTryFileSystem(GCSFileSystem):  # type: ignore[misc] # it has no types
             try:
                 await asyncio.shield(self._renewal)
             except asyncio.CancelledError:
-                self._renewal = None  # it hangs: whoever comes next asks anew
+                # It hangs, and the next caller asks anew: but for the search for
+                # credentials, which ends, and may take longer than one attempt.
+                if self._known:
+                    self._renewal = None
                 raise
         return cast("Credentials | None", self.credentials.credentials)
 
