@@ -2,6 +2,8 @@
 
 import json
 import shutil
+import subprocess
+import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
@@ -9,8 +11,9 @@ from typing import Any, NoReturn
 import pytest
 
 from brokers import recorded
-from cli.commands import Run, expected_records
+from cli.commands import Outcome, Run, expected_records
 from logs import KAFKA, KINDS, REMOTE, files_of, fill, make_place, open_store, segment
+from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket
 from tieredfs.errors import StorageUnavailableError
 from tieredfs.log.reader import TieredReader
@@ -226,6 +229,27 @@ class TestALogThatCannotBeRead:
         row = json.loads(done.out)["partitions"][1]
         assert (row["end_offset"], row["first_timestamp"]) == (225, None)
 
+    def test_a_folder_that_may_not_be_read_hides_no_other(self, tmp_path: Path) -> None:
+        root = recorded("epochs", tmp_path / "broker")
+        for copy in ("epochs-1", "a-0"):
+            shutil.copytree(root / "epochs-0", root / copy)
+        closed = [root / "epochs-1", root / "a-0"]
+        for folder in closed:
+            folder.chmod(0)
+        try:
+            topics = _without_privileges("ls", str(root))
+            one = _without_privileges("ls", str(root), "epochs", "--json")
+            other = _without_privileges("ls", str(root), "a")
+        finally:
+            for folder in closed:
+                folder.chmod(0o700)  # so that pytest can remove it
+        assert (topics.code, topics.text, topics.err) == (0, "a\nepochs\n", [])
+        assert (one.code, len(one.err)) == (6, 1)
+        assert "/epochs-1/" in one.err[0]
+        readable, refused = json.loads(one.out)["partitions"]
+        assert (readable["end_offset"], refused["segments"]) == (600, None)
+        assert (other.code, len(other.err)) == (6, 1)
+
     def test_a_store_that_does_not_answer_ends_it_at_once(
         self, run: Run, monkeypatch: pytest.MonkeyPatch, three: str
     ) -> None:
@@ -285,6 +309,17 @@ def test_the_topic_id_chooses_and_then_nothing_is_said(
         assert (done.code, done.err) == (0, [])
         outs.add(done.out)
     assert len(outs) == 2
+
+
+def _without_privileges(*arguments: str) -> Outcome:
+    """Run the command as one whom the mode of a file binds."""
+    program = GIVE_UP_PRIVILEGES + (
+        "import sys\nfrom tieredfs.cli import main\nmain(sys.argv[1:])\n"
+    )
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", program, *arguments], capture_output=True, check=False
+    )
+    return Outcome(done.returncode, done.stdout, done.stderr.decode().splitlines())
 
 
 def _two_incarnations(folder: Path) -> tuple[str, str]:

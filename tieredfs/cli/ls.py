@@ -146,19 +146,23 @@ class _Listing:
         self.rows: list[_Row] = []
         self.errors: list[TieredFSError] = []
         self._topic = topic
-        self._segments = 0
+        self._counts: list[int | None] = []
 
     def add(self, number: int, *, by_segment: bool) -> None:
         """Read what there is to know of a partition; its errors are kept."""
         reader = self._topic.reader(number)
         is_read = True
         try:
-            segments: Sequence[SegmentMetadata] = reader.timed_segments()
+            segments: Sequence[SegmentMetadata] | None = reader.timed_segments()
         except _OF_ONE_LOG as error:
             self.errors.append(error)
             is_read = False
             segments = _listed(reader)
-        self._segments += len(segments)
+        self._counts.append(None if segments is None else len(segments))
+        if segments is None:
+            if not by_segment:
+                self.rows.append(dict.fromkeys(_PARTITIONS) | {"partition": number})
+            return
         sizes = _stored_sizes(reader)
         if by_segment:
             self.rows += [_segment_row(one, sizes) for one in segments]
@@ -176,7 +180,7 @@ class _Listing:
     def total(self) -> _Row:
         """Return what the rows add up to."""
         return {
-            "segments": self._segments,
+            "segments": _sum(self._counts),
             "bytes": _sum(row["bytes"] for row in self.rows),
             "stored_bytes": _sum(row["stored_bytes"] for row in self.rows),
         }
@@ -212,12 +216,12 @@ def _segment_row(segment: SegmentMetadata, sizes: _Sizes) -> _Row:
     }
 
 
-def _listed(reader: TieredReader) -> Sequence[SegmentMetadata]:
-    """Return the segments of a log that cannot be read, as far as they are listed."""
+def _listed(reader: TieredReader) -> Sequence[SegmentMetadata] | None:
+    """Return what is listed of a log that cannot be read; None if it cannot be."""
     try:
         return reader.storage.list_segments(reader.partition)
     except _OF_ONE_LOG:
-        return ()
+        return None
 
 
 def _stored_sizes(reader: TieredReader) -> _Sizes:

@@ -25,6 +25,7 @@ from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
     InvalidArgumentError,
     NotFoundError,
+    PermissionDeniedError,
     StorageUnavailableError,
 )
 from tieredfs.format.leader_epoch_checkpoint import (
@@ -124,18 +125,17 @@ class KafkaLog(RemoteStorageManager):
         Folders that the broker is deleting (``-delete``), moving (``-future``) or has
         found to be none of its own (``-stray``) are left out.
         """
-        found = []
+        found: list[tuple[str, int, Uuid | None]] = []
         for entry in self.store.list(delimiter="/"):
             match = _PARTITION.fullmatch(entry.key[:-1]) if entry.is_prefix else None
             if match is None or topic not in {None, match[1]}:
                 continue
             try:
-                found.append(
-                    TopicIdPartition(match[1], int(match[2]), self._topic_id(entry.key))
-                )
-            except InvalidArgumentError:  # a stranger's folder
-                continue
-        return sorted(found)
+                topic_id = self._topic_id(entry.key)
+            except PermissionDeniedError:  # said when its segments are listed
+                topic_id = None
+            found.append((match[1], int(match[2]), topic_id))
+        return sorted(_partitions(found))
 
     def list_segments(
         self, partition: TopicIdPartition, min_offset: int = 0
@@ -367,6 +367,19 @@ class _Log:
 
 def _starts(logs: Sequence[_Log]) -> list[int]:
     return [log.start for log in logs]
+
+
+def _partitions(
+    found: Sequence[tuple[str, int, Uuid | None]],
+) -> Iterator[TopicIdPartition]:
+    """Make partitions of folders; where an id may not be read, it is the topic's."""
+    for topic, number, topic_id in found:
+        others = {each for name, _, each in found if name == topic and each is not None}
+        known = topic_id or (others.pop() if len(others) == 1 else UNKNOWN_TOPIC_ID)
+        try:
+            yield TopicIdPartition(topic, number, known)
+        except InvalidArgumentError:  # a foreign folder
+            continue
 
 
 def _segments(

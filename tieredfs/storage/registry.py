@@ -8,6 +8,7 @@ import difflib
 import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from importlib.metadata import EntryPoint
 from itertools import islice
 from typing import Final
@@ -15,6 +16,7 @@ from typing import Final
 from tieredfs.errors import (
     InvalidArgumentError,
     NotFoundError,
+    PermissionDeniedError,
     PluginError,
     PluginNotInstalledError,
     TieredFSWarning,
@@ -169,7 +171,7 @@ def check_layout(storage: RemoteStorageManager) -> None:
         InvalidArgumentError: The URL is a level off; the message has the right one.
         PluginError: The layout's recogniser fails.
     """
-    keys = tuple(entry.key for entry in islice(storage.store.list(), _PAGE))
+    keys = _first_keys(storage.store)
     if not keys:
         msg = f"not found: {storage.store.url}: there is nothing"
         raise NotFoundError(msg)
@@ -212,7 +214,7 @@ def _layout_of(storage: RemoteStorageManager) -> PluginClass:
 
 
 def _detect(store: ObjectStore) -> PluginClass:
-    keys = tuple(entry.key for entry in islice(store.list(), _PAGE))
+    keys = _first_keys(store)
     if not keys:
         msg = f"not found: {store.url}: there is nothing"
         raise NotFoundError(msg)
@@ -237,6 +239,21 @@ def _detect(store: ObjectStore) -> PluginClass:
         msg = f"{store.url}: {' and '.join(winners)} both recognise it: name one"
         raise PluginError(msg)
     return scores[winners[0]][1]
+
+
+def _first_keys(store: ObjectStore) -> tuple[str, ...]:
+    """List one page of keys; of folders that may not be read, those beside them."""
+    try:
+        return tuple(entry.key for entry in islice(store.list(), _PAGE))
+    except PermissionDeniedError:
+        keys: list[str] = []
+        for entry in store.list(delimiter="/"):
+            with suppress(PermissionDeniedError):
+                inside = store.list(entry.key) if entry.is_prefix else [entry]
+                keys += (each.key for each in islice(inside, _PAGE - len(keys)))
+        if not keys:
+            raise
+        return tuple(keys)
 
 
 def _check_place(
