@@ -20,6 +20,11 @@ from tieredfs.errors import (
     TieredFSWarning,
 )
 from tieredfs.format.batch import Codec
+from tieredfs.format.codecs import (
+    MAX_BATCH_LIMIT,
+    MAX_DECOMPRESSED,
+    MIN_BATCH_LIMIT,
+)
 from tieredfs.format.schema import project
 from tieredfs.integers import is_integer, to_integer
 from tieredfs.log.append import SEGMENT_BYTES, Appender
@@ -58,6 +63,7 @@ def open_tier(
     plugin_options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, object] | None = None,
     cache_dir: str | os.PathLike[str] | EllipsisType | None = ...,
+    max_batch_bytes: SupportsIndex = MAX_DECOMPRESSED,
 ) -> "Tier":
     """Open what is stored at a URL, in whichever layout it is.
 
@@ -71,6 +77,8 @@ def open_tier(
             plain; None or "" to keep none. When it is not given: what the environment
             variable TIEREDFS_CACHE_DIR says, else the user's cache directory. What is
             on this machine is not kept twice.
+        max_batch_bytes: Most bytes that a compressed batch may decompress to when it is
+            read, 4 MiB to 2 GiB: more is taken for damage or an attack.
 
     Raises:
         NotFoundError: Nothing is there.
@@ -89,7 +97,7 @@ def open_tier(
     )
     store = ObjectStore(address.url, address.storage_options)
     storage = open_storage(store, address.plugin, address.plugin_options)
-    return Tier(cached(storage, cache_dir))
+    return Tier(cached(storage, cache_dir), max_batch_bytes=max_batch_bytes)
 
 
 def cached(
@@ -115,12 +123,29 @@ class Tier:
 
     Attributes:
         storage: Where the segments are.
+        max_batch_bytes: Most bytes that a compressed batch may decompress to when it is
+            read.
     """
 
-    def __init__(self, storage: RemoteStorageManager) -> None:
-        """Take a storage; ask nothing of it yet."""
+    def __init__(
+        self,
+        storage: RemoteStorageManager,
+        *,
+        max_batch_bytes: SupportsIndex = MAX_DECOMPRESSED,
+    ) -> None:
+        """Take a storage; ask nothing of it yet.
+
+        Raises:
+            InvalidArgumentError: ``max_batch_bytes`` is not an integer from 4 MiB to
+                2 GiB.
+        """
+        most = to_integer(max_batch_bytes, "max_batch_bytes")
+        if not MIN_BATCH_LIMIT <= most <= MAX_BATCH_LIMIT:
+            msg = f"max_batch_bytes {most}: {MIN_BATCH_LIMIT} to {MAX_BATCH_LIMIT}"
+            raise InvalidArgumentError(msg)
         self.storage = storage
-        self._catalog = SegmentCatalog(storage)
+        self.max_batch_bytes = most
+        self._catalog = SegmentCatalog(storage, most)
 
     def topics(self) -> list[str]:
         """Return the names of the topics, sorted.
@@ -165,7 +190,7 @@ class Tier:
                 stacklevel=2,
             )
             found = [p for p in found if p.topic_id == newest]
-        return Topic(self.storage, self._catalog, found)
+        return Topic(self.storage, self._catalog, found, self.max_batch_bytes)
 
     def create_topic(
         self, name: str, *, partitions: SupportsIndex = 1, topic_id: str | None = None
@@ -194,11 +219,12 @@ class Tier:
         made = Uuid.from_bytes(uuid4().bytes) if topic_id is None else Uuid(topic_id)
         begun = [TopicIdPartition(name, number, made) for number in range(partitions)]
         self._catalog.begin(begun)
-        return Topic(self.storage, self._catalog, begun)
+        return Topic(self.storage, self._catalog, begun, self.max_batch_bytes)
 
     def with_policy(self, policy: RequestPolicy) -> "Tier":
         """Return the same tier, on the same connections, under ``policy``."""
-        return Tier(self.storage.with_policy(policy))
+        storage = self.storage.with_policy(policy)
+        return Tier(storage, max_batch_bytes=self.max_batch_bytes)
 
     def close(self) -> None:
         """Let go of what the plugin holds."""
@@ -217,9 +243,9 @@ class Tier:
         """Close the tier."""
         self.close()
 
-    def __reduce__(self) -> tuple[type["Tier"], tuple[RemoteStorageManager]]:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickle the storage; what was learned of segments is learned again."""
-        return Tier, (self.storage,)
+        return _make_tier, (self.storage, self.max_batch_bytes)
 
     def __repr__(self) -> str:
         """Show layout and place, without secrets."""
@@ -251,11 +277,15 @@ class Topic:
         storage: RemoteStorageManager,
         catalog: SegmentCatalog,
         partitions: Iterable[TopicIdPartition],
+        max_batch_bytes: int = MAX_DECOMPRESSED,
     ) -> None:
         """Take the partitions of one topic id; a Tier makes it."""
         self._storage = storage
+        self._max_batch_bytes = max_batch_bytes
         self._readers = {
-            partition.partition: TieredReader(storage, catalog, partition)
+            partition.partition: TieredReader(
+                storage, catalog, partition, max_batch_bytes
+            )
             for partition in sorted(partitions)
         }
         self._appenders = {
@@ -366,7 +396,15 @@ class Topic:
             slices += plan_despite_deletes(reader, partial(slices_of, reader))
         fetch_size = FETCH_SIZE if order == "partition" else _TURN_SIZE
         plan = ScanPlan(tuple(slices), fetch_size)
-        return Scan(self._storage, self.name, plan, wanted, order, on_gap)
+        return Scan(
+            self._storage,
+            self.name,
+            plan,
+            wanted,
+            order,
+            on_gap,
+            self._max_batch_bytes,
+        )
 
     def read(
         self,
@@ -454,16 +492,23 @@ class Topic:
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle storage and partitions."""
         parts = [reader.partition for reader in self._readers.values()]
-        return _make_topic, (self._storage, parts)
+        return _make_topic, (self._storage, parts, self._max_batch_bytes)
 
     def _bounds(self) -> dict[int, Bounds]:
         return {number: reader.bounds() for number, reader in self._readers.items()}
 
 
+def _make_tier(storage: RemoteStorageManager, max_batch_bytes: int) -> Tier:
+    return Tier(storage, max_batch_bytes=max_batch_bytes)
+
+
 def _make_topic(
-    storage: RemoteStorageManager, partitions: list[TopicIdPartition]
+    storage: RemoteStorageManager,
+    partitions: list[TopicIdPartition],
+    max_batch_bytes: int,
 ) -> Topic:
-    return Topic(storage, SegmentCatalog(storage), partitions)
+    catalog = SegmentCatalog(storage, max_batch_bytes)
+    return Topic(storage, catalog, partitions, max_batch_bytes)
 
 
 def _codec(compression: str) -> Codec:

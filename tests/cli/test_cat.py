@@ -17,7 +17,17 @@ import pytest
 from brokers import write_log
 from cli.commands import Run, expected_records
 from golden import record_facts, rows_of
-from logs import KINDS, REMOTE, digest, files_of, fill, make_place, open_store, segment
+from logs import (
+    KINDS,
+    REMOTE,
+    digest,
+    files_of,
+    fill,
+    make_place,
+    open_store,
+    records,
+    segment,
+)
 from servers import Bucket
 from tieredfs import ObjectStore
 from wire import WireRecord, encode_batch, encode_message
@@ -492,3 +502,15 @@ def _row(record: dict[str, Any]) -> dict[str, Any]:
 
 def _bytes(text: str | None) -> bytes | None:
     return None if text is None else base64.b64decode(text, validate=True)
+
+
+@pytest.mark.parametrize("verb", ["cat", "ls"])
+def test_a_batch_above_the_limit_is_read_with_the_option_that_the_error_names(
+    run: Run, tmp_path: Path, verb: str
+) -> None:
+    log = encode_batch(records(0, 5, value="v" * (1 << 20)), codec="gzip")
+    fill(ObjectStore(str(tmp_path)), segment("t-0-AAAAAAAAAAAAAAAAAAAAAQ", 0, log))
+    refused = run(verb, str(tmp_path), "t", "--max-batch-bytes", str(4 << 20))
+    assert refused.code == 4
+    assert "(--max-batch-bytes) reads it" in refused.err[-1]
+    assert run(verb, str(tmp_path), "t", "--max-batch-bytes", str(8 << 20)).code == 0

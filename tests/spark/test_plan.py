@@ -32,6 +32,7 @@ from servers import Bucket
 from spark.oracle import TIER
 from tieredfs import Scan, ScanPlan, open_tier
 from tieredfs.errors import (
+    CorruptBatchError,
     InvalidArgumentError,
     NotFoundError,
     PluginError,
@@ -299,6 +300,24 @@ def test_with_fail_on_data_loss_a_task_names_the_segment_that_is_gone(
     reader, planned = _expiring(place)
     with pytest.raises(NotFoundError, match=f"{0:020d}-"):
         list(chain.from_iterable(map(reader.read, planned)))
+
+
+def test_a_batch_above_the_limit_is_read_with_the_option_that_the_error_names(
+    place: Bucket,
+) -> None:
+    log = encode_batch(records(0, 5, value="v" * MIB), codec="gzip")
+    fill(open_store(place), segment(FOLDER, 0, log))
+    asked = {"path": place.url, "subscribe": "big"}
+    with pytest.raises(CorruptBatchError, match="a larger max_batch_bytes"):
+        list(read_all(open_reader(**asked, max_batch_bytes=str(4 * MIB))))
+    reader = open_reader(**asked, MAX_BATCH_BYTES=str(8 * MIB))
+    assert sum(batch.num_rows for batch in read_all(reader)) == 5
+
+
+@pytest.mark.parametrize("size", ["", "-1", "8MiB", "1.5", "\u0665"])
+def test_a_limit_that_is_not_a_number_of_bytes_is_refused(size: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="'max_batch_bytes' is a number of"):
+        open_reader(subscribe="o1", max_batch_bytes=size)
 
 
 def test_reader_and_tasks_can_be_pickled_and_read_the_same() -> None:

@@ -12,6 +12,7 @@ from tieredfs.cli.options import (
     TierOptions,
     cache_option,
     json_option,
+    max_batch_bytes_option,
     tier_options,
 )
 from tieredfs.cli.output import answer_stream, show_warning
@@ -120,6 +121,7 @@ class ColumnNames(click.ParamType[tuple[str, ...]]):
     help="How keys and values become text, and how --key is given.",
 )
 @click.option("--topic-id", metavar="ID", help="Which of several topics of one name.")
+@max_batch_bytes_option
 @json_option
 @tier_options
 @cache_option
@@ -137,6 +139,7 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
     form: str | None,
     encoding: str,
     topic_id: str | None,
+    max_batch_bytes: int,
     *,
     as_json: bool,
 ) -> None:
@@ -157,7 +160,7 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
     shown = columns or kind.columns or COLUMNS
     moved = Transfer()
     encode = TextEncoder(encoding)
-    with options.tier(url, moved) as tier:
+    with options.tier(url, moved, max_batch_bytes=max_batch_bytes) as tier:
         opened = tier.topic(topic, topic_id=topic_id)
         numbers = partitions or opened.partitions
         scan = opened.scan(

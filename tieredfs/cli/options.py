@@ -14,6 +14,11 @@ import click
 from tieredfs.cli.output import without_prints
 from tieredfs.cli.progress import quiet_option
 from tieredfs.errors import InvalidArgumentError, NotFoundError
+from tieredfs.format.codecs import (
+    MAX_BATCH_LIMIT,
+    MAX_DECOMPRESSED,
+    MIN_BATCH_LIMIT,
+)
 from tieredfs.objects import (
     DryRunStore,
     ObjectStore,
@@ -37,6 +42,7 @@ __all__ = [
     "TierOptions",
     "cache_option",
     "json_option",
+    "max_batch_bytes_option",
     "store_options",
     "tier_options",
 ]
@@ -48,6 +54,16 @@ _RATE: Final = re.compile(
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Answer in JSON, for programs."
+)
+
+
+max_batch_bytes_option = click.option(
+    "--max-batch-bytes",
+    type=click.IntRange(MIN_BATCH_LIMIT, MAX_BATCH_LIMIT),
+    default=MAX_DECOMPRESSED,
+    show_default=True,
+    metavar="N",
+    help="Most bytes that a compressed batch may decompress to.",
 )
 
 
@@ -167,6 +183,7 @@ class TierOptions:
         observer: RequestObserver | None = None,
         *,
         is_cached: bool = True,
+        max_batch_bytes: int = MAX_DECOMPRESSED,
     ) -> Tier:
         """Open what is at ``url``, in the layout that is named or found.
 
@@ -174,12 +191,14 @@ class TierOptions:
             url: Where it is.
             observer: Sees the requests.
             is_cached: Whether indexes may come from the cache, not from the store.
+            max_batch_bytes: Most bytes that a compressed batch may decompress to.
         """
         address = self._address(url)
         store = self._store(address, observer)
         storage = open_storage(store, address.plugin, address.plugin_options)
         is_kept = is_cached and self.keeps_indexes
-        return Tier(cached(storage) if is_kept else storage)
+        held = cached(storage) if is_kept else storage
+        return Tier(held, max_batch_bytes=max_batch_bytes)
 
     def target(
         self,

@@ -18,10 +18,23 @@ from tieredfs.format.buffers import Buffer, byte_view
 from tieredfs.format.decompressors import decompressor
 from tieredfs.format.snappy_blocks import XERIAL_BLOCK_SIZE, XERIAL_MAGIC
 
-__all__ = ["MAX_DECOMPRESSED", "compress", "decompress"]
+__all__ = [
+    "MAX_BATCH_LIMIT",
+    "MAX_DECOMPRESSED",
+    "MIN_BATCH_LIMIT",
+    "compress",
+    "decompress",
+]
 
 MAX_DECOMPRESSED = 256 << 20
-"""Bytes that the records of one batch may have; above it is a decompression bomb."""
+"""Bytes that the records of one batch may have, unless a user says that more are legal;
+above it is a decompression bomb."""
+
+MAX_BATCH_LIMIT = (1 << 31) - 1
+"""The largest limit that may be asked for: what a buffer of Kafka's client can have."""
+
+MIN_BATCH_LIMIT = 4 << 20
+"""The smallest one: up to 2 MiB small batches are decompressed together."""
 
 _PACKED = {Codec.GZIP: "gzip", Codec.ZSTD: "zstd"}
 _SNAPPY = pa.Codec("snappy")
@@ -42,6 +55,7 @@ def decompress(
     limit: int = MAX_DECOMPRESSED,
     name: str = "batch",
     package: str | None = None,
+    limit_name: str | None = None,
 ) -> memoryview:
     """Return the records of a batch as they were before compression.
 
@@ -54,6 +68,7 @@ def decompress(
         name: How to call the batch in an error.
         package: Which of the ``PACKAGES`` of the codec to use, in place of the fastest
             that is installed.
+        limit_name: What the user raises to read more, in the error.
 
     Raises:
         CorruptBatchError: The bytes are not what the codec writes, or more than
@@ -69,7 +84,8 @@ def decompress(
         msg = f"{name}: not {codec.name.lower()}: {error}"
         raise CorruptBatchError(msg) from error
     except TooMuchOutputError as error:
-        msg = f"{name}: decompresses to more than {limit} bytes"
+        hint = "" if limit_name is None else f": a larger {limit_name} reads it"
+        msg = f"{name}: decompresses to more than {limit} bytes{hint}"
         raise CorruptBatchError(msg) from error
 
 

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from tieredfs.format.batch_header import CODEC_MASK, Codec
 from tieredfs.format.bounded_output import MalformedDataError, allocate
+from tieredfs.format.codecs import MAX_DECOMPRESSED
 from tieredfs.format.decompressors import block_decompressor
 from tieredfs.format.kernel import Kernel, chosen_kernel
 from tieredfs.format.log_batches import BATCH_ROW, BatchTable, LogBatches
@@ -36,16 +37,20 @@ _NAMES: Final = list(BATCH_ROW.names or ())
 _START, _END = _NAMES.index("start"), _NAMES.index("end")
 
 
-def open_blocks(run: LogBatches, first: int) -> LogBatches | None:
+def open_blocks(
+    run: LogBatches, first: int, limit: int = MAX_DECOMPRESSED
+) -> LogBatches | None:
     """Decompress batches from one on, as many as are done together.
 
     Args:
         run: The batches.
         first: The row of the first.
+        limit: Most bytes that may come out of one.
 
     Returns:
         Them, their records side by side; None when the first is not as usual: its
-        checksum may be wrong, or its codec's library may take what is not found here.
+        checksum may be wrong, its codec's library may take what is not found here, or
+        more than the limit may come out.
 
     Raises:
         InvalidArgumentError: A kernel is asked for that is not there.
@@ -66,7 +71,7 @@ def open_blocks(run: LogBatches, first: int) -> LogBatches | None:
     rows, count, room = _kernel.scan_packed(
         run.buffer, table, blocks, _STORED, _ROOM, is_checked=run.is_checked
     )
-    if not rows:
+    if not rows or room > limit:  # several have no more than _ROOM
         return None
     data = allocate(room)
     ends = _decompressed(run.buffer, blocks[:count], data, decompress)

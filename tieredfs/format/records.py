@@ -31,11 +31,14 @@ class RecordDecoder:
         topic: What the topic column says.
         partition: What the partition column says.
         columns: Columns to build, in this order; None for all.
+        max_batch_bytes: Most bytes that the records of a compressed batch may have;
+            None for 256 MiB, and an error that names nothing to raise.
     """
 
     topic: str
     partition: int
     columns: tuple[str, ...] | None = None
+    max_batch_bytes: int | None = None
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -73,7 +76,7 @@ class RecordDecoder:
         built = [name for name in names if name not in same]
         build = _column_builder()
         # An error would keep its thread alive for as long as somebody keeps the error.
-        with closing(unpacked(runs)) as ready:
+        with closing(unpacked(runs, self.max_batch_bytes)) as ready:
             for rows, arrays in build(ready, built, other_bytes):
                 if names:
                     columns = [

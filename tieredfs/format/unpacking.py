@@ -1,6 +1,7 @@
 """Batches whose records can be decoded: uncompressed, and of version 2."""
 
 from collections.abc import Generator, Iterable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -17,6 +18,7 @@ from tieredfs.format.read_ahead import LEAST_WORK, open_ahead
 
 __all__ = ["unpacked"]
 
+_LIMIT_NAME: Final = "max_batch_bytes (--max-batch-bytes)"
 _NOTHING: Final = memoryview(b"")
 _CODECS: Final = tuple(Codec)
 _TOGETHER: Final = 1 << 20
@@ -28,12 +30,19 @@ _COLUMNS: Final = (
 )
 
 
-def unpacked(runs: Iterable[LogBatches]) -> Generator[LogBatches]:
+def unpacked(
+    runs: Iterable[LogBatches], max_batch_bytes: int | None = None
+) -> Generator[LogBatches]:
     """Yield the same batches, their records uncompressed and of version 2.
 
     Batches that are so already stay where they are; of the others small ones are put
     side by side, up to 1 MiB. While whoever asked is busy with these, another thread
     unpacks the next: see ``read_ahead``.
+
+    Args:
+        runs: The batches.
+        max_batch_bytes: Most bytes that the records of one may have; None for 256 MiB,
+            which the caller has no way to raise.
 
     Raises:
         CorruptBatchError: The records of a batch are not what its codec writes,
@@ -47,16 +56,18 @@ def unpacked(runs: Iterable[LogBatches]) -> Generator[LogBatches]:
             continue
         for part in run.split(packed[1:] != packed[:-1]):
             if part.is_packed[0]:
-                yield from _unpacked(part)
+                yield from _unpacked(part, max_batch_bytes)
             else:
                 yield part
 
 
-def _unpacked(run: LogBatches) -> Iterator[LogBatches]:
+def _unpacked(run: LogBatches, max_batch_bytes: int | None) -> Iterator[LogBatches]:
     """Unpack batches: large ones in another thread, small ones together."""
     large = run["end"] - run["start"] >= LEAST_WORK
     stretches = run.split(large[1:] | large[:-1])
-    for opened in open_ahead(stretches, _open, _work):
+    for opened in open_ahead(
+        stretches, partial(_open, max_batch_bytes=max_batch_bytes), _work
+    ):
         yield from opened.batches
 
 
@@ -75,29 +86,30 @@ def _work(run: LogBatches) -> int:
     return int(row["end"] - row["start"])
 
 
-def _open(run: LogBatches) -> _Opened:
+def _open(run: LogBatches, *, max_batch_bytes: int | None) -> _Opened:
     """Open a large batch, or make ready to open small ones."""
     if len(run) > 1 or _work(run) < LEAST_WORK:
-        return _Opened(_small(run))
-    (found,) = _small(run)
+        return _Opened(_small(run, max_batch_bytes))
+    (found,) = _small(run, max_batch_bytes)
     return _Opened((found,), len(found.buffer))
 
 
-def _small(run: LogBatches) -> Iterator[LogBatches]:
+def _small(run: LogBatches, max_batch_bytes: int | None) -> Iterator[LogBatches]:
     """Open batches one by one, or many at a time where all is as usual."""
     parts: list[memoryview] = []
     held = first = row = 0
     rows: list[tuple[int, ...]] = []
+    limit = MAX_DECOMPRESSED if max_batch_bytes is None else max_batch_bytes
     try:
         while row < len(run):
-            found = open_blocks(run, row)
+            found = open_blocks(run, row, limit)
             if (
                 not found and not rows
             ):  # plain numbers: a small batch takes microseconds
                 rows = list(
                     zip(*(run[name].tolist() for name in _COLUMNS), strict=True)
                 )
-            part = _NOTHING if found else _unpack(run, row, rows[row])
+            part = _NOTHING if found else _unpack(run, row, rows[row], max_batch_bytes)
             if parts and (found or held + len(part) > _TOGETHER):
                 yield _together(run, first, parts)
                 held, parts = 0, []
@@ -118,7 +130,9 @@ def _small(run: LogBatches) -> Iterator[LogBatches]:
         yield _together(run, first, parts)
 
 
-def _unpack(run: LogBatches, number: int, row: tuple[int, ...]) -> memoryview:
+def _unpack(
+    run: LogBatches, number: int, row: tuple[int, ...], max_batch_bytes: int | None
+) -> memoryview:
     """Unpack a batch as its codec does it."""
     position, size, crc, attributes, count, magic, start, end = row
     where = f"{run.name}: batch at position {position}"
@@ -131,16 +145,24 @@ def _unpack(run: LogBatches, number: int, row: tuple[int, ...]) -> memoryview:
     if magic < MAGIC:
         (batch,) = run.take([number])
         return upgraded_records(stored, batch.header, name=where)
-    return _decompressed(_CODECS[attributes & CODEC_MASK], stored, count, where)
+    codec = _CODECS[attributes & CODEC_MASK]
+    return _decompressed(codec, stored, count, where, max_batch_bytes)
 
 
 def _decompressed(
-    codec: Codec, stored: memoryview, count: int, where: str
+    codec: Codec, stored: memoryview, count: int, where: str, most: int | None
 ) -> memoryview:
+    limit = MAX_DECOMPRESSED if most is None else most
     least = MIN_RECORD * count
-    if least > MAX_DECOMPRESSED:
-        raise _too_few(where, count, MAX_DECOMPRESSED)
-    data = decompress(codec, stored, name=where)
+    if least > limit:
+        raise _too_few(where, count, limit)
+    data = decompress(
+        codec,
+        stored,
+        limit=limit,
+        name=where,
+        limit_name=None if most is None else _LIMIT_NAME,
+    )
     if least > len(data):
         raise _too_few(where, count, len(data))
     return data

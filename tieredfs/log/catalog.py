@@ -7,6 +7,7 @@ from typing import TypeAlias, TypeVar
 from cachetools import LRUCache
 
 from tieredfs.errors import NotFoundError, PluginError
+from tieredfs.format.codecs import MAX_DECOMPRESSED
 from tieredfs.log.copies import CopyComparison
 from tieredfs.log.plan import overlaps
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
@@ -41,9 +42,19 @@ class SegmentCatalog:
         compare: Which of two copies of the same offsets has fewer records.
     """
 
-    def __init__(self, storage: RemoteStorageManager) -> None:
-        """Ask nothing yet."""
-        self.compare = CopyComparison(storage)
+    def __init__(
+        self,
+        storage: RemoteStorageManager,
+        max_batch_bytes: int = MAX_DECOMPRESSED,
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            storage: Where the segments are.
+            max_batch_bytes: Most bytes that a compressed batch may decompress to, where
+                copies have to be counted.
+        """
+        self.compare = CopyComparison(storage, max_batch_bytes)
         self._storage = storage
         self._lock = make_lock()
         self._known: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(_KEPT)

@@ -10,7 +10,6 @@ from typing import Final
 
 from cachetools import LRUCache
 
-from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.records import RecordDecoder
 from tieredfs.log.positions import read_offsets
 from tieredfs.model import SegmentMetadata
@@ -28,9 +27,17 @@ class CopyComparison:
     Segments never change, so a count is right for as long as its segment is there.
     """
 
-    def __init__(self, storage: RemoteStorageManager) -> None:
-        """Ask nothing yet."""
+    def __init__(
+        self, storage: RemoteStorageManager, max_batch_bytes: int | None = None
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            storage: Where the copies are.
+            max_batch_bytes: As ``RecordDecoder`` takes it.
+        """
         self._storage = storage
+        self._max_batch_bytes = max_batch_bytes
         self._lock = make_lock()
         self._counts: LRUCache[tuple[SegmentMetadata, int, int], int]
         self._counts = LRUCache(_MAX_COUNTS)
@@ -70,10 +77,21 @@ class CopyComparison:
         with self._lock:
             known = self._counts.get(key)
         if known is None:
-            known = _count_in_log(self._storage, segment, start, end)
+            known = self._count_in_log(segment, start, end)
             with self._lock:
                 self._counts[key] = known
         return known
+
+    def _count_in_log(self, segment: SegmentMetadata, start: int, end: int) -> int:
+        decoder = RecordDecoder("", 0, ("offset",), self._max_batch_bytes)
+        total = 0
+        for batches in read_offsets(self._storage, segment, start, end):
+            batches.check()
+            inside = (batches["base_offset"] >= start) & (batches["last_offset"] < end)
+            total += int(batches["record_count"][inside].sum())
+            others = batches.take(~inside).within(start, end)
+            total += sum(rows.num_rows for rows in decoder.decode([others]))
+        return total
 
 
 def count_bounds(
@@ -95,20 +113,3 @@ def count_bounds(
     wanted = end - start
     others = segment.end_offset + 1 - segment.start_offset - wanted
     return max(0, segment.record_count - others), min(segment.record_count, wanted)
-
-
-def _count_in_log(
-    storage: RemoteStorageManager, segment: SegmentMetadata, start: int, end: int
-) -> int:
-    total = 0
-    for batches in read_offsets(storage, segment, start, end):
-        batches.check()
-        inside = (batches["base_offset"] >= start) & (batches["last_offset"] < end)
-        total += int(batches["record_count"][inside].sum())
-        total += _count_records(batches.take(~inside).within(start, end))
-    return total
-
-
-def _count_records(batches: LogBatches) -> int:
-    decoder = RecordDecoder("", 0, ("offset",))
-    return sum(rows.num_rows for rows in decoder.decode([batches]))

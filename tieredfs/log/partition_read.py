@@ -34,6 +34,7 @@ class PartitionRead:
         *,
         fetch_size: int,
         skip_deleted: bool,
+        max_batch_bytes: int,
     ) -> None:
         """Fetch nothing yet.
 
@@ -42,12 +43,14 @@ class PartitionRead:
             slices: What to read; there is one at least.
             fetch_size: Bytes to fetch at once.
             skip_deleted: Whether to read what is left when a segment is gone.
+            max_batch_bytes: Most bytes that a compressed batch may decompress to.
         """
         self._storage = storage
         self._left = deque(slices)
         self.partition = self._left[0].segment.partition
         self._fetch_size = fetch_size
         self._skip_deleted = skip_deleted
+        self._max_batch_bytes = max_batch_bytes
         self._gone: set[SegmentContent] = set()
 
     @property
@@ -92,7 +95,7 @@ class PartitionRead:
         """Plan what is left when a segment turns out to be gone."""
         first = self._left[0]
         self._gone.add(content_of(first.segment))
-        catalog = SegmentCatalog(self._storage)
+        catalog = SegmentCatalog(self._storage, self._max_batch_bytes)
         reader = TieredReader(self._storage, catalog, self.partition)
         start, end = first.start_offset, self._left[-1].end_offset
         try:

@@ -18,6 +18,7 @@ from tieredfs.errors import (
     StorageUnavailableError,
 )
 from tieredfs.format.batch_header import CONTROL
+from tieredfs.format.codecs import MAX_DECOMPRESSED
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.records import RecordDecoder
 from tieredfs.integers import to_integer
@@ -56,6 +57,7 @@ class TieredReader:
     Attributes:
         storage: Where the segments are.
         partition: Whose log it is.
+        max_batch_bytes: Most bytes that a compressed batch may decompress to.
     """
 
     def __init__(
@@ -63,10 +65,12 @@ class TieredReader:
         storage: RemoteStorageManager,
         catalog: SegmentCatalog,
         partition: TopicIdPartition,
+        max_batch_bytes: int = MAX_DECOMPRESSED,
     ) -> None:
         """Ask nothing yet."""
         self.storage = storage
         self.partition = partition
+        self.max_batch_bytes = max_batch_bytes
         self._catalog = catalog
 
     def segments(
@@ -265,8 +269,9 @@ class TieredReader:
     def _read(
         self, slices: Iterable[SegmentSlice], offset: int, max_bytes: int
     ) -> Fetched:
-        decoder = RecordDecoder(self.partition.topic, self.partition.partition)
-        batches = _Within(self.storage, slices, offset, max_bytes)
+        topic, number = self.partition.topic, self.partition.partition
+        decoder = RecordDecoder(topic, number, None, self.max_batch_bytes)
+        batches = _Within(self, slices, offset, max_bytes)
         decoded = decoder.decode(batches)
         records = pa.Table.from_batches(decoded, schema=decoder.schema)
         return Fetched(records, batches.next_offset)
@@ -294,14 +299,15 @@ class _Within:
 
     def __init__(
         self,
-        storage: RemoteStorageManager,
+        reader: TieredReader,
         slices: Iterable[SegmentSlice],
         offset: int,
         max_bytes: int,
     ) -> None:
         """Fetch nothing yet."""
         self.next_offset = offset
-        self._storage = storage
+        self._storage = reader.storage
+        self._decoder = RecordDecoder("", 0, ("offset",), reader.max_batch_bytes)
         self._slices = slices
         self._max_bytes = max(max_bytes, 1)
 
@@ -311,7 +317,7 @@ class _Within:
         for part in self._slices:
             near = min(part.start_position + most - taken, part.end_position)
             for batches in read_slice(self._storage, replace(part, end_position=near)):
-                sizes = batches["size"] * _hold_wanted(batches)
+                sizes = batches["size"] * _hold_wanted(batches, self._decoder)
                 ends = taken + np.cumsum(sizes)
                 # The first with a wanted record comes, however large it is.
                 count = int(np.count_nonzero((ends <= most) | (ends == sizes)))
@@ -325,7 +331,7 @@ class _Within:
             self.next_offset = part.end_offset
 
 
-def _hold_wanted(batches: LogBatches) -> npt.NDArray[np.bool_]:
+def _hold_wanted(batches: LogBatches, decoder: RecordDecoder) -> npt.NDArray[np.bool_]:
     """Tell which batches hold a wanted record that is not the broker's own.
 
     The header of a batch that reaches beyond what is wanted does not say where the
@@ -338,7 +344,7 @@ def _hold_wanted(batches: LogBatches) -> npt.NDArray[np.bool_]:
     )
     reaching = (base < batches.first_offset) | (last > batches.end_offset - 1)
     for row in np.flatnonzero(holding & reaching & (count <= last - base)):
-        decoded = RecordDecoder("", 0, ("offset",)).decode([batches.take([row])])
+        decoded = decoder.decode([batches.take([row])])
         holding[row] = any(records.num_rows for records in decoded)
     return holding
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
 import pyarrow as pa
 
 from tieredfs.errors import PluginNotInstalledError
+from tieredfs.format.codecs import MAX_DECOMPRESSED
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.format.records import RecordDecoder
 from tieredfs.format.schema import project
@@ -52,6 +53,7 @@ class Scan:
         on_gap: Whether a segment that was deleted since the scan was planned is an
             error, or left out: then what is still there of its offsets and of those
             after it is planned anew.
+        max_batch_bytes: Most bytes that a compressed batch may decompress to.
     """
 
     storage: RemoteStorageManager
@@ -60,6 +62,7 @@ class Scan:
     columns: tuple[str, ...] | None = None
     order: Order = "partition"
     on_gap: OnGap = "raise"
+    max_batch_bytes: int = MAX_DECOMPRESSED
 
     @property
     def schema(self) -> pa.Schema:
@@ -81,6 +84,7 @@ class Scan:
                 slices,
                 fetch_size=self.plan.fetch_size,
                 skip_deleted=self.on_gap == "skip",
+                max_batch_bytes=self.max_batch_bytes,
             )
             for _, slices in groupby(
                 self.plan.slices, lambda part: part.segment.partition
@@ -169,5 +173,7 @@ class Scan:
     def _decode(
         self, partition: TopicIdPartition, batches: Iterable[LogBatches]
     ) -> Iterator[pa.RecordBatch]:
-        decoder = RecordDecoder(self.topic, partition.partition, self.columns)
+        decoder = RecordDecoder(
+            self.topic, partition.partition, self.columns, self.max_batch_bytes
+        )
         return decoder.decode(found.without_control() for found in batches)

@@ -41,6 +41,8 @@ def find_offset(
         CorruptDataError: What is there is not one state of the log, and ``skip_gaps``
             is false.
     """
+    columns = ("offset", "timestamp")
+    decoder = RecordDecoder("", 0, columns, reader.max_batch_bytes)
     segments = reader.timed_segments()
     lineage = lineage_of(segments)
     if skip_gaps:
@@ -71,7 +73,7 @@ def find_offset(
             _check_entry(batch, entry)
             _check_latest(batch, segment)
             # Records before ``begin`` that share its batch are as late as it is.
-            found = _first_at(batch, start, end, timestamp)
+            found = _first_at(batch, start, end, timestamp, decoder)
             if found is not None:
                 return found
     return None
@@ -148,13 +150,12 @@ def _check_entry(batch: LogBatch, entry: TimestampOffset) -> None:
 
 
 def _first_at(
-    batch: LogBatch, start: int, end: int, timestamp: int
+    batch: LogBatch, start: int, end: int, timestamp: int, decoder: RecordDecoder
 ) -> OffsetAndTimestamp | None:
     """Return the first record of a batch at or after a time, within some offsets."""
     header = batch.header
     if header.max_timestamp < timestamp:
         return None
-    decoder = RecordDecoder("", 0, ("offset", "timestamp"))
     wanted = LogBatches.of(batch).within(start, end)
     epoch = None if header.leader_epoch == NO_EPOCH else header.leader_epoch
     for records in decoder.decode([wanted]):

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from tieredfs.errors import InvalidArgumentError, UnsupportedOperationError
+from tieredfs.format.codecs import MAX_DECOMPRESSED
 
 __all__ = ["EARLIEST", "LATEST", "Offsets", "SourceOptions", "parse_options"]
 
@@ -63,6 +64,7 @@ class SourceOptions:
         topic_id: Which of several topics of one name.
         cache_dir: Where indexes are kept, on each machine; None for the default, and
             empty for nowhere.
+        max_batch_bytes: Most bytes that a compressed batch may decompress to.
     """
 
     path: str
@@ -77,6 +79,7 @@ class SourceOptions:
     plugin_options: Mapping[str, object] = field(default_factory=dict, repr=False)
     topic_id: str | None = None
     cache_dir: str | None = None
+    max_batch_bytes: int = MAX_DECOMPRESSED
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -118,6 +121,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         plugin_options=_object("plugin_options", options),
         topic_id=options.get("topic_id"),
         cache_dir=options.get("cache_dir"),
+        max_batch_bytes=_size("max_batch_bytes", options, MAX_DECOMPRESSED),
     )
 
 
@@ -275,6 +279,13 @@ def _boolean(value: str) -> bool:
     if word not in {"true", "false"}:
         raise InvalidArgumentError(f'For input string: "{value}"')
     return word == "true"
+
+
+def _size(name: str, options: Mapping[str, str], default: int) -> int:
+    given = options.get(name, str(default)).strip()
+    if not given.isascii() or not given.isdecimal():
+        raise InvalidArgumentError(f"option '{name}' is a number of bytes, not {given}")
+    return int(given)
 
 
 def _object(name: str, options: Mapping[str, str]) -> Mapping[str, object]:

@@ -163,6 +163,7 @@ class TieredFSReader(DataSourceReader):
             plugin_options=options.plugin_options,
             storage_options=options.storage_options,
             cache_dir=... if options.cache_dir is None else options.cache_dir or None,
+            max_batch_bytes=options.max_batch_bytes,
         )
         topics = self._topics(tier)
         assigned = {name: numbers for name, (_, numbers) in topics.items()}
@@ -209,6 +210,7 @@ class TieredFSReader(DataSourceReader):
             ScanPlan(tuple(slices)),
             tuple(dict.fromkeys((*self.columns, *named))),
             on_gap="raise" if self.options.fail_on_data_loss else "skip",
+            max_batch_bytes=self.options.max_batch_bytes,
         )
 
     def _slices(self, reader: TieredReader) -> list[SegmentSlice]:

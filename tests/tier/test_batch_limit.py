@@ -1,0 +1,87 @@
+"""How much a compressed batch may decompress to, and how it may be more."""
+
+import pickle
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from logs import fill, records, segment
+from tieredfs import (
+    CorruptBatchError,
+    InvalidArgumentError,
+    ObjectStore,
+    RequestPolicy,
+    Tier,
+    Topic,
+    open_storage,
+    open_tier,
+)
+from wire import encode_batch
+
+_MIB = 1 << 20
+_LIMIT = 4 * _MIB
+_NAMED = r"decompresses to more than 4194304 bytes: a larger max_batch_bytes "
+
+
+@pytest.fixture
+def legal(memory: ObjectStore) -> ObjectStore:
+    """One batch of 5 MiB of records, compressed."""
+    log = encode_batch(records(0, 50, value="v" * (_MIB // 10)), codec="gzip")
+    fill(memory, segment("t-0-AAAAAAAAAAAAAAAAAAAAAQ", 0, log))
+    return memory
+
+
+def _topic(store: ObjectStore, limit: int) -> Topic:
+    storage = open_storage(store, "kafka-local")
+    return Tier(storage, max_batch_bytes=limit).topic("t")
+
+
+_READS: dict[str, Callable[[Topic], Any]] = {
+    "scan": lambda topic: topic.scan().to_table().num_rows,
+    "fair": lambda topic: topic.scan(start=7, order="fair").to_table().num_rows,
+    "part": lambda topic: topic.scan(on_gap="skip").split(1)[0].to_table().num_rows,
+    "read": lambda topic: topic.read(0, 0).num_rows,
+    "read the last": lambda topic: topic.read(0, 49).num_rows,
+    "times": lambda topic: topic.offsets_for_times({0: 1_700_000_000_003}),
+    "pickled": lambda topic: _again(topic).scan().to_table(),
+    "pickled scan": lambda topic: _again(topic.scan()).to_table(),
+}
+
+
+def _again(value: Any) -> Any:  # noqa: ANN401 - whatever it is
+    return pickle.loads(pickle.dumps(value))  # noqa: S301 - our own
+
+
+@pytest.mark.parametrize("read", list(_READS))
+def test_a_legal_batch_above_the_limit_is_read_with_a_larger_one_that_the_error_names(
+    legal: ObjectStore, read: str
+) -> None:
+    ask = _READS[read]
+    with pytest.raises(CorruptBatchError, match=_NAMED):
+        ask(_topic(legal, _LIMIT))
+    assert ask(_topic(legal, 2 * _LIMIT)) == ask(_topic(legal, 256 * _MIB))
+
+
+def test_a_tier_keeps_the_limit_through_pickling_and_another_policy(
+    legal: ObjectStore,
+) -> None:
+    tier = open_tier(legal.url, plugin="kafka-local", max_batch_bytes=np.int64(_LIMIT))
+    for same in (
+        tier,
+        _again(tier),
+        tier.with_policy(RequestPolicy()),
+    ):
+        assert same.max_batch_bytes == _LIMIT
+        with pytest.raises(CorruptBatchError, match=_NAMED):
+            same.topic("t").scan().to_table()
+
+
+@pytest.mark.parametrize("limit", [0, -1, _LIMIT - 1, 1 << 31, True, 1.5, "1", None])
+def test_a_limit_that_is_none_is_refused(
+    memory: ObjectStore,
+    limit: Any,  # noqa: ANN401 - any wrong thing
+) -> None:
+    with pytest.raises(InvalidArgumentError, match="max_batch_bytes"):
+        _topic(memory, limit)
