@@ -43,7 +43,7 @@ class TestPlaces:
         filesystem.makedirs(f"{root}/b", exist_ok=True)
         filesystem.pipe_file(f"{root}/b/c", CONTENT)
         assert filesystem.cat_file(f"{root}/b/c") == CONTENT
-        filesystem.rm_file(f"{root}/b/c")
+        filesystem.rm(f"{root}/b/c")
         with pytest.raises(FileNotFoundError):
             filesystem.cat_file(f"{root}/b/c")
 
