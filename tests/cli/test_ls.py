@@ -146,7 +146,7 @@ def test_what_is_about_one_topic_needs_its_name(
 ) -> None:
     done = run("ls", plain, *option)
     assert (done.code, done.out) == (2, b"")
-    assert done.err == [f"tieredfs: {option[0]} needs a TOPIC"]
+    assert done.err == [f"tieredfs: invalid argument: {option[0]} needs a TOPIC"]
 
 
 @pytest.mark.parametrize("layout", ["single-object", "kafka-log"])

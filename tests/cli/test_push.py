@@ -690,6 +690,8 @@ class TestInterruptions:
         scratch = tmp_path / "scratch"
         scratch.mkdir()
         spooled = (
+            "import signal\n"
+            "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # nohup ignores it
             "from tieredfs.storage import held_log, spool\n"
             "held_log._IN_MEMORY = spool._IN_MEMORY = 0\n"
         )

@@ -12,7 +12,7 @@ import pytest
 from ending import NEVER, end_of, line_of, start_program
 from logs import open_store
 from servers import Bucket, ProxiedBucket, Request
-from servers.process import HOST
+from servers.ports import HOST
 from servers.stalling import Stalling
 
 _READS = {

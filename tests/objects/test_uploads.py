@@ -24,7 +24,7 @@ from tieredfs import (
     RequestPolicy,
     StorageUnavailableError,
 )
-from tieredfs.objects.content import opened
+from tieredfs.objects.content import FileContent, opened
 from tieredfs.objects.quirks import Backend, Part, PartLimits
 from tieredfs.objects.uploads import plan_parts
 
@@ -274,6 +274,7 @@ def test_a_file_is_not_read_any_more_when_its_put_has_ended(tmp_path: Path) -> N
     # The other file has the same number now.
     with another.open("rb"), pytest.raises(ClosedError, match="source"):
         content.read(1, 3)
+    assert isinstance(content, FileContent)
     content.close()  # again
 
 

@@ -84,7 +84,7 @@ def upload(
         try:
             tags = _put_parts(requests, key, number, content, limits, deadline)
         finally:
-            if unanswered:
+            if unanswered and limits.listed:
                 _abort_unanswered(requests, key, number, unanswered)
         deadline = requests.renewed(deadline)
 

@@ -55,7 +55,9 @@ class GCSBackend(Backend):
     capabilities = frozenset(StoreCapability)
     at_once = 16
     delete_limit = 100
-    parts = PartLimits(above=64 << 20, size=32 << 20, most=100_000, at_once=1)
+    parts = PartLimits(
+        above=64 << 20, size=32 << 20, most=100_000, at_once=1, listed=False
+    )
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
         """Keep keys as they stand.

@@ -23,6 +23,7 @@ class PartLimits:
         at_once: Parts that are uploaded at the same time; 1 where they have an order.
         begun: Whether the store is told of an upload before its parts. Where it is
             not, any name will do, and what is left of an upload vanishes by itself.
+        listed: Whether uploads that were begun can be listed.
         whole: Bytes up to which an object can be put in one request all the same,
             which no other write can disturb.
     """
@@ -32,6 +33,7 @@ class PartLimits:
     most: int
     at_once: int
     begun: bool = True
+    listed: bool = True
     whole: int = 5000 << 20
 
 
