@@ -250,6 +250,22 @@ class TestALogThatCannotBeRead:
         assert (readable["end_offset"], refused["segments"]) == (600, None)
         assert (other.code, len(other.err)) == (6, 1)
 
+    def test_the_most_serious_error_decides_the_exit_code(self, tmp_path: Path) -> None:
+        root = recorded("epochs", tmp_path / "broker")
+        closed, torn = root / "epochs-0", root / "epochs-1"
+        shutil.copytree(closed, torn)
+        log = min(torn.glob("*.log"))
+        log.write_bytes(log.read_bytes()[:-1])
+        closed.chmod(0)
+        try:
+            done = _without_privileges("ls", str(root), "epochs")
+        finally:
+            closed.chmod(0o700)  # so that pytest can remove it
+        first, second = done.err
+        assert first.startswith("tieredfs: permission denied: ")
+        assert second.startswith("tieredfs: corrupt ")
+        assert done.code == 4
+
     def test_a_store_that_does_not_answer_ends_it_at_once(
         self, run: Run, monkeypatch: pytest.MonkeyPatch, three: str
     ) -> None:

@@ -1,18 +1,11 @@
 """How a command ends: the exit code of each kind of error; they are stable."""
 
+from collections.abc import Iterable
 from typing import Final
 
-from tieredfs.errors import ErrorKind
+from tieredfs.errors import AlreadyExistsError, ErrorKind, TieredFSError
 
-__all__ = [
-    "CORRUPT",
-    "EXIT_CODES",
-    "INTERRUPTED",
-    "OTHER",
-    "PERMISSION",
-    "UNAVAILABLE",
-    "USAGE",
-]
+__all__ = ["CORRUPT", "EXIT_CODES", "INTERRUPTED", "OTHER", "worst_code"]
 
 USAGE, NOT_FOUND, CORRUPT, UNAVAILABLE, PERMISSION = 2, 3, 4, 5, 6
 OTHER, INTERRUPTED = 1, 130
@@ -40,3 +33,18 @@ EXIT_CODES: Final[dict[ErrorKind, int]] = {
     ErrorKind.PLUGIN_NOT_INSTALLED: USAGE,
 }
 """The exit code of each kind of error; stable."""
+
+_MOST_SERIOUS_FIRST: Final = (CORRUPT, PERMISSION, USAGE, UNAVAILABLE)
+
+
+def worst_code(errors: Iterable[TieredFSError]) -> int:
+    """Return the exit code of the most serious of one or more errors.
+
+    Corrupt data comes first, and another log in the place of a log; then what is not
+    allowed, what cannot be done, and what may succeed when it is tried again.
+    """
+    codes = {
+        CORRUPT if isinstance(error, AlreadyExistsError) else EXIT_CODES[error.kind]
+        for error in errors
+    }
+    return next((code for code in _MOST_SERIOUS_FIRST if code in codes), max(codes))

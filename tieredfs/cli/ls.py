@@ -6,7 +6,7 @@ from typing import Final
 import click
 import pyarrow as pa
 
-from tieredfs.cli.exit_codes import EXIT_CODES
+from tieredfs.cli.exit_codes import worst_code
 from tieredfs.cli.options import (
     TierOptions,
     cache_option,
@@ -123,7 +123,7 @@ def ls(  # noqa: PLR0913 - one parameter for each option
     for error in listing.errors:
         show_error(error)
     if listing.errors:
-        click.get_current_context().exit(EXIT_CODES[listing.errors[0].kind])
+        click.get_current_context().exit(worst_code(listing.errors))
 
 
 def _show_topics(tier: Tier, *, as_json: bool) -> None:

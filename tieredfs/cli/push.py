@@ -6,17 +6,15 @@ from pathlib import Path
 import click
 
 from tieredfs.cache.place import default_directory
-from tieredfs.cli.exit_codes import CORRUPT, EXIT_CODES, PERMISSION, UNAVAILABLE, USAGE
+from tieredfs.cli.exit_codes import worst_code
 from tieredfs.cli.log_directory import open_log_directory
 from tieredfs.cli.options import Rate, TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_error, show_json, show_table
 from tieredfs.cli.progress import Transfer
 from tieredfs.errors import (
-    AlreadyExistsError,
     InvalidArgumentError,
     NotFoundError,
     StorageUnavailableError,
-    TieredFSError,
 )
 from tieredfs.log.partitions import (
     listed_size,
@@ -161,7 +159,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
     for error in errors:
         show_error(error)
     if errors:
-        click.get_current_context().exit(_exit_code(errors))
+        click.get_current_context().exit(worst_code(errors))
 
 
 def _selected(
@@ -222,20 +220,6 @@ def _record() -> PushRecord | None:
     """Return the record of what this user has pushed; None where there is no cache."""
     directory = default_directory()
     return None if directory is None else PushRecord(directory / _PUSHED)
-
-
-def _exit_code(errors: Sequence[TieredFSError]) -> int:
-    """Return the exit code of the most serious of several errors.
-
-    Corrupt data comes first, and another log with it; then what is not allowed, what
-    the target cannot hold, and what may succeed when it is tried again.
-    """
-    codes = {
-        CORRUPT if isinstance(error, AlreadyExistsError) else EXIT_CODES[error.kind]
-        for error in errors
-    }
-    order = (CORRUPT, PERMISSION, USAGE, UNAVAILABLE)
-    return next((code for code in order if code in codes), max(codes))
 
 
 def _row(partition: TopicIdPartition, report: PushReport) -> dict[str, object]:
