@@ -6,12 +6,13 @@ one: then the longer end is the later state. A directory of which an earlier pus
 too little has the shorter one, and so has a replica that is behind.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 
+from tieredfs.log.overlap import Compare
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["is_disputed", "same_log", "was_cleaned"]
+__all__ = ["beyond", "is_disputed", "same_log", "was_cleaned"]
 
 
 def same_log(
@@ -31,30 +32,57 @@ def same_log(
     ]
 
 
-def is_disputed(
+def beyond(
     shorter: SegmentMetadata,
     longer: SegmentMetadata,
     stored: Iterable[SegmentMetadata],
-) -> bool:
-    """Tell whether another segment holds what the longer of two objects calls empty.
+) -> list[SegmentMetadata]:
+    """Return the other segments that span offsets which only the longer object claims.
 
     Args:
         shorter: One of the objects.
         longer: The one with the later end.
-        stored: Segments with their ends; one without records disputes nothing.
+        stored: Segments with their ends.
     """
-    first, last = shorter.end_offset or 0, longer.end_offset or 0
-    return any(
-        one.id != shorter.id
-        and one.record_count != 0
-        and one.start_offset <= last
-        and (one.end_offset or 0) > first
+    first, stop = _end(shorter), _end(longer)
+    return [
+        one
         for one in stored
-    )
+        if one.id != shorter.id and max(first, one.start_offset) < min(stop, _end(one))
+    ]
+
+
+def is_disputed(
+    shorter: SegmentMetadata,
+    longer: SegmentMetadata,
+    others: Iterable[SegmentMetadata],
+    compare: Compare,
+) -> bool:
+    """Tell whether other segments have records where the longer object has none.
+
+    One that only spans these offsets disputes nothing: a cleaner has emptied its start.
+
+    Args:
+        shorter: One of the objects.
+        longer: The one with the later end, described.
+        others: What ``beyond`` returned, described; a segment whose number of records
+            is unknown disputes.
+        compare: Which of two copies has fewer records.
+
+    Raises:
+        CorruptDataError: A log that had to be read is not what it should be.
+        NotFoundError: A segment is gone.
+    """
+    first, stop = _end(shorter), _end(longer)
+    for one in others:
+        low, high = max(first, one.start_offset), min(stop, _end(one))
+        if one.record_count is None or compare(longer, one, low, high) < 0:
+            return True
+    return False
 
 
 def was_cleaned(
-    target: RemoteStorageManager, stored: Collection[SegmentMetadata]
+    target: RemoteStorageManager, stored: Iterable[SegmentMetadata]
 ) -> bool:
     """Tell whether a cleaner has removed records from any of some segments.
 
@@ -73,3 +101,7 @@ def was_cleaned(
             if one.record_count < offsets:
                 return True
     return False
+
+
+def _end(segment: SegmentMetadata) -> int:
+    return 0 if segment.end_offset is None else segment.end_offset + 1

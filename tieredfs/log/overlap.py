@@ -8,7 +8,7 @@ which one counts. Nothing is read here: what has to be counted is asked of ``com
    does not count.
 2. *One content, one end.* Of two objects with the same id and first offset, which hold
    the same bytes, the longer one says that a cleaner has emptied the offsets at its
-   end. Where another segment holds some of these, one of the two is wrong, and nothing
+   end. Where another segment has records there, one of the two is wrong, and nothing
    says which.
 3. *Cleaned copies.* A cleaner only removes, so of copies that differ the one with fewer
    records of the common offsets is the later state of the log, and counts.

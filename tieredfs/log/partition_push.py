@@ -24,7 +24,8 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.format.buffers import Buffer
-from tieredfs.log.end_claims import is_disputed, same_log, was_cleaned
+from tieredfs.log.copies import CopyComparison
+from tieredfs.log.end_claims import beyond, is_disputed, same_log, was_cleaned
 from tieredfs.log.other_log import check_same_log
 from tieredfs.log.push_record import PartitionRecord
 from tieredfs.log.pushed import PushedSegment, PushOutcome
@@ -187,8 +188,9 @@ class PartitionPush:
         """Decide which object of one log stays where ends differ: see ``end_claims``.
 
         What the source has just confirmed replaces a shorter one, and a longer one if
-        only that says that a cleaner has been here while other segments hold what it
-        calls empty. Otherwise the longer one is the later state, and the source behind.
+        only that says that a cleaner has been here while other segments have records
+        where it has none. Otherwise the longer one is the later state, and the source
+        behind.
         Of two pushes that decide differently at the same time, one finds its own object
         gone and copies it again.
         """
@@ -212,10 +214,15 @@ class PartitionPush:
 
     def _is_wrong(self, longer: SegmentMetadata, shorter: SegmentMetadata) -> bool:
         """Tell whether the longer of two objects of one log is the wrong one."""
-        others = [one for one in self._there.values() if one.id != longer.id]
-        if not is_disputed(shorter, longer, others):
-            return False
-        return not was_cleaned(self._target, others)
+        target, there = self._target, list(self._there.values())
+        try:
+            others = map(target.describe, beyond(shorter, longer, there))
+            described, compare = target.describe(longer), CopyComparison(target)
+            if not is_disputed(shorter, described, others, compare):
+                return False
+            return not was_cleaned(target, (s for s in there if s.id != longer.id))
+        except NotFoundError as error:  # another push has deleted it
+            raise _ChangedError from error
 
     def _listed(self) -> dict[_Identity, SegmentMetadata]:
         return {_identity(s): s for s in _whole(self._target, self._partition)}

@@ -12,7 +12,7 @@ from typing import Final, Self
 from tieredfs.epochs import NO_EPOCH, LeaderEpochs
 from tieredfs.errors import CorruptDataError
 from tieredfs.format.log_batches import LogBatches
-from tieredfs.log.end_claims import is_disputed
+from tieredfs.log.end_claims import beyond, is_disputed
 from tieredfs.log.overlap import (
     Compare,
     Tile,
@@ -210,7 +210,11 @@ def tile(
     if overlaps(segments):
         # Which copy counts must not depend on where reading begins or ends.
         whole = serve(
-            _believed(segments), lineage, first_of(segments), log_end(segments), compare
+            _believed(segments, compare),
+            lineage,
+            first_of(segments),
+            log_end(segments),
+            compare,
         )
         tiles = _clipped(whole, start, end)
     else:
@@ -228,20 +232,21 @@ def tile(
 
 
 def disputes(
-    segments: Sequence[SegmentMetadata],
+    segments: Sequence[SegmentMetadata], compare: Compare
 ) -> list[tuple[SegmentMetadata, SegmentMetadata]]:
     """Return objects with one content of which one must be wrong, the shorter first.
 
-    The longer one says that the offsets at its end are empty, and another segment holds
-    some of them.
+    The longer one says that the offsets at its end are empty, and another segment has
+    records there.
 
     Args:
-        segments: The segments of a partition with their ends.
+        segments: The segments of a partition, described.
+        compare: Which of two copies has fewer records.
     """
     return [
         (shorter, longer)
         for shorter, longer in contradictions(segments)
-        if is_disputed(shorter, longer, segments)
+        if is_disputed(shorter, longer, beyond(shorter, longer, segments), compare)
     ]
 
 
@@ -266,7 +271,7 @@ def check_one_state(
     """
     if not overlaps(segments):
         return
-    for shorter, longer in disputes(segments):
+    for shorter, longer in disputes(segments, compare):
         raise CorruptDataError(f"{place}: {disputed(shorter, longer)} ({_TO_GO_ON})")
     for older, later in stale_pairs(tiles, lineage_of(segments), compare):
         raise CorruptDataError(f"{place}: {mixed(older, later)} ({_TO_GO_ON})")
@@ -358,12 +363,14 @@ def _in_order(
             yield segment, first, stop
 
 
-def _believed(segments: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
+def _believed(
+    segments: Sequence[SegmentMetadata], compare: Compare
+) -> list[SegmentMetadata]:
     """Leave out all but one of the objects that hold one content.
 
-    The shorter one is left where another segment holds what the longer one calls empty.
+    The shorter one stays where another segment has records that the longer one has not.
     """
-    wrong = {longer for _, longer in disputes(segments)}
+    wrong = {longer for _, longer in disputes(segments, compare)}
     wrong |= {
         shorter for shorter, longer in contradictions(segments) if longer not in wrong
     }
