@@ -37,7 +37,7 @@ from tieredfs.testing.stores import READS, WRITES, WatchedStore, scratch_store
 PARTITION = TopicIdPartition("t", 0, ID)
 NOW = 1_800_000_000_000
 ALL = READS | WRITES
-STEPS = 7
+STEPS = 8
 """Requests of an append to a topic that has a segment."""
 
 Who = Literal["the same", "another", "the same, then another", "another, then the same"]
@@ -170,6 +170,22 @@ def test_what_a_dead_append_left_does_not_bring_a_deleted_segment_back(
         storage.delete_log_segment(segment)
         append_as_documented(topic_on(memory), values("next"))
         assert stored(memory) == ["zero", "next"]
+
+
+@pytest.mark.parametrize("is_landed", [False, True], ids=["before", "after"])
+@pytest.mark.parametrize("limit", range(STEPS))
+def test_an_append_in_doubt_overlaps_nothing_that_began_before_it_once_the_end_is_gone(
+    limit: int, *, is_landed: bool, memory: ObjectStore
+) -> None:
+    writer = broken_append(memory, limit, is_landed=is_landed)
+    storage = SingleObject(memory)
+    for segment in storage.list_segments(PARTITION):
+        storage.delete_log_segment(segment)
+    topic_on(memory).append(values("c", "d", "e"))
+    append_as_documented(writer, values("a", "b"))  # it began at offset 1
+    assert stored(memory) == ["c", "d", "e", "a", "b"]
+    topic_on(memory).append(values("f"))
+    assert stored(memory) == ["c", "d", "e", "a", "b", "f"]
 
 
 class Interrupted(ObjectStore):

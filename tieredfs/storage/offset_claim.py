@@ -7,6 +7,10 @@ append is three steps:
 2. The offset is claimed by a create that has one winner. The claim holds that name.
 3. What the claim names is copied to where a segment lies, and removed where it was.
 
+A claim counts only where the log ends: behind an offset that a segment holds nobody
+claims it, and what an older claim names is not completed there but removed. Otherwise a
+writer would overlap another that began earlier, once the end of the log was deleted.
+
 Claims are never removed, for an offset that is free again could be won by a writer that
 knows of an older end of the log. They are numbered, and number ``n + 1`` counts once
 ``n`` is spent: neither what it names nor the segment is there. That is for ever, since
@@ -150,18 +154,21 @@ def _claim(
     prefix = partition_prefix(partition)
     for number in count():
         claim = f"{OWN_FOLDER}claims/{prefix}{offset:020d}-{number}"
-        # Where claims are spent, this writer may not know how far the log has come.
-        if number and _goes_on(store, prefix, offset):
+        # This writer may not know how far the log has come: its end may have been
+        # deleted, and another one have begun before this offset.
+        if _goes_on(store, prefix, offset):
             winner = _read_claim(store, claim)
             if not winner:
                 return ""
+            is_done = _spend(store, partition, winner)
         else:
             winner = own
             try:
                 store.put(claim, own.encode(), overwrite=False)
             except AlreadyExistsError:
                 winner = _read_claim(store, claim)
-        if _complete(store, partition, winner):
+            is_done = _complete(store, partition, winner)
+        if is_done:
             return winner
         if winner == own:
             msg = (
@@ -186,17 +193,33 @@ def _goes_on(store: ObjectStore, prefix: str, offset: int) -> bool:
 
 def _complete(store: ObjectStore, partition: TopicIdPartition, name: str) -> bool:
     """Make what was put aside a segment; return whether it is one now."""
-    stem = _stem(name)
-    if SegmentKey.parse(stem) is None:
-        msg = f"{store.url}: {partition}: a claim holds {name!r}"
-        raise CorruptObjectError(msg)
-    segment = object_key(partition, stem)
+    segment = _segment(store, partition, name)
     with suppress(NotFoundError):
         store.copy(_aside(name), segment)
         store.delete([_aside(name)])
         return True
+    return _is_there(store, segment)
+
+
+def _spend(store: ObjectStore, partition: TopicIdPartition, name: str) -> bool:
+    """Let nobody make a segment of what was put aside; return whether it is one."""
+    segment = _segment(store, partition, name)
+    store.delete([_aside(name)])
+    return _is_there(store, segment)
+
+
+def _segment(store: ObjectStore, partition: TopicIdPartition, name: str) -> str:
+    """Return the key of the segment that a claim is about."""
+    stem = _stem(name)
+    if SegmentKey.parse(stem) is None:
+        msg = f"{store.url}: {partition}: a claim holds {name!r}"
+        raise CorruptObjectError(msg)
+    return object_key(partition, stem)
+
+
+def _is_there(store: ObjectStore, key: str) -> bool:
     with suppress(NotFoundError):
-        store.head(segment)
+        store.head(key)
         return True
     return False
 
