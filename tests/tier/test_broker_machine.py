@@ -1,6 +1,6 @@
 """A broker's log directory that changes while it is pushed: a sample of histories."""
 
-from tier.broker_machine import BrokerMachine
+from tier.broker_machine import Act, BrokerMachine, Happening
 from tier.histories import run_histories
 
 
@@ -15,6 +15,44 @@ def test_an_empty_start_of_a_segment_disputes_no_longer_end_of_the_one_before() 
         machine.make(compacted=True, limits=(2, 3, 1), has_id=False, records=tombstones)
         machine.heal()
         machine.push(replica=1, happenings={}, active=False, fault=(0, True))
+        machine.heal()
+    finally:
+        machine.teardown()
+
+
+def test_records_that_a_later_copy_has_no_more_dispute_no_longer_end() -> None:
+    machine = BrokerMachine()
+    keep, drop = (b"a", True), (b"a", False)
+    try:
+        machine.make(
+            compacted=True,
+            has_id=False,
+            limits=(2, 1, 2),
+            records=[
+                [keep],
+                [keep],
+                [(b"e", False), keep],
+                [drop],
+                [drop, drop, drop],
+                [drop],
+                [drop, keep],
+                [keep, keep, keep],
+            ],
+        )
+        machine.wait()
+        tidied = Happening((Act("tidy", 0, 3),), "new")
+        machine.push(active=False, fault=None, happenings={0: tidied}, replica=1)
+        machine.clean_all(merged=1, replica=0)
+        machine.replicate()
+        machine.fail_over(
+            is_archived=False,
+            lost=[[keep]],
+            records=[[drop], [keep], [drop], [drop], [drop, drop, keep]],
+            replica=2,
+        )
+        unnamed = Happening((Act("unname", 0, 3),), "new")
+        machine.push(active=False, fault=(3, True), happenings={0: unnamed}, replica=0)
+        machine.replicate()
         machine.heal()
     finally:
         machine.teardown()

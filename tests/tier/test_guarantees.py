@@ -427,6 +427,15 @@ class TestTheStartOfABatch:
         fill(memory, segment(FOLDER, 0, log, epochs=[]))
         assert offsets(KafkaLocal(memory)) == list(range(10))
 
+    def test_a_checkpoint_that_begins_late_is_taken_for_that_of_a_log_whose_start_moved(
+        self, memory: ObjectStore
+    ) -> None:
+        epochs = [(3, 4)]  # as Kafka leaves it after DeleteRecords up to offset 4
+        fill(memory, segment(FOLDER, 0, log_of(0, 10, epoch=3), epochs=epochs))
+        storage = KafkaLocal(memory)
+        assert offsets(storage) == list(range(10))
+        assert problems(storage) == []
+
 
 class TestAnOffsetIndex:
     """Of a closed segment of four batches, from which a part is read."""

@@ -6,8 +6,10 @@ one: then the longer end is the later state. A directory of which an earlier pus
 too little has the shorter one, and so has a replica that is behind.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import pairwise
 
+from tieredfs.epochs import LeaderEpochs
 from tieredfs.log.overlap import Compare
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
@@ -55,12 +57,14 @@ def beyond(
 def is_disputed(
     shorter: SegmentMetadata,
     longer: SegmentMetadata,
-    others: Iterable[SegmentMetadata],
+    others: Collection[SegmentMetadata],
     compare: Compare,
 ) -> bool:
     """Tell whether other segments have records where the longer object has none.
 
     One that only spans these offsets disputes nothing: a cleaner has emptied its start.
+    Nor does one of which there is a later copy, which another replica has cleaned: that
+    copy is asked.
 
     Args:
         shorter: One of the objects.
@@ -74,10 +78,20 @@ def is_disputed(
         NotFoundError: A segment is gone.
     """
     first, stop = _end(shorter), _end(longer)
+    turns = {first, stop}
     for one in others:
-        low, high = max(first, one.start_offset), min(stop, _end(one))
-        if one.record_count is None or compare(longer, one, low, high) < 0:
-            return True
+        turns |= {one.start_offset, _end(one)}
+    marks = sorted(turn for turn in turns if first <= turn <= stop)
+    for low, high in pairwise(marks):
+        copies = [s for s in others if s.start_offset <= low and high <= _end(s)]
+        for one in copies:
+            if one.record_count is None:
+                return True
+            if compare(longer, one, low, high) < 0 and not any(
+                _agree(one, other, low, high) and compare(other, one, low, high) < 0
+                for other in copies
+            ):
+                return True
     return False
 
 
@@ -105,3 +119,9 @@ def was_cleaned(
 
 def _end(segment: SegmentMetadata) -> int:
     return 0 if segment.end_offset is None else segment.end_offset + 1
+
+
+def _agree(one: SegmentMetadata, other: SegmentMetadata, low: int, high: int) -> bool:
+    """Tell whether two segments are of one history at the offsets ``[low, high)``."""
+    ours, theirs = (LeaderEpochs(s.leader_epochs or ()) for s in (one, other))
+    return ours.agreement_end(theirs, low, high) == high

@@ -216,7 +216,7 @@ class PartitionPush:
         """Tell whether the longer of two objects of one log is the wrong one."""
         target, there = self._target, list(self._there.values())
         try:
-            others = map(target.describe, beyond(shorter, longer, there))
+            others = [target.describe(s) for s in beyond(shorter, longer, there)]
             described, compare = target.describe(longer), CopyComparison(target)
             if not is_disputed(shorter, described, others, compare):
                 return False

@@ -18,9 +18,10 @@ from tieredfs.errors import (
 )
 from tieredfs.log.copies import CopyComparison
 from tieredfs.log.other_log import LogCopy, are_of_one_log
-from tieredfs.log.overlap import Tile, contradictions, stale_pairs
+from tieredfs.log.overlap import Tile, stale_pairs
 from tieredfs.log.plan import (
     disputed,
+    disputes,
     holes,
     lineage_of,
     log_end,
@@ -232,6 +233,7 @@ class _PartitionCheck:
                 place=self._storage.store.url,
             )
             stale = list(stale_pairs(tiles, lineage_of(segments), self._compare))
+            disputed_ends = disputes(segments, self._compare)
         except (CorruptDataError, UnsupportedFormatError, NotFoundError) as error:
             self._note(error)  # a log had to be read, to compare it
             return
@@ -239,7 +241,7 @@ class _PartitionCheck:
             self._note_history_problem(
                 f"no segment holds the offsets {start} to {end - 1}"
             )
-        for shorter, longer in contradictions(segments):
+        for shorter, longer in disputed_ends:
             self._note_history_problem(disputed(shorter, longer))
         for older, later in stale:
             self._note_history_problem(mixed(older, later))
