@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import fsspec.asyn
 import pytest
 
 from brokers import native, push_all, recorded, source_of
@@ -9,7 +10,7 @@ from cache.harm import HARM
 from cache.made import bytes_of, files_in
 from golden import rows_of
 from servers import Bucket, ProxiedBucket
-from tieredfs import SegmentMetadata, Tier, open_tier
+from tieredfs import SegmentMetadata, Tier, UnsupportedOperationError, open_tier
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
 
 LATENCY = 0.030
@@ -56,6 +57,27 @@ def opened(remote: ProxiedBucket, tmp_path: Path) -> RemoteIndexCache:
 def cache_of(tier: Tier) -> RemoteIndexCache:
     assert isinstance(tier.storage, IndexCachedStorage)
     return tier.storage.cache
+
+
+def test_a_cold_read_on_the_loop_that_the_client_needs_is_refused_at_once(
+    remote: ProxiedBucket, segments: list[SegmentMetadata], tmp_path: Path
+) -> None:
+    cache = opened(remote, tmp_path)
+    seen = Requests(remote)
+
+    async def coroutine() -> object:
+        return cache.get(segments[0])
+
+    with pytest.raises(UnsupportedOperationError, match="by asyncio"):
+        fsspec.asyn.sync(fsspec.asyn.get_loop(), coroutine, timeout=60)
+    assert seen.new() == 0
+    kept = bytes_of(cache.get(segments[0]).indexes)
+    assert seen.new() == 1
+
+    async def another() -> object:
+        return bytes_of(cache.get(segments[0]).indexes)
+
+    assert fsspec.asyn.sync(fsspec.asyn.get_loop(), another, timeout=60) == kept
 
 
 def test_all_indexes_are_one_request_when_cold_and_none_when_warm_or_after_a_restart(

@@ -192,6 +192,42 @@ def test_uploads_of_other_writers_are_not_taken_for_one_that_was_not_answered(
 
 
 @on_s3
+def test_where_another_writer_has_begun_as_well_nothing_is_taken_back(
+    upload: Upload,
+) -> None:
+    backend = upload.store._requests.backend("", "")
+    other = backend.begin_upload("a", 10, overwrite=True)  # its first part is slow
+    upload.proxy.add("POST", "uploads", lose_reply=True, times=1)
+    upload.store.put("a", CONTENT, overwrite=True)
+    assert upload.unfinished() == ["a", "a"]
+    backend.abort_upload("a", other, 10)
+
+
+@on_s3
+def test_an_upload_that_another_writer_aborts_is_put_again_whole(
+    upload: Upload,
+) -> None:
+    backend = upload.store._requests.backend("", "")
+    finish = type(backend).finish_upload
+    aborted: list[str] = []
+
+    def aborts(
+        self: object, key: str, number: str, *args: object, **kw: object
+    ) -> None:
+        if not aborted:
+            aborted.append(number)
+            backend.abort_upload(key, number, 10)
+        finish(self, key, number, *args, **kw)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(backend), "finish_upload", aborts)
+        upload.store.put("a", CONTENT, overwrite=True)
+    assert upload.store.get("a") == CONTENT
+    assert upload.events.by_verb()["put"] == 1
+    assert upload.unfinished() == []
+
+
+@on_s3
 def test_a_file_that_shrinks_is_an_error_and_leaves_nothing(
     upload: Upload, tmp_path: Path
 ) -> None:

@@ -58,8 +58,11 @@ class EntryLoader:
         Raises:
             ClosedError: The cache was closed.
             DeadlineExceededError: ``timeout`` passed.
+            UnsupportedOperationError: It is waited for on the event loop that the
+                store's client needs.
             TieredFSError: What the load raised.
         """
+        self.storage.store.check_thread()
         if timeout is None:
             timeout = self.storage.store.policy.deadline
         future = self._begin(metadata, key, entry)

@@ -105,6 +105,17 @@ class ObjectStore:
         """Whether it is on this machine: on its disks, or in this process's memory."""
         return is_local(self._requests.connection.url)
 
+    def check_thread(self) -> None:
+        """Check that a call from here would not wait for the event loop that it is on.
+
+        Each call does so by itself; one who makes calls in other threads, and waits for
+        these, asks before.
+
+        Raises:
+            UnsupportedOperationError: It would; call it in a thread.
+        """
+        self._requests.connection.check_thread()
+
     @property
     def policy(self) -> RequestPolicy:
         """How long and how often calls may try."""

@@ -75,7 +75,7 @@ def upload(
     if not overwrite:
         _refuse_if_there(requests, key, deadline)
 
-    unanswered = 0.0
+    unanswered: list[Deadline] = []
     if limits.begun:
         number, unanswered = _begin(requests, key, deadline, overwrite=overwrite)
     else:
@@ -132,43 +132,44 @@ def abort_all(
 
 def _begin(
     requests: Requests, key: str, deadline: Deadline, *, overwrite: bool
-) -> tuple[str, float]:
+) -> tuple[str, list[Deadline]]:
     """Begin an upload, and return the store's name of it.
 
     Returns:
-        And the seconds since an attempt that may have begun another; 0 for none.
+        And a clock of each attempt that may have begun another, the first one first.
     """
-    first: Deadline | None = None
+    unanswered: list[Deadline] = []
 
     def begin(backend: Backend, left: float) -> str:
-        nonlocal first
         begun = Deadline(left)
         try:
             return backend.begin_upload(key, left, overwrite=overwrite)
         except Exception as error:
             if is_ambiguous(error):
-                first = first or begun
+                unanswered.append(begun)
             raise
 
     number = requests.make(Call("begin_upload", key, begin), deadline)
-    return number, first.elapsed if first else 0.0
+    return number, unanswered
 
 
 def _abort_unanswered(
-    requests: Requests, key: str, number: str, seconds: float
+    requests: Requests, key: str, number: str, unanswered: Sequence[Deadline]
 ) -> None:
     """Abort what attempts to begin an upload have begun that were not answered.
 
     They are told from those of other writers by their time, and by their having no
-    part when this upload has all of its own.
+    part when this upload has all of its own. Where there are more of these than there
+    were attempts, some are another writer's, and none is aborted.
     """
     end = Deadline(requests.policy.deadline * _LAST_WORD)
 
     def find(backend: Backend, left: float) -> Sequence[str]:
-        return backend.begun_before(key, number, seconds, left)
+        return backend.begun_before(key, number, unanswered[0].elapsed, left)
 
     with suppress(TieredFSError):
-        for each in requests.make(Call("list_uploads", key, find), end):
+        found = requests.make(Call("list_uploads", key, find), end)
+        for each in found if len(found) <= len(unanswered) else ():
             _abort(requests, key, each, end)
 
 

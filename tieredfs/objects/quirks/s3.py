@@ -16,7 +16,7 @@ others off: so only the client that came of it all is asked where it leads.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from http import HTTPStatus
 from typing import Any, Self, cast
@@ -30,7 +30,12 @@ from tieredfs.objects.content import Content
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks.default import Backend, OptionError
 from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
-from tieredfs.objects.quirks.parts import Part, PartLimits, UnfinishedUpload
+from tieredfs.objects.quirks.parts import (
+    DisturbedUploadError,
+    Part,
+    PartLimits,
+    UnfinishedUpload,
+)
 
 __all__ = ["S3Backend"]
 
@@ -192,14 +197,15 @@ class S3Backend(Backend):
         self, key: str, upload: str, part: Part, data: bytes, timeout: float
     ) -> str:
         """Upload one part, and return its etag."""
-        answer = self._call(
-            "upload_part",
-            timeout,
-            Key=self._prefix + key,
-            UploadId=upload,
-            PartNumber=part.number,
-            Body=data,
-        )
+        with _kept(key):
+            answer = self._call(
+                "upload_part",
+                timeout,
+                Key=self._prefix + key,
+                UploadId=upload,
+                PartNumber=part.number,
+                Body=data,
+            )
         return str(answer["ETag"])
 
     def finish_upload(
@@ -217,14 +223,15 @@ class S3Backend(Backend):
             {"PartNumber": number, "ETag": tag}
             for number, tag in enumerate(tags, start=1)
         ]
-        self._call(
-            "complete_multipart_upload",
-            timeout,
-            Key=self._prefix + key,
-            UploadId=upload,
-            MultipartUpload={"Parts": parts},
-            **condition,
-        )
+        with _kept(key):
+            self._call(
+                "complete_multipart_upload",
+                timeout,
+                Key=self._prefix + key,
+                UploadId=upload,
+                MultipartUpload={"Parts": parts},
+                **condition,
+            )
 
     def abort_upload(self, key: str, upload: str, timeout: float) -> None:
         """Remove the parts of an upload; one that is gone is no error."""
@@ -344,6 +351,16 @@ def _check(operation: str, answer: Mapping[str, Any]) -> None:
     if is_success and said:
         return
     raise OSError(f"{status}: not an answer of S3's; check the endpoint")
+
+
+@contextmanager
+def _kept(key: str) -> Iterator[None]:
+    """Let what was to be uploaded be put whole where someone has aborted its upload."""
+    try:
+        yield
+    except FileNotFoundError as error:
+        msg = f"{key}: the upload is no longer there"
+        raise DisturbedUploadError(msg) from error
 
 
 def _is_amazon(endpoint: str) -> bool:
