@@ -584,7 +584,9 @@ class BrokerMachine(RuleBasedStateMachine):
         }
         if not held or closed <= leader.start:
             return
-        whole = self.compacted or held >= set(range(min(held), closed))
+        # Another replica may have archived what this leader still writes to.
+        end = max(closed, max(held) + 1)
+        whole = self.compacted or held >= set(range(min(held), end))
         try:
             found = _read(self.archive, name)
         except CorruptDataError as error:

@@ -56,3 +56,20 @@ def test_records_that_a_later_copy_has_no_more_dispute_no_longer_end() -> None:
         machine.heal()
     finally:
         machine.teardown()
+
+
+def test_no_older_segment_of_a_new_topic_is_put_before_those_of_the_old_one() -> None:
+    machine = BrokerMachine()
+    lone = [(b"a", False)]
+    try:
+        machine.make(
+            compacted=False, records=[lone] * 5, has_id=False, limits=(1, 3, 2)
+        )
+        machine.brokers([Act("tidy", 0, 1), Act("roll", 0, 1)])
+        machine.heal()
+        machine.make_again(
+            [[(b"b", False)] * 2, [(b"d", True), (b"a", False), (b"d", True)], lone]
+        )
+        machine.heal()
+    finally:
+        machine.teardown()

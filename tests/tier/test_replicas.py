@@ -292,6 +292,18 @@ class TestATopicThatWasMadeAgain:
         assert "made again" in str(error)
         assert values(target) == before
 
+    def test_nothing_shows_a_shorter_one_that_ends_before_the_old_one_begins(
+        self, memory: ObjectStore, tmp_path: Path
+    ) -> None:
+        target = SingleObject(memory)
+        write_log(tmp_path / "late", {100: log_of(100, 100), 200: b""}, topic_id=None)
+        push_all(source_of(tmp_path / "late"), target)
+        new = {0: log_of(0, 100, value="new"), 100: b""}
+        write_log(tmp_path / "short", new, topic_id=None)
+        assert outcomes(push_all(source_of(tmp_path / "short"), target)) == [
+            (0, COPIED)
+        ]
+
     def test_two_logs_that_were_mixed_are_found(
         self, logs: list[Path], tmp_path: Path
     ) -> None:

@@ -54,6 +54,11 @@ class LogCopy:
         """Read a segment, which is described, from where it is stored."""
         return cls(segment, partial(read_offsets, storage, segment))
 
+    @classmethod
+    def held(cls, segment: SegmentMetadata, log: LogSource) -> "LogCopy":
+        """Read a segment, which is described, from its open log."""
+        return cls(segment, lambda _, __: read_log(log.fetch, log.size, name=log.name))
+
 
 def are_of_one_log(one: LogCopy, other: LogCopy) -> bool | None:
     """Compare two copies at the end of the offsets that they share.
@@ -84,39 +89,42 @@ def are_of_one_log(one: LogCopy, other: LogCopy) -> bool | None:
 
 
 def check_same_log(
-    segment: SegmentMetadata,
-    log: LogSource,
+    copy: LogCopy,
+    name: str,
     target: RemoteStorageManager,
     stored: Iterable[SegmentMetadata],
-) -> None:
+) -> bool:
     """Check that a segment is of the log that the target of a push has.
 
     It is compared with the stored segment that shares the last of its offsets with it,
     under the same leader epoch.
 
     Args:
-        segment: The segment, with its own leader epochs.
-        log: Its log.
+        copy: The segment, with its own leader epochs.
+        name: What messages call its log.
         target: Where it goes.
         stored: The segments that the target has of the partition, as listed.
+
+    Returns:
+        Whether that is shown; false where nothing can be compared.
 
     Raises:
         AlreadyExistsError: The target holds other records at its offsets.
     """
-    held = LogCopy(segment, lambda _, __: read_log(log.fetch, log.size, name=log.name))
-    others = (one for one in stored if _overlaps(one, segment))
+    others = (one for one in stored if _overlaps(one, copy.segment))
     for listed in sorted(others, key=_reach, reverse=True):
         with suppress(NotFoundError):  # removed since it was listed
             other = LogCopy.stored(target, target.describe(listed))
-            same = are_of_one_log(held, other)
+            same = are_of_one_log(copy, other)
             if same is False:
                 raise AlreadyExistsError(
                     f"already exists: {target.name_of(listed)} has other records than "
-                    f"{log.name} at the same offsets; a topic that was made again "
-                    "without a topic id needs a URL of its own"
+                    f"{name} at the same offsets; a topic that was made again without "
+                    "a topic id needs a URL of its own"
                 )
             if same:
-                return
+                return True
+    return False
 
 
 def _records(log: Iterable[LogBatches], start: int, end: int) -> pa.Table:

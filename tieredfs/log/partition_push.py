@@ -26,11 +26,12 @@ from tieredfs.errors import (
 from tieredfs.format.buffers import Buffer
 from tieredfs.log.copies import CopyComparison
 from tieredfs.log.end_claims import beyond, is_disputed, same_log, was_cleaned
-from tieredfs.log.other_log import check_same_log
+from tieredfs.log.other_log import LogCopy, check_same_log
 from tieredfs.log.push_record import PartitionRecord
 from tieredfs.log.pushed import PushedSegment, PushOutcome
 from tieredfs.log.segment_check import SegmentCheck
 from tieredfs.model import (
+    UNKNOWN_TOPIC_ID,
     IndexType,
     SegmentId,
     SegmentMetadata,
@@ -122,6 +123,8 @@ class PartitionPush:
         self._undecided: dict[SegmentMetadata, _Undecided] = {}
         """Segments whose log the target has with another end."""
         self._after: dict[SegmentMetadata, Lead] = {}
+        self._is_one_log = partition.topic_id != UNKNOWN_TOPIC_ID
+        """Whether it is known that the target has the log of the source."""
         self._is_refused = False
         """Whether the target cannot hold the log."""
 
@@ -392,12 +395,11 @@ class PartitionPush:
         inspection = inspect_segment(
             batches, segment, found, lead, interval_bytes=self._interval_bytes
         )
-        check_same_log(
-            replace(segment, leader_epochs=inspection.facts.epochs),
-            log,
-            self._target,
-            [one for one in self._there.values() if one.id != segment.id],
-        )
+        described = replace(segment, leader_epochs=inspection.facts.epochs)
+        stored = [one for one in self._there.values() if one.id != segment.id]
+        copy = LogCopy.held(described, log)
+        check_same_log(copy, log.name, self._target, stored)
+        self._check_what_follows(segment)
         lost = inspection.lost_from
         if lost is not None and not self._source.is_compacted(segment.partition):
             raise CorruptBatchError(
@@ -422,6 +424,31 @@ class PartitionPush:
         self._after = {copied: prior_state(indexes)}
         rebuilt = tuple(kind for kind in indexes if kind not in kept)
         return PushedSegment(copied, PushOutcome.COPIED, rebuilt, replaced=damage)
+
+    def _check_what_follows(self, segment: SegmentMetadata) -> None:
+        """Check that a segment before stored ones is of the same log as these.
+
+        It shares no offset with them, so the source's next segments are asked. A topic
+        id says it as well.
+
+        Raises:
+            AlreadyExistsError: They are of another log.
+        """
+        source, last = self._source, segment.end_offset or 0
+        stored = [one for one in self._there.values() if one.start_offset > last]
+        if self._is_one_log or not stored:
+            return
+        behind = [one for one in self._listing if one.start_offset > last]
+        for listed in sorted(behind, key=source.is_active):  # these are read to the end
+            with suppress(*_UNREADABLE, *_UNUSABLE):
+                measured = _measured(source, listed)
+                if measured is None:
+                    continue
+                copy = LogCopy.stored(source, source.describe(measured))
+                name = source.name_of(listed)
+                if check_same_log(copy, name, self._target, stored):
+                    self._is_one_log = True
+                    return
 
     def _damage(
         self, present: SegmentMetadata, before: SegmentMetadata | None
