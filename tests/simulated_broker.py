@@ -467,9 +467,25 @@ class SimulatedPartition:
         replica.settle()
         self.leader = replica
         self.epoch += 1
+        held = self._lineage_of(replica)
         replica.assign_epoch(self.epoch, replica.end)
-        if replica.end < max(self.lineages[-1].records, default=-1) + 1:
-            self.lineages.append(self.lineages[-1].cut(replica.end, self.epoch))
+        last = max(held.records, default=-1) + 1
+        if held is not self.lineages[-1] or replica.end < last:
+            self.lineages.append(held.cut(replica.end, self.epoch))
+
+    def _lineage_of(self, replica: Replica) -> Lineage:
+        """Return the last lineage that a replica's log is the beginning of.
+
+        It need not be that of the last leader, if it has not fetched from that one.
+        """
+        for lineage in reversed(self.lineages):
+            if all(
+                _epoch_at(replica, offset) == epoch
+                for offset, epoch in lineage.epochs.items()
+                if replica.start <= offset < replica.end
+            ):
+                return lineage
+        raise AssertionError(replica)
 
     @property
     def clean_point(self) -> int:
@@ -509,6 +525,11 @@ def _common_end(follower: Replica, leader: Replica) -> int:
         if epoch in ends:
             return min(end, ends[epoch])
     return follower.start
+
+
+def _epoch_at(replica: Replica, offset: int) -> int:
+    """Return the epoch under which a replica has an offset."""
+    return [epoch for epoch, start in replica.epochs if start <= offset][-1]
 
 
 def _runs(replica: Replica) -> list[tuple[int, int]]:

@@ -14,7 +14,9 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from cli.commands import Outcome, Run, run_process
+from cli.readers import start_program
 from logs import KAFKA, REMOTE, files_of
+from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket, ProxiedBucket
 
 PARTITIONS = {"0": 255, "1": 225, "2": 250}
@@ -245,3 +247,12 @@ def test_a_demo_in_a_place_of_the_users_measures_its_own_topic_in_their_layout(
     check_steps(answer["steps"])
     assert answer["topic"] == TOPIC
     assert run("ls", str(tmp_path)).text == f"plain\n{TOPIC}\n"
+
+
+def test_a_place_that_may_not_be_written_to_is_said_to_be_so(tmp_path: Path) -> None:
+    place = tmp_path / "closed"
+    place.mkdir(mode=0o555)
+    with start_program(GIVE_UP_PRIVILEGES, "demo", "--url", str(place)) as process:
+        _, err = process.communicate()
+    assert process.returncode == 6
+    assert err.startswith(b"tieredfs: permission denied: ")

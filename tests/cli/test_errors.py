@@ -372,3 +372,10 @@ def test_a_file_that_may_not_be_read_is_6(damaged: Path) -> None:
 def test_a_process_ends_with_the_code_and_one_line(plain: str) -> None:
     check_failure(run_process("ls", plain, "nosuch"), 3, "not found: topic 'nosuch'")
     check_failure(run_process("ls", plain, "../x"), 2, "not a legal topic name")
+
+
+def test_a_message_that_begins_with_the_word_of_its_kind_has_its_kind_before_it() -> (
+    None
+):
+    done = run_process("ls", "/", "--plugin", "os:path")
+    check_failure(done, 2, "plugin 'os:path' is not")

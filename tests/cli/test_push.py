@@ -1,10 +1,12 @@
 """``tieredfs push``, as people and programs use it."""
 
 import json
+import os
 import signal
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -711,6 +713,28 @@ class TestInterruptions:
         assert process.returncode == expected
         assert list(scratch.iterdir()) == []
 
+    @pytest.mark.parametrize("number", ["SIGINT", "SIGTERM"])
+    def test_a_signal_takes_back_what_was_uploaded_in_parts(
+        self, number: str, logdir: str, s3_proxied: ProxiedBucket
+    ) -> None:
+        rule = s3_proxied.proxy.add("PUT", "partNumber", hang=120)
+        in_parts = (
+            "from tieredfs.objects.quirks.s3 import S3Backend\n"
+            "from dataclasses import replace\n"
+            "S3Backend.parts = replace(S3Backend.parts, above=1)\n"
+        )
+        arguments = ("push", logdir, *given(s3_proxied))
+        with start_program(in_parts, *arguments) as process:
+            try:
+                wait_until(lambda: rule.hits, process)
+                process.send_signal(getattr(signal, number))
+                process.communicate(timeout=10)
+            finally:
+                process.kill()
+        s3_proxied.proxy.clear()
+        store = ObjectStore(s3_proxied.url, s3_proxied.storage_options)
+        assert store.abort_uploads(timedelta(0)) == []
+
     def test_a_store_that_always_fails_is_5(
         self, run: Run, logdir: str, s3_proxied: ProxiedBucket
     ) -> None:
@@ -783,3 +807,24 @@ def test_nothing_is_put_into_the_log_directory(run: Run, logdir: str) -> None:
         assert (done.code, done.out, len(done.err)) == (2, b"", 1)
         assert "lies in the log directory" in done.err[0]
     assert [path.name for path in Path(logdir).iterdir()] == ["t-0"]
+
+
+def test_a_log_directory_whose_name_is_no_text_is_pushed(tmp_path: Path) -> None:
+    root = recorded("txn", Path(os.fsdecode(os.fsencode(tmp_path) + b"/d\xff\xe9r")))
+    for outcome in ("copied", "present"):
+        done = run_process("push", str(root), str(tmp_path / "tier"), "--json")
+        assert (done.code, done.err) == (0, [])
+        assert rows(done.out)[0][outcome] > 0
+
+
+def test_a_topic_id_that_is_damaged_is_4_and_nothing_is_pushed_as_another_topic(
+    run: Run, tmp_path: Path
+) -> None:
+    root = recorded("txn", tmp_path / "broker")
+    assert run("push", str(root), str(tmp_path / "tier")).code == 0
+    (metadata,) = root.glob("*/partition.metadata")
+    metadata.write_bytes(b"")
+    done = run("push", str(root), str(tmp_path / "tier"), "--json")
+    assert done.code == 4
+    assert "partition.metadata" in " ".join(done.err)
+    assert run("verify", str(tmp_path / "tier")).text.count("txn-0") == 1

@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from brokers import ID, log_of, native, push_all, small, source_of, write_log
-from cli.commands import Run, run_process, run_with_terminal
+from cli.commands import Outcome, Run, run_process, run_with_terminal
+from cli.readers import start_program
 from damage import flipped
 from logs import KAFKA, LOCAL, REMOTE
+from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket
 
 STDERR = frozenset({"stderr"})
@@ -166,3 +168,25 @@ def test_segments_that_others_supersede_are_named_and_are_no_problem(
     begins = [tuple(int(name[21:41]) for name in pair) for pair in named]
     assert begins == [(0, 0), (10, 0), (20, 15)]
     assert told["problems"] == []
+
+
+def test_an_object_that_may_not_be_read_hides_nothing_else(url: str) -> None:
+    closed, damaged, _ = objects(url)
+    closed.chmod(0)
+    done = _without_privileges("verify", url, "--deep")
+    assert (done.code, done.err) == (6, [])
+    problems = {s.partition(":")[0] for s in done.text.splitlines() if ": " in s}
+    assert problems == {"permission denied"}
+    damaged.write_bytes(flipped(damaged.read_bytes(), 70))
+    done = _without_privileges("verify", url, "--deep")
+    assert (done.code, done.err) == (4, [])
+    said = [line.partition(":")[0] for line in done.text.splitlines()]
+    assert "permission denied" in said
+    assert "corrupt batch" in said
+
+
+def _without_privileges(*arguments: str) -> Outcome:
+    """Run the command as one whom the mode of a file binds."""
+    with start_program(GIVE_UP_PRIVILEGES, *arguments) as process:
+        out, err = process.communicate()
+    return Outcome(process.returncode, out, err.decode().splitlines())

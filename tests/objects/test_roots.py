@@ -242,3 +242,30 @@ def test_a_relative_store_needs_a_folder_to_begin_in(
     with pytest.raises(InvalidArgumentError, match="root is relative to a folder"):
         ObjectStore("root")
     assert ObjectStore(str(tmp_path)).url == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("s3:/bucket/archive", "s3://bucket/archive"),
+        ("s3:bucket", "s3://bucket"),
+        ("memory:/archive", "memory://archive"),
+        ("dbfs2:/archive", "dbfs2://archive"),
+        ("simplecache::gs:/bucket", "gs://bucket"),
+    ],
+)
+def test_a_url_without_both_of_its_slashes_is_no_folder_of_that_name(
+    url: str, meant: str
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"give {meant} for a URL"):
+        ObjectStore(url)
+
+
+@pytest.mark.parametrize("name", ["./s3:/bucket", "12:30", "c:/logs", "a b:/c"])
+def test_a_path_with_a_colon_is_a_path(name: str) -> None:
+    assert ObjectStore(name).url == os.path.abspath(name)  # noqa: PTH100 - not resolved
+
+
+def test_a_file_url_needs_no_second_slash(tmp_path: Path) -> None:
+    ObjectStore(f"file:{tmp_path}").put("a", b"1", overwrite=False)
+    assert (tmp_path / "a").read_bytes() == b"1"

@@ -86,12 +86,14 @@ def test_before_topics_had_ids_it_is_unknown(epochs: ObjectStore) -> None:
     "content",
     [b"", b"version: 0\n", b"version: 0\ntopic_id: short", b"\xff" * 40, bytes(43)],
 )
-def test_a_damaged_topic_id_never_hides_a_partition(
+def test_a_partition_whose_topic_id_is_damaged_is_listed_and_not_taken_for_another(
     epochs: ObjectStore, content: bytes
 ) -> None:
     epochs.put("epochs-0/partition.metadata", content, overwrite=True)
-    assert over(epochs).list_partitions() == [TopicIdPartition("epochs", 0)]
-    assert table(epochs).num_rows == 600
+    (partition,) = over(epochs).list_partitions()
+    assert partition == TopicIdPartition("epochs", 0)
+    with pytest.raises(CorruptObjectError, match=r"epochs-0/partition\.metadata"):
+        over(epochs).list_segments(partition)
 
 
 def test_folders_that_the_broker_gave_up_are_skipped(epochs: ObjectStore) -> None:
@@ -165,7 +167,8 @@ def test_a_missing_partition_is_not_found(epochs: ObjectStore) -> None:
 
 
 def test_a_partition_without_a_log_has_no_segments(epochs: ObjectStore) -> None:
-    epochs.put("new-0/partition.metadata", b"version: 0\n", overwrite=True)
+    made = b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
+    epochs.put("new-0/partition.metadata", made, overwrite=True)
     (new,) = [p for p in over(epochs).list_partitions() if p.topic == "new"]
     assert over(epochs).list_segments(new) == []
     assert Tier(over(epochs)).topic("new").end_offsets() == {0: 0}

@@ -233,3 +233,14 @@ class TestADistributionThatTellsNonsense:
             assert "kafka-local" in names()
         with pytest.warns(TieredFSWarning, match="entry points cannot be read"):
             open_storage(memory, "kafka-local")
+
+
+@pytest.mark.parametrize("name", ["kafka-lokal", "single-objekt", "kafka-locale"])
+def test_a_name_near_that_of_a_plugin_is_none_of_a_folder_that_is_not_there(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UnknownPluginError, match=name):
+        open_tier(f"{name}+archive")
+    (tmp_path / f"{name}+archive").mkdir()
+    assert split_plugin_url(f"{name}+archive") == (None, f"{name}+archive")

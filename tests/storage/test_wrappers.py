@@ -1,9 +1,11 @@
 import inspect
 import os
 import pickle
+import warnings
 from collections.abc import Callable
 from itertools import permutations
 from random import Random
+from typing import ClassVar
 from unittest.mock import create_autospec, sentinel
 
 import pytest
@@ -227,19 +229,37 @@ class TestInAnyOrder:
         storage.close()
         assert len(closed) == 1
 
-    def test_a_view_in_another_process_closes_what_it_has_there(
-        self, memory: ObjectStore, monkeypatch: pytest.MonkeyPatch
+    def test_a_view_that_was_pickled_closes_what_it_has_there(
+        self, memory: ObjectStore
     ) -> None:
-        closed = []
-
-        class Closing(SingleObject):
-            def close(self) -> None:
-                closed.append(self)
-
         view = Closing(memory).with_policy(RequestPolicy(attempts=1))
-        monkeypatch.setattr(os, "getpid", lambda: -1)
-        view.close()
-        assert closed == [view]
+        Closing.closed.clear()
+        again = pickle.loads(pickle.dumps(view))  # noqa: S301 - ours
+        again.close()
+        assert Closing.closed == [again]
+
+    def test_a_view_in_a_child_of_a_fork_leaves_the_original_open(
+        self, memory: ObjectStore
+    ) -> None:
+        storage = Closing(memory)
+        view = storage.with_policy(RequestPolicy(attempts=1))
+        Closing.closed.clear()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # of other threads
+            child = os.fork()
+        if not child:
+            view.close()
+            os._exit(len(Closing.closed))
+        assert os.waitpid(child, 0)[1] == 0
+
+
+class Closing(SingleObject):
+    """Notes which of them were closed."""
+
+    closed: ClassVar[list[SingleObject]] = []
+
+    def close(self) -> None:
+        self.closed.append(self)
 
 
 class TestCounting:

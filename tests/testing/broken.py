@@ -637,7 +637,7 @@ class ClosesWithItsView(Native):
     @override
     def with_policy(self, policy: RequestPolicy) -> Self:
         view = super().with_policy(policy)
-        view._view_in = 0
+        view._view = None
         return view
 
     @override

@@ -19,7 +19,7 @@ from brokers import (
     write_log,
 )
 from damage import flipped
-from logs import files_of, fill, records, segment
+from logs import KAFKA, files_of, fill, records, segment
 from servers import Bucket
 from tieredfs import (
     AlreadyExistsError,
@@ -158,6 +158,51 @@ def test_the_folder_of_another_topic_of_this_name_is_refused(
     with pytest.raises(AlreadyExistsError, match=r"partition\.metadata"):
         pull_all(stored, back)
     assert files_of(back) == before
+
+
+@pytest.mark.parametrize("layout", [SingleObject, KafkaLocal])
+def test_an_archive_is_not_pulled_into(
+    layout: type[SingleObject | KafkaLocal], stored: SingleObject, tmp_path: Path
+) -> None:
+    archive = layout(ObjectStore(str(tmp_path / "archive")))
+    push_all(source_of(KAFKA / "plain" / "raw-log-dir"), archive)
+    before = sorted(entry.key for entry in archive.store.list())
+    with pytest.raises(AlreadyExistsError, match="is an archive"):
+        pull(stored, archive.store, stored.list_partitions())
+    assert sorted(entry.key for entry in archive.store.list()) == before
+
+
+class TestTheCleanersCheckpoint:
+    """Of a folder into which a log is pulled that ends early."""
+
+    @pytest.fixture
+    def cleaned(self, memory: ObjectStore, tmp_path: Path) -> SingleObject:
+        """A compacted topic without its last records."""
+        root = tmp_path / "cleaned"
+        write_log(root, {0: log_of(0, 5), 10: log_of(10)})
+        (root / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 10\n")
+        target = SingleObject(memory)
+        push_all(source_of(root), target)
+        return target
+
+    @pytest.mark.parametrize("there", ["0\n1\nt 0 3\n", "0\n2\na 0 1\nt 0 99\n"])
+    def test_an_entry_that_is_there_stays(
+        self, there: str, cleaned: SingleObject, back: Path
+    ) -> None:
+        back.mkdir()
+        (back / "cleaner-offset-checkpoint").write_text(there)
+        pull(cleaned, ObjectStore(str(back)), cleaned.list_partitions())
+        assert (back / "cleaner-offset-checkpoint").read_text() == there
+
+    @pytest.mark.parametrize("there", ["", "garbage", "0\n7\nt 0 3\n", "1\n0\n"])
+    def test_what_is_none_is_refused_and_stays(
+        self, there: str, cleaned: SingleObject, back: Path
+    ) -> None:
+        back.mkdir()
+        (back / "cleaner-offset-checkpoint").write_text(there)
+        with pytest.raises(AlreadyExistsError, match="no checkpoint"):
+            pull(cleaned, ObjectStore(str(back)), cleaned.list_partitions())
+        assert (back / "cleaner-offset-checkpoint").read_text() == there
 
 
 class TestLeaderEpochs:

@@ -857,6 +857,20 @@ class TestRepair:
         else:
             assert puts(counter) == 0
 
+    @pytest.mark.parametrize("behind", [b"\0" * 50, b"x"])
+    def test_a_log_with_bytes_behind_its_end_is_replaced(
+        self, behind: bytes, logdir: Path, memory: ObjectStore
+    ) -> None:
+        push_all(source_of(logdir), KafkaLocal(memory))
+        whole = objects(KafkaLocal(memory))
+        key = next(key for key in whole if key.endswith(".log"))
+        memory.put(key, whole[key] + behind, overwrite=True)
+        source, target = source_of(logdir), KafkaLocal(memory)
+        report = push(source, target, source.list_partitions(), repair=True)
+        assert report.count(COPIED) == 1
+        assert objects(target) == whole
+        check_sound(target)
+
     def test_without_it_damage_stays(self, logdir: Path, target: SingleObject) -> None:
         push_all(source_of(logdir), target)
         key = next(target.store.list("t/")).key

@@ -2,11 +2,13 @@
 
 import logging
 import os
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn, TextIO
+from typing import Final, NoReturn, TextIO
 
 import click
 
@@ -29,6 +31,8 @@ from tieredfs.errors import (
 )
 
 __all__ = ["main"]
+
+_ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
 
 
 @click.group(
@@ -56,7 +60,10 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     given = sys.argv[1:] if arguments is None else arguments
     with _logs_dropped(), standard_streams() as (out, err):
         try:
-            code = _finish(_run(given), out, err)
+            with _ended_by_signals():
+                code = _finish(_run(given), out, err)
+        except _EndedError as ended:
+            _end_by(ended.number)
         except KeyboardInterrupt:
             _interrupted(err)
     sys.exit(code)
@@ -108,6 +115,39 @@ def _interrupted(err: StandardStream) -> NoReturn:
     feed = "\n" if err.text.isatty() else ""  # the terminal has just shown ^C
     err.write_now(f"{feed}tieredfs: interrupted\n")
     os._exit(INTERRUPTED)
+
+
+class _EndedError(KeyboardInterrupt):
+    """A signal of the system asked the command to end, as Ctrl-C does."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let the signals that end a process be errors first: what is to be removed, is."""
+
+    def end(number: int, _: object) -> NoReturn:
+        raise _EndedError(number)
+
+    found = [n for n in _ENDS if signal.getsignal(n) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():
+        found = []
+    for number in found:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        for number in found:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _end_by(number: int) -> NoReturn:
+    """End by a signal, as whoever sent it expects to see."""
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)  # it is blocked
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from importlib.resources import as_file, files
@@ -177,10 +177,19 @@ def _push(store: ObjectStore, meter: _Meter) -> tuple[Tier, TopicIdPartition]:
         partitions = source.list_partitions()
         with meter.measure("push the broker's segments"):
             target = _target(store)
-            push(source, target, partitions)
+            _push_all(source, target, partitions)
         with meter.measure("push them again"):
-            push(source, target, partitions)
+            _push_all(source, target, partitions)
     return Tier(target), partitions[0]
+
+
+def _push_all(
+    source: RemoteStorageManager,
+    target: RemoteStorageManager,
+    partitions: Sequence[TopicIdPartition],
+) -> None:
+    for error in push(source, target, partitions).errors:
+        raise error
 
 
 def _target(store: ObjectStore) -> RemoteStorageManager:

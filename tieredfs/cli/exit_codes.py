@@ -5,7 +5,7 @@ from typing import Final
 
 from tieredfs.errors import AlreadyExistsError, ErrorKind, TieredFSError
 
-__all__ = ["CORRUPT", "EXIT_CODES", "INTERRUPTED", "OTHER", "worst_code"]
+__all__ = ["CORRUPT", "EXIT_CODES", "INTERRUPTED", "OTHER", "PERMISSION", "worst_code"]
 
 USAGE, NOT_FOUND, CORRUPT, UNAVAILABLE, PERMISSION = 2, 3, 4, 5, 6
 OTHER, INTERRUPTED = 1, 130

@@ -50,7 +50,7 @@ def show_error(error: TieredFSError) -> None:
     """Print an error on standard error: ``tieredfs: kind: message``."""
     kind = error.kind.value.replace("_", " ")
     message = str(error)
-    said = message if message.startswith(kind) else f"{kind}: {message}"
+    said = message if message.startswith(f"{kind}: ") else f"{kind}: {message}"
     show_line(f"tieredfs: {said}", err=True)
 
 

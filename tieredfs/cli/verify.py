@@ -2,10 +2,11 @@
 
 import click
 
-from tieredfs.cli.exit_codes import CORRUPT
+from tieredfs.cli.exit_codes import CORRUPT, PERMISSION
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_json, show_line, show_table
 from tieredfs.cli.progress import Transfer, counting
+from tieredfs.errors import ErrorKind
 from tieredfs.log.partitions import listed_size, select_partitions
 from tieredfs.log.verify import Depth, PartitionReport
 from tieredfs.log.verify import verify as verify_partitions
@@ -48,7 +49,8 @@ def verify(
 
     Objects are as long as they say, indexes and manifests are what was stored, offsets
     have no hole; with --deep every log is, too, and its indexes are true to it. The
-    exit code is 4 when something is wrong. Nothing is changed. SUPERSEDED segments are
+    exit code is 4 when something is wrong, and 6 when nothing is but that some of it
+    may not be read. Nothing is changed. SUPERSEDED segments are
     whole, and nothing is read of them: others hold their offsets, or a later state.
     """
     if shallow and deep:
@@ -74,6 +76,9 @@ def verify(
             )
     rows = [_row(report) for report in reports]
     problems = [problem for report in reports for problem in report.problems]
+    is_damaged = any(
+        problem.kind is not ErrorKind.PERMISSION_DENIED for problem in problems
+    )
     if as_json:
         told = [
             {
@@ -106,10 +111,10 @@ def verify(
         show_table(rows, _COLUMNS)
         for problem in problems:
             show_line(f"{problem.kind.replace('_', ' ')}: {problem.detail}")
-        if problems and Capability.WRITE in storage.capabilities:
+        if is_damaged and Capability.WRITE in storage.capabilities:
             show_line(_HINT)
     if problems:
-        click.get_current_context().exit(CORRUPT)
+        click.get_current_context().exit(CORRUPT if is_damaged else PERMISSION)
 
 
 def _row(report: PartitionReport) -> dict[str, object]:

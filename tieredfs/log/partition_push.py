@@ -365,13 +365,14 @@ class PartitionPush:
             raise _ChangedError from error
 
     def _present(self, segment: SegmentMetadata) -> SegmentMetadata | None:
-        """Return the segment as the target has it; its listing may not say its end."""
+        """Return the segment as the target has it; a listing may not say all."""
         unsaid = replace(segment, end_offset=None)
         there = self._there
         found = there.get(_identity(segment)) or there.get(_identity(unsaid))
-        return found and replace(
-            found, end_offset=segment.end_offset, size=segment.size
-        )
+        if found is None:
+            return None
+        size = segment.size if found.size is None else found.size
+        return replace(found, end_offset=segment.end_offset, size=size)
 
     def _copy(
         self,

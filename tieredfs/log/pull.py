@@ -18,6 +18,7 @@ from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
     AlreadyExistsError,
     CorruptIndexError,
+    InvalidArgumentError,
     NotFoundError,
     UnsupportedFormatError,
     UnsupportedOperationError,
@@ -38,10 +39,11 @@ from tieredfs.model import (
     TopicIdPartition,
 )
 from tieredfs.objects import ObjectStore
-from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage import RemoteStorageManager, open_storage
 from tieredfs.storage.held_log import hold_log, last_offset
 from tieredfs.storage.inspection import Lead, prior_state
 from tieredfs.storage.kafka_files import LOG_SUFFIX, SUFFIXES
+from tieredfs.storage.kafka_log import KafkaLog
 from tieredfs.storage.log_source import LogContent, LogSource, open_log
 
 __all__ = ["PulledSegment", "pull"]
@@ -93,13 +95,15 @@ def pull(
 
     Raises:
         AlreadyExistsError: A file is there with other content, or a log that is not
-            among those to be written; it is left as it is.
+            among those to be written, or segments in another layout; all is left as it
+            is.
         UnsupportedOperationError: A topic was made several times, or a batch of an old
             message format would have to be cut.
         CorruptDataError: What is stored is not what it should be, offsets are missing
             between segments, or what is there is not one state of the log.
     """
     _check_names(partitions)
+    _check_no_other_layout(target)
     done: list[PulledSegment] = []
     for partition in partitions:
         for one in _pull_partition(source, target, partition):
@@ -139,6 +143,22 @@ def _pull_partition(
     _write_epochs(target, partition, lineage_of([source.describe(tiles[-1][0])]))
 
 
+def _check_no_other_layout(target: ObjectStore) -> None:
+    """Check that what lies in the place is no archive: a log directory would hide it.
+
+    Raises:
+        AlreadyExistsError: It is one.
+    """
+    try:
+        there = open_storage(target)
+    except (NotFoundError, UnsupportedFormatError, InvalidArgumentError):
+        return  # nothing, or nothing that begins here
+    if not isinstance(there, KafkaLog):
+        raise AlreadyExistsError(
+            f"already exists: {there!r} is an archive: pull into another directory"
+        )
+
+
 def _check_no_other_log(
     target: ObjectStore, partition: TopicIdPartition, starts: Collection[int]
 ) -> None:
@@ -158,15 +178,24 @@ def _check_no_other_log(
 
 
 def _write_cleaned(target: ObjectStore, segment: SegmentMetadata) -> None:
-    """Note in the cleaner's checkpoint that a log which ends early is the cleaner's."""
+    """Note in the cleaner's checkpoint that a log which ends early is the cleaner's.
+
+    Raises:
+        AlreadyExistsError: What is there is no checkpoint; it is left as it is.
+    """
+    partition = segment.partition
+    mine = f"{partition.topic} {partition.partition} "
     try:
         lines = bytes(target.get(_CLEANED)).decode("ascii", "replace").splitlines()
     except NotFoundError:
-        lines = []
-    mine = f"{segment.partition.topic} {segment.partition.partition} "
-    others = [line for line in lines[2:] if not line.startswith(mine)]
-    entries = sorted([*others, f"{mine}{(segment.end_offset or 0) + 1}"])
-    if lines[2:] != entries:
+        lines = ["0", "0"]
+    if lines[:1] != ["0"] or lines[1:2] != [str(len(lines) - 2)]:
+        raise AlreadyExistsError(
+            f"already exists: {target.url}/{_CLEANED}, which is no checkpoint: remove "
+            "it, or pull into an empty directory"
+        )
+    if not any(line.startswith(mine) for line in lines[2:]):
+        entries = sorted([*lines[2:], f"{mine}{(segment.end_offset or 0) + 1}"])
         text = "\n".join(["0", str(len(entries)), *entries, ""])
         target.put(_CLEANED, text.encode(), overwrite=True)
 

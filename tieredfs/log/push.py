@@ -166,6 +166,7 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
         found = {jobs[job]: job.result() for job in as_completed(jobs)}
     except KeyboardInterrupt:
         wait = False  # for a store that hangs
+        target.store.abandon_uploads()
         raise
     finally:
         stop.set()

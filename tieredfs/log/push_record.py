@@ -75,7 +75,7 @@ class PushRecord:
     ) -> "PartitionRecord":
         """Read what is noted of a partition of a log directory."""
         named = f"{source.identity}\n{partition.topic_id}\n{partition}"
-        name = hashlib.sha256(named.encode()).hexdigest()[:32]
+        name = hashlib.sha256(os.fsencode(named)).hexdigest()[:32]
         path = self._folder / f"{name}.json"
         begun = self._clock()
         return PartitionRecord(path, before=begun - self._settled_ns)

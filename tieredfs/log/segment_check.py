@@ -8,6 +8,7 @@ from tieredfs.errors import (
     CorruptDataError,
     CorruptIndexError,
     NotFoundError,
+    PermissionDeniedError,
     TieredFSError,
     UnsupportedFormatError,
 )
@@ -93,7 +94,12 @@ class SegmentCheck:
             else:
                 data = self._storage.fetch_index(before, IndexType.PRODUCER_SNAPSHOT)
             return Lead(ProducerSnapshot.parse(data))
-        except (NotFoundError, CorruptDataError, UnsupportedFormatError):
+        except (
+            CorruptDataError,
+            NotFoundError,
+            PermissionDeniedError,
+            UnsupportedFormatError,
+        ):
             return Lead()  # what is wrong with the one before is said of that one
 
     def _untrue_epochs(

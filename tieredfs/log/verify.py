@@ -13,6 +13,7 @@ from tieredfs.errors import (
     CorruptDataError,
     ErrorKind,
     NotFoundError,
+    PermissionDeniedError,
     TieredFSError,
     UnsupportedFormatError,
 )
@@ -37,6 +38,9 @@ from tieredfs.storage import RemoteStorageManager
 __all__ = ["Depth", "PartitionReport", "Problem", "Superseded", "verify"]
 
 _AT_ONCE: Final = 4
+
+_UNUSABLE: Final = (CorruptDataError, PermissionDeniedError, UnsupportedFormatError)
+"""What is wrong with one object, and hides no other."""
 
 
 class Depth(IntEnum):
@@ -184,7 +188,7 @@ class _PartitionCheck:
                     found.append(one)
                 else:
                     self._note(one)
-        except (CorruptDataError, UnsupportedFormatError) as error:
+        except _UNUSABLE as error:
             self._note(error)
         except NotFoundError:  # removed since it was listed, or strangers' only
             return []
@@ -205,7 +209,7 @@ class _PartitionCheck:
         def tell(segment: SegmentMetadata) -> SegmentMetadata | TieredFSError:
             try:
                 return self._storage.describe(segment) if lacks(segment) else segment
-            except (CorruptDataError, UnsupportedFormatError, NotFoundError) as error:
+            except (*_UNUSABLE, NotFoundError) as error:
                 return error if segment.end_offset is None else segment
 
         told: list[SegmentMetadata] = []
@@ -234,7 +238,7 @@ class _PartitionCheck:
             )
             stale = list(stale_pairs(tiles, lineage_of(segments), self._compare))
             disputed_ends = disputes(segments, self._compare)
-        except (CorruptDataError, UnsupportedFormatError, NotFoundError) as error:
+        except (*_UNUSABLE, NotFoundError) as error:
             self._note(error)  # a log had to be read, to compare it
             return
         for start, end in holes(tiles, segments[0].start_offset if segments else 0):
@@ -295,7 +299,7 @@ class _PartitionCheck:
                 LogCopy.stored(self._storage, one),
                 LogCopy.stored(self._storage, other),
             )
-        except (CorruptDataError, UnsupportedFormatError, NotFoundError):
+        except (*_UNUSABLE, NotFoundError):
             return None  # what is wrong with a segment is seen when it is looked at
 
     def _note_history_problem(self, detail: str) -> None:
@@ -315,7 +319,7 @@ class _PartitionCheck:
         try:
             for error in self._check.problems(segment, before):
                 yield self._problem(error)
-        except (CorruptDataError, UnsupportedFormatError) as error:
+        except _UNUSABLE as error:
             yield self._problem(error)
         except NotFoundError as error:
             if self._is_listed(segment):  # and not removed meanwhile, by retention

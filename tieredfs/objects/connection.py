@@ -20,7 +20,7 @@ from tieredfs.errors import (
 from tieredfs.objects.failures import links, text_of
 from tieredfs.objects.identity import is_local
 from tieredfs.objects.policy import Deadline
-from tieredfs.objects.quirks import Backend, backend_of
+from tieredfs.objects.quirks import Backend, UnfinishedUpload, backend_of
 from tieredfs.objects.quirks.chain import Place, links_of, undo_wrappers
 from tieredfs.objects.secrets import (
     redact_text,
@@ -46,6 +46,8 @@ class Connection:
         self._made: Backend | None = None
         self.proving = threading.Lock()
         """Held by the one who finds out what the backend can do."""
+        self.uploads: set[UnfinishedUpload] = set()
+        """What is uploaded in parts at this moment."""
         _connections.add(self)
 
     @cached_property
@@ -146,6 +148,7 @@ class Connection:
         """Forget the backend, and return it; a fork's child does this."""
         # Another thread of the parent may hold the old ones.
         self._lock, self.proving = threading.Lock(), threading.Lock()
+        self.uploads = set()  # they are the parent's
         made, self._made = self._made, None
         return made
 

@@ -222,7 +222,10 @@ class Requests:
         if isinstance(error, TieredFSError) or ours is None:
             return error
         # One line: what Azure and Hadoop add to it is in the cause.
-        said = self.connection.redacted(text_of(error)).partition("\n")[0]
+        text = self.connection.redacted(text_of(error))
+        said, _, rest = text.partition("\n")
+        if said.endswith(":"):  # botocore says the reason in the next
+            said += f" {rest.partition(chr(10))[0]}"
         if ours is StorageUnavailableError and not end.remaining:
             msg = f"{verb} {name}: not done in {self.policy.deadline:g} s ({said})"
             return DeadlineExceededError(msg)

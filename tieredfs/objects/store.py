@@ -37,7 +37,7 @@ from tieredfs.objects.requests import Call, Requests
 from tieredfs.objects.reserved import is_probe
 from tieredfs.objects.secrets import redact_url
 from tieredfs.objects.settling import write
-from tieredfs.objects.uploads import abort_all, upload
+from tieredfs.objects.uploads import abandon_all, abort_all, upload
 
 __all__ = ["ObjectStore"]
 
@@ -357,6 +357,15 @@ class ObjectStore:
         found = requests.make(Call("list_uploads", "", find), deadline)
         abort_all(requests, found, deadline)
         return sorted(each.key for each in found)
+
+    def abandon_uploads(self) -> None:
+        """Remove what this process is uploading in parts, in half a second at most.
+
+        For the end of a process, such as by Ctrl-C, which waits for no other thread.
+        The calls under way fail; what cannot be removed in time stays for
+        `abort_uploads`.
+        """
+        abandon_all(self._requests)
 
     def __repr__(self) -> str:
         """Show the URL, without secrets."""

@@ -28,7 +28,7 @@ from tieredfs.objects.quirks import (
 from tieredfs.objects.requests import Call, Requests
 from tieredfs.objects.settling import write
 
-__all__ = ["abort_all", "plan_parts", "upload"]
+__all__ = ["abandon_all", "abort_all", "plan_parts", "upload"]
 
 _MIB = 1 << 20
 _LAST_WORD = 0.05
@@ -76,8 +76,10 @@ def upload(
         _refuse_if_there(requests, key, deadline)
 
     unanswered: list[Deadline] = []
+    running = requests.connection.uploads
     if limits.begun:
         number, unanswered = _begin(requests, key, deadline, overwrite=overwrite)
+        running.add(UnfinishedUpload(key, number))
     else:
         number = secrets.token_hex(8)
     try:
@@ -106,6 +108,19 @@ def upload(
         if limits.begun:
             _take_back(requests, key, number, error)
         raise
+    finally:
+        running.discard(UnfinishedUpload(key, number))
+
+
+def abandon_all(requests: Requests) -> None:
+    """Abort, for half a second at most, what other threads of this process upload.
+
+    Their calls end with an error, or with the process.
+    """
+    running = tuple(requests.connection.uploads)
+    if running:
+        with suppress(TieredFSError):
+            abort_all(requests, running, Deadline(_AFTER_CTRL_C))
 
 
 def abort_all(

@@ -4,7 +4,6 @@ It joins Kafka's RemoteStorageManager (KIP-405) with the fetch of all indexes at
 (KIP-1002), and adds the listing that Kafka keeps in a topic of its own.
 """
 
-import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from copy import copy
@@ -37,12 +36,22 @@ STREAM_PIECE: Final = 8 << 20
 """Bytes of a log that are fetched at once when all of it is read."""
 
 
+class _View:
+    """Marks a view of another storage; once pickled, it shares nothing."""
+
+    def __reduce__(self) -> tuple[type[None], tuple[()]]:
+        return type(None), ()
+
+
+_VIEW = _View()
+
+
 def _unless_view(close: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Make ``close`` do nothing for a view; pickled to another process it is none."""
+    """Make ``close`` do nothing for a view, in a forked child either."""
 
     @wraps(close)
     def closing(self: "RemoteStorageManager") -> None:
-        if self._view_in != os.getpid():
+        if self._view is None:
             close(self)
 
     return closing
@@ -606,11 +615,11 @@ class RemoteStorageManager(ABC):
 
     def _shared_with(self, view: Self) -> Self:
         """Let a view leave what it shares with this storage when it is closed."""
-        view._view_in = os.getpid()
+        view._view = _VIEW
         return view
 
-    _view_in = 0
-    """The process in which this is a view of another storage; 0 for one of its own."""
+    _view: _View | None = None
+    """Whether this is a view of another storage."""
 
     def __init_subclass__(cls) -> None:
         """Let views leave what they share open, whatever a plugin has to close."""

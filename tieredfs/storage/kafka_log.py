@@ -16,6 +16,7 @@ behind it, and the log to begin later. So two listings in a row have to agree, a
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import zip_longest
 
@@ -23,6 +24,7 @@ import numpy as np
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
+    CorruptObjectError,
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
@@ -132,8 +134,8 @@ class KafkaLog(RemoteStorageManager):
                 continue
             try:
                 topic_id = self._topic_id(entry.key)
-            except PermissionDeniedError:  # said when its segments are listed
-                topic_id = None
+            except (PermissionDeniedError, CorruptObjectError):
+                topic_id = None  # said when its segments are listed
             found.append((match[1], int(match[2]), topic_id))
         return sorted(_partitions(found))
 
@@ -148,6 +150,7 @@ class KafkaLog(RemoteStorageManager):
         Raises:
             NotFoundError: There is no such partition, or it is another topic's of the
                 same name.
+            CorruptObjectError: Its partition.metadata does not say a topic id.
             StorageUnavailableError: The broker changes it faster than it is listed.
         """
         return [
@@ -317,7 +320,8 @@ class KafkaLog(RemoteStorageManager):
                 found[start] = _Log(start, entry.size, entry.version, is_swap)
         if is_empty:
             raise NotFoundError(f"not found: {partition} in {self.store.url}")
-        if partition.topic_id not in {UNKNOWN_TOPIC_ID, self._topic_id(folder)}:
+        topic_id = self._topic_id(folder)
+        if partition.topic_id not in {UNKNOWN_TOPIC_ID, topic_id}:
             msg = f"not found: {partition} of topic {partition.topic_id}"
             raise NotFoundError(f"{msg} in {self.store.url}: it was made again")
         return [found[start] for start in sorted(found)]
@@ -329,15 +333,17 @@ class KafkaLog(RemoteStorageManager):
         return [entry.key[len(folder) :] for entry in entries]
 
     def _topic_id(self, folder: str) -> Uuid:
+        key = f"{folder}partition.metadata"
         try:
-            data = self.store.get(f"{folder}partition.metadata")
+            data = self.store.get(key)
         except NotFoundError:  # written since Kafka 2.8
             return UNKNOWN_TOPIC_ID
         match = _TOPIC_ID.search(bytes(data).decode("ascii", "replace"))
-        try:
-            return Uuid(match[1]) if match else UNKNOWN_TOPIC_ID
-        except InvalidArgumentError:  # a damaged id hides no partition
-            return UNKNOWN_TOPIC_ID
+        with suppress(InvalidArgumentError):
+            if match is not None:
+                return Uuid(match[1])
+        msg = f"{self.store.url}/{key}: it says no topic id: remove it if there is none"
+        raise CorruptObjectError(msg)
 
     def _leader_epochs(self, metadata: SegmentMetadata) -> memoryview:
         key = f"{metadata.partition}/leader-epoch-checkpoint"

@@ -5,6 +5,7 @@ asked.
 """
 
 import difflib
+import os
 import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping
@@ -54,6 +55,8 @@ NATIVE_LAYOUT: Final = "single-object"
 _PAGE = 1000
 _SHOWN = 3
 _ATTRIBUTE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_ALIKE = 0.6
+"""How like a name another one must be to be meant: difflib's own measure."""
 _PREFIXED = re.compile(r"([a-z][a-z0-9-]*)\+(.+)", re.DOTALL)
 
 
@@ -121,7 +124,7 @@ def _unknown(name: str, installed: Collection[str]) -> PluginError:
     if name in ELSEWHERE:
         msg = f"plugin {name!r} is not installed: pip install {ELSEWHERE[name]}"
         return PluginNotInstalledError(msg)
-    near = difflib.get_close_matches(name, [*installed, *ELSEWHERE], n=1)
+    near = _near(name, [*installed, *ELSEWHERE])
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     msg = f"no plugin is called {name!r}{hint}; installed: {', '.join(installed)}"
     return UnknownPluginError(msg)
@@ -130,13 +133,21 @@ def _unknown(name: str, installed: Collection[str]) -> PluginError:
 def split_plugin_url(url: str) -> tuple[str | None, str]:
     """Split ``name+url`` into the plugin's name and the URL; None when none is named.
 
-    The name is one if what follows is a URL or if a plugin is called so: a local path
-    may have a plus.
+    The name is one if what follows is a URL or if a plugin is called so, or nearly so:
+    a local path may have a plus, but nothing of that name is there.
     """
     match = _PREFIXED.fullmatch(url)
-    if match and ("://" in match[2] or match[1] in {*find_plugins(), *ELSEWHERE}):
+    if match is None:
+        return None, url
+    names = [*find_plugins(), *ELSEWHERE]
+    is_name = "://" in match[2] or match[1] in names
+    if is_name or (_near(match[1], names) and not os.path.lexists(url)):
         return match[1], match[2]
     return None, url
+
+
+def _near(name: str, names: Iterable[str]) -> list[str]:
+    return difflib.get_close_matches(name, list(names), n=1, cutoff=_ALIKE)
 
 
 def open_storage(

@@ -8,11 +8,13 @@ what they stand in front of. The links that stay share no instance with anybody,
 might be dead, and cache no listing.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fsspec.implementations.local import LocalFileSystem
+from fsspec.registry import known_implementations
 
 from tieredfs.errors import InvalidArgumentError
 
@@ -29,6 +31,8 @@ _CACHES = frozenset({"simplecache", "filecache", "blockcache", "cached"})
 
 
 _LOCAL = frozenset({"file", "local"})
+
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+", re.ASCII)  # of one letter it is a drive
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +78,12 @@ def absolute(url: str) -> str:
     the working directory, or at ``~``.
 
     Raises:
-        InvalidArgumentError: The working directory is gone.
+        InvalidArgumentError: The working directory is gone, or slashes of a URL are.
     """
     before, chained, link = url.rpartition("::")
     if first_protocol(link, alone=not chained) not in _LOCAL:
         return url
+    _check_slashes(link)
     scheme, separator, path = link.rpartition("://")
     if path.startswith("/") or (chained and link in {"", *_LOCAL}):
         return url
@@ -90,6 +95,23 @@ def absolute(url: str) -> str:
     if "::" in path:  # a folder's name: it would be taken for a chain
         return url
     return f"{before}{chained}{scheme}{separator}{path}"
+
+
+def _check_slashes(link: str) -> None:
+    """Refuse a URL without both of its slashes: it would be a folder of that name."""
+    scheme, colon, rest = link.partition(":")
+    is_known = scheme in known_implementations
+    if (
+        not colon
+        or rest.startswith("//")
+        or scheme in _LOCAL
+        or not _SCHEME.fullmatch(scheme)
+        or not (is_known or rest.startswith("/"))
+    ):
+        return
+    meant = f"{scheme}://{rest.lstrip('/')}"
+    msg = f"{link}: give {meant} for a URL, or ./{link} for a local path"
+    raise InvalidArgumentError(msg)
 
 
 def own_links(
