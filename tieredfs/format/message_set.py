@@ -127,7 +127,7 @@ def upgraded_records(data: Buffer, header: BatchHeader, *, name: str) -> memoryv
         size = len(head) + sum(map(len, key)) + sum(map(len, value)) + 1
         # The last byte is the number of headers.
         out.writelines((encode_varint(size), head, *key, *value, b"\0"))
-    return out.getbuffer().toreadonly()
+    return memoryview(out.getvalue())
 
 
 def _parse(view: memoryview, where: str) -> _Message:

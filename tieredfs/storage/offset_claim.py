@@ -74,7 +74,7 @@ def claim_offset(
     store: ObjectStore,
     partition: TopicIdPartition,
     key: SegmentKey,
-    content: memoryview,
+    content: bytes,
 ) -> None:
     """Make ``content`` the segment ``key`` unless its start offset is claimed already.
 

@@ -392,7 +392,7 @@ class SingleObject(RemoteStorageManager):
                 metadata, source, data.indexes, whole.write, self.compression
             )
             whole.write(tail)
-            claim_offset(self.store, partition, key, whole.getbuffer())
+            claim_offset(self.store, partition, key, whole.getvalue())
         self._known.add(partition, key)
         return key.stem.encode()
 

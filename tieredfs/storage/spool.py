@@ -36,7 +36,8 @@ class Spool:
     def put(self, store: ObjectStore, key: str) -> None:
         """Store what was written as one object."""
         if isinstance(self.file, BytesIO):
-            store.put(key, self.file.getbuffer(), overwrite=True)
+            # Not a view: with one in a reference cycle Python 3.12 crashes (gh-111049).
+            store.put(key, self.file.getvalue(), overwrite=True)
             return
         self.file.flush()
         size = os.fstat(self.file.fileno()).st_size
