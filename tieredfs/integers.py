@@ -3,6 +3,8 @@
 from operator import index
 from typing import SupportsIndex
 
+from numpy import bool_
+
 from tieredfs.errors import InvalidArgumentError
 
 __all__ = ["is_integer", "to_integer"]
@@ -31,7 +33,8 @@ def to_integer(value: object, name: str) -> int:
 
 
 def _index(value: object) -> int | None:
-    if isinstance(value, bool) or not isinstance(value, SupportsIndex):
+    # An older numpy lets its bools be an index, with a warning.
+    if isinstance(value, bool | bool_) or not isinstance(value, SupportsIndex):
         return None
     try:
         return index(value)
