@@ -30,10 +30,17 @@ _PATIENCE: Final = 60.0  # seconds after which something is stuck
 
 
 def run_crowd(folder: Path, seconds: float, processes: int, seed: int) -> Any:  # noqa: ANN401 - JSON
-    """Run a crowd in a process of its own, which has no threads when it forks."""
+    """Run a crowd in a process of its own.
+
+    It has no threads when it forks but those that numpy starts and no child uses, of
+    which Python 3.12 and later warn.
+    """
     arguments = [str(folder), str(seconds), str(processes), str(seed)]
     done = subprocess.run(  # noqa: S603 - our own interpreter
-        [sys.executable, __file__, *arguments],
+        [
+            *(sys.executable, "-W", "ignore:This process:DeprecationWarning"),
+            *(__file__, *arguments),
+        ],
         capture_output=True,
         text=True,
         timeout=seconds + 2 * _PATIENCE,

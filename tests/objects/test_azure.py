@@ -759,11 +759,12 @@ class TestCopy:
 
 
 PROGRAM = """
-import asyncio, gc, logging, os, sys, aiohttp, tieredfs
+import asyncio, gc, logging, os, sys, warnings, aiohttp, tieredfs
 from adlfs import AzureBlobFileSystem
 from fsspec.asyn import loop
 
 logging.getLogger("asyncio").setLevel(logging.ERROR)  # not how slow a machine is
+warnings.filterwarnings("ignore", ".*fork", DeprecationWarning)  # from 3.12 on
 
 def alive():
     kinds = (aiohttp.ClientSession, AzureBlobFileSystem)
