@@ -34,6 +34,11 @@ botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 # No test reads what another one kept, nor writes to the user's own cache.
 os.environ["TIEREDFS_CACHE_DIR"] = ""
 
+# Coverage is that of the tests' own processes: measured too, what they start would be
+# slower than its deadline, and open files that no test expects.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.pop("COVERAGE_PROCESS_CONFIG", None)
+
 # No deadlines: the cores are shared, and a slow example is not a wrong one.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile(
