@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import hypothesis.strategies as st
+import pytest
 from hypothesis import given
 
 from cache.made import Clock, entry_size, made_segment, open_cache
@@ -43,6 +44,12 @@ def test_no_more_goes_than_has_to_but_one_in_fifty(
     spare = len(entries) // 50
     kept = size_of(entries) - size_of(gone[: max(0, len(gone) - spare - 1)])
     assert not gone or kept > room
+
+
+@pytest.mark.parametrize(("count", "more"), [(49, 0), (50, 1), (149, 2), (150, 3)])
+def test_one_in_fifty_more_goes_than_has_to(count: int, more: int) -> None:
+    entries = [Candidate(str(n), 1, n, is_hot=False) for n in range(count)]
+    assert plan_evictions(entries, count - 1) == entries[: 1 + more]
 
 
 @given(CANDIDATES, ROOMS)
