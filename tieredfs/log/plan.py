@@ -106,12 +106,16 @@ class ScanPlan:
 
     @property
     def requests(self) -> int:
-        """Requests that reading takes, at most."""
+        """Requests for the logs, at most.
+
+        A layout may need one more for a segment, for its manifest, or several where it
+        keeps the log in chunks.
+        """
         return sum(-(-part.size // self.fetch_size) for part in self.slices)
 
     @property
     def size(self) -> int:
-        """Stored bytes to fetch."""
+        """Bytes of the logs to fetch, as the broker wrote them."""
         return sum(part.size for part in self.slices)
 
     def __repr__(self) -> str:

@@ -36,11 +36,11 @@ OnGap = Literal["raise", "skip"]
 class Scan:
     """Records of a topic, planned and not yet read.
 
-    Iterating reads them: ``pyarrow.RecordBatch`` of 1-8 MiB, in offset order within
-    each partition; the last one of a partition, or of its turn, may be smaller. It can
-    be done many times, gives the same records each time, and ends when it is left
-    early. A scan can be pickled to workers and split among them; any Arrow library
-    takes it through ``__arrow_c_stream__``, which reads lazily.
+    Iterating reads them: ``pyarrow.RecordBatch`` of at most 8 MiB, or of one larger
+    record, in offset order within each partition. It can be done many times, gives the
+    same records each time, and ends when it is left early. A scan can be pickled to
+    workers and split among them; any Arrow library takes it through
+    ``__arrow_c_stream__``, which reads lazily.
 
     Control records are hidden. Errors keep their type.
 
