@@ -17,6 +17,7 @@ from tieredfs import (
     RemoteStorageManager,
     SegmentMetadata,
     Tier,
+    TieredFSWarning,
     TopicIdPartition,
     UnsupportedOperationError,
     Uuid,
@@ -94,6 +95,20 @@ def test_a_partition_whose_topic_id_is_damaged_is_listed_and_not_taken_for_anoth
     assert partition == TopicIdPartition("epochs", 0)
     with pytest.raises(CorruptObjectError, match=r"epochs-0/partition\.metadata"):
         over(epochs).list_segments(partition)
+
+
+def test_a_partition_with_a_damaged_topic_id_is_of_another_topic_and_said_to_be(
+    epochs: ObjectStore,
+) -> None:
+    for entry in list(epochs.list("epochs-0/")):
+        epochs.copy(entry.key, entry.key.replace("epochs-0/", "epochs-1/"))
+    assert Tier(over(epochs)).topic("epochs").partitions == (0, 1)
+    epochs.put("epochs-1/partition.metadata", b"version: 0\n", overwrite=True)
+    for number, topic_id in ((0, str(EPOCHS.topic_id)), (1, "A" * 22)):
+        topic = Tier(over(epochs)).topic("epochs", topic_id=topic_id)
+        assert topic.partitions == (number,)
+    with pytest.warns(TieredFSWarning, match="was made several times"):
+        Tier(over(epochs)).topic("epochs")
 
 
 def test_folders_that_the_broker_gave_up_are_skipped(epochs: ObjectStore) -> None:
