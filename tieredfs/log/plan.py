@@ -71,7 +71,7 @@ class SegmentSlice:
 
     @property
     def size(self) -> int:
-        """Bytes of the log to fetch."""
+        """Bytes of the log from its first position to its last."""
         return self.end_position - self.start_position
 
     def behind(self, batches: LogBatches) -> Self:
@@ -106,16 +106,16 @@ class ScanPlan:
 
     @property
     def requests(self) -> int:
-        """Requests for the logs, at most.
+        """Requests for the bytes of the slices.
 
-        A layout may need one more for a segment, for its manifest, or several where it
-        keeps the log in chunks.
+        A slice that ends inside a segment may take more, for the batch behind it, and
+        so may a layout, for a manifest or where it keeps a log in chunks.
         """
         return sum(-(-part.size // self.fetch_size) for part in self.slices)
 
     @property
     def size(self) -> int:
-        """Bytes of the logs to fetch, as the broker wrote them."""
+        """Bytes of the slices, as the broker wrote them."""
         return sum(part.size for part in self.slices)
 
     def __repr__(self) -> str:

@@ -47,7 +47,7 @@ class Scan:
     Attributes:
         storage: Where the segments are.
         topic: The topic's name.
-        plan: The segments, requests and bytes that reading takes.
+        plan: What is read: which segments, from where to where in their logs.
         columns: The columns to read, in this order; None for all.
         order: Whether partitions come one after the other or in turn.
         on_gap: Whether a segment that was deleted since the scan was planned is an
