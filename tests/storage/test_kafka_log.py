@@ -17,7 +17,6 @@ from tieredfs import (
     RemoteStorageManager,
     SegmentMetadata,
     Tier,
-    TieredFSWarning,
     TopicIdPartition,
     UnsupportedOperationError,
     Uuid,
@@ -97,18 +96,16 @@ def test_a_partition_whose_topic_id_is_damaged_is_listed_and_not_taken_for_anoth
         over(epochs).list_segments(partition)
 
 
-def test_a_partition_with_a_damaged_topic_id_is_of_another_topic_and_said_to_be(
+def test_a_damaged_topic_id_leaves_no_partition_out_of_its_topic(
     epochs: ObjectStore,
 ) -> None:
     for entry in list(epochs.list("epochs-0/")):
         epochs.copy(entry.key, entry.key.replace("epochs-0/", "epochs-1/"))
-    assert Tier(over(epochs)).topic("epochs").partitions == (0, 1)
     epochs.put("epochs-1/partition.metadata", b"version: 0\n", overwrite=True)
-    for number, topic_id in ((0, str(EPOCHS.topic_id)), (1, "A" * 22)):
-        topic = Tier(over(epochs)).topic("epochs", topic_id=topic_id)
-        assert topic.partitions == (number,)
-    with pytest.warns(TieredFSWarning, match="was made several times"):
-        Tier(over(epochs)).topic("epochs")
+    topic = Tier(over(epochs)).topic("epochs")
+    assert topic.partitions == (0, 1)
+    with pytest.raises(CorruptObjectError, match=r"epochs-1/partition\.metadata"):
+        topic.scan()
 
 
 def test_folders_that_the_broker_gave_up_are_skipped(epochs: ObjectStore) -> None:

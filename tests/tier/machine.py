@@ -242,7 +242,7 @@ class TierMachine(RuleBasedStateMachine):
         for actor in self.actors.values():
             actor.tier.close()
         if self.cache is not None:
-            shutil.rmtree(self.cache)
+            shutil.rmtree(self.cache, ignore_errors=True)  # a load may outlive it
 
     @property
     def names(self) -> list[str]:

@@ -18,7 +18,7 @@ from tieredfs import (
     open_storage,
     open_tier,
 )
-from wire import encode_batch
+from wire import encode_batch, encode_wrapper
 
 _MIB = 1 << 20
 _LIMIT = 4 * _MIB
@@ -85,3 +85,15 @@ def test_a_limit_that_is_none_is_refused(
 ) -> None:
     with pytest.raises(InvalidArgumentError, match="max_batch_bytes"):
         _topic(memory, limit)
+
+
+@pytest.mark.parametrize("magic", [0, 1])
+def test_a_limit_holds_for_batches_of_old_message_formats_as_well(
+    magic: int, memory: ObjectStore
+) -> None:
+    rows = records(0, 50, value="v" * (_MIB // 10))
+    log = encode_wrapper(rows, magic=magic, codec="gzip")
+    fill(memory, segment("t-0-AAAAAAAAAAAAAAAAAAAAAQ", 0, log))
+    with pytest.raises(CorruptBatchError, match=_NAMED):
+        _topic(memory, _LIMIT).scan().to_table()
+    assert _topic(memory, 2 * _LIMIT).scan().to_table().num_rows == 50

@@ -267,3 +267,18 @@ def test_another_directory_of_the_same_topic_has_a_record_of_its_own(
     push(source, target, [partition], record=record)
     assert source.read == [0, 10, 20]
     assert len(list((tmp_path / "cache" / "pushed").iterdir())) == 2
+
+
+def test_the_folders_that_it_makes_are_for_their_owner_only(
+    logdir: Path, target: SingleObject, tmp_path: Path
+) -> None:
+    folder = tmp_path / "made" / "cache" / "pushed"
+    source = source_of(logdir)
+    push(
+        source,
+        target,
+        source.list_partitions(),
+        record=PushRecord(folder, settled_ns=0),
+    )
+    for made in (folder, folder.parent, folder.parent.parent):
+        assert made.stat().st_mode & 0o777 == 0o700

@@ -23,7 +23,7 @@ from tieredfs.format.batch_header import (
     Codec,
 )
 from tieredfs.format.buffers import Buffer, byte_view
-from tieredfs.format.codecs import decompress
+from tieredfs.format.codecs import MAX_DECOMPRESSED, decompress
 from tieredfs.format.lz4_header import mend_lz4_header
 from tieredfs.format.varints import encode_varint
 
@@ -101,7 +101,14 @@ def read_message_header(
     )
 
 
-def upgraded_records(data: Buffer, header: BatchHeader, *, name: str) -> memoryview:
+def upgraded_records(
+    data: Buffer,
+    header: BatchHeader,
+    *,
+    name: str,
+    limit: int = MAX_DECOMPRESSED,
+    limit_name: str | None = None,
+) -> memoryview:
     """Return the records of a message as a batch of version 2 has them, uncompressed.
 
     They take no more bytes than the messages did.
@@ -110,14 +117,20 @@ def upgraded_records(data: Buffer, header: BatchHeader, *, name: str) -> memoryv
         data: The bytes of the message, neither more nor less.
         header: What ``read_message_header`` says of it.
         name: How to call the batch in an error.
+        limit: Most bytes that the messages in it may take; 256 MiB is also the most
+            that a header is read of.
+        limit_name: As ``decompress`` takes it.
 
     Raises:
-        CorruptBatchError: The bytes are no longer those that the header was read from.
+        CorruptBatchError: The bytes are no longer those that the header was read from,
+            or decompress to more.
     """
     message = _parse(byte_view(data), name)
     out = io.BytesIO()
     first: int | None = None
-    for inner in [message] if header.codec is Codec.NONE else _inner(message, name):
+    is_plain = header.codec is Codec.NONE
+    inside = [message] if is_plain else _inner(message, name, limit, limit_name)
+    for inner in inside:
         first = inner.offset if first is None else first
         # A reader gives every record the timestamp of the batch if the broker set it.
         delta = (inner.timestamp - header.base_timestamp + _WRAP // 2) % _WRAP
@@ -168,14 +181,19 @@ def _payload(view: memoryview, where: str) -> tuple[memoryview | None, memoryvie
     return (None, rest) if length < 0 else (rest[:length], rest[length:])
 
 
-def _inner(wrapper: _Message, where: str) -> Iterator[_Message]:
+def _inner(
+    wrapper: _Message,
+    where: str,
+    limit: int = MAX_DECOMPRESSED,
+    limit_name: str | None = None,
+) -> Iterator[_Message]:
     """Read the messages that a compressed one wraps, their offsets as stored."""
     if wrapper.value is None:
         raise CorruptBatchError(f"{where}: a compressed message has no value")
     codec, packed = Codec(wrapper.attributes & CODEC_MASK), wrapper.value
     if codec is Codec.LZ4 and wrapper.magic == 0:
         packed = memoryview(mend_lz4_header(packed))
-    data = decompress(codec, packed, name=where)
+    data = decompress(codec, packed, limit=limit, name=where, limit_name=limit_name)
     position, previous = 0, -1
     while position < len(data):
         end = position + _SIZE_END

@@ -144,7 +144,10 @@ def _unpack(
     stored = run.buffer[start:end]
     if magic < MAGIC:
         (batch,) = run.take([number])
-        return upgraded_records(stored, batch.header, name=where)
+        limit, limit_name = _limit(max_batch_bytes)
+        return upgraded_records(
+            stored, batch.header, name=where, limit=limit, limit_name=limit_name
+        )
     codec = _CODECS[attributes & CODEC_MASK]
     return _decompressed(codec, stored, count, where, max_batch_bytes)
 
@@ -152,20 +155,19 @@ def _unpack(
 def _decompressed(
     codec: Codec, stored: memoryview, count: int, where: str, most: int | None
 ) -> memoryview:
-    limit = MAX_DECOMPRESSED if most is None else most
+    limit, limit_name = _limit(most)
     least = MIN_RECORD * count
     if least > limit:
         raise _too_few(where, count, limit)
-    data = decompress(
-        codec,
-        stored,
-        limit=limit,
-        name=where,
-        limit_name=None if most is None else _LIMIT_NAME,
-    )
+    data = decompress(codec, stored, limit=limit, name=where, limit_name=limit_name)
     if least > len(data):
         raise _too_few(where, count, len(data))
     return data
+
+
+def _limit(most: int | None) -> tuple[int, str | None]:
+    """Return how many bytes may come out, and what a user raises to read more."""
+    return (MAX_DECOMPRESSED, None) if most is None else (most, _LIMIT_NAME)
 
 
 def _too_few(where: str, count: int, size: int) -> CorruptBatchError:

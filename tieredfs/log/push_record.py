@@ -164,7 +164,8 @@ def _write(path: Path, logs: dict[int, RecordedLog]) -> None:
         for start, log in sorted(logs.items())
     }
     data = json.dumps(told).encode()
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in (*reversed(path.parent.parents), path.parent):
+        folder.mkdir(mode=0o700, exist_ok=True)  # parents=True makes those for all
     # Always the same name: a process that is killed leaves one, the next uses it. Two
     # that write at the same time may spoil the file, which its checksum shows.
     temporary = path.with_suffix(".tmp")
