@@ -44,6 +44,7 @@ from tieredfs.testing.samples import MISSING, PARTITIONS, all_samples, sample
 
 ASKS_NOTHING = {
     "recognises",
+    "highest_epoch",
     "is_active",
     "is_end_checked",
     "name_of",

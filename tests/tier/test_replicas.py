@@ -26,6 +26,7 @@ from tieredfs import (
     CorruptDataError,
     NotFoundError,
     ObjectStore,
+    RequestCounter,
     SegmentMetadata,
 )
 from tieredfs.log.partitions import select_partitions
@@ -313,6 +314,59 @@ class TestATopicThatWasMadeAgain:
             shutil.copytree(archive, tmp_path / "mixed", dirs_exist_ok=True)
         mixed = SingleObject(ObjectStore(str(tmp_path / "mixed")))
         assert "have other records at the same" in " ".join(problems(mixed))
+
+
+class TestWhatALeaderLost:
+    """It was archived, and what was written instead was not."""
+
+    @pytest.fixture(params=[SingleObject, KafkaLocal])
+    def parted(
+        self, request: pytest.FixtureRequest, memory: ObjectStore, tmp_path: Path
+    ) -> SingleObject | KafkaLocal:
+        target: SingleObject | KafkaLocal = request.param(memory)
+        write_log(tmp_path / "old", {0: log_of(0), 10: log_of(10), 20: b""})
+        push_all(source_of(tmp_path / "old"), target)
+        write_log(
+            tmp_path / "new",
+            {20: log_of(20, epoch=1), 30: b""},
+            epochs=((0, 0), (1, 10)),
+        )
+        push_all(source_of(tmp_path / "new"), target)
+        return target
+
+    def test_is_not_served_and_is_a_gap(
+        self, parted: SingleObject | KafkaLocal
+    ) -> None:
+        topic = topic_of(parted)
+        with pytest.raises(CorruptDataError, match="no segment holds the offsets 10"):
+            topic.scan()
+        with pytest.raises(CorruptDataError, match="no segment holds the offsets 12"):
+            topic_of(parted).read(0, 12, 100)
+        found = topic.scan(on_gap="skip").to_table()["offset"].to_pylist()
+        assert found == [*range(10), *range(20, 30)]
+        assert "no segment holds the offsets 10 to 19" in " ".join(problems(parted))
+
+    def test_to_see_that_nothing_was_lost_costs_one_request_where_epochs_differ(
+        self, memory: ObjectStore, tmp_path: Path
+    ) -> None:
+        asked = []
+        for epoch in (0, 1):
+            root, place = tmp_path / f"b{epoch}", f"{memory.url}/{epoch}"
+            logs = {0: log_of(0), 10: log_of(10, epoch=epoch), 20: b""}
+            write_log(root, logs, epochs=((0, 0), (1, 10))[: epoch + 1])
+            push_all(source_of(root), SingleObject(ObjectStore(place)))
+            counter = RequestCounter()
+            topic = topic_of(SingleObject(ObjectStore(place, observer=counter)))
+            assert topic.scan().to_table().num_rows == 20
+            asked.append(counter.requests)
+            topic.scan()  # it is not asked again
+            asked.append(counter.requests)
+        assert [
+            more - less for less, more in zip(asked[:2], asked[2:], strict=True)
+        ] == [
+            1,
+            1,
+        ]
 
 
 class TestAMissedSegment:

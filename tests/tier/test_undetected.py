@@ -144,16 +144,3 @@ def test_nothing_shows_which_end_is_later_where_a_merge_left_a_log_as_it_was(
     push_all(source_of(merged), target)
     assert 150 not in served(target)
     assert report_of(target).problems == ()
-
-
-def test_nothing_is_asked_but_the_listing_where_no_segments_overlap(
-    target: SingleObject, tmp_path: Path
-) -> None:
-    """What a leader lost is served where nobody archived what was written instead."""
-    lost = {0: log_without(0, 10), 10: log_without(10, 20), 20: b""}
-    push_all(source_of(replica(tmp_path / "lost", lost, epochs=FIRST)), target)
-    kept = {20: log_without(20, 30, epoch=1), 30: b""}
-    histories = ((0, 0), (1, 10))
-    push_all(source_of(replica(tmp_path / "kept", kept, epochs=histories)), target)
-    assert list(served(target)) == list(range(30))
-    assert report_of(target).problems == ()

@@ -35,6 +35,7 @@ _STEM: Final = re.compile(
     r"-([0-9a-f]{4})-([A-Za-z0-9_-]{22})",
     re.ASCII,
 )
+_EPOCH: Final = slice(63, 73)
 _MAX_INT64: Final = (1 << 63) - 1
 _MAX_INT32: Final = (1 << 31) - 1
 _RESERVED: Final = frozenset(
@@ -95,6 +96,11 @@ class SegmentKey:
     def size(self) -> int:
         """Bytes of the whole object."""
         return self.log_length + self.tail_length
+
+    @staticmethod
+    def epoch_of(stem: str) -> int:
+        """Return the leader epoch in a stem that ``parse`` reads, without the rest."""
+        return int(stem[_EPOCH])
 
     @classmethod
     def parse(cls, stem: str) -> Self | None:

@@ -9,7 +9,7 @@ from cachetools import LRUCache
 from tieredfs.errors import NotFoundError, PluginError
 from tieredfs.format.codecs import MAX_DECOMPRESSED
 from tieredfs.log.copies import CopyComparison
-from tieredfs.log.plan import overlaps
+from tieredfs.log.plan import may_part, overlaps
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects.daemon_executor import DaemonExecutor
 from tieredfs.objects.fork_locks import make_lock
@@ -61,7 +61,7 @@ class SegmentCatalog:
         self._confirmed: LRUCache[SegmentMetadata, None] = LRUCache(_KEPT)
         self._begun: set[TopicIdPartition] = set()
         self._is_tiled: dict[TopicIdPartition, bool] = {}
-        """Whether no two segments of a partition overlapped when all were listed."""
+        """Whether segments of one history, without overlaps, were listed last."""
 
     def begin(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Take new partitions for empty until they have a segment, not for missing."""
@@ -114,7 +114,7 @@ class SegmentCatalog:
             listed = self._storage.list_segments(partition)
             if any(segment.end_offset is None for segment in listed):
                 return self._storage.seek(partition, offset)  # shows all of them
-            is_tiled = not overlaps(listed)
+            is_tiled = not (overlaps(listed) or self.may_part(listed))
             with self._lock:
                 self._is_tiled[partition] = is_tiled
             if is_tiled:
@@ -153,6 +153,10 @@ class SegmentCatalog:
             with self._lock:
                 self._known[segment] = known
         return known
+
+    def may_part(self, segments: Sequence[SegmentMetadata]) -> bool:
+        """Tell whether segments, as listed, may be of different histories."""
+        return may_part(segments, self._storage.highest_epoch, self.describe)
 
     def confirm(
         self,

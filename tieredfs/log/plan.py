@@ -5,12 +5,16 @@ end. What another segment holds beyond the point where its own history departs f
 one is left out; ``overlap`` says which of several segments of one history counts.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
 from tieredfs.epochs import NO_EPOCH, LeaderEpochs
-from tieredfs.errors import CorruptDataError
+from tieredfs.errors import (
+    CorruptDataError,
+    NotFoundError,
+    UnsupportedFormatError,
+)
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.log.end_claims import beyond, is_disputed
 from tieredfs.log.overlap import (
@@ -35,6 +39,7 @@ __all__ = [
     "last_of",
     "lineage_of",
     "log_end",
+    "may_part",
     "mixed",
     "overlaps",
     "tile",
@@ -160,6 +165,37 @@ def overlaps(segments: Sequence[SegmentMetadata]) -> bool:
             return True
         ends = max(ends, _end(segment))
     return False
+
+
+def may_part(
+    segments: Sequence[SegmentMetadata],
+    highest_epoch: Callable[[SegmentMetadata], int | None],
+    describe: Callable[[SegmentMetadata], SegmentMetadata],
+) -> bool:
+    """Tell whether segments that do not overlap may be of different histories.
+
+    Where one epoch is the highest of all, they are of one: its leader had what lies
+    before. Otherwise the last one's history says under which epoch each has to end; a
+    cleaner, too, may have left an older one.
+
+    Args:
+        segments: The segments of a partition with their ends, as listed.
+        highest_epoch: What a listing says of the epochs of one.
+        describe: Asks for the history of the last one.
+    """
+    epochs = [highest_epoch(segment) for segment in segments]
+    known = [epoch for epoch in epochs if epoch is not None]
+    if len(known) < len(segments) or len(set(known)) <= 1:
+        return False
+    _, _, last = max(zip(known, map(_end, segments), segments, strict=True), key=_order)
+    try:
+        lineage = LeaderEpochs(describe(last).leader_epochs or ())
+    except (CorruptDataError, NotFoundError, UnsupportedFormatError):
+        return False  # said when it is read
+    return any(
+        not lineage.accepts(epoch, _end(segment) - 1)
+        for epoch, segment in zip(known, segments, strict=True)
+    )
 
 
 def deciding_ends(segments: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
@@ -388,6 +424,10 @@ def _has_epochs(segments: Sequence[SegmentMetadata]) -> bool:
 def _rank(segment: SegmentMetadata) -> tuple[int, int]:
     epochs = segment.leader_epochs or ()
     return (epochs[-1].epoch if epochs else NO_EPOCH, _end(segment))
+
+
+def _order(one: tuple[int, int, SegmentMetadata]) -> tuple[int, int]:
+    return one[:2]
 
 
 def _end(segment: SegmentMetadata) -> int:

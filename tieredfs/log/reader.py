@@ -86,14 +86,14 @@ class TieredReader:
             CorruptDataError: A segment contradicts its own indexes.
         """
         found = self._catalog.segments(self.partition, without=without)
-        if overlaps(found):
+        if overlaps(found) or self._catalog.may_part(found):
             found = self._catalog.full_segments(self.partition, without=without)
         return self._with_checked_ends(found)
 
     def timed_segments(self) -> list[SegmentMetadata]:
         """Return the segments with their ends and largest timestamps, likewise."""
         found = self._catalog.timed_segments(self.partition)
-        if overlaps(found):
+        if overlaps(found) or self._catalog.may_part(found):
             found = self._catalog.full_segments(self.partition)
         return self._with_checked_ends(found)
 

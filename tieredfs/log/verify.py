@@ -26,6 +26,7 @@ from tieredfs.log.plan import (
     holes,
     lineage_of,
     log_end,
+    may_part,
     mixed,
     overlaps,
     tile,
@@ -162,7 +163,10 @@ class _PartitionCheck:
         pool = DaemonExecutor(_AT_ONCE, "tieredfs-verify")
         try:
             segments = self._told(pool, self._survey(), self._lacks)
-            if overlaps(segments):  # then only their epochs say which one counts
+            storage = self._storage  # only their epochs say which one counts
+            if overlaps(segments) or may_part(
+                segments, storage.highest_epoch, storage.describe
+            ):
                 segments = self._told(pool, segments, _lacks_epochs)
             self._note_history(segments)
             for wrong in pool.map(look, (None, *segments), segments):

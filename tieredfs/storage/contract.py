@@ -320,6 +320,21 @@ class RemoteStorageManager(ABC):
         del metadata
         return True
 
+    def highest_epoch(self, metadata: SegmentMetadata) -> int | None:
+        """Return the highest leader epoch in a segment's log, if its listing says it.
+
+        Nothing is asked. Where the segments of a partition have different ones, one may
+        be of a history that an election has ended: then they are described before they
+        are read.
+
+        Implementers: the default, None, is right where a key does not say it.
+
+        Args:
+            metadata: As it was listed.
+        """
+        del metadata
+        return None
+
     def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
         """Compare what a segment's key says beyond its metadata with its log.
 

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from io import BytesIO
 
+from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import (
     CorruptObjectError,
     InvalidArgumentError,
@@ -248,6 +249,12 @@ class SingleObject(RemoteStorageManager):
             metadata.custom_metadata,
             facts.record_count,
         )
+
+    def highest_epoch(self, metadata: SegmentMetadata) -> int | None:
+        """Return the highest leader epoch in a segment's log, as its key says."""
+        stem = metadata.custom_metadata.decode("ascii", "replace")
+        epoch = SegmentKey.epoch_of(stem) if stem else NO_EPOCH
+        return None if epoch == NO_EPOCH else epoch
 
     def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
         """Compare the leader epoch in the key with the highest one in the log.

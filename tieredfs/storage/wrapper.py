@@ -105,6 +105,10 @@ class StorageWrapper(RemoteStorageManager):
         """Tell whether a segment's end is more than a claim."""
         return self.inner.is_end_checked(metadata)
 
+    def highest_epoch(self, metadata: SegmentMetadata) -> int | None:
+        """Return the highest leader epoch of a segment, if its listing says it."""
+        return self.inner.highest_epoch(metadata)
+
     def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
         """Compare what a segment's key says beyond its metadata with its log."""
         self.inner.check_key(metadata, epoch)
