@@ -361,12 +361,7 @@ class TestWhatALeaderLost:
             asked.append(counter.requests)
             topic.scan()  # it is not asked again
             asked.append(counter.requests)
-        assert [
-            more - less for less, more in zip(asked[:2], asked[2:], strict=True)
-        ] == [
-            1,
-            1,
-        ]
+        assert [asked[2] - asked[0], asked[3] - asked[1]] == [1, 1]
 
 
 class TestAMissedSegment:
