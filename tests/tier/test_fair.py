@@ -95,25 +95,27 @@ def test_what_is_held_does_not_grow_with_the_partitions(
     assert 0 < held <= scan.plan.fetch_size == 4 * _MIB
 
 
-@pytest.mark.parametrize("segments", [1, 4])
-def test_what_is_held_does_not_grow_with_the_log(
-    memory: ObjectStore, segments: int
-) -> None:
-    for start in range(0, segments * 200, 200):
-        batches = [
-            encode_batch(records(start + behind, 10, value="v" * 50_000))
-            for behind in range(0, 200, 10)
-        ]
-        fill(memory, segment(f"t-0-{_ID}", start, b"".join(batches)))
-    storage = _Watched(memory)
-    scan = _in_turns_of(Tier(storage).topic("t").scan(), _MIB)
-    storage.fetched.clear()
-    rows = held = 0
-    for found in scan:
-        rows += found.num_rows
-        held = max(held, storage.held())
-    assert rows == 200 * segments
-    assert 0 < held <= 2 * _MIB
+def test_what_is_held_does_not_grow_with_the_log(memory: ObjectStore) -> None:
+    held = []
+    for segments in (1, 4):
+        folder = f"t{segments}-0-{_ID}"
+        for start in range(0, segments * 200, 200):
+            batches = [
+                encode_batch(records(start + behind, 10, value="v" * 50_000))
+                for behind in range(0, 200, 10)
+            ]
+            fill(memory, segment(folder, start, b"".join(batches)))
+        storage = _Watched(memory)
+        scan = _in_turns_of(Tier(storage).topic(f"t{segments}").scan(), _MIB)
+        storage.fetched.clear()
+        rows = most = 0
+        for found in scan:
+            rows += found.num_rows
+            most = max(most, storage.held())
+        assert rows == 200 * segments
+        held.append(most)
+    # A batch of output is held beside the fetch; how large it is, is the kernel's.
+    assert 0 < held[1] <= held[0] <= 6 * _MIB
 
 
 @settings(max_examples=40, deadline=None)
