@@ -261,6 +261,12 @@ def test_a_url_without_both_of_its_slashes_is_no_folder_of_that_name(
         ObjectStore(url)
 
 
+def test_a_secret_in_a_url_without_slashes_is_not_shown() -> None:
+    with pytest.raises(InvalidArgumentError) as caught:
+        ObjectStore("sftp:/user:hunter2@host/folder")
+    assert "hunter2" not in str(caught.value)
+
+
 @pytest.mark.parametrize("name", ["./s3:/bucket", "12:30", "c:/logs", "a b:/c"])
 def test_a_path_with_a_colon_is_a_path(name: str) -> None:
     assert ObjectStore(name).url == os.path.abspath(name)  # noqa: PTH100 - not resolved

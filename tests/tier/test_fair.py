@@ -1,12 +1,14 @@
 """Partitions read in turn: what each turn gives, and what is held meanwhile."""
 
 import weakref
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -72,6 +74,15 @@ class _Watched(KafkaLocal):
         arrays = (reference() for reference in self.fetched)
         return sum(len(array) for array in arrays if array is not None)
 
+    def held_at_most(self, scan: Iterable[pa.RecordBatch]) -> tuple[int, int]:
+        """Return how many records a scan has, and the most bytes that it held."""
+        self.fetched.clear()
+        rows = held = 0
+        for found in scan:
+            rows += found.num_rows
+            held = max(held, self.held())
+        return rows, held
+
 
 @pytest.mark.parametrize("partitions", [1, 8])
 def test_what_is_held_does_not_grow_with_the_partitions(
@@ -86,11 +97,7 @@ def test_what_is_held_does_not_grow_with_the_partitions(
         fill(memory, segment(f"t-{number}-{_ID}", 0, log))
     storage = _Watched(memory)
     scan = Tier(storage).topic("t").scan(order="fair")
-    storage.fetched.clear()
-    rows = held = 0
-    for found in scan:
-        rows += found.num_rows
-        held = max(held, storage.held())
+    rows, held = storage.held_at_most(scan)
     assert rows == 200 * partitions
     assert 0 < held <= scan.plan.fetch_size == 4 * _MIB
 
@@ -107,11 +114,7 @@ def test_what_is_held_does_not_grow_with_the_log(memory: ObjectStore) -> None:
             fill(memory, segment(folder, start, b"".join(batches)))
         storage = _Watched(memory)
         scan = _in_turns_of(Tier(storage).topic(f"t{segments}").scan(), _MIB)
-        storage.fetched.clear()
-        rows = most = 0
-        for found in scan:
-            rows += found.num_rows
-            most = max(most, storage.held())
+        rows, most = storage.held_at_most(scan)
         assert rows == 200 * segments
         held.append(most)
     # A batch of output is held beside the fetch; how large it is, is the kernel's.

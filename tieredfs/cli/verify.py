@@ -49,9 +49,9 @@ def verify(
 
     Objects are as long as they say, indexes and manifests are what was stored, offsets
     have no hole; with --deep every log is, too, and its indexes are true to it. The
-    exit code is 4 when something is wrong, and 6 when nothing is but that some of it
-    may not be read. Nothing is changed. SUPERSEDED segments are
-    whole, and nothing is read of them: others hold their offsets, or a later state.
+    exit code is 4 when something is wrong, and 6 when the only problem is that some
+    objects may not be read. Nothing is changed. SUPERSEDED segments are whole, and
+    nothing is read of them: others hold their offsets, or a later state.
     """
     if shallow and deep:
         msg = "--shallow and --deep exclude each other: leave one out"

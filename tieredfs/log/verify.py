@@ -163,10 +163,8 @@ class _PartitionCheck:
         pool = DaemonExecutor(_AT_ONCE, "tieredfs-verify")
         try:
             segments = self._told(pool, self._survey(), self._lacks)
-            storage = self._storage  # only their epochs say which one counts
-            if overlaps(segments) or may_part(
-                segments, storage.highest_epoch, storage.describe
-            ):
+            if overlaps(segments) or self._may_part(segments):
+                # Only their epochs say which one counts.
                 segments = self._told(pool, segments, _lacks_epochs)
             self._note_history(segments)
             for wrong in pool.map(look, (None, *segments), segments):
@@ -182,6 +180,10 @@ class _PartitionCheck:
             tuple(self._problems),
             tuple(self._superseded),
         )
+
+    def _may_part(self, segments: Sequence[SegmentMetadata]) -> bool:
+        """Tell whether segments, as listed, may be of different histories."""
+        return may_part(segments, self._storage.highest_epoch, self._storage.describe)
 
     def _survey(self) -> list[SegmentMetadata]:
         """Return the segments that are whole as far as a listing tells."""

@@ -17,6 +17,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import known_implementations
 
 from tieredfs.errors import InvalidArgumentError
+from tieredfs.objects.secrets import redact_url
 
 __all__ = [
     "Place",
@@ -109,8 +110,8 @@ def _check_slashes(link: str) -> None:
         or not (is_known or rest.startswith("/"))
     ):
         return
-    meant = f"{scheme}://{rest.lstrip('/')}"
-    msg = f"{link}: give {meant} for a URL, or ./{link} for a local path"
+    meant = redact_url(f"{scheme}://{rest.lstrip('/')}")
+    msg = f"{scheme}: without two slashes: give {meant} for a URL, ./ before a path"
     raise InvalidArgumentError(msg)
 
 
