@@ -642,11 +642,18 @@ class TierMachine(RuleBasedStateMachine):
         """Flip a bit of an object: it is seen, and what is read is right; heal it."""
         files = self.place.filesystem
         root = self.place.url.removeprefix("memory:/")
+        storage = self._calm_tier().storage
+        leftovers = {  # of copies that did not end: no segment of theirs is there
+            f"{root}/{left.key}"
+            for partition in self.partitions.values()
+            for left in storage.scrub(partition)
+        }
         paths = [
             path
             for path in sorted(files.store)
             if path.startswith(f"{root}/")
             and "@tieredfs" not in path
+            and path not in leftovers
             and files.store[path].getbuffer().nbytes
             and not self._is_spare(path)
         ]

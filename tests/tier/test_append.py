@@ -36,6 +36,7 @@ from tieredfs import (
     ObjectStore,
     SegmentId,
     SegmentMetadata,
+    StorageUnavailableError,
     Tier,
     Topic,
     UnsupportedOperationError,
@@ -494,6 +495,40 @@ def test_an_offset_that_the_log_has_left_behind_is_not_appended_again(
     with pytest.raises(AlreadyExistsError):  # though its claim is spent
         storage.append_log_segment(*_segment(topic, 1))
     assert [entry.key for entry in storage.store.list("t/")] == before
+
+
+@pytest.mark.parametrize("left", [0, 1])
+def test_an_append_in_doubt_goes_to_where_the_log_ends_now(
+    memory: ObjectStore, left: int
+) -> None:
+    storage = SingleObject(memory)
+    begun = Tier(storage).create_topic("t", topic_id=ID)
+    for text in ("zero", "one"):
+        begun.append(values(text))
+    partition = begun.reader(0).partition
+
+    class Failing(SingleObject):
+        """A storage that is not reached at first."""
+
+        is_down = True
+
+        def append_log_segment(
+            self, metadata: SegmentMetadata, data: LogSegmentData
+        ) -> bytes:
+            if self.is_down:
+                raise StorageUnavailableError("down")
+            return super().append_log_segment(metadata, data)
+
+    failing = Failing(memory)
+    topic = Tier(failing).topic("t")
+    with pytest.raises(StorageUnavailableError):
+        topic.append(values("two"))
+    for segment in storage.list_segments(partition)[left:]:
+        storage.delete_log_segment(segment)
+    failing.is_down = False
+    # At offset 2, beyond the end, it would overlap what another writer has begun.
+    assert topic.append(values("two")) == range(left, left + 1)
+    check_sound(storage)
 
 
 def _segment(topic: Topic, offset: int) -> tuple[SegmentMetadata, LogSegmentData]:

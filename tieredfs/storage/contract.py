@@ -517,7 +517,7 @@ class RemoteStorageManager(ABC):
     def append_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
     ) -> bytes:
-        """Store a segment unless another one was appended at its start offset.
+        """Store a segment where the log ends, unless another one was appended there.
 
         Of several writers exactly one succeeds, also when some of them die: what a dead
         one left either never becomes visible, or is completed by the next to append. A
@@ -532,7 +532,8 @@ class RemoteStorageManager(ABC):
             The plugin's custom metadata, at most 128 bytes.
 
         Raises:
-            AlreadyExistsError: Another writer was first; nothing was stored.
+            AlreadyExistsError: Another writer was first, or the log does not end at the
+                segment's start offset; nothing was stored.
             UnsupportedOperationError: The layout has no way to see who was first. That
                 is the default.
         """

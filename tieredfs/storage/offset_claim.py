@@ -7,9 +7,10 @@ append is three steps:
 2. The offset is claimed by a create that has one winner. The claim holds that name.
 3. What the claim names is copied to where a segment lies, and removed where it was.
 
-A claim counts only where the log ends: behind an offset that a segment holds nobody
-claims it, and what an older claim names is not completed there but removed. Otherwise a
-writer would overlap another that began earlier, once the end of the log was deleted.
+A claim counts only where the log ends: an offset that a segment holds, and one that the
+log no longer reaches since its end was deleted, nobody claims, and what an older claim
+names is not completed there but removed. Otherwise a writer would overlap another that
+begins earlier. A log without a segment ends at 0.
 
 Claims are never removed, for an offset that is free again could be won by a writer that
 knows of an older end of the log. They are numbered, and number ``n + 1`` counts once
@@ -99,10 +100,12 @@ def claim_offset(
     if winner != own:
         store.delete([_aside(own)])
     if _stem(winner) != key.stem:
-        msg = (
-            f"{store.url}: {partition}: offset {key.start_offset} was appended by "
-            "another writer"
+        reason = (
+            "was appended by another writer"
+            if winner
+            else "is not where the log ends: another writer appended, or it was cut"
         )
+        msg = f"{store.url}: {partition}: offset {key.start_offset} {reason}"
         raise AlreadyExistsError(msg)
 
 
@@ -149,14 +152,14 @@ def _claim(
     """Claim an offset for ``own``, and complete the claim that counts.
 
     Returns:
-        What that claim names; empty where the log has left the offset behind.
+        What that claim names; empty where the log does not end at the offset.
     """
     prefix = partition_prefix(partition)
     for number in count():
         claim = f"{OWN_FOLDER}claims/{prefix}{offset:020d}-{number}"
-        # This writer may not know how far the log has come: its end may have been
-        # deleted, and another one have begun before this offset.
-        if _goes_on(store, prefix, offset):
+        # This writer may not know where the log ends: its end may have been deleted,
+        # and another writer begin, or have begun, before this offset.
+        if not _ends_at(store, prefix, offset):
             winner = _read_claim(store, claim)
             if not winner:
                 return ""
@@ -186,9 +189,16 @@ def _read_claim(store: ObjectStore, claim: str) -> str:
     return ""
 
 
-def _goes_on(store: ObjectStore, prefix: str, offset: int) -> bool:
-    entries = store.list(prefix, start_after=seek_key(prefix, offset))
-    return any(entry.key.endswith(SEGMENT_SUFFIX) for entry in entries)
+def _ends_at(store: ObjectStore, prefix: str, offset: int) -> bool:
+    """Tell whether an offset is where the log ends: behind its last segment, or 0."""
+    last = offset - 1
+    is_reached = offset == 0
+    for entry in store.list(prefix, start_after=seek_key(prefix, last)):
+        if entry.key.endswith(SEGMENT_SUFFIX):
+            if not entry.key.startswith(f"{prefix}{last:020d}-"):
+                return False
+            is_reached = True
+    return is_reached
 
 
 def _complete(store: ObjectStore, partition: TopicIdPartition, name: str) -> bool:
