@@ -3,7 +3,7 @@
 from servers.azure import Azurite
 from servers.broker import Broker
 from servers.cloud import CloudServer
-from servers.faults import Request, Rule
+from servers.faults import Hold, Request, Rule
 from servers.fleet import SERVICES, Fleet
 from servers.gcs import FakeGCS
 from servers.places import Bucket, ProxiedBucket, Service
@@ -24,6 +24,7 @@ __all__ = [
     "FakeGCS",
     "FaultProxy",
     "Fleet",
+    "Hold",
     "MotoS3",
     "NotInstalledError",
     "OpenSshSftp",

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NoReturn
 
+from typing_extensions import override
+
 from servers.faults import Request, Rule
 
 
@@ -75,6 +77,18 @@ class Sink:
         if self._writer is not None:
             self._writer.write(data)
             await self._writer.drain()
+
+
+class Kept(Sink):
+    """Where a body is kept, with what stands around it."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+        self.body = bytearray()
+
+    @override
+    async def framing(self, data: bytes) -> None:
+        self.body += data
 
 
 def headers_of(head: bytes) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What can go wrong with a request, and which requests it happens to."""
 
 import re
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from random import Random
@@ -36,6 +37,24 @@ class Request:
         return self.headers.get("x-ms-range", self.headers.get("range", ""))
 
 
+@dataclass
+class Hold:
+    """A request that a slow network keeps until it is told to let go.
+
+    Attributes:
+        release: Set to pass the request on, which its client may have given up by then.
+        landed: Is set when the server has answered it.
+    """
+
+    release: threading.Event = field(default_factory=threading.Event)
+    landed: threading.Event = field(default_factory=threading.Event)
+
+    def land(self, seconds: float = 10) -> None:
+        """Pass the request on, and wait until the server has answered it."""
+        self.release.set()
+        assert self.landed.wait(seconds)
+
+
 class Faults(TypedDict, total=False):
     """What `FaultProxy.add` takes: the fields of `Rule`."""
 
@@ -52,6 +71,7 @@ class Faults(TypedDict, total=False):
     hang_after: int
     lose_reply: bool
     hang: float
+    hold: Hold | None
     delay: float
     flip_byte: int
 
@@ -78,6 +98,7 @@ class Rule:
             middle of its head.
         lose_reply: Reset the connection when the server has answered.
         hang: Seconds of silence before the request is passed on.
+        hold: Keeps the request, whole, until it lets go.
         delay: Seconds before the answer.
         flip_byte: Position of a byte of the reply's body to be inverted.
         hits: How many requests failed so far.
@@ -98,6 +119,7 @@ class Rule:
     hang_after: int | None = None
     lose_reply: bool = False
     hang: float = 0.0
+    hold: Hold | None = None
     delay: float = 0.0
     flip_byte: int | None = None
     hits: int = 0

@@ -10,6 +10,7 @@
         proxy.add("PUT", lose_reply=True, times=1)      # done, but we never hear
         proxy.add("GET", hang=30, times=1)              # no byte for 30 s
         proxy.add("GET", hang_after=65_536)             # part of a body, then none
+        proxy.add("PUT", hold=Hold(), times=1)          # passed on when it is told to
         proxy.add("GET", when=lambda asked: asked.range, status=500)
         proxy.add("GET", flip_byte=100)                 # one byte of the body wrong
         proxy.silent = True                             # accepts, and never answers
@@ -34,6 +35,7 @@ from typing import Unpack
 from typing_extensions import override
 
 from servers.bodies import (
+    Kept,
     ResetError,
     Sink,
     Stream,
@@ -41,7 +43,7 @@ from servers.bodies import (
     copy_request_body,
     headers_of,
 )
-from servers.faults import Faults, Request, Rule, refusal
+from servers.faults import Faults, Hold, Request, Rule, refusal
 from servers.loop import LoopServer
 from servers.ports import HOST, free_ports
 
@@ -200,10 +202,13 @@ class FaultProxy(LoopServer):
         if rule.status:
             await self._turn_down(client, request, rule)
             return False
+        sent = headers
+        if rule.hold is not None:
+            head += await self._held_body(client, headers, rule.hold)
+            sent = {}  # its body is in it
         server.writer.write(head)
-        upload = asyncio.ensure_future(
-            copy_request_body(headers, client.reader, Sink(server.writer))
-        )
+        body = copy_request_body(sent, client.reader, Sink(server.writer))
+        upload = asyncio.ensure_future(body)
         try:
             reply = await self._answer(client, server, request, rule)
             if not upload.done():  # answered before the whole body was read
@@ -216,6 +221,18 @@ class FaultProxy(LoopServer):
             headers.get("connection", "").lower(),
             reply.get("connection", "").lower(),
         }
+
+    async def _held_body(
+        self, client: Stream, headers: Mapping[str, str], hold: Hold
+    ) -> bytes:
+        """Take a whole body, and return it when it is to be passed on."""
+        if headers.get("expect", "").lower() == "100-continue":
+            client.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        kept = Kept()
+        await copy_request_body(headers, client.reader, kept)
+        while not hold.release.is_set():  # noqa: ASYNC110 - set by another thread
+            await asyncio.sleep(0.01)
+        return bytes(kept.body)
 
     async def _turn_down(self, client: Stream, request: Request, rule: Rule) -> None:
         if request.headers.get("expect", "").lower() != "100-continue":
@@ -247,6 +264,8 @@ class FaultProxy(LoopServer):
             if status < 200:
                 client.writer.write(head)
         request.status = status
+        if rule.hold is not None:
+            rule.hold.landed.set()
         headers = headers_of(head)
         bodiless = request.method == "HEAD" or status in _NO_BODY
         if rule.lose_reply:

@@ -70,10 +70,18 @@ class FullStore(ObjectStore):
     def put(
         self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
     ) -> None:
+        self._take(key, data)
+        super().put(key, data, overwrite=overwrite)
+
+    @override
+    def put_new(self, prefix: str, data: bytes | bytearray | memoryview) -> str:
+        self._take(prefix, data)
+        return super().put_new(prefix, data)
+
+    def _take(self, key: str, data: bytes | bytearray | memoryview) -> None:
         view = memoryview(data)
         self.owners.append(view.obj)
         if len(view) < len(LOG):
-            super().put(key, data, overwrite=overwrite)
             return
         error = StorageUnavailableError(f"put {key}: no room")
         # An error that is kept, with the frames that it passed, is a cycle.

@@ -215,6 +215,13 @@ class Interrupted(ObjectStore):
         self._happen(number, "after")
 
     @override
+    def put_new(self, prefix: str, data: bytes | bytearray | memoryview) -> str:
+        number = self._begin()
+        key = super().put_new(prefix, data)
+        self._happen(number, "after")
+        return key
+
+    @override
     def put_file(self, key: str, source: Path | Content, *, overwrite: bool) -> None:
         raise AssertionError(key)
 

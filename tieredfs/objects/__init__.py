@@ -1,6 +1,6 @@
 """Floor 2: any fsspec URL as a small, strict object store.
 
-``ObjectStore`` has ten verbs and one behaviour on every backend; ``quirks`` has one
+``ObjectStore`` has eleven verbs and one behaviour on every backend; ``quirks`` has one
 file per backend, saying what that backend does otherwise and how it is put right.
 """
 

@@ -18,6 +18,7 @@ from tieredfs.errors import (
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.keys import check_key, check_target
+from tieredfs.objects.new_key import new_key
 from tieredfs.objects.policy import Deadline, RequestPolicy
 from tieredfs.objects.quirks import ObjectInfo
 from tieredfs.objects.requests import Requests
@@ -123,6 +124,11 @@ class DryRunStore(ObjectStore):
                 msg = f"{verb} {self._requests.name(key)}: there is an object already"
                 raise AlreadyExistsError(msg)
         self._changes.put(key, content.size)
+
+    def _put_new(self, prefix: str, content: Content) -> str:
+        key = new_key(prefix)
+        self._put("put", key, content, overwrite=True)
+        return key
 
     def _is_hidden(self, entry: ObjectInfo, hidden: AbstractSet[str]) -> bool:
         """Tell whether an entry of the store, or all that it stands for, is hidden."""

@@ -1,4 +1,4 @@
-"""The object store: ten verbs, the same on every backend."""
+"""The object store: eleven verbs, the same on every backend."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,6 +21,7 @@ from tieredfs.objects.deletion import delete
 from tieredfs.objects.exclusive import prove_create
 from tieredfs.objects.identity import identity_of, is_local
 from tieredfs.objects.keys import check_key, check_target, is_key
+from tieredfs.objects.new_key import Send, new_key, put_new
 from tieredfs.objects.observer import RequestObserver
 from tieredfs.objects.pace import PACED_PART, Pace, PacedContent, tries
 from tieredfs.objects.policy import RequestPolicy
@@ -29,6 +30,7 @@ from tieredfs.objects.quirks import (
     Listing,
     ObjectInfo,
     Page,
+    PartLimits,
     UnfinishedUpload,
 )
 from tieredfs.objects.quirks.chain import absolute
@@ -221,6 +223,27 @@ class ObjectStore:
         """
         check_target(key)
         self._put("put", key, BufferContent(data), overwrite=overwrite)
+
+    def put_new(self, prefix: str, data: bytes | bytearray | memoryview) -> str:
+        """Make an object appear, whole, under a key that no other write has.
+
+        Each attempt has a key of its own. So one that was given up, and is done by the
+        server long afterwards, brings nothing back: what it makes is an object that no
+        caller knows of.
+
+        Args:
+            prefix: What the key begins with; 22 letters, digits, `-` and `_` follow.
+            data: As in ``put``.
+
+        Returns:
+            The key.
+
+        Raises:
+            InvalidArgumentError: As in ``put``.
+            UnsupportedOperationError: The store takes no objects.
+        """
+        check_target(new_key(prefix))
+        return self._put_new(prefix, BufferContent(data))
 
     def put_file(self, key: str, source: Path | Content, *, overwrite: bool) -> None:
         """Make an object appear, whole, from a local file.
@@ -425,24 +448,51 @@ class ObjectStore:
             prove_create(requests, backend, key, deadline)
             exclusive = StoreCapability.EXCLUSIVE_CREATE
             requests.need(exclusive, f"exclusive {verb}", key, deadline)
-        pace, limits = requests.pace, backend.parts
-        if pace is not None and limits is not None:
-            limits = replace(limits, above=PACED_PART, size=PACED_PART, at_once=1)
+        limits = self._limits(backend)
         if limits is not None and content.size > limits.above:
             upload(requests, key, content, limits, deadline, overwrite=overwrite)
             return
+        send = self._sender(backend, content)
+        deadline = requests.renewed(deadline)
+
+        def attempt(backend: Backend, left: float) -> None:
+            send(backend, key, left, overwrite=overwrite)
+
+        call = Call(verb, key, attempt, lambda _: content.size)
+        write(requests, call, content, deadline)
+
+    def _put_new(self, prefix: str, content: Content) -> str:
+        requests = self._requests
+        deadline = requests.deadline()
+        backend = requests.need(StoreCapability.WRITE, "put", prefix, deadline)
+        limits = self._limits(backend)
+        if limits is not None and content.size > limits.above:
+            key = new_key(prefix)  # one will do: an upload can be finished once
+            upload(requests, key, content, limits, deadline, overwrite=True)
+            return key
+        send = self._sender(backend, content)
+        return put_new(requests, prefix, content, send, requests.renewed(deadline))
+
+    def _limits(self, backend: Backend) -> PartLimits | None:
+        """Return how large objects go in parts; a pace makes the parts smaller."""
+        limits = backend.parts
+        if self._requests.pace is None or limits is None:
+            return limits
+        return replace(limits, above=PACED_PART, size=PACED_PART, at_once=1)
+
+    def _sender(self, backend: Backend, content: Content) -> Send:
+        """Wait for the turn of a whole object; return what makes one attempt."""
+        pace = self._requests.pace
         sent: Content = content
         if pace is not None and backend.sends_in_pieces:
             sent, pace = PacedContent(content, pace), None
         tried = tries(pace, content.size)
-        deadline = requests.renewed(deadline)
 
-        def attempt(backend: Backend, left: float) -> None:
+        def send(backend: Backend, key: str, left: float, *, overwrite: bool) -> None:
             tried()
             backend.put(key, sent, left, overwrite=overwrite)
 
-        call = Call(verb, key, attempt, lambda _: content.size)
-        write(requests, call, content, deadline)
+        return send
 
     def _pages(self, listing: Listing) -> Iterator[Page]:
         """Yield the pages of a listing, each one request; a failed one is repeated."""

@@ -3,7 +3,7 @@
 A segment's key holds its own id, so no put can tell that another writer was first. An
 append is three steps:
 
-1. The object is put aside, under a name of this call's own: its stem and a token.
+1. The object is put aside, under a name that no other put has: its stem and a token.
 2. The offset is claimed by a create that has one winner. The claim holds that name.
 3. What the claim names is copied to where a segment lies, and removed where it was.
 
@@ -15,7 +15,8 @@ begins earlier. A log without a segment ends at 0.
 Claims are never removed, for an offset that is free again could be won by a writer that
 knows of an older end of the log. They are numbered, and number ``n + 1`` counts once
 ``n`` is spent: neither what it names nor the segment is there. That is for ever, since
-no name is put aside twice. It comes about when the segment is deleted, and when
+no name is put aside twice, not even by two attempts of one put, of which the server may
+do the first when all is over. It comes about when the segment is deleted, and when
 ``cancel_copying`` comes between steps 2 and 3.
 
 =====================  ===================  ============================================
@@ -38,7 +39,6 @@ writer has gone on finds its number taken, or wins as if the writer had died.
 Claims of earlier releases hold the stem alone, which names what they have put aside.
 """
 
-import secrets
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import count
@@ -68,7 +68,6 @@ __all__ = ["claim_offset", "find_put_aside", "remove_put_aside"]
 
 _ASIDE: Final = f"{OWN_FOLDER}aside/"
 _SEPARATOR: Final = "."  # no character of a stem
-_TOKEN_BYTES: Final = 16
 
 
 def claim_offset(
@@ -94,11 +93,11 @@ def claim_offset(
         StorageUnavailableError: What was put aside has been removed meanwhile; nothing
             was stored. Or the store failed, and the segment may be there or become it.
     """
-    own = f"{key.stem}{_SEPARATOR}{secrets.token_urlsafe(_TOKEN_BYTES)}"
-    store.put(_aside(own), content, overwrite=True)
+    aside = store.put_new(_aside(f"{key.stem}{_SEPARATOR}"), content)
+    own = aside.removeprefix(_ASIDE)
     winner = _claim(store, partition, key.start_offset, own)
     if winner != own:
-        store.delete([_aside(own)])
+        store.delete([aside])
     if _stem(winner) != key.stem:
         reason = (
             "was appended by another writer"

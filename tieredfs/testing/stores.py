@@ -18,7 +18,7 @@ __all__ = ["READS", "WRITES", "WatchedStore", "scratch_store"]
 _T = TypeVar("_T")
 
 READS: Final = frozenset({"get", "get_range", "get_ranges", "head", "list"})
-WRITES: Final = frozenset({"put", "put_file", "copy", "delete"})
+WRITES: Final = frozenset({"put", "put_new", "put_file", "copy", "delete"})
 
 _numbers = itertools.count()
 
@@ -103,6 +103,10 @@ class WatchedStore(ObjectStore):
     ) -> None:
         """Make an object appear."""
         self._call("put", partial(super().put, key, data, overwrite=overwrite))
+
+    def put_new(self, prefix: str, data: bytes | bytearray | memoryview) -> str:
+        """Make an object appear under a key that no other write has."""
+        return self._call("put_new", partial(super().put_new, prefix, data))
 
     def put_file(self, key: str, source: Path | Content, *, overwrite: bool) -> None:
         """Make an object appear, from a local file."""
