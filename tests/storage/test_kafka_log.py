@@ -1,8 +1,10 @@
 import pickle
+from collections.abc import Iterator
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from typing_extensions import override
 
 from logs import KAFKA, LOCAL, REMOTE, files_of, fill
 from seen import Events
@@ -23,6 +25,7 @@ from tieredfs import (
     open_storage,
 )
 from tieredfs.log.partitions import select_partitions
+from tieredfs.objects import ObjectInfo
 
 EPOCHS = TopicIdPartition("epochs", 0, Uuid("WtKnnEasR2mbJ4pgwi2gDw"))
 CLOSED, ACTIVE = (f"epochs-0/{start:020d}" for start in (400, 500))
@@ -59,6 +62,34 @@ def cut(store: ObjectStore, key: str, size: int) -> None:
 
 def test_a_partition_is_listed_with_the_id_of_its_topic(epochs: ObjectStore) -> None:
     assert over(epochs).list_partitions() == [EPOCHS]
+
+
+def test_a_folder_is_listed_twice_and_its_topic_id_read_once(
+    epochs: ObjectStore,
+) -> None:
+    events = Events()
+    over(ObjectStore(epochs.url, observer=events)).list_segments(EPOCHS)
+    assert [event.verb for event in events] == ["list", "list", "get"]
+
+
+def test_a_topic_that_is_made_again_between_two_listings_is_not_found(
+    epochs: ObjectStore,
+) -> None:
+    class MadeAgain(ObjectStore):
+        listings = 0
+
+        @override
+        def list(
+            self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
+        ) -> Iterator[ObjectInfo]:
+            self.listings += 1
+            if self.listings == 2:
+                metadata = b"version: 0\ntopic_id: dao62lTOQsGBPyjJLrpQKw"
+                self.put("epochs-0/partition.metadata", metadata, overwrite=True)
+            return super().list(prefix, start_after=start_after, delimiter=delimiter)
+
+    with pytest.raises(NotFoundError, match="made again"):
+        over(MadeAgain(epochs.url)).list_segments(EPOCHS)
 
 
 def test_nothing_of_other_topics_is_asked_for_when_one_is_wanted(

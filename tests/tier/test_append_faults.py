@@ -20,6 +20,7 @@ from tieredfs import (
     DeadlineExceededError,
     NotFoundError,
     ObjectStore,
+    RequestCounter,
     RequestPolicy,
     StorageUnavailableError,
     Tier,
@@ -37,7 +38,7 @@ from tieredfs.testing.stores import READS, WRITES, WatchedStore, scratch_store
 PARTITION = TopicIdPartition("t", 0, ID)
 NOW = 1_800_000_000_000
 ALL = READS | WRITES
-STEPS = 8
+STEPS = 7
 """Requests of an append to a topic that has a segment."""
 
 Who = Literal["the same", "another", "the same, then another", "another, then the same"]
@@ -106,6 +107,17 @@ def test_the_steps_are_all_that_there_are(memory: ObjectStore) -> None:
     watched.calls = 0
     topic.append(values("a"))
     assert watched.calls == STEPS
+
+
+def test_the_segment_before_is_asked_once(memory: ObjectStore) -> None:
+    topic_on(memory).append(values("zero"))
+    counter = RequestCounter()
+    topic = topic_on(ObjectStore(memory.url, observer=counter))
+    before = counter.by_verb()
+    topic.append(values("a"))
+    asked = Counter(counter.by_verb())
+    asked.subtract(before)
+    assert +asked == {"list": 2, "get_range": 1, "put": 2, "copy": 1, "delete": 1}
 
 
 class TestEveryStepFails:

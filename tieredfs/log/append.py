@@ -54,6 +54,7 @@ from tieredfs.model import (
     IndexType,
     LogSegmentData,
     SegmentId,
+    SegmentIndexes,
     SegmentMetadata,
     TopicIdPartition,
 )
@@ -390,19 +391,19 @@ def _log_end(
     last = last_of(segments)
     if last is None:
         return _LogEnd(0, LeaderEpochs((_FIRST,)), ProducerSnapshot()), ids
-    last = catalog.describe(last)
+    indexes = storage.fetch_all_indexes(last)
+    last = catalog.describe(last, indexes)
     epochs = lineage_of([last])
     known = epochs if epochs.entries else LeaderEpochs((_FIRST,))
-    return _LogEnd(log_end([last]), known, _producers(storage, last)), ids
+    return _LogEnd(log_end([last]), known, _producers(storage, last, indexes)), ids
 
 
 def _producers(
-    storage: RemoteStorageManager, segment: SegmentMetadata
+    storage: RemoteStorageManager, segment: SegmentMetadata, indexes: SegmentIndexes
 ) -> ProducerSnapshot:
     """Return the producers where a segment ends: an open transaction stays open."""
-    try:
-        data = storage.fetch_index(segment, IndexType.PRODUCER_SNAPSHOT)
-    except NotFoundError:
+    data = indexes.get(IndexType.PRODUCER_SNAPSHOT)
+    if data is None:
         return ProducerSnapshot()
     name = f"{storage.name_of(segment)}: producer snapshot"
     return ProducerSnapshot.parse(data, name=name)

@@ -10,7 +10,12 @@ from tieredfs.errors import NotFoundError, PluginError
 from tieredfs.format.codecs import MAX_DECOMPRESSED
 from tieredfs.log.copies import CopyComparison
 from tieredfs.log.plan import may_part, overlaps
-from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
+from tieredfs.model import (
+    SegmentId,
+    SegmentIndexes,
+    SegmentMetadata,
+    TopicIdPartition,
+)
 from tieredfs.objects.daemon_executor import DaemonExecutor
 from tieredfs.objects.fork_locks import make_lock
 from tieredfs.storage import RemoteStorageManager
@@ -137,8 +142,14 @@ class SegmentCatalog:
         """Return the segments with every field told, sorted by start offset."""
         return self._described(partition, lambda s: not s.is_described, without)
 
-    def describe(self, segment: SegmentMetadata) -> SegmentMetadata:
+    def describe(
+        self, segment: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
         """Return ``segment`` with every field told.
+
+        Args:
+            segment: As it was listed.
+            indexes: All of its indexes, where they have been fetched.
 
         Raises:
             PluginError: The plugin left one out: what is not known would not be read.
@@ -146,7 +157,7 @@ class SegmentCatalog:
         with self._lock:
             known = self._known.get(segment)
         if known is None:
-            known = self._storage.describe(segment)
+            known = self._storage.describe(segment, indexes)
             if not known.is_described:
                 msg = f"{self._storage!r} does not describe {segment}"
                 raise PluginError(msg)

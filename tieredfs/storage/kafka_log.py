@@ -262,6 +262,7 @@ class KafkaLog(RemoteStorageManager):
             return self._is_same_log(metadata)
         try:
             logs = self._logs(metadata.partition)
+            self._check_topic(metadata.partition)
         except NotFoundError:
             return False
         listed = (metadata.start_offset, end, metadata.version)
@@ -301,6 +302,7 @@ class KafkaLog(RemoteStorageManager):
             before, logs = logs, self._logs(partition)
             is_soon = number < _SWAP_LISTINGS and any(log.is_swap for log in logs)
             if _starts(before) == _starts(logs) and not is_soon:
+                self._check_topic(partition)  # after the listing that counts
                 return logs
         msg = f"{self.store.url}/{partition}: the broker is replacing segments"
         raise StorageUnavailableError(f"{msg}: read again")
@@ -320,11 +322,19 @@ class KafkaLog(RemoteStorageManager):
                 found[start] = _Log(start, entry.size, entry.version, is_swap)
         if is_empty:
             raise NotFoundError(f"not found: {partition} in {self.store.url}")
-        topic_id = self._topic_id(folder)
+        return [found[start] for start in sorted(found)]
+
+    def _check_topic(self, partition: TopicIdPartition) -> None:
+        """Check that a partition's folder is that of its topic, not of a later one.
+
+        Raises:
+            NotFoundError: The topic was made again.
+            CorruptObjectError: As in ``list_segments``.
+        """
+        topic_id = self._topic_id(f"{partition}/")
         if partition.topic_id not in {UNKNOWN_TOPIC_ID, topic_id}:
             msg = f"not found: {partition} of topic {partition.topic_id}"
             raise NotFoundError(f"{msg} in {self.store.url}: it was made again")
-        return [found[start] for start in sorted(found)]
 
     def _names(self, partition: TopicIdPartition) -> list[str]:
         """List the names of all files in a partition's folder."""
