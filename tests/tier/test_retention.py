@@ -14,15 +14,26 @@ from hypothesis import strategies as st
 from logs import fill, make_place, open_store, records, segment
 from servers import Bucket
 from tieredfs import (
+    IndexType,
+    LogSegmentData,
     NotFoundError,
     ObjectStore,
     OffsetOutOfRangeError,
+    RequestCounter,
     RequestEvent,
     Scan,
+    SegmentId,
+    SegmentMetadata,
     Tier,
+    TieredReader,
     Topic,
+    TopicIdPartition,
+    Uuid,
     open_storage,
 )
+from tieredfs.log.catalog import SegmentCatalog
+from tieredfs.log.present import plan_present
+from tieredfs.storage.single_object import SingleObject
 from wire import encode_batch
 
 _ID = "dao62lTOQsGBPyjJLrpQKw"
@@ -201,3 +212,28 @@ def test_a_scan_that_skips_gaps_pickles_as_one(memory: ObjectStore) -> None:
     _fill(memory)
     scan = _topic(memory).scan(on_gap="skip")
     assert pickle.loads(pickle.dumps(scan)).on_gap == "skip"  # noqa: S301 - our own
+
+
+def test_where_no_offset_is_wanted_no_copies_are_compared(memory: ObjectStore) -> None:
+    counter = RequestCounter()
+    storage = SingleObject(ObjectStore(memory.url, observer=counter))
+    partition = TopicIdPartition("t", 0, Uuid(_ID))
+    for number, (end, step) in enumerate([(10, 1), (20, 2)]):  # one is cleaned
+        batches = [encode_batch(records(at, 1)) for at in range(0, end - 1, step)]
+        log = b"".join([*batches, encode_batch(records(end - 1, 1))])
+        indexes = {IndexType.LEADER_EPOCH: b"0\n1\n0 0\n"}
+        made = SegmentId.from_bytes(bytes([number]) * 16)
+        metadata = SegmentMetadata(partition, made, 0, end - 1)
+        storage.copy_log_segment(metadata, LogSegmentData(log, indexes))
+    reader = TieredReader(storage, SegmentCatalog(storage), partition)
+    reader.segments()
+    before = counter.requests
+    reader.segments()
+    once = counter.requests - before
+    for start, end in ((0, 0), (20, 20), (20, 30)):
+        before = counter.requests
+        assert plan_present(reader, start, end) == []
+        assert counter.requests - before == once
+    before = counter.requests
+    assert plan_present(reader, 0, 1) != []
+    assert counter.requests - before > once  # which they were not
