@@ -1,8 +1,10 @@
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from brokers import push_all, source_of
 from logs import KAFKA, LOCAL, REMOTE, files_of, fill
 from seen import Events
 from servers import Bucket
@@ -19,6 +21,16 @@ from tieredfs import (
 )
 
 Distribute = Callable[..., str]
+
+RAW = "raw-log-dir"
+FOREIGN = (
+    "README.txt",
+    "backup/2026/notes.parquet",
+    "meta.properties",
+    "plain-0/notes.txt",
+    "topic/part-0000.log",
+    f"{0:020d}.log",
+)
 
 CLAIMS = """
 class P(Base):
@@ -121,6 +133,58 @@ def test_a_tie_is_an_error_that_names_both(
     with pytest.raises(PluginError, match=r"kafka-local and rival|rival and kafka-l"):
         open_storage(tiered)
     assert type(open_storage(tiered, "kafka-local")).__name__ == "KafkaLocal"
+
+
+@pytest.mark.parametrize(
+    ("topic", "more"),
+    [("plain", RAW), ("plain", REMOTE), ("two-partitions", REMOTE)],
+    ids=str,
+)
+def test_two_layouts_in_one_place_are_an_error_that_has_the_url_of_each(
+    topic: str, more: str, tmp_path: Path
+) -> None:
+    place = str(tmp_path / "place")
+    store = ObjectStore(place)
+    fill(store, files_of(KAFKA / topic / more))
+    other = kind(store)
+    assert other in {"KafkaLocal", "KafkaLog"}
+    pushed = open_storage(store, "single-object")
+    push_all(source_of(KAFKA / "epochs" / RAW), pushed)
+    with pytest.raises(PluginError) as caught:
+        open_tier(place)
+    urls = re.findall(r"[a-z-]+\+/\S+", str(caught.value))
+    tiers = [open_tier(url) for url in urls]
+    assert {type(tier.storage).__name__ for tier in tiers} == {other, "SingleObject"}
+    assert sorted(name for tier in tiers for name in tier.topics()) == sorted(
+        [topic, "epochs"]
+    )
+
+
+@pytest.mark.parametrize("more", [RAW, REMOTE])
+def test_foreign_files_beside_a_layout_are_not_taken_for_another(
+    more: str, memory: ObjectStore
+) -> None:
+    fill(memory, files_of(KAFKA / "plain" / more))
+    found = kind(memory)
+    fill(memory, dict.fromkeys(FOREIGN, b"1"))
+    assert kind(memory) == found
+
+
+def test_a_guess_is_no_second_layout(
+    distribute: Distribute, tiered: ObjectStore, memory: ObjectStore
+) -> None:
+    fill(memory, files_of(Path(tiered.url)))
+    fill(memory, dict.fromkeys(FOREIGN, b"1"))
+    distribute("unsure", CLAIMS.format(score=0.5))
+    assert kind(memory) == "KafkaLocal"
+
+
+def test_a_plugin_that_recognises_a_part_of_a_layout_is_no_second_one(
+    distribute: Distribute, tiered: ObjectStore
+) -> None:
+    logs = "sum(key.endswith('.log') for key in keys) / len(keys)"
+    distribute("logs", CLAIMS.format(score=logs))
+    assert kind(tiered) == "KafkaLocal"
 
 
 def test_the_surest_wins(

@@ -172,6 +172,16 @@ def test_an_archive_is_not_pulled_into(
     assert sorted(entry.key for entry in archive.store.list()) == before
 
 
+def test_a_log_directory_with_an_archive_in_it_is_not_pulled_into(
+    stored: SingleObject, logdir: Path
+) -> None:
+    push_all(source_of(logdir), SingleObject(ObjectStore(str(logdir))))
+    before = files_of(logdir)
+    with pytest.raises(AlreadyExistsError, match="more than a log directory"):
+        pull_all(stored, logdir)
+    assert files_of(logdir) == before
+
+
 class TestTheCleanersCheckpoint:
     """Of a folder into which a log is pulled that ends early."""
 

@@ -20,6 +20,7 @@ from tieredfs.errors import (
     CorruptIndexError,
     InvalidArgumentError,
     NotFoundError,
+    PluginError,
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
@@ -153,6 +154,11 @@ def _check_no_other_layout(target: ObjectStore) -> None:
         there = open_storage(target)
     except (NotFoundError, UnsupportedFormatError, InvalidArgumentError):
         return  # nothing, or nothing that begins here
+    except PluginError as error:
+        raise AlreadyExistsError(
+            f"already exists: {target.url} holds more than a log directory: pull into "
+            "another directory"
+        ) from error
     if not isinstance(there, KafkaLog):
         raise AlreadyExistsError(
             f"already exists: {there!r} is an archive: pull into another directory"

@@ -103,7 +103,8 @@ class RemoteStorageManager(ABC):
         named.
 
         Args:
-            keys: The first keys of a store, at most 1000, in order, relative to it.
+            keys: The first keys of a store, at most 1000, in order, relative to it; or
+                some of these, at least one.
         """
         del keys
         return 0.0

@@ -165,7 +165,9 @@ def open_storage(
     Raises:
         NotFoundError: Nothing is there, so there is nothing to find out.
         UnsupportedFormatError: No plugin recognises what is there.
-        PluginError: Two plugins recognise it equally well, or one cannot be used.
+        PluginError: Several plugins recognise it equally well, or two layouts lie
+            there side by side; the message has the URLs that name one. Or the plugin
+            cannot be used.
         InvalidArgumentError: An option is missing, unknown or wrong; the message lists
             the plugin's own. Or the URL is a level off; the message has the right one.
     """
@@ -236,9 +238,8 @@ def _detect(store: ObjectStore) -> PluginClass:
             scores[name] = plugin.recognises(keys), plugin
         except PluginError as error:
             warnings.warn(f"left out: {error}", TieredFSWarning, stacklevel=2)
-    best = max((score for score, _ in scores.values()), default=0.0)
-    winners = [name for name, (score, _) in scores.items() if score == best]
-    if best <= 0:
+    claims = {name: (score, p) for name, (score, p) in scores.items() if score > 0}
+    if not claims:
         _check_place(store, keys, [plugin for _, plugin in scores.values()])
         seen = ", ".join(keys[:_SHOWN])
         msg = (
@@ -246,10 +247,35 @@ def _detect(store: ObjectStore) -> PluginClass:
             f"(it begins with {seen}); installed: {', '.join(scores)}{_more(scores)}"
         )
         raise UnsupportedFormatError(msg)
-    if len(winners) > 1:
-        msg = f"{store.url}: {' and '.join(winners)} both recognise it: name one"
+    highest, winner = max(claims.values(), key=lambda claim: claim[0])
+    rivals = [
+        name
+        for name, (score, plugin) in claims.items()
+        if score == highest or _is_beside(plugin, winner, keys)
+    ]
+    if len(rivals) > 1:
+        msg = (
+            f"{store.url}: {' and '.join(rivals)} recognise what is there: give "
+            f"{' or '.join(f'{name}+{store.url}' for name in rivals)}"
+        )
         raise PluginError(msg)
-    return scores[winners[0]][1]
+    return winner
+
+
+def _is_beside(plugin: PluginClass, winner: PluginClass, keys: tuple[str, ...]) -> bool:
+    """Tell whether a layout lies beside the one that recognises a page best.
+
+    It does where the plugin is as sure of keys that are not the winner's as that is of
+    its own: a part of a layout has no keys of its own, and a guess is less sure.
+    """
+    mine = _own_keys(winner, keys) or keys  # or it judges a page as a whole
+    its = _own_keys(plugin, set(keys).difference(mine))
+    return bool(its) and _score(plugin, its) >= _score(winner, mine)
+
+
+def _own_keys(plugin: PluginClass, keys: Iterable[str]) -> tuple[str, ...]:
+    """Return those of some keys that a plugin recognises, each by itself."""
+    return tuple(key for key in sorted(keys) if _score(plugin, (key,)) > 0)
 
 
 def _first_keys(store: ObjectStore) -> tuple[str, ...]:
