@@ -130,9 +130,37 @@ def test_a_file_is_no_directory_to_pull_into(
     run: Run, url: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    done = run("pull", url, str(tmp_path / "file"))
-    assert (done.code, done.out) == (2, b"")
-    assert done.err[0].endswith("/file is a file: give a directory")
+    for place in ("file", "file/below", "file/far/below"):
+        done = run("pull", url, str(tmp_path / place))
+        assert (done.code, done.out, len(done.err)) == (2, b"", 1)
+        assert done.err[0].endswith("/file is a file: give a directory")
+
+
+def test_a_file_in_the_way_of_a_folder_is_named(run: Run, url: str, back: Path) -> None:
+    back.mkdir()
+    (back / "epochs-0").touch()
+    done = run("pull", url, str(back))
+    assert (done.code, done.out) == (1, b"")
+    (line,) = done.err
+    assert line == (
+        f"tieredfs: already exists: put {back}/epochs-0/partition.metadata: "
+        f"FileExistsError: {back}/epochs-0 is not a directory: remove it, or write to "
+        "another place"
+    )
+
+
+@pytest.mark.parametrize("name", [f"{0:020d}.log", "partition.metadata"])
+def test_a_folder_in_the_way_of_a_file_is_named(
+    name: str, run: Run, url: str, back: Path
+) -> None:
+    (back / "epochs-0" / name).mkdir(parents=True)
+    done = run("pull", url, str(back))
+    assert (done.code, done.out) == (1, b"")
+    (line,) = done.err
+    assert line == (
+        f"tieredfs: already exists: put {back}/epochs-0/{name}: FileExistsError: "
+        f"{back}/epochs-0/{name} is a directory: remove it, or write to another place"
+    )
 
 
 class TestWhich:

@@ -26,6 +26,7 @@ from tieredfs import (
     CorruptDataError,
     CorruptObjectError,
     ObjectStore,
+    RequestEvent,
     UnsupportedOperationError,
 )
 from tieredfs.log.partitions import select_partitions
@@ -180,6 +181,51 @@ def test_a_log_directory_with_an_archive_in_it_is_not_pulled_into(
     with pytest.raises(AlreadyExistsError, match="more than a log directory"):
         pull_all(stored, logdir)
     assert files_of(logdir) == before
+
+
+class TestTwoPullsIntoOneFolder:
+    """One that writes what another has just seen to be missing."""
+
+    def test_both_succeed_where_they_pull_the_same(
+        self, stored: SingleObject, back: Path
+    ) -> None:
+        """Whichever file the other one has written first."""
+        target = _Rival(back, lambda: pull_all(stored, back)).store
+        pulled = pull(stored, target, stored.list_partitions())
+        assert [one.written for one in pulled] == [0, 0, 0]
+        whole = files_of(back)
+        assert {one.written for one in pull_all(stored, back)} == {0}
+        assert files_of(back) == whole
+
+    @pytest.mark.parametrize("size", [4, len("version: 0\ntopic_id: ") + len(ID)])
+    def test_the_later_one_says_where_its_file_would_differ(
+        self, size: int, stored: SingleObject, back: Path
+    ) -> None:
+        file = back / "t-0" / "partition.metadata"
+
+        def write_other() -> None:
+            file.parent.mkdir(parents=True)
+            file.write_bytes(b"x" * size)
+
+        target = _Rival(back, write_other).store
+        with pytest.raises(AlreadyExistsError, match=r"differs|4 bytes where") as told:
+            pull(stored, target, stored.list_partitions())
+        assert str(file) in str(told.value)
+        assert file.read_bytes() == b"x" * size
+
+
+class _Rival:
+    """Another process, which writes when a file was looked for and is not there."""
+
+    def __init__(self, folder: Path, write: Callable[[], object]) -> None:
+        self._write = write
+        self._is_done = False
+        self.store = ObjectStore(str(folder), observer=self)
+
+    def on_request(self, event: RequestEvent) -> None:
+        if event.verb == "head" and not self._is_done:
+            self._is_done = True
+            self._write()
 
 
 class TestTheCleanersCheckpoint:

@@ -47,8 +47,10 @@ def pull(
     that is in DIR already and is the same stays, so a pull may be done again; one with
     other content stays too, and is an error that says where it differs.
     """
-    if Path(directory).is_file():
-        raise InvalidArgumentError(f"{directory} is a file: give a directory")
+    place = Path(directory)
+    for path in (place, *place.parents):
+        if path.is_file():
+            raise InvalidArgumentError(f"{path} is a file: give a directory")
     moved = Transfer()
     with options.tier(url, moved, is_cached=False) as tier:
         storage = tier.storage

@@ -83,7 +83,7 @@ def pull(
     """Write the log directory that a tier was made from.
 
     What is there already and is the same stays as it is, so a pull that was ended is
-    taken up by doing it again.
+    taken up by doing it again, and two may run concurrently.
 
     Args:
         source: The tier.
@@ -282,15 +282,20 @@ def _write(target: ObjectStore, key: str, data: Buffer) -> int:
 
 def _write_log(target: ObjectStore, key: str, log: LogSource) -> int:
     """Write a log that is not there, as ``_write`` does."""
-    try:
-        size = target.head(key).size or 0
-    except NotFoundError:
+    size = _size(target, key)
+    if size is None:
         content = LogContent(log)
-        if log.size <= _IN_MEMORY:
-            target.put(key, content.read(0, log.size), overwrite=False)
+        try:
+            if log.size <= _IN_MEMORY:
+                target.put(key, content.read(0, log.size), overwrite=False)
+            else:
+                target.put_file(key, content, overwrite=False)
+        except AlreadyExistsError:
+            size = _size(target, key)  # another pull has written it meanwhile
+            if size is None:  # something that is no file is in the way
+                raise
         else:
-            target.put_file(key, content, overwrite=False)
-        return 1
+            return 1
     difference = _difference(target, key, size, log)
     if difference is not None:
         raise AlreadyExistsError(
@@ -298,6 +303,14 @@ def _write_log(target: ObjectStore, key: str, log: LogSource) -> int:
             "into an empty directory"
         )
     return 0
+
+
+def _size(target: ObjectStore, key: str) -> int | None:
+    """Return the bytes of a file; None when it is not there."""
+    try:
+        return target.head(key).size or 0
+    except NotFoundError:
+        return None
 
 
 def _difference(target: ObjectStore, key: str, size: int, log: LogSource) -> str | None:

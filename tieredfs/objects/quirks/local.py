@@ -270,8 +270,11 @@ class LocalBackend(Backend):
                     os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
                 else:
                     self._create(temporary, name, folder)
-            except IsADirectoryError as error:
-                raise FileExistsError(str(error)) from None
+            except (FileExistsError, IsADirectoryError) as error:
+                if not _is_folder(name, folder):
+                    raise
+                msg = f"{self.path(key)} is a directory: remove it, or write to another"
+                raise FileExistsError(f"{msg} place") from error
             finally:
                 with suppress(FileNotFoundError):
                     os.unlink(temporary, dir_fd=folder)
@@ -328,6 +331,14 @@ def _replaced(name: str, folder: int) -> os.stat_result | None:
     except FileNotFoundError:
         return None
     return found if stat.S_ISREG(found.st_mode) else None
+
+
+def _is_folder(name: str, folder: int) -> bool:
+    try:
+        found = os.stat(name, dir_fd=folder, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return stat.S_ISDIR(found.st_mode)
 
 
 def _is_named(

@@ -89,10 +89,11 @@ def made_folder(root: str, folder: str) -> Iterator[int]:
         PermissionError: It lies behind a symbolic link.
         FileExistsError: A part of its name is a file.
     """
-    here = _made_root(root)
+    here, path = _made_root(root), root.rstrip("/")
     try:
         for name in folder.split("/") if folder else ():
-            inner = _made_step(here, name, folder)
+            path = f"{path}/{name}"
+            inner = _made_step(here, name, path)
             os.close(here)
             here = inner
         yield here
@@ -172,8 +173,8 @@ def _made_root(root: str) -> int:
     way = _FOLDER | getattr(os, "O_PATH", os.O_RDONLY)
     try:
         return os.open(root, way)
-    except NotADirectoryError as error:
-        raise FileExistsError(str(error)) from None
+    except NotADirectoryError:
+        raise _in_the_way(_first_file(root)) from None
     except FileNotFoundError:
         path = Path(root)
     try:
@@ -186,11 +187,11 @@ def _made_root(root: str) -> int:
             finally:
                 os.close(parent)
         return os.open(root, way)
-    except NotADirectoryError as error:
-        raise FileExistsError(str(error)) from None
+    except NotADirectoryError:
+        raise _in_the_way(_first_file(root)) from None
 
 
-def _made_step(here: int, name: str, folder: str) -> int:
+def _made_step(here: int, name: str, path: str) -> int:
     try:
         try:
             return os.open(name, _STEP, dir_fd=here)
@@ -203,6 +204,19 @@ def _made_step(here: int, name: str, folder: str) -> int:
             raise
         found = os.stat(name, dir_fd=here, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
-            msg = f"{folder} lies behind a symbolic link"
+            msg = f"{path} lies behind a symbolic link"
             raise PermissionError(msg) from None
-        raise FileExistsError(str(error)) from None
+        raise _in_the_way(path) from None
+
+
+def _in_the_way(path: str) -> FileExistsError:
+    """Return the error of a folder that cannot be made, as a file has its name."""
+    return FileExistsError(
+        f"{path} is not a directory: remove it, or write to another place"
+    )
+
+
+def _first_file(path: str) -> str:
+    """Return the part of a path that is not a directory, though more follows."""
+    ways = (*reversed(Path(path).parents), Path(path))
+    return str(next((way for way in ways if not way.is_dir()), path))
