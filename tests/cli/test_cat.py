@@ -29,7 +29,7 @@ from logs import (
     segment,
 )
 from servers import Bucket
-from tieredfs import ObjectStore
+from tieredfs import ObjectStore, open_tier
 from wire import WireRecord, encode_batch, encode_message
 
 ESCAPED = {"\\\\": "\\", "\\t": "\t", "\\n": "\n", "\\r": "\r"}
@@ -248,6 +248,29 @@ def test_from_to_and_limit(
     done = run("cat", plain, "plain", "--json", "--encoding", "hex", *arguments)
     assert (done.code, done.err) == (0, [])
     assert offsets(done.out) == list(expected)
+
+
+def test_a_limit_fetches_about_the_records_that_it_shows(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with open_tier(str(tmp_path), plugin="single-object") as tier:
+        topic = tier.create_topic("t")
+        topic.append(pa.table({"value": [b"%050000d" % n for n in range(400)]}))
+    fetched = []
+    get_range = ObjectStore.get_range
+
+    def counted(store: ObjectStore, key: str, start: int, end: int) -> memoryview:
+        fetched.append(end - start)
+        return get_range(store, key, start, end)
+
+    monkeypatch.setattr(ObjectStore, "get_range", counted)
+    how = ("cat", str(tmp_path), "t", "--columns", "offset", "--json")
+    for first, limit in ((5, 1), (0, 1), (390, 3), (100, 40)):
+        fetched.clear()
+        done = run(*how, "--from", str(first), "--limit", str(limit))
+        assert (done.code, done.err) == (0, [])
+        assert offsets(done.out) == list(range(first, first + limit))
+        assert 0 < sum(fetched) < 50_000 * limit + (4 << 20)
 
 
 @pytest.mark.parametrize("count", [1, 5, 100, 1000, 1583, 5000])

@@ -84,9 +84,9 @@ def test_an_end_position_is_that_of_a_batch_past_the_end(
     pairs: _Pairs, relative: int
 ) -> None:
     # An entry is a batch's last offset and its position: the batch of the first entry
-    # at or past the end may begin below it, the batch of the next one cannot.
+    # at or past the last offset wanted has ended where that of the next one begins.
     index = OffsetIndex.parse(_offset_bytes(pairs), _BASE)
-    past = [p for o, p in pairs if o >= relative]
+    past = [p for o, p in pairs if o >= relative - 1]
     expected = past[1] if len(past) > 1 else None
     assert index.end_position(_BASE + relative) == expected
 
@@ -105,6 +105,15 @@ def test_a_time_lookup_is_the_last_entry_at_or_before(
     index = TimeIndex.parse(_time_bytes(pairs), _BASE)
     before = [(t, _BASE + o) for t, o in pairs if t <= stamp]
     assert index.lookup(stamp) == (before[-1] if before else (-1, _BASE))
+
+
+@given(time_entries(), st.integers(-5, 70) | st.integers(-(1 << 63), (1 << 63) - 1))
+def test_a_time_upper_bound_is_the_first_entry_at_or_past(
+    pairs: _Pairs, stamp: int
+) -> None:
+    index = TimeIndex.parse(_time_bytes(pairs), _BASE)
+    past = [(t, _BASE + o) for t, o in pairs if t >= stamp]
+    assert index.upper_bound(stamp) == (past[0] if past else None)
 
 
 def test_native_64_bit_arrays_come_out() -> None:

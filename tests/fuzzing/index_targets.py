@@ -125,7 +125,7 @@ def _read_offsets(data: bytes, rng: Random) -> bool:
         at = index_model.last_at(offsets, offset)
         found = (offsets[at], positions[at]) if at >= 0 else (base, 0)
         assert tuple(index.lookup(offset)) == found, offset
-        at = sum(held < offset for held in offsets) + 1
+        at = sum(held < offset - 1 for held in offsets) + 1
         expected = positions[at] if at < len(positions) else None
         assert index.end_position(offset) == expected, offset
         position = min(max(_near(rng, positions), -_MAX), _MAX)

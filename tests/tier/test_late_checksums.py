@@ -36,7 +36,7 @@ class _Store:
     def __init__(self, log: bytes) -> None:
         self._log = memoryview(log)
 
-    def fetch_log_segment(self, _: object, start: int, end: int) -> memoryview:
+    def fetch_log_ahead(self, _: object, start: int, end: int) -> memoryview:
         return self._log[start:end]
 
     def name_of(self, _: object) -> str:

@@ -83,6 +83,18 @@ class IndexCachedStorage(StorageWrapper):
         known = layout or self.cache.layout_of(metadata)
         return self.inner.fetch_log_segment(metadata, start, end, layout=known)
 
+    def fetch_log_ahead(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Return a part of a log or more, as ``fetch_log_segment`` does."""
+        known = layout or self.cache.layout_of(metadata)
+        return self.inner.fetch_log_ahead(metadata, start, end, layout=known)
+
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
         """Delete a segment, and what is kept of it; not there is success."""
         self.inner.delete_log_segment(metadata)

@@ -174,7 +174,8 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
             kind(answer_stream().buffer, project(shown), encode) as writer,
             _progress(moved, topic, scan),
         ):
-            for batch in _limited(_with_key(scan, wanted), limit):
+            found = scan if limit is None else scan.read_gradually(limit)
+            for batch in _limited(_with_key(found, wanted), limit):
                 writer.write(batch.select(shown))
     if encode.lossy:
         show_warning(

@@ -136,8 +136,9 @@ class OffsetIndex:
         Returns:
             None when only the end of the log is sure to be past them.
         """
-        # The batch of the first entry at or past the end may begin below the end.
-        found = int(self.offsets.searchsorted(end_offset)) + 1
+        # The batch of the first entry at or past the last offset wanted may begin at or
+        # below it, that of the next entry cannot.
+        found = int(self.offsets.searchsorted(end_offset - 1)) + 1
         return self.positions.item(found) if found < len(self) else None
 
 

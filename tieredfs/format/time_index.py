@@ -110,6 +110,14 @@ class TimeIndex:
         """Return one entry; negative numbers count from the end."""
         return TimestampOffset(self.timestamps.item(number), self.offsets.item(number))
 
+    def upper_bound(self, timestamp: int) -> TimestampOffset | None:
+        """Return the first entry at or past ``timestamp`` (ms); None if there is none.
+
+        Its batch has a record that is as late.
+        """
+        found = int(self.timestamps.searchsorted(timestamp))
+        return self.entry(found) if found < len(self) else None
+
     def lookup(self, timestamp: int) -> TimestampOffset:
         """Return the last entry at or before ``timestamp`` (ms).
 

@@ -561,7 +561,7 @@ def _measured(
         return listed
     last = None
     for batch in read_batches(
-        lambda start, end: source.fetch_log_segment(listed, start, end),
+        lambda start, end: source.fetch_log_ahead(listed, start, end),
         listed.size or 0,
         name=source.name_of(listed),
         torn_tail=source.is_active(listed),

@@ -7,24 +7,31 @@ another segment holds is read, and what none holds is left out.
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from tieredfs.errors import CorruptBatchError, NotFoundError
 from tieredfs.format.batch import claimed_size
 from tieredfs.format.log_batches import LogBatches
 from tieredfs.log.catalog import SegmentCatalog, SegmentContent, content_of
 from tieredfs.log.plan import SegmentSlice
+from tieredfs.log.positions import offset_index
 from tieredfs.log.present import plan_present
 from tieredfs.log.reader import TieredReader, read_slice
+from tieredfs.log.segment_fetch import HeldBytes, SegmentFetch
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["PartitionRead"]
+
+_SMALL = 1 << 20
+"""Bytes of a slice that are fetched rather than its index."""
 
 
 class PartitionRead:
     """Read the slices of one partition in offset order.
 
-    Between two turns nothing is held but where to go on, so any number of partitions
-    can be read in turn in the memory of one.
+    Between two turns nothing is held but where to go on and, as far as all partitions
+    together may, the beginning of the next batch: so any number of partitions can be
+    read in turn in the memory of one.
     """
 
     def __init__(
@@ -35,6 +42,7 @@ class PartitionRead:
         fetch_size: int,
         skip_deleted: bool,
         max_batch_bytes: int,
+        held: HeldBytes,
     ) -> None:
         """Fetch nothing yet.
 
@@ -44,6 +52,7 @@ class PartitionRead:
             fetch_size: Bytes to fetch at once.
             skip_deleted: Whether to read what is left when a segment is gone.
             max_batch_bytes: Most bytes that a compressed batch may decompress to.
+            held: What may be kept between turns.
         """
         self._storage = storage
         self._left = deque(slices)
@@ -51,12 +60,46 @@ class PartitionRead:
         self._fetch_size = fetch_size
         self._skip_deleted = skip_deleted
         self._max_batch_bytes = max_batch_bytes
+        self._source = SegmentFetch(storage, held)
         self._gone: set[SegmentContent] = set()
 
     @property
     def is_done(self) -> bool:
         """Whether everything has been read."""
         return not self._left
+
+    def next_batches(self, offsets: int) -> Iterator[LogBatches]:
+        """Yield the batches that have the next offsets, fetching little more.
+
+        The offset index says where they end; what is small is read as a whole.
+
+        Args:
+            offsets: How many; fewer where their segment ends.
+
+        Raises:
+            NotFoundError: As in ``batches``.
+            CorruptDataError: As in ``batches``.
+        """
+        try:
+            part = self._left[0]
+            until = min(part.start_offset + offsets, part.end_offset)
+            near = self._cut(part, until)
+            for found in read_slice(
+                self._storage, near, self._fetch_size, self._source
+            ):
+                if not len(found):  # an error comes behind it
+                    continue
+                self._left[0] = part.behind(found)
+                yield found
+                if until <= self._left[0].start_offset < part.end_offset:
+                    self._source.keep(self._left[0].start_position)
+                    return
+            self._left.popleft()
+            self._source.drop()
+        except NotFoundError as error:
+            if not self._skip_deleted:
+                raise
+            self._plan_again(error)
 
     def batches(self, *, one_turn: bool = False) -> Iterator[LogBatches]:
         """Yield the batches that are left, or those that one request fetches.
@@ -74,22 +117,44 @@ class PartitionRead:
         while self._left:
             part = self._left[0]
             try:
-                for found in read_slice(self._storage, part, self._fetch_size):
+                for found in read_slice(
+                    self._storage, part, self._fetch_size, self._source
+                ):
                     if not len(found):  # an error comes behind it
                         continue
                     self._left[0] = part.behind(found)
                     taken += int(found["size"].sum())
                     yield found
                     has_more = self._left[0].start_offset < part.end_offset
-                    if one_turn and has_more and _is_last_of_fetch(found):
+                    if one_turn and has_more and self._is_last_of_fetch(found.name):
+                        self._source.keep(self._left[0].start_position)
                         return
                 self._left.popleft()
+                self._source.drop()
             except NotFoundError as error:
                 if not self._skip_deleted:
                     raise
                 self._plan_again(error)
             if one_turn and taken >= self._fetch_size:
                 return
+
+    def _cut(self, part: SegmentSlice, until: int) -> SegmentSlice:
+        """Return a slice whose requests reach to an offset, and not much further."""
+        if until == part.end_offset or part.size <= _SMALL:
+            return part
+        end = offset_index(self._storage, part.segment).end_position(until)
+        if end is None or end >= part.end_position:
+            return part
+        return replace(part, end_position=max(end, part.start_position))
+
+    def _is_last_of_fetch(self, name: str) -> bool:
+        """Tell whether no whole batch is left in what was fetched."""
+        rest = self._source.rest(self._left[0].start_position)
+        try:
+            size = claimed_size(rest, 0, name=name)
+        except CorruptBatchError:  # raised when it is read
+            return False
+        return size is None or size > len(rest)
 
     def _plan_again(self, error: NotFoundError) -> None:
         """Plan what is left when a segment turns out to be gone."""
@@ -104,13 +169,3 @@ class PartitionRead:
             if not self._storage.list_partitions():
                 raise error from None
             self._left.clear()  # the others are there: this one was deleted
-
-
-def _is_last_of_fetch(batches: LogBatches) -> bool:
-    """Tell whether no whole batch lies behind these in what was fetched."""
-    rest = batches.buffer[int(batches["end"][-1]) :]
-    try:
-        size = claimed_size(rest, 0, name=batches.name)
-    except CorruptBatchError:  # raised when it is read
-        return False
-    return size is None or size > len(rest)

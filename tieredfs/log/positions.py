@@ -28,7 +28,7 @@ def read_offsets(
     """
     position, until = locate(storage, segment, start, end)
     for batches in read_log(
-        lambda first, stop: storage.fetch_log_segment(segment, first, stop),
+        lambda first, stop: storage.fetch_log_ahead(segment, first, stop),
         segment.size or 0,
         name=storage.name_of(segment),
         start=position,

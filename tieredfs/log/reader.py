@@ -36,6 +36,7 @@ from tieredfs.log.plan import (
     tile,
 )
 from tieredfs.log.positions import locate, offset_index
+from tieredfs.log.segment_fetch import SegmentFetch
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.log_stream import FETCH_SIZE, read_log
@@ -356,7 +357,10 @@ def bounds_of(segments: Sequence[SegmentMetadata]) -> Bounds:
 
 
 def read_slice(
-    storage: RemoteStorageManager, part: SegmentSlice, fetch_size: int = FETCH_SIZE
+    storage: RemoteStorageManager,
+    part: SegmentSlice,
+    fetch_size: int = FETCH_SIZE,
+    source: SegmentFetch | None = None,
 ) -> Iterator[LogBatches]:
     """Yield the batches of a slice, control batches among them, checked.
 
@@ -366,6 +370,8 @@ def read_slice(
         storage: Where the segment is.
         part: The slice.
         fetch_size: Bytes to fetch at once.
+        source: What fetches the log, and may have the beginning of the slice; None for
+            a new one.
 
     Raises:
         CorruptBatchError: A batch is malformed, or not where its segment and lineage
@@ -376,7 +382,12 @@ def read_slice(
             is replacing what follows it.
     """
     try:
-        reached = yield from _read_checked(storage, part, fetch_size)
+        reached = yield from _read_checked(
+            storage,
+            part,
+            fetch_size,
+            SegmentFetch(storage) if source is None else source,
+        )
     except CorruptDataError as error:
         if storage.is_current(part.segment):
             raise
@@ -393,18 +404,22 @@ def read_slice(
 
 
 def _read_checked(
-    storage: RemoteStorageManager, part: SegmentSlice, fetch_size: int
+    storage: RemoteStorageManager,
+    part: SegmentSlice,
+    fetch_size: int,
+    source: SegmentFetch,
 ) -> Generator[LogBatches, None, int]:
     """Yield the batches of a slice, and return the offset up to which the log goes."""
     reached = part.start_offset
     for batches in read_log(
-        lambda begin, end: storage.fetch_log_segment(part.segment, begin, end),
+        source.fetch,
         part.segment.size or 0,
         name=storage.name_of(part.segment),
         start=part.start_position,
         until=part.end_position,
         fetch_size=fetch_size,
         after=part.previous_offset,
+        held=source.begin(part.segment, part.start_position),
     ):
         is_first = batches["position"][0] == part.start_position > 0
         if is_first and part.previous_offset < 0:
@@ -430,6 +445,8 @@ def _read_checked(
         if inside < len(batches):
             return part.end_offset
         reached = max(reached, int(batches["last_offset"][-1]) + 1)
+        if reached >= part.end_offset:
+            return reached
     return reached
 
 
@@ -452,7 +469,7 @@ def _is_cleaned(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool
         return True
     following = segment.start_offset
     for batches in read_log(
-        lambda begin, end: storage.fetch_log_segment(segment, begin, end),
+        lambda begin, end: storage.fetch_log_ahead(segment, begin, end),
         segment.size or 0,
         name=storage.name_of(segment),
     ):

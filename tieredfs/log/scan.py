@@ -17,8 +17,10 @@ from tieredfs.format.schema import project
 from tieredfs.integers import to_integer
 from tieredfs.log.partition_read import PartitionRead
 from tieredfs.log.plan import ScanPlan, SegmentSlice
+from tieredfs.log.segment_fetch import HeldBytes
 from tieredfs.model import TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.log_stream import FETCH_SIZE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +32,9 @@ Order = Literal["partition", "fair"]
 
 OnGap = Literal["raise", "skip"]
 """Whether offsets that are in no segment are an error, or left out."""
+
+
+_WIDENING = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,23 +83,31 @@ class Scan:
                 ``on_gap="skip"``, everything was.
             StorageUnavailableError: The store failed more often than its policy allows.
         """
-        reads = [
-            PartitionRead(
-                self.storage,
-                slices,
-                fetch_size=self.plan.fetch_size,
-                skip_deleted=self.on_gap == "skip",
-                max_batch_bytes=self.max_batch_bytes,
-            )
-            for _, slices in groupby(
-                self.plan.slices, lambda part: part.segment.partition
-            )
-        ]
+        reads = self._reads()
         if self.order == "fair":
             return self._in_turn(reads)
         return chain.from_iterable(
             self._decode(read.partition, read.batches()) for read in reads
         )
+
+    def read_gradually(self, records: SupportsIndex) -> Iterator[pa.RecordBatch]:
+        """Read the same records, for a caller that needs about so many of the first.
+
+        At first the offset index says how little has to be fetched, then four times as
+        many offsets each time. It takes more requests than iterating, so that is better
+        for all records. Partitions come one after the other.
+
+        Args:
+            records: How many are needed; it may turn out that more are.
+
+        Raises:
+            InvalidArgumentError: ``records`` is not an integer.
+            CorruptDataError: What is stored is not what it should be.
+            NotFoundError: A segment was deleted since the scan was planned; with
+                ``on_gap="skip"``, everything was.
+            StorageUnavailableError: The store failed more often than its policy allows.
+        """
+        return self._in_steps(max(to_integer(records, "records"), 1))
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a reader that reads as it is consumed."""
@@ -161,6 +174,28 @@ class Scan:
     def __repr__(self) -> str:
         """Say what it will read."""
         return f"Scan({self.topic!r}, {self.plan!r})"
+
+    def _in_steps(self, offsets: int) -> Iterator[pa.RecordBatch]:
+        for read in self._reads():
+            while not read.is_done:
+                yield from self._decode(read.partition, read.next_batches(offsets))
+                offsets *= _WIDENING
+
+    def _reads(self) -> list[PartitionRead]:
+        held = HeldBytes(FETCH_SIZE)
+        return [
+            PartitionRead(
+                self.storage,
+                slices,
+                fetch_size=self.plan.fetch_size,
+                skip_deleted=self.on_gap == "skip",
+                max_batch_bytes=self.max_batch_bytes,
+                held=held,
+            )
+            for _, slices in groupby(
+                self.plan.slices, lambda part: part.segment.partition
+            )
+        ]
 
     def _in_turn(self, reads: Iterable[PartitionRead]) -> Iterator[pa.RecordBatch]:
         """Read a few MiB of each partition in turn until all have ended."""

@@ -66,7 +66,7 @@ def find_offset(
             begin,
             end,
             offsets.lookup(begin).position,
-            segment.size or 0,
+            _reach(times, offsets, timestamp) or segment.size or 0,
             lineage,
         )
         for batch in chain.from_iterable(read_slice(reader.storage, part)):
@@ -77,6 +77,12 @@ def find_offset(
             if found is not None:
                 return found
     return None
+
+
+def _reach(times: TimeIndex, offsets: OffsetIndex, timestamp: int) -> int | None:
+    """Return a position by which a record that is so late has come, if one is known."""
+    late = times.upper_bound(timestamp)
+    return None if late is None else offsets.end_position(late.offset + 1)
 
 
 def _indexes(

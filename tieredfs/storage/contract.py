@@ -172,6 +172,35 @@ class RemoteStorageManager(ABC):
             InvalidArgumentError: ``start`` is negative or behind ``end``.
         """
 
+    def fetch_log_ahead(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Return the bytes of a segment's log from ``start`` to ``end`` or further.
+
+        A caller that reads on begins where the answer ends, so that nothing is fetched
+        a second time.
+
+        Implementers: the default returns exactly ``[start, end)``. A layout that keeps
+        a log in chunks returns all of the last one, which it has to fetch anyway.
+
+        Args:
+            metadata: As ``fetch_log_segment`` takes it.
+            start: First byte.
+            end: Byte after the last one that is needed.
+            layout: As ``fetch_log_segment`` takes it.
+
+        Raises:
+            NotFoundError: The segment is gone.
+            CorruptObjectError: The log ends before ``end``, or is not what was stored.
+            InvalidArgumentError: ``start`` is negative or behind ``end``.
+        """
+        return self.fetch_log_segment(metadata, start, end, layout=layout)
+
     @abstractmethod
     def fetch_index(
         self, metadata: SegmentMetadata, index_type: IndexType

@@ -17,6 +17,8 @@ _SIZE_END = 12
 _BEYOND = 64 << 10
 """Bytes asked for at once behind what was said to be enough; then twice as many."""
 
+_NOTHING = memoryview(b"")
+
 
 def read_log(  # noqa: PLR0913 - a log, and how much of it
     fetch: Callable[[int, int], memoryview],
@@ -28,6 +30,7 @@ def read_log(  # noqa: PLR0913 - a log, and how much of it
     torn_tail: bool = False,
     fetch_size: int = FETCH_SIZE,
     after: int = -1,
+    held: memoryview = _NOTHING,
 ) -> Iterator[LogBatches]:
     """Yield the batches of a log in order, checked, fetching as they are needed.
 
@@ -35,7 +38,7 @@ def read_log(  # noqa: PLR0913 - a log, and how much of it
     may be larger than what is left of the log.
 
     Args:
-        fetch: Returns the bytes ``[start, end)`` of the log.
+        fetch: Returns the bytes ``[start, end)`` of the log, and more if more came.
         size: Bytes of the log.
         name: How to call the log in an error.
         start: Position of the first batch to read.
@@ -45,23 +48,23 @@ def read_log(  # noqa: PLR0913 - a log, and how much of it
             segment that a broker is writing may.
         fetch_size: Bytes to ask for at once.
         after: Offset that the first batch must lie above.
+        held: Bytes from ``start`` on that are there already; not a whole batch.
 
     Raises:
         CorruptBatchError: A batch is malformed, out of order or cut off.
         UnsupportedFormatError: A magic or codec is not one that is read.
     """
-    rest = memoryview(b"")
-    position = fetched = start
+    rest, position, fetched = held, start, start + len(held)
     previous = after
-    needed, beyond = 0, _BEYOND
+    needed, beyond = (claimed_size(held, 0) or len(held)) - len(held), _BEYOND
     while fetched < size:
         want = fetch_size
         if until is not None:
             want = min(want, max(until - fetched, beyond))
             beyond *= 2 if fetched >= until else 1
         end = min(size, fetched + max(want, needed))
-        piece = fetch(fetched, end)
-        fetched = end
+        piece = fetch(fetched, end)[: size - fetched]
+        fetched = max(end, fetched + len(piece))
         for part in _stitched(rest, piece):
             data = memoryview(b"".join((rest, part))) if rest else part
             done = 0

@@ -7,6 +7,7 @@ chunks, compressed with zstd. Source: ``formats.md`` of the project.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from io import BytesIO
 
 from tieredfs.epochs import NO_EPOCH
@@ -182,13 +183,26 @@ class SingleObject(RemoteStorageManager):
         log = self._fetch_manifest(metadata, layout).log
         stop = log.original_length if end is None else end
         _check_range(start, stop, log.original_length, name)
-        return read_chunks(
-            lambda first, last: self.store.get_range(path, first, last),
-            log,
-            start,
-            stop,
-            name=name,
-        )
+        fetch = partial(self.store.get_range, path)
+        return read_chunks(fetch, log, start, stop, name=name)[: stop - start]
+
+    def fetch_log_ahead(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Return a range of the log, and what else its last chunk has."""
+        path, key = self._find(metadata)
+        if not key.flags & SegmentFlag.TRANSFORMED:
+            return self.fetch_log_segment(metadata, start, end, layout=layout)
+        log = self._fetch_manifest(metadata, layout).log
+        name = f"{self.store.url}/{path}"
+        _check_range(start, end, log.original_length, name)
+        fetch = partial(self.store.get_range, path)
+        return read_chunks(fetch, log, start, end, name=name)
 
     def fetch_index(
         self, metadata: SegmentMetadata, index_type: IndexType

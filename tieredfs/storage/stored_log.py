@@ -89,7 +89,7 @@ def read_chunks(
     *,
     name: str,
 ) -> memoryview:
-    """Return the bytes ``[start, end)`` of a log that is stored in chunks.
+    """Return the bytes from ``start`` on of the chunks that have ``[start, end)``.
 
     Args:
         fetch: Returns a range of the stored bytes; it is called once.
@@ -125,7 +125,7 @@ def read_chunks(
         parts.append(found)
     whole = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
     # Some decompressors give what could be written to.
-    return whole[start - first * size : end - first * size].toreadonly()
+    return whole[start - first * size :].toreadonly()
 
 
 def stream_stored(

@@ -63,6 +63,17 @@ class StorageWrapper(RemoteStorageManager):
         """Return the bytes ``[start, end)`` of a segment's log, read-only."""
         return self.inner.fetch_log_segment(metadata, start, end, layout=layout)
 
+    def fetch_log_ahead(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Return the bytes of a segment's log from ``start`` to ``end`` or further."""
+        return self.inner.fetch_log_ahead(metadata, start, end, layout=layout)
+
     def fetch_index(
         self, metadata: SegmentMetadata, index_type: IndexType
     ) -> memoryview:

@@ -29,7 +29,10 @@ __all__ = [
 
 @rule()
 def check_ranges_are_exact(case: Case) -> None:
-    """``fetch_log_segment`` returns exactly the bytes that were asked for."""
+    """``fetch_log_segment`` returns exactly the bytes that were asked for.
+
+    ``fetch_log_ahead`` returns those, or more of what follows.
+    """
     for listed in case.segments():
         whole = bytes(case.storage.fetch_log_segment(listed))
         size = len(whole)
@@ -47,6 +50,12 @@ def check_ranges_are_exact(case: Case) -> None:
                     found == whole[start:end],
                     f"The bytes [{start}, {end}) of {listed} are others: {len(found)} "
                     f"came, {end - start} were asked for.",
+                )
+                ahead = bytes(case.storage.fetch_log_ahead(listed, start, end))
+                require(
+                    len(ahead) >= end - start and whole.startswith(ahead, start),
+                    f"What came of {listed} ahead from {start} on, {len(ahead)} bytes, "
+                    f"is not its log up to {end} or further.",
                 )
         rest = case.storage.fetch_log_segment(listed, middle)
         require(

@@ -81,6 +81,27 @@ def test_only_the_chunks_of_a_range_are_fetched(variant: str) -> None:
         assert events[0].size == 10
 
 
+@every_variant
+def test_what_comes_with_the_last_chunk_of_a_range_is_not_fetched_again(
+    variant: str,
+) -> None:
+    storage, events = watched(variant)
+    segment = sample(variant, "txn").metadata
+    layout = storage.fetch_all_indexes(segment).layout
+    log = bytes(storage.fetch_log_segment(segment))
+    stored = events[-1].size
+    events.clear()
+    position = 0
+    while position < len(log):
+        end = min(position + 5000, len(log))
+        ahead = storage.fetch_log_ahead(segment, position, end, layout=layout)
+        assert len(ahead) >= end - position
+        assert log.startswith(bytes(ahead), position)
+        position += len(ahead)
+    assert position == len(log)
+    assert sum(event.size for event in events) == stored
+
+
 def test_an_empty_range_takes_none_with_the_layout() -> None:
     storage, events = watched("zstd")
     segment = sample("zstd", "txn").metadata

@@ -175,8 +175,21 @@ class Aiven(RemoteStorageManager):
         """
         stem = self._stem(metadata)
         manifest = self._parse(metadata, stem, layout or self._manifest(stem))
-        size = manifest.chunks.size
-        return self._read(manifest, stem, start, size if end is None else end)
+        stop = manifest.chunks.size if end is None else end
+        return self._read(manifest, stem, start, stop)[: stop - start]
+
+    def fetch_log_ahead(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Return a range of the log, and what else its last chunk has."""
+        stem = self._stem(metadata)
+        manifest = self._parse(metadata, stem, layout or self._manifest(stem))
+        return self._read(manifest, stem, start, end)
 
     def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
         """Yield the whole log in order: the manifest, and whole chunks at a time."""

@@ -20,7 +20,7 @@ def read_log(
     *,
     name: str,
 ) -> memoryview:
-    """Return the bytes ``[start, end)`` of a log.
+    """Return the bytes of a log from ``start`` to ``end``, or to where a chunk ends.
 
     Args:
         fetch: Returns a range of the log's object; called once, or not at all where
@@ -51,7 +51,7 @@ def read_log(
             is_compressed=manifest.is_compressed,
             name=name,
         )
-        pieces.append(found[max(start - chunk.start, 0) : end - chunk.start])
+        pieces.append(found[max(start - chunk.start, 0) :])
     whole = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
     return whole.toreadonly()
 

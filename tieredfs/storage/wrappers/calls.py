@@ -16,6 +16,7 @@ REMOTE_CALLS: Final = (
     "list_partitions",
     "list_segments",
     "fetch_log_segment",
+    "fetch_log_ahead",
     "fetch_index",
     "fetch_indexes",
     "fetch_all_indexes",
