@@ -3,6 +3,7 @@
 import os
 import warnings
 from collections.abc import Collection, Iterable, Mapping
+from copy import copy
 from datetime import UTC, datetime
 from functools import partial
 from time import time_ns
@@ -221,10 +222,16 @@ class Tier:
         self._catalog.begin(begun)
         return Topic(self.storage, self._catalog, begun, self.max_batch_bytes)
 
-    def with_policy(self, policy: RequestPolicy) -> "Tier":
-        """Return the same tier, on the same connections, under ``policy``."""
+    def with_policy(self, policy: RequestPolicy) -> Self:
+        """Return the same tier, on the same connections, under ``policy``.
+
+        It is of the same class, and has what a subclass keeps.
+        """
+        view = copy(self)
         storage = self.storage.with_policy(policy)
-        return Tier(storage, max_batch_bytes=self.max_batch_bytes)
+        catalog = SegmentCatalog(storage, self.max_batch_bytes)
+        vars(view).update(storage=storage, _catalog=catalog)
+        return view
 
     def close(self) -> None:
         """Let go of what the plugin holds."""
@@ -243,9 +250,14 @@ class Tier:
         """Close the tier."""
         self.close()
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the storage; what was learned of segments is learned again."""
-        return _make_tier, (self.storage, self.max_batch_bytes)
+    def __getstate__(self) -> dict[str, object]:
+        """Give all but what was learned of segments, which is learned again."""
+        return {name: kept for name, kept in vars(self).items() if name != "_catalog"}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Take it; ask nothing yet."""
+        vars(self).update(state)
+        self._catalog = SegmentCatalog(self.storage, self.max_batch_bytes)
 
     def __repr__(self) -> str:
         """Show layout and place, without secrets."""
@@ -282,16 +294,7 @@ class Topic:
         """Take the partitions of one topic id; a Tier makes it."""
         self._storage = storage
         self._max_batch_bytes = max_batch_bytes
-        self._readers = {
-            partition.partition: TieredReader(
-                storage, catalog, partition, max_batch_bytes
-            )
-            for partition in sorted(partitions)
-        }
-        self._appenders = {
-            number: Appender(storage, reader.partition)
-            for number, reader in self._readers.items()
-        }
+        self._read(catalog, partitions)
         first = next(iter(self._readers.values())).partition
         self.name = first.topic
         self.topic_id = first.topic_id
@@ -489,26 +492,35 @@ class Topic:
         """Show name and partitions."""
         return f"Topic({self.name!r}, partitions={len(self.partitions)})"
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle storage and partitions."""
+    def __getstate__(self) -> dict[str, object]:
+        """Give the storage and the partitions, and what a subclass keeps."""
         parts = [reader.partition for reader in self._readers.values()]
-        return _make_topic, (self._storage, parts, self._max_batch_bytes)
+        made = {"_readers": parts, "_appenders": None}
+        return vars(self) | made
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Take them; ask nothing yet."""
+        vars(self).update(state)
+        catalog = SegmentCatalog(self._storage, self._max_batch_bytes)
+        self._read(catalog, state["_readers"])  # type: ignore[arg-type] # what __getstate__ gave
+
+    def _read(
+        self, catalog: SegmentCatalog, partitions: Iterable[TopicIdPartition]
+    ) -> None:
+        """Make what reads each partition and appends to it."""
+        self._readers = {
+            partition.partition: TieredReader(
+                self._storage, catalog, partition, self._max_batch_bytes
+            )
+            for partition in sorted(partitions)
+        }
+        self._appenders = {
+            number: Appender(self._storage, reader.partition)
+            for number, reader in self._readers.items()
+        }
 
     def _bounds(self) -> dict[int, Bounds]:
         return {number: reader.bounds() for number, reader in self._readers.items()}
-
-
-def _make_tier(storage: RemoteStorageManager, max_batch_bytes: int) -> Tier:
-    return Tier(storage, max_batch_bytes=max_batch_bytes)
-
-
-def _make_topic(
-    storage: RemoteStorageManager,
-    partitions: list[TopicIdPartition],
-    max_batch_bytes: int,
-) -> Topic:
-    catalog = SegmentCatalog(storage, max_batch_bytes)
-    return Topic(storage, catalog, partitions, max_batch_bytes)
 
 
 def _codec(compression: str) -> Codec:

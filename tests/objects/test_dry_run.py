@@ -105,3 +105,17 @@ def test_what_takes_no_objects_is_refused_as_ever() -> None:
 def test_what_is_remembered_of_a_store_is_not_mixed_with_a_dry_run() -> None:
     store = ObjectStore("memory://somewhere")
     assert DryRunStore.over(store).identity != store.identity
+
+
+class _Labelled(DryRunStore):
+    """A dry run with a name of its own."""
+
+    label = ""
+
+
+def test_a_view_of_a_dry_run_keeps_its_class_and_what_it_has() -> None:
+    store = _Labelled.over(ObjectStore("memory://labelled"))
+    store.label = "mine"
+    view = store.with_policy(RequestPolicy(attempts=1))
+    assert isinstance(view, _Labelled)
+    assert view.label == "mine"

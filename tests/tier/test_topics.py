@@ -1,4 +1,6 @@
+import pickle
 import re
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,6 +25,7 @@ from tieredfs import (
     open_tier,
 )
 from tieredfs.cache import with_index_cache
+from tieredfs.log.catalog import SegmentCatalog
 from tieredfs.log.partitions import select_partitions
 from tieredfs.storage.kafka_local import KafkaLocal
 from wire import encode_batch
@@ -317,3 +320,50 @@ class TestPositions:
 
 def test_a_tier_is_opened_at_a_path() -> None:
     assert open_tier(TXN).topics() == ["txn"]
+
+
+class _Named(Tier):
+    """A tier that keeps something of its own."""
+
+    def __init__(self, name: str, store: ObjectStore) -> None:
+        super().__init__(open_storage(store, "kafka-local"), max_batch_bytes=5 << 20)
+        self.name = name
+
+
+class _NamedTopic(Topic):
+    """A topic that keeps something of its own."""
+
+    label = ""
+
+
+def test_a_view_and_a_copy_of_a_tier_keep_its_class_and_what_it_has(
+    tmp_path: Path,
+) -> None:
+    fill(
+        ObjectStore(str(tmp_path)),
+        segment("t-0-dao62lTOQsGBPyjJLrpQKw", 0, encode_batch(records(0, 10))),
+    )
+    tier = _Named("mine", ObjectStore(str(tmp_path)))
+    policy = RequestPolicy(attempts=1)
+    view = tier.with_policy(policy)
+    assert view.storage.store.policy == policy
+    assert tier.storage.store.policy != policy
+    again = pickle.loads(pickle.dumps(tier))  # noqa: S301 - our own
+    for other in (view, copy(tier), again):
+        assert isinstance(other, _Named)
+        assert (other.name, other.max_batch_bytes) == ("mine", 5 << 20)
+        assert len(other.topic("t").scan().to_table()) == 10
+
+
+def test_a_copy_of_a_topic_keeps_its_class_and_what_it_has(tmp_path: Path) -> None:
+    fill(
+        ObjectStore(str(tmp_path)),
+        segment("t-0-dao62lTOQsGBPyjJLrpQKw", 0, encode_batch(records(0, 10))),
+    )
+    storage = open_storage(ObjectStore(str(tmp_path)), "kafka-local")
+    topic = _NamedTopic(storage, SegmentCatalog(storage), storage.list_partitions())
+    topic.label = "mine"
+    for other in (copy(topic), pickle.loads(pickle.dumps(topic))):  # noqa: S301 - our own
+        assert isinstance(other, _NamedTopic)
+        assert (other.label, other.name, other.partitions) == ("mine", "t", (0,))
+        assert len(other.scan().to_table()) == 10

@@ -58,9 +58,9 @@ class DryRunStore(ObjectStore):
         """What the store can do, as far as that is known without a write."""
         return self._requests.backend("capabilities", "").capabilities
 
-    def with_policy(self, policy: RequestPolicy) -> "DryRunStore":
+    def with_policy(self, policy: RequestPolicy) -> Self:
         """Return a view of this store that writes nothing either."""
-        view = DryRunStore.over(super().with_policy(policy))
+        view = type(self).over(super().with_policy(policy))
         vars(view).update(_changes=self._changes)
         return view
 
