@@ -19,8 +19,10 @@ import hypothesis
 import pytest
 import s3fs
 
+from logs import make_place, open_store
 from missing import miss, server_of
 from servers import Bucket, FaultProxy, Fleet, ProxiedBucket, SeaweedS3
+from tieredfs import ObjectStore
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -124,6 +126,12 @@ def _say_how_many_cells_were_tried(terminalreporter: pytest.TerminalReporter) ->
 def data() -> Path:
     """The folder of sample data."""
     return Path(__file__).parent / "data"
+
+
+@pytest.fixture
+def memory(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
+    """An empty store of this test's own."""
+    return open_store(make_place("memory", request, tmp_path))
 
 
 @pytest.fixture(scope="session")

@@ -1,13 +1,10 @@
-"""A store in memory, and distributions that bring plugins."""
+"""Distributions that bring plugins."""
 
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-
-from logs import make_place, open_store
-from tieredfs import ObjectStore
 
 Distribute = Callable[..., str]
 
@@ -24,12 +21,6 @@ class Base(RemoteStorageManager):
     def fetch_index(self, metadata, index_type):
         raise NotImplementedError
 """
-
-
-@pytest.fixture
-def memory(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
-    """An empty store of this test's own."""
-    return open_store(make_place("memory", request, tmp_path))
 
 
 @pytest.fixture
