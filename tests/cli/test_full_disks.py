@@ -82,11 +82,29 @@ def test_a_push_that_compresses_names_the_full_directory_of_temporary_files(
     target, scratch = tmp_path / "target", tmp_path / "tmp"
     options = ("--plugin-options", '{"compression": "zstd"}')
     (said,) = run_full(
-        SPOOLED, 100, "push", logdir, str(target), *options, scratch=scratch, code=5
+        SPOOLED, 100, "push", logdir, str(target), *options, scratch=scratch, code=1
     )
+    assert said.startswith("tieredfs: storage full: ")
     assert f"no temporary file can be written in {scratch}: File too large; " in said
     assert "set TMPDIR" in said
     assert files_of(target) == {}
+
+
+def test_a_missing_directory_of_temporary_files_is_1_and_says_to_set_tmpdir(
+    logdir: str, tmp_path: Path
+) -> None:
+    """Nor can a file be made in any of those that are tried in its place."""
+    before = (
+        SPOOLED + "import tempfile\ntempfile._candidate_tempdir_list = lambda: "
+        f"[{str(tmp_path / 'missing')!r}]\n"
+    )
+    options = ("--plugin-options", '{"compression": "zstd"}')
+    with start_program(before, "push", logdir, str(tmp_path / "to"), *options) as done:
+        _, err = done.communicate(timeout=60)
+    (line,) = err.decode().splitlines()
+    assert line.startswith("tieredfs: storage full: no temporary file can be written")
+    assert "set TMPDIR to a directory" in line
+    assert done.returncode == 1
 
 
 def test_a_pull_from_afar_names_the_full_directory_of_temporary_files(
@@ -96,6 +114,7 @@ def test_a_pull_from_afar_names_the_full_directory_of_temporary_files(
     target, scratch = tmp_path / "target", tmp_path / "tmp"
     options = ("--storage-options", json.dumps(s3_bucket.storage_options))
     arguments = ("pull", s3_bucket.url, str(target), *options)
-    (said,) = run_full(SPOOLED, 100, *arguments, scratch=scratch, code=5)
+    (said,) = run_full(SPOOLED, 100, *arguments, scratch=scratch, code=1)
+    assert said.startswith("tieredfs: storage full: ")
     assert f"no temporary file can be written in {scratch}: File too large; " in said
     assert not [name for name in files_of(target) if name.endswith(".log")]

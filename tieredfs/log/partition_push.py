@@ -48,7 +48,6 @@ from tieredfs.storage.inspection import (
 )
 from tieredfs.storage.log_source import LogSource
 from tieredfs.storage.log_stream import read_batches
-from tieredfs.storage.temporary_file import TemporaryFileError
 
 __all__ = ["PartitionPush", "listed_segments"]
 
@@ -350,7 +349,7 @@ class PartitionPush:
             raise _ChangedError from error
         except _UNREADABLE as error:
             # A disk has files that cannot be read; a server that fails, fails for all.
-            if not self._source.store.is_local or isinstance(error, TemporaryFileError):
+            if not self._source.store.is_local:
                 raise
             raise _UnreadableError(error) from error
 

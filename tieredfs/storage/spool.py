@@ -53,7 +53,7 @@ def open_spool(size: int) -> Iterator[Spool]:
         size: About how many bytes will be written.
 
     Raises:
-        StorageUnavailableError: There is no room for them on this machine.
+        StorageFullError: There is no room for them on this machine.
     """
     if size <= _IN_MEMORY:
         yield Spool(BytesIO())
@@ -68,7 +68,7 @@ def spooled(log: LogSource) -> Iterator[Path | bytes]:
 
     Raises:
         CorruptObjectError: The log is no longer there.
-        StorageUnavailableError: There is no room for it on this machine.
+        StorageFullError: There is no room for it on this machine.
     """
     if log.size <= _IN_MEMORY:
         yield b"".join(log.pieces())

@@ -7,16 +7,12 @@ from contextlib import contextmanager
 from io import BufferedWriter, FileIO
 from typing import TYPE_CHECKING, BinaryIO
 
-from tieredfs.errors import StorageUnavailableError
+from tieredfs.errors import StorageFullError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
-__all__ = ["TemporaryFileError", "open_temporary_file"]
-
-
-class TemporaryFileError(StorageUnavailableError):
-    """There is no room for a temporary file on this machine."""
+__all__ = ["open_temporary_file"]
 
 
 @contextmanager
@@ -29,13 +25,13 @@ def open_temporary_file() -> Iterator[BinaryIO]:
         The file, to be read by its descriptor after a flush.
 
     Raises:
-        TemporaryFileError: It cannot be made or written, on a full disk say.
+        StorageFullError: It cannot be made or written, on a full disk say.
     """
     try:
         with tempfile.TemporaryFile(prefix="tieredfs-", buffering=0) as nameless:
             descriptor = os.dup(nameless.fileno())
     except OSError as error:
-        raise _unavailable(error) from error
+        raise _no_room(error) from error
     with BufferedWriter(_TemporaryFile(descriptor, "wb")) as file:
         yield file
 
@@ -46,11 +42,11 @@ class _TemporaryFile(FileIO):
         try:
             return super().write(data)
         except OSError as error:
-            raise _unavailable(error) from error
+            raise _no_room(error) from error
 
 
-def _unavailable(error: OSError) -> TemporaryFileError:
-    return TemporaryFileError(
+def _no_room(error: OSError) -> StorageFullError:
+    return StorageFullError(
         f"no temporary file can be written in {_directory()}: {error.strerror}; set "
         "TMPDIR to a directory with room for a segment"
     )
