@@ -381,3 +381,23 @@ def test_an_empty_url_is_refused_rather_than_taken_for_this_folder(run: Run) -> 
     done = run("ls", "")
     assert (done.code, len(done.err)) == (2, 1)
     assert "empty" in done.err[0]
+
+
+@pytest.mark.parametrize("missing", [1, 2, 5])
+def test_the_first_time_of_a_log_with_a_hole_is_known(
+    missing: int, run: Run, three: str, tmp_path: Path
+) -> None:
+    """The hole is an error, as for all that reads the log."""
+    whole = json.loads(run("ls", three, "two-partitions", "--json").out)
+    tier = tmp_path / "tier"
+    shutil.copytree(three, tier)
+    log = sorted(tier.glob("two-partitions-0-*/*.log"))[missing]
+    for file in log.parent.glob(f"{log.stem}*"):
+        file.unlink()
+    done = run("ls", str(tier), "two-partitions", "--json")
+    answer = json.loads(done.out)
+    assert [row["first_timestamp"] for row in answer["partitions"]] == [
+        row["first_timestamp"] for row in whole["partitions"]
+    ]
+    assert (done.code, len(answer["errors"])) == (4, 1)
+    assert "no segment holds the offsets" in answer["errors"][0]

@@ -1,6 +1,7 @@
 """``tieredfs ls``: the topics of a store, or the partitions or segments of a topic."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import click
@@ -178,6 +179,7 @@ class _Listing:
                 row["first_timestamp"] = _first_timestamp(reader, held.beginning)
             except _OF_ONE_LOG as error:
                 self.errors.append(error)
+                row["first_timestamp"] = _first_held_timestamp(self._topic, number)
         self.rows.append(row)
 
     def total(self) -> _Row:
@@ -238,6 +240,19 @@ def _first_timestamp(reader: TieredReader, beginning: int) -> int | None:
     """Return the timestamp of the first record, ms; None when there is none."""
     times = reader.read(beginning, max_bytes=1)["timestamp"]
     return times.cast(pa.int64())[0].as_py() if len(times) else None
+
+
+def _first_held_timestamp(topic: Topic, number: int) -> int | None:
+    """Return the timestamp of the first record, ms, of a log with holes in it."""
+    with (
+        suppress(*_OF_ONE_LOG),
+        topic.scan([number], columns=["timestamp"], on_gap="skip") as scan,
+    ):
+        for batch in scan:
+            if batch.num_rows:
+                first = batch["timestamp"].cast(pa.int64())[0].as_py()
+                return first if isinstance(first, int) else None
+    return None
 
 
 def _sum(sizes: Iterable[int | str | None]) -> int | None:
