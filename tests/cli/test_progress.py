@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers import native, push_all, small, source_of
+from brokers import native, push_all, small, source_of, write_log
 from cli.commands import run_with_terminal, start_with_terminal, wait_until
 from servers import Bucket, ProxiedBucket
 from tieredfs.cli.progress import Transfer
@@ -148,3 +148,10 @@ def test_the_bar_is_gone_before_the_table_is_on_its_terminal(
     assert "verify" in bar
     head, row = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", table).splitlines()
     assert (head.split()[0], row.split()[0]) == ("PARTITION", "t-0")
+
+
+def test_no_bar_is_shown_of_nothing(tmp_path: Path) -> None:
+    tier = str(tmp_path / "tier")
+    write_log(tmp_path / "empty", {0: b""}, partition="empty-0")
+    done, seen = run_with_terminal("push", str(tmp_path / "empty"), tier, on=STDERR)
+    assert (done.code, "0/0" in seen) == (0, False)

@@ -135,6 +135,9 @@ class Transfer:
             yield self.finish
             return
         self.expect(total())
+        if self._total == 0:  # a bar of nothing
+            yield self.finish
+            return
         columns = (
             _label(),
             BarColumn(),
@@ -145,7 +148,7 @@ class Transfer:
         with _on_stderr(*columns) as bar:
             task = bar.add_task(escape(what), total=self._total)
             self._show = lambda completed, total: bar.update(
-                task, completed=completed, total=total
+                task, completed=completed, total=total, visible=total != 0
             )
             try:
                 yield self.finish
