@@ -186,7 +186,7 @@ class Tier:
             listed = ", ".join(sorted(ids))
             warnings.warn(
                 f"topic {name!r} was made several times ({listed}): reading the "
-                f"newest, {newest}; topic_id chooses another",
+                f"newest, {newest}; topic_id, or --topic-id, chooses another",
                 TieredFSWarning,
                 stacklevel=2,
             )

@@ -47,7 +47,8 @@ def test_a_signal_ends_every_command_whose_store_never_answers(
                 out, err = process.communicate(timeout=30)
             finally:
                 process.kill()
-    said = b"tieredfs: interrupted\n" if number == signal.SIGINT else b""
+    by = "" if number == signal.SIGINT else f" by {number.name}"
+    said = f"tieredfs: interrupted{by}\n".encode()
     code = 130 if number == signal.SIGINT else -number
     assert (process.returncode, out, err) == (code, b"", said)
 

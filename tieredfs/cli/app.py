@@ -63,7 +63,7 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             with _ended_by_signals():
                 code = _finish(_run(given), out, err)
         except _EndedError as ended:
-            _end_by(ended.number)
+            _end_by(ended.number, err)
         except KeyboardInterrupt:
             _interrupted(err)
     sys.exit(code)
@@ -144,8 +144,9 @@ def _ended_by_signals() -> Iterator[None]:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _end_by(number: int) -> NoReturn:
-    """End by a signal, as whoever sent it expects to see."""
+def _end_by(number: int, err: StandardStream) -> NoReturn:
+    """Say so and end by a signal, as whoever sent it expects to see."""
+    err.write_now(f"tieredfs: interrupted by {signal.Signals(number).name}\n")
     os.kill(os.getpid(), number)
     os._exit(128 + number)  # it is blocked
 

@@ -53,7 +53,8 @@ class ColumnNames(click.ParamType[tuple[str, ...]]):
         try:
             project(names)
         except InvalidArgumentError as error:
-            self.fail(str(error), param, ctx)
+            also = ", ".join(f"{ours} is {name}" for ours, name in _JSON_NAMES.items())
+            self.fail(f"{error}; {also}", param, ctx)
         return names
 
 

@@ -348,5 +348,5 @@ def _check_names(partitions: Sequence[TopicIdPartition]) -> None:
         if other != partition:
             raise UnsupportedOperationError(
                 f"{partition} was made several times (topic ids {other.topic_id} and "
-                f"{partition.topic_id}): name one by its id"
+                f"{partition.topic_id}): choose one with topic_id, or --topic-id"
             )
