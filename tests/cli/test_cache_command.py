@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from brokers import small, source_of
 from cache.made import (
     bytes_of,
     content_of,
@@ -17,9 +18,14 @@ from cache.made import (
 )
 from cli.commands import Run, run_process
 from damage import flipped
+from logs import files_of
 from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket
+from tieredfs import ObjectStore
 from tieredfs.cache import RemoteIndexCache
+from tieredfs.log.push import push
+from tieredfs.log.push_record import PushRecord
+from tieredfs.storage.single_object import SingleObject
 
 BOUND = 10 * entry_size()
 
@@ -152,12 +158,54 @@ def test_what_verify_found_is_repaired_when_it_is_next_asked_for(
 def test_clear_removes_all_and_says_how_much(run: Run, setting: Path) -> None:
     done = run("cache", "clear", "--json")
     assert (done.code, done.err) == (0, [])
-    assert json.loads(done.out) == {"entries": 3, "bytes": 3 * entry_size()}
+    removed = {"entries": 3, "bytes": 3 * entry_size(), "pushed": 0}
+    assert json.loads(done.out) == removed
     assert files_in(setting) == []
     done = run("cache", "clear")
-    assert (done.code, done.text) == (0, "removed 0 segments, 0 bytes\n")
+    said = "removed 0 segments, 0 bytes, and the push records of 0 partitions\n"
+    assert (done.code, done.text) == (0, said)
     told = json.loads(run("cache", "show", "--json").out)
     assert (told["entries"], told["bound"]) == (0, BOUND)
+
+
+def test_clear_removes_what_pushes_noted_and_nothing_foreign(
+    run: Run, tmp_path: Path
+) -> None:
+    kept = tmp_path / "kept"
+    small(tmp_path / "broker")
+    source = source_of(tmp_path / "broker")
+    (partition,) = source.list_partitions()
+    # Logs that have just changed are not noted: by this clock they have not.
+    record = PushRecord(kept / "pushed", settled_ns=-(10**18))
+    push(
+        source,
+        SingleObject(ObjectStore(str(tmp_path / "tier"))),
+        [partition],
+        record=record,
+    )
+    assert len(files_of(kept)) == 1
+    words = ("cache", "clear", "--json", "--cache-dir", str(kept))
+    assert json.loads(run(*words).out) == {"entries": 0, "bytes": 0, "pushed": 1}
+    assert list(kept.iterdir()) == []
+    (kept / "pushed").mkdir()
+    (kept / "pushed" / "mine.json").touch()
+    assert json.loads(run(*words).out) == {"entries": 0, "bytes": 0, "pushed": 0}
+    assert [path.name for path in kept.rglob("*.json")] == ["mine.json"]
+
+
+@pytest.mark.parametrize("verb", ["show", "verify", "clear"])
+def test_an_empty_directory_name_is_not_the_working_directory(
+    run: Run, setting: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    monkeypatch.chdir(setting)
+    done = run("cache", verb, "--cache-dir", "")
+    assert (done.code, done.out) == (2, b"")
+    (line,) = done.err
+    assert line == (
+        "tieredfs: invalid argument: Invalid value for '--cache-dir': it is empty: "
+        "give a directory, or leave it out"
+    )
+    assert len(files_in(setting)) == 3
 
 
 @pytest.mark.parametrize("verb", ["show", "verify", "clear"])

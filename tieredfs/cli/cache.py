@@ -1,5 +1,6 @@
 """``tieredfs cache``: the directory in which indexes are kept."""
 
+import os
 from pathlib import Path
 
 import click
@@ -13,6 +14,7 @@ from tieredfs.cache import (
 from tieredfs.cli.exit_codes import CORRUPT
 from tieredfs.cli.options import json_option
 from tieredfs.cli.output import show_json, show_line, show_table
+from tieredfs.log.push_record import PushRecord
 
 __all__ = ["cache"]
 
@@ -23,14 +25,30 @@ _COLUMNS = {
     "bound": "AT MOST",
 }
 
+
+class _Directory(click.Path):
+    """A directory; an empty path would be that in which the command runs."""
+
+    def convert(
+        self,
+        value: str | os.PathLike[str],
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> str | bytes | os.PathLike[str]:
+        """Refuse an empty path."""
+        if not os.fspath(value):
+            self.fail("it is empty: give a directory, or leave it out", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 _directory_option = click.option(
     "--cache-dir",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=_Directory(file_okay=False, path_type=Path),
     help=f"The directory; by default what {CACHE_SETTING} says, else the user's own.",
 )
 
 
-@click.group
+@click.group(no_args_is_help=False)
 def cache() -> None:
     """Show, verify or clear the indexes that are kept on this machine."""
 
@@ -82,15 +100,23 @@ def verify(cache_dir: Path | None, *, as_json: bool) -> None:
 @_directory_option
 @json_option
 def clear(cache_dir: Path | None, *, as_json: bool) -> None:
-    """Remove all indexes that are kept, of every store."""
+    """Remove all indexes that are kept, of every store.
+
+    Also the record of what this user has pushed: the next push reads every log.
+    """
     found = _existing(cache_dir)
     entries, size = (0, 0) if found is None else found.usage()[:2]
     if found is not None:
         found.clear()
+    place = cache_dir or default_directory()
+    pushed = 0 if place is None else PushRecord.in_cache(place).clear()
     if as_json:
-        show_json({"entries": entries, "bytes": size})
+        show_json({"entries": entries, "bytes": size, "pushed": pushed})
     else:
-        show_line(f"removed {entries} segments, {size} bytes")
+        show_line(
+            f"removed {entries} segments, {size} bytes, and the push records of "
+            f"{pushed} partitions"
+        )
 
 
 def _existing(cache_dir: Path | None) -> CacheDirectory | None:

@@ -68,7 +68,7 @@ def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
     the indexes kept, and counted in Spark. The requests and bytes in the table are
     those that the object store counted.
     """
-    place = url or tempfile.mkdtemp(prefix="tieredfs-demo-")
+    place = tempfile.mkdtemp(prefix="tieredfs-demo-") if url is None else url
     counter = RequestCounter()
     store = options.store(place, counter)
     meter = _Meter(counter)

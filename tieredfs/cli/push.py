@@ -32,7 +32,6 @@ from tieredfs.storage import RemoteStorageManager
 __all__ = ["push"]
 
 _REMOTE = "://"
-_PUSHED = "pushed"
 _COLUMNS = {
     "partition": "PARTITION",
     "segments": "SEGMENTS",
@@ -219,7 +218,7 @@ def _unsettled(
 def _record() -> PushRecord | None:
     """Return the record of what this user has pushed; None where there is no cache."""
     directory = default_directory()
-    return None if directory is None else PushRecord(directory / _PUSHED)
+    return None if directory is None else PushRecord.in_cache(directory)
 
 
 def _row(partition: TopicIdPartition, report: PushReport) -> dict[str, object]:

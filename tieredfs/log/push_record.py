@@ -11,12 +11,13 @@ with the record, or missing from it, costs reading a log again.
 import hashlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.checksum import crc32c
@@ -26,6 +27,8 @@ from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["PartitionRecord", "PushRecord", "RecordedLog"]
 
+_FOLDER: Final = "pushed"
+_FILE: Final = re.compile(r"[0-9a-f]{32}\.(?:json|tmp)", re.ASCII)
 _SETTLED_NS: Final = 4_000_000_000
 """How long ago a file must have changed: twice the step of the coarsest clock, so that
 a later change gives it another time."""
@@ -69,6 +72,28 @@ class PushRecord:
         self._folder = folder
         self._settled_ns = _SETTLED_NS if settled_ns is None else settled_ns
         self._clock = clock
+
+    @classmethod
+    def in_cache(cls, directory: Path) -> Self:
+        """Return the record that is kept in a cache directory."""
+        return cls(directory / _FOLDER)
+
+    def clear(self) -> int:
+        """Remove what is noted; return of how many partitions it was.
+
+        Raises:
+            OSError: It cannot be removed.
+        """
+        try:
+            found = list(self._folder.iterdir())
+        except FileNotFoundError:
+            return 0
+        files = [path for path in found if _FILE.fullmatch(path.name)]
+        for path in files:
+            path.unlink(missing_ok=True)
+        with suppress(OSError):  # foreign files are in it
+            self._folder.rmdir()
+        return sum(path.suffix == ".json" for path in files)
 
     def of(
         self, source: RemoteStorageManager, partition: TopicIdPartition
