@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from brokers import ID, log_of, native, push_all, small, source_of, write_log
+from brokers import (
+    ID,
+    log_of,
+    native,
+    push_all,
+    recorded,
+    small,
+    source_of,
+    write_log,
+)
 from cli.commands import Outcome, Run, run_process, run_with_terminal
 from cli.readers import start_program
 from damage import flipped
@@ -84,6 +93,22 @@ def test_people_are_told_each_problem_in_a_line(run: Run, url: str) -> None:
     assert first.name in problems[0]
     assert problems[1].startswith("corrupt batch: ")
     assert second.name in problems[1]
+
+
+@pytest.mark.parametrize("how", [[], ["--deep"]], ids=str)
+def test_a_bad_file_that_segments_share_is_named_once(
+    how: list[str], run: Run, tmp_path: Path
+) -> None:
+    logdir = recorded("epochs", tmp_path / "broker")
+    checkpoint = logdir / "epochs-0" / "leader-epoch-checkpoint"
+    checkpoint.write_bytes(checkpoint.read_bytes() + b"more")
+    done = run("verify", str(logdir), *how, "--json")
+    assert (done.code, done.err) == (4, [])
+    told = json.loads(done.out)
+    (problem,) = told["problems"]
+    assert str(checkpoint) in problem["detail"]
+    assert told["partitions"][0]["segments"] > 1
+    assert told["partitions"][0]["problems"] == 1
 
 
 def test_each_depth_sees_what_it_reads(run: Run, url: str) -> None:

@@ -177,7 +177,7 @@ class _PartitionCheck:
             self._partition,
             len(segments),
             size,
-            tuple(self._problems),
+            tuple(dict.fromkeys(self._problems)),  # segments may share a file
             tuple(self._superseded),
         )
 
