@@ -1,7 +1,15 @@
 """What importing tieredfs brings with it."""
 
+import ast
+import re
 import subprocess
 import sys
+import tomllib
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+
+import pytest
 
 _HEAVY = {
     "adlfs",
@@ -39,3 +47,58 @@ def test_importing_tieredfs_warns_of_nothing() -> None:
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+_ROOT = Path(__file__).parents[1]
+_DISTRIBUTIONS = {
+    "azure.core": "azure-core",
+    "azure.storage.blob": "azure-storage-blob",
+    "Crypto": "pycryptodome",
+    "google.auth": "google-auth",
+}
+"""Those that are not named as what they bring is imported."""
+
+
+@pytest.mark.parametrize(
+    ("project", "package"),
+    [(_ROOT, "tieredfs"), (_ROOT / "plugins" / "tieredfs-aiven", "tieredfs_aiven")],
+)
+def test_whatever_is_imported_is_declared(project: Path, package: str) -> None:
+    said = tomllib.loads((project / "pyproject.toml").read_text())["project"]
+    extras = said.get("optional-dependencies", {}).values()
+    declared = {
+        re.split(r"[^\w.-]", each, maxsplit=1)[0]
+        for each in chain(said["dependencies"], *extras)
+    }
+    missing = {
+        f"{distribution} in {path.relative_to(project)}"
+        for path in (project / package).rglob("*.py")
+        for distribution in map(_distribution, _imports(ast.parse(path.read_text())))
+        if distribution not in declared | {None, package}
+    }
+    assert missing == set()
+
+
+def _imports(node: ast.AST) -> Iterator[str]:
+    """Yield the modules that are imported when this is run, with what comes of them."""
+    for child in ast.iter_child_nodes(node):
+        match child:
+            case ast.Import(names=names):
+                yield from (each.name for each in names)
+            case ast.ImportFrom(module=str(module), names=names, level=0):
+                yield from (f"{module}.{each.name}" for each in names)
+            case ast.If(test=ast.Name(id="TYPE_CHECKING")):
+                continue
+            case _:
+                yield from _imports(child)
+
+
+def _distribution(module: str) -> str | None:
+    """Name what brings a module; None if it is Python itself."""
+    for prefix, name in _DISTRIBUTIONS.items():
+        if module == prefix or module.startswith(f"{prefix}."):
+            return name
+    top = module.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return None
+    return top if top.startswith("tieredfs_") else top.replace("_", "-")
