@@ -376,7 +376,8 @@ class Topic:
             NotFoundError: There is no such partition.
             OffsetOutOfRangeError: ``start`` lies outside the log of a partition.
             CorruptDataError: Offsets are missing, or an index is malformed.
-            InvalidArgumentError: A position, column, order or on_gap is not one.
+            InvalidArgumentError: A position, column, order or on_gap is not one, or
+                ``start`` is after ``end`` where both are offsets or both are times.
         """
         if order not in {"partition", "fair"} or on_gap not in {"raise", "skip"}:
             msg = f"order={order!r}, on_gap={on_gap!r}: not a way to scan"
@@ -385,6 +386,7 @@ class Topic:
         project(wanted)
         numbers = self.partitions if partitions is None else _numbers(partitions)
         start, end = _position(start, numbers), _position(end, numbers)
+        _check_order(start, end, numbers)
 
         def slices_of(reader: TieredReader) -> list[SegmentSlice]:
             return reader.slices(
@@ -603,6 +605,33 @@ def _position(position: Position, numbers: Collection[int]) -> "_Position":
         return position
     msg = f"not a position: {position!r} (an offset, a time, or offsets by partition)"
     raise InvalidArgumentError(msg)
+
+
+def _check_order(start: "_Position", end: "_Position", numbers: Iterable[int]) -> None:
+    """Check that no partition's end lies before its start.
+
+    Of an offset and a time nothing can be said. What two times are looked up as may be
+    the other way round, for timestamps need not rise along the log.
+
+    Raises:
+        InvalidArgumentError: One does.
+    """
+    for number in numbers:
+        first, last = _asked(start, number), _asked(end, number)
+        if isinstance(first, int) and isinstance(last, int):
+            is_after = first > last
+        elif isinstance(first, str | datetime) and isinstance(last, str | datetime):
+            is_after = to_milliseconds(first) > to_milliseconds(last)
+        else:
+            continue
+        if is_after:
+            msg = f"partition {number}: start {first} is after end {last}"
+            raise InvalidArgumentError(msg)
+
+
+def _asked(position: "_Position", number: int) -> int | datetime | str | None:
+    """Return the offset or time that a position is in one partition."""
+    return position.get(number) if isinstance(position, Mapping) else position
 
 
 def _offset(

@@ -80,8 +80,6 @@ class TestRange:
             (None, 5),
             (500, None),
             (7, 7),
-            (8, 7),
-            (5, -1),
             (1500, 10**18),
         ],
     )
@@ -97,6 +95,37 @@ class TestRange:
         for at in range(0, 1613, 41):
             parts = [topic.scan(end=at).to_table(), topic.scan(start=at).to_table()]
             assert pa.concat_tables(parts) == whole
+
+    @pytest.mark.parametrize(
+        ("start", "end", "shown"),
+        [
+            (8, 7, "start 8 is after end 7"),
+            (300, 200, "start 300 is after end 200"),
+            (5, -1, "start 5 is after end -1"),
+            (10**18, 1500, "is after end 1500"),
+            ({0: 8}, 7, "partition 0: start 8 is after end 7"),
+            (8, {0: 7}, "partition 0: start 8 is after end 7"),
+            ({0: 8}, {0: 7}, "partition 0: start 8 is after end 7"),
+            ("2100-01-01", "2000-01-01", "start 2100-01-01 is after end 2000-01-01"),
+            (datetime(2100, 1, 1, tzinfo=UTC), "2000-01-01", "is after end 2000-01-01"),
+        ],
+    )
+    @pytest.mark.parametrize("on_gap", ["raise", "skip"])
+    def test_a_start_behind_the_end_is_an_error(
+        self,
+        topic: Topic,
+        start: Any,  # noqa: ANN401 - what a user may say
+        end: Any,  # noqa: ANN401 - what a user may say
+        shown: str,
+        on_gap: Literal["raise", "skip"],
+    ) -> None:
+        with pytest.raises(InvalidArgumentError, match=shown):
+            topic.scan(start=start, end=end, on_gap=on_gap)
+
+    def test_an_offset_and_a_time_may_be_in_any_order(self, topic: Topic) -> None:
+        assert offsets(topic.scan(start=5, end="2000-01-01")) == []
+        assert offsets(topic.scan(start="2100-01-01", end=5)) == []
+        assert offsets(topic.scan(start="2000-01-01", end="2000-01-01")) == []
 
     @pytest.mark.parametrize("start", [-1, 1613, 10**18, -(10**18)])
     def test_a_start_outside_the_log_is_out_of_range(

@@ -21,7 +21,7 @@ from tieredfs.cli.positions import (
     Place,
     PositionType,
     check_order,
-    position_of,
+    range_of,
 )
 from tieredfs.cli.progress import Transfer
 from tieredfs.cli.records import DECODINGS, ENCODINGS, FORMATS, TextEncoder
@@ -164,10 +164,11 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
     with options.tier(url, moved, max_batch_bytes=max_batch_bytes) as tier:
         opened = tier.topic(topic, topic_id=topic_id)
         numbers = partitions or opened.partitions
+        first, stop = range_of(opened, numbers, start, end, on_gap)
         scan = opened.scan(
             numbers,
-            position_of(opened, numbers, start, on_gap),
-            position_of(opened, numbers, end, on_gap),
+            first,
+            stop,
             columns=shown if not wanted or _KEY in shown else (*shown, _KEY),
             on_gap=on_gap,
         )

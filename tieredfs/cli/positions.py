@@ -1,7 +1,7 @@
 """Where ``cat`` begins and ends, as it is said on the command line."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final, Literal, TypeAlias
@@ -11,7 +11,7 @@ import click
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.tier import Position, Topic, to_milliseconds
 
-__all__ = ["LastRecords", "Place", "PositionType", "check_order", "position_of"]
+__all__ = ["LastRecords", "Place", "PositionType", "check_order", "range_of"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _OFFSET: Final = re.compile(r"[0-9]{1,19}")  # the largest one has 19 digits
@@ -88,20 +88,37 @@ def check_order(start: Place, end: Place) -> None:
         raise click.UsageError(msg)
 
 
-def position_of(
+def range_of(
     topic: Topic,
-    partitions: Iterable[int],
-    place: Place,
+    partitions: Collection[int],
+    start: Place,
+    end: Place,
     on_gap: Literal["raise", "skip"],
-) -> Position:
-    """Return the position in a topic at which a place is.
+) -> tuple[Position, Position]:
+    """Return the positions in a topic at which two places are.
 
     Args:
         topic: The topic; its last records are looked up.
         partitions: The partitions that are read.
-        place: What the user said.
+        start: Where the user wants to begin.
+        end: Where the user wants to end.
         on_gap: As ``Topic.scan`` takes it.
     """
+    first = _position_of(topic, partitions, start, on_gap)
+    last = _position_of(topic, partitions, end, on_gap)
+    if isinstance(first, dict) and isinstance(last, int):
+        # The last records may all lie behind the end: then there is nothing to show.
+        return first, {number: max(last, offset) for number, offset in first.items()}
+    return first, last
+
+
+def _position_of(
+    topic: Topic,
+    partitions: Collection[int],
+    place: Place,
+    on_gap: Literal["raise", "skip"],
+) -> int | datetime | dict[int, int] | None:
+    """Return the position in a topic at which a place is."""
     if not isinstance(place, LastRecords):
         return place
     return {
