@@ -7,7 +7,17 @@ import pytest
 
 from brokers import ID, push_all, source_of, topic_of, write_log
 from logs import fill, segment
-from tieredfs import CorruptDataError, ObjectStore, SegmentMetadata, Topic
+from tieredfs import (
+    CorruptDataError,
+    EpochEntry,
+    ObjectStore,
+    SegmentId,
+    SegmentMetadata,
+    Topic,
+    TopicIdPartition,
+)
+from tieredfs.epochs import LeaderEpochs
+from tieredfs.log.overlap import serve
 from tieredfs.log.verify import Depth, verify
 from tieredfs.storage.kafka_local import KafkaLocal
 from tieredfs.storage.single_object import SingleObject
@@ -165,3 +175,38 @@ def test_the_longer_of_two_objects_stays_where_a_cleaner_has_been(
         push_replica(tmp_path / name, target, replicas[name])
     found = topic_of(target).scan().to_table()["offset"].to_pylist()
     assert found == [at for at in range(300) if not 100 <= at < 200 and at != 210]
+
+
+def described(
+    number: int, start: int, end: int, *epochs: tuple[int, int]
+) -> SegmentMetadata:
+    """Say of the offsets ``[start, end)`` what ``serve`` has to know of a segment."""
+    return SegmentMetadata(
+        TopicIdPartition("t", 0, ID),
+        SegmentId.from_bytes(bytes([number]) * 16),
+        start,
+        end - 1,
+        leader_epochs=tuple(EpochEntry(*entry) for entry in epochs),
+    )
+
+
+def served(
+    lineage: LeaderEpochs, *segments: SegmentMetadata
+) -> list[tuple[SegmentMetadata, int, int]]:
+    """Return what serves the offsets below 200, of copies that are alike."""
+    return serve(segments, lineage, 0, 200, lambda *_: 0)
+
+
+def test_a_copy_counts_up_to_where_it_leaves_the_true_history() -> None:
+    old = described(1, 0, 100, (0, 0), (1, 50))
+    new = described(2, 60, 200, (0, 0), (2, 60))
+    lineage = LeaderEpochs(new.leader_epochs or ())
+    assert served(lineage, old, new) == [(old, 0, 50), (new, 60, 200)]
+
+
+def test_of_copies_that_begin_together_the_one_that_ends_furthest_counts() -> None:
+    short = described(1, 0, 60, (0, 0))
+    long = described(2, 0, 200, (0, 0))
+    lineage = LeaderEpochs((EpochEntry(0, 0),))
+    for order in ((short, long), (long, short)):
+        assert served(lineage, *order) == [(long, 0, 200)]
