@@ -18,7 +18,7 @@ ROOT: Final = Path(__file__).parents[2]
 TESTS: Final = {
     "cache/entry_file.py": ("tests/cache/test_entry_file.py",),
     "cache/eviction.py": ("tests/cache/test_eviction.py",),
-    "cache/ledger.py": ("tests/cache/test_restart.py", "tests/cache/test_repair.py"),
+    "cache/ledger.py": ("tests/cache/test_ledger.py", "tests/cache/test_repair.py"),
     "log/cut.py": ("tests/tier/test_cut.py", "tests/tier/test_pull.py"),
     "log/end_claims.py": ("tests/tier/test_claims.py", "tests/tier/test_push.py"),
     "log/overlap.py": (
