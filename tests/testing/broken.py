@@ -290,6 +290,15 @@ class ChangesAByte(Ranges):
         return memoryview(found.replace(b"key-3", b"key-4"))
 
 
+class LosesWhatIsAhead(Native):
+    @override
+    def fetch_log_ahead(
+        self, metadata: SegmentMetadata, start: int, end: int, *, layout: bytes = b""
+    ) -> memoryview:
+        found = super().fetch_log_ahead(metadata, start, end, layout=layout)
+        return found[: max(len(found) - 1, 0)]
+
+
 class StreamsTooLittle(Native):
     @override
     def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
@@ -703,6 +712,7 @@ BROKEN = [
     Broken(rules.check_recogniser_knows_its_own, ClaimsEverything, r"For \[\]"),
     Broken(rules.check_recogniser_knows_its_own, ClaimsTooMuch, "answered 100"),
     Broken(rules.check_ranges_are_exact, TakesTheEndAsIncluded, "1 came, 0 were"),
+    Broken(rules.check_ranges_are_exact, LosesWhatIsAhead, "ahead from 0 on, 0 bytes"),
     Broken(
         rules.check_ranges_outside_the_log_are_errors,
         CutsRanges,
