@@ -3,6 +3,7 @@
 import importlib.metadata
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -43,6 +44,15 @@ def test_ls_shows_on_a_terminal_how_many_partitions_it_has_looked_at(
     assert done.out == run_process("ls", three, TOPIC).out
     assert TOPIC in seen
     assert "3/3" in seen
+
+
+def test_a_table_is_whole_whatever_terminal_there_is_said_to_be(three: str) -> None:
+    table = run_process("ls", three, TOPIC, "--segments")
+    # As build servers set both: colours, on a terminal that can do nothing.
+    dumb = {"TERM": "dumb", "FORCE_COLOR": "1"}
+    done = run_process("ls", three, TOPIC, "--segments", env=dumb)
+    assert done.code == 0
+    assert re.sub(r"\x1b\[[0-9;]*m", "", done.text) == table.text
 
 
 @pytest.mark.parametrize("verb", ["cat", "ls"])

@@ -32,7 +32,7 @@ _answers: Final[ContextVar[TextIO | None]] = ContextVar("answers", default=None)
 """Where answers go while ``sys.stdout`` is for others to print to."""
 
 _MILLI = 1000
-_WIDE = 10_000
+_WIDE, _HIGH = 10_000, 25
 
 
 def show_line(text: str, *, err: bool = False) -> None:
@@ -82,7 +82,10 @@ def show_table(
         # Text, for rich would take a name in a str for its markup.
         table.add_row(*(Text(escape(_cell(row[name]))) for name in columns))
     # As wide as it needs to be: a terminal wraps what does not fit, rich would cut it.
-    console = Console(highlight=False, width=_WIDE, file=answer_stream())
+    # (Where TERM is dumb it takes no width without a height.)
+    console = Console(
+        highlight=False, width=_WIDE, height=_HIGH, file=answer_stream()
+    )
     with console.capture() as capture:
         console.print(table)
     for line in capture.get().splitlines():
