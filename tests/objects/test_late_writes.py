@@ -82,6 +82,16 @@ def test_a_put_under_a_new_key_whose_only_reply_is_lost_is_done(
     assert store.get(store.put_new("a", NEW)) == NEW
 
 
+def test_a_put_under_a_new_key_that_was_done_before_refusals_is_found(
+    proxied: ProxiedBucket,
+) -> None:
+    store = opened(proxied, attempts=3)
+    proxied.proxy.add(when=writes, lose_reply=True, times=1)
+    proxied.proxy.add(when=writes, status=503)
+    key = store.put_new("a", NEW)
+    assert store.get(key) == NEW
+
+
 def test_a_put_under_a_new_key_that_is_refused_is_an_error(
     proxied: ProxiedBucket,
 ) -> None:

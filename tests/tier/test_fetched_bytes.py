@@ -2,20 +2,26 @@
 
 from dataclasses import replace
 from hashlib import shake_128
+from pathlib import Path
 from typing import Literal
 
 import pyarrow as pa
 import pytest
 
+from brokers import push_all, source_of, topic_of, write_log
 from tieredfs import ObjectStore, RequestCounter, Tier, Topic
 from tieredfs.storage.single_object import SingleObject
 from tieredfs.storage.stored_log import CHUNK_SIZE
+from wire import WireRecord, encode_batch
 
 _MIB = 1 << 20
 _VALUE = 50_000
 _PARTITIONS = 3
 _RECORDS = 280
 """Records of each partition: 14 MB, in batches that meet no border of a chunk."""
+
+_SMALL = 5000
+"""Batches of one record: more than are scanned at once, in several chunks."""
 
 
 def _write(store: ObjectStore, compression: Literal["zstd"] | None) -> None:
@@ -73,6 +79,31 @@ def test_a_large_scan_takes_as_many_requests_as_it_plans(memory: ObjectStore) ->
         before = counter.requests
         list(scan)
         assert counter.requests - before == scan.plan.requests
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+@pytest.mark.parametrize("size", [40, 950, None])
+def test_small_batches_are_all_read_in_steps_and_in_turns(
+    tmp_path: Path,
+    memory: ObjectStore,
+    compression: Literal["zstd"] | None,
+    size: int | None,
+) -> None:
+    values = [
+        shake_128(b"%d" % n).digest(size or n * 7919 % 2000) for n in range(_SMALL)
+    ]
+    log = b"".join(
+        encode_batch([WireRecord(n, 1, None, value)]) for n, value in enumerate(values)
+    )
+    source = source_of(write_log(tmp_path, {0: log, _SMALL: b""}).parent)
+    push_all(source, SingleObject(memory, compression=compression))
+    scan = topic_of(SingleObject(memory)).scan()
+    for needed in (1, 100, 513, 600, 2000, 5000):
+        found = pa.Table.from_batches(scan.read_gradually(needed), scan.schema)
+        assert found["value"].to_pylist() == values
+    for turn in (1, 70_000, _MIB):
+        turns = replace(scan, plan=replace(scan.plan, fetch_size=turn), order="fair")
+        assert turns.to_table()["value"].to_pylist() == values
 
 
 class TestALittle:

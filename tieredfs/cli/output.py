@@ -83,9 +83,7 @@ def show_table(
         table.add_row(*(Text(escape(_cell(row[name]))) for name in columns))
     # As wide as it needs to be: a terminal wraps what does not fit, rich would cut it.
     # (Where TERM is dumb it takes no width without a height.)
-    console = Console(
-        highlight=False, width=_WIDE, height=_HIGH, file=answer_stream()
-    )
+    console = Console(highlight=False, width=_WIDE, height=_HIGH, file=answer_stream())
     with console.capture() as capture:
         console.print(table)
     for line in capture.get().splitlines():

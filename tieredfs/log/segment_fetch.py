@@ -35,8 +35,8 @@ class SegmentFetch:
     """Fetch the log of one segment after another.
 
     The bytes of the last fetch are known until the next one. Between two turns the
-    beginning of a batch that was not fetched whole is kept: reading goes on where the
-    fetch ended, and where a log is stored in chunks that is where a chunk begins.
+    rest of them is kept: reading goes on where the fetch ended, and where a log is
+    stored in chunks that is where a chunk begins.
     """
 
     def __init__(
@@ -74,8 +74,12 @@ class SegmentFetch:
         return self._bytes
 
     def rest(self, position: int) -> memoryview:
-        """Return what the last fetch has from a position on, which it reached."""
-        return self._bytes[position - self._start :]
+        """Return what the last fetch has from a position on."""
+        return (
+            self._bytes[position - self._start :]
+            if position >= self._start
+            else _NOTHING
+        )
 
     def keep(self, position: int) -> None:
         """Keep the rest from a position on, if it may be held; let go of all else."""

@@ -8,15 +8,16 @@ does.
 
 import secrets
 from contextlib import suppress
+from dataclasses import replace
 from typing import Final, Protocol
 
 from tieredfs.errors import TieredFSError
 from tieredfs.objects.content import Content
 from tieredfs.objects.failures import is_ambiguous
 from tieredfs.objects.policy import Deadline
-from tieredfs.objects.quirks import Backend
+from tieredfs.objects.quirks import Backend, ObjectInfo
 from tieredfs.objects.requests import Call, Requests
-from tieredfs.objects.settling import write
+from tieredfs.objects.settling import FOR_ASKING
 
 __all__ = ["Send", "new_key", "put_new"]
 
@@ -42,16 +43,17 @@ def put_new(
 ) -> str:
     """Put an object; return the key of the attempt that has succeeded.
 
-    Afterwards what the others have put is removed, unless it comes later.
+    Afterwards what the others have put is removed, unless it comes later; all of it
+    when none has succeeded, if the store answers.
 
     Raises:
-        TieredFSError: What the last attempt raised.
+        TieredFSError: What the last attempt raised, when none has put the object.
     """
-    key = ""
+    answered = ""
     unanswered: list[str] = []
 
     def attempt(backend: Backend, left: float) -> None:
-        nonlocal key
+        nonlocal answered
         key = new_key(prefix)
         try:
             send(backend, key, left, overwrite=True)
@@ -59,11 +61,34 @@ def put_new(
             if is_ambiguous(error):
                 unanswered.append(key)
             raise
+        answered = key
 
     call = Call("put", prefix, attempt, lambda _: content.size)
-    write(requests, call, content, deadline, written=lambda: key)
-    _remove(requests, [other for other in unanswered if other != key], deadline)
-    return key
+    try:
+        requests.make(call, deadline.earlier(FOR_ASKING))
+    except TieredFSError:
+        # The caller has tried for long enough: the store is asked once for each.
+        once = replace(requests, policy=replace(requests.policy, attempts=1))
+        for key in reversed(unanswered):
+            if _is_there(once, key, content.size, deadline):
+                answered = key
+                break
+        else:
+            _remove(requests, unanswered, deadline)
+            raise
+    _remove(requests, [key for key in unanswered if key != answered], deadline)
+    return answered
+
+
+def _is_there(requests: Requests, key: str, size: int, deadline: Deadline) -> bool:
+    """Tell whether an attempt has put an object: nobody else knows its key."""
+
+    def head(backend: Backend, left: float) -> ObjectInfo:
+        return backend.head(key, left)
+
+    with suppress(TieredFSError):
+        return requests.make(Call("head", key, head), deadline).size == size
+    return False
 
 
 def _remove(requests: Requests, keys: list[str], deadline: Deadline) -> None:

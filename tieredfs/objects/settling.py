@@ -8,7 +8,6 @@ object is what both of them wanted.) A refusal that may be meant for ourselves i
 on only when that comparison was made: "there is one already" would be a guess.
 """
 
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -25,29 +24,16 @@ from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks import Backend
 from tieredfs.objects.requests import Call, Requests
 
-__all__ = ["write"]
+__all__ = ["FOR_ASKING", "write"]
 
-_FOR_ASKING = 0.1
+FOR_ASKING = 0.1
 """How much of a write's deadline is kept for asking whether it was done."""
 
 
 def write(
-    requests: Requests,
-    call: Call[None],
-    content: Content,
-    deadline: Deadline,
-    *,
-    written: Callable[[], str] | None = None,
+    requests: Requests, call: Call[None], content: Content, deadline: Deadline
 ) -> None:
-    """Make a call that writes ``content``; settle what is unclear.
-
-    Args:
-        requests: Makes the calls.
-        call: What writes it.
-        content: The whole object.
-        deadline: When the call has to end, and the asking.
-        written: Tells the key that the last attempt has written; the call's own when
-            left out.
+    """Make a call that writes ``content`` under its key; settle what is unclear.
 
     Raises:
         AlreadyExistsError: An object that is not ours was there first.
@@ -55,7 +41,6 @@ def write(
             or why there is no finding out.
     """
     unclear = False
-    key = written or (lambda: call.key)
 
     def attempt(backend: Backend, left: float) -> None:
         nonlocal unclear
@@ -66,16 +51,16 @@ def write(
             raise
 
     try:
-        requests.make(replace(call, attempt=attempt), deadline.earlier(_FOR_ASKING))
+        requests.make(replace(call, attempt=attempt), deadline.earlier(FOR_ASKING))
     except (StorageUnavailableError, DeadlineExceededError):
         # Whoever calls has tried for long enough: the store is asked once.
         once = replace(requests, policy=replace(requests.policy, attempts=1))
         with suppress(TieredFSError):
-            if unclear and _holds(once, key(), content, deadline):
+            if unclear and _holds(once, call.key, content, deadline):
                 return
         raise
     except TieredFSError:
-        if not unclear or not _holds(requests, key(), content, deadline):
+        if not unclear or not _holds(requests, call.key, content, deadline):
             raise
 
 

@@ -48,22 +48,24 @@ def read_log(  # noqa: PLR0913 - a log, and how much of it
             segment that a broker is writing may.
         fetch_size: Bytes to ask for at once.
         after: Offset that the first batch must lie above.
-        held: Bytes from ``start`` on that are there already; not a whole batch.
+        held: Bytes from ``start`` on that are there already.
 
     Raises:
         CorruptBatchError: A batch is malformed, out of order or cut off.
         UnsupportedFormatError: A magic or codec is not one that is read.
     """
-    rest, position, fetched = held, start, start + len(held)
+    rest, position, fetched = _NOTHING, start, start
     previous = after
-    needed, beyond = (claimed_size(held, 0) or len(held)) - len(held), _BEYOND
+    needed, beyond = 0, _BEYOND
+    piece, end = held[: size - start], start + len(held)
     while fetched < size:
-        want = fetch_size
-        if until is not None:
-            want = min(want, max(until - fetched, beyond))
-            beyond *= 2 if fetched >= until else 1
-        end = min(size, fetched + max(want, needed))
-        piece = fetch(fetched, end)[: size - fetched]
+        if not piece:
+            want = fetch_size
+            if until is not None:
+                want = min(want, max(until - fetched, beyond))
+                beyond *= 2 if fetched >= until else 1
+            end = min(size, fetched + max(want, needed))
+            piece = fetch(fetched, end)[: size - fetched]
         fetched = max(end, fetched + len(piece))
         for part in _stitched(rest, piece):
             data = memoryview(b"".join((rest, part))) if rest else part
@@ -74,6 +76,7 @@ def read_log(  # noqa: PLR0913 - a log, and how much of it
                 previous, done = int(run["last_offset"][-1]), int(run["end"][-1])
             rest = data[done:]
             position += done
+        piece = _NOTHING
         if torn_tail and not any(rest[:fetch_size]):
             return
         claimed = claimed_size(rest, 0, name=f"{name} from {position}")
