@@ -531,6 +531,81 @@ def test_an_append_in_doubt_goes_to_where_the_log_ends_now(
     check_sound(storage)
 
 
+class _Slow(ObjectStore):
+    """Where others come while an object is copied."""
+
+    def meanwhile(self) -> None:
+        """Do what others do."""
+
+    def copy(self, source: str, target: str) -> None:
+        content = self.get(source)
+        self.meanwhile()
+        self.put(target, content, overwrite=True)
+
+
+@pytest.mark.parametrize("everything", [False, True])
+def test_a_copy_that_ends_when_its_claim_is_spent_hides_no_other_append(
+    memory: ObjectStore, monkeypatch: pytest.MonkeyPatch, *, everything: bool
+) -> None:
+    storage = SingleObject(memory)
+    other = Tier(storage).create_topic("t", topic_id=ID)
+    other.append(values("zero"))
+    partition = other.reader(0).partition
+    slow = _Slow(memory.url)
+
+    def cancel() -> None:
+        if everything:
+            storage.delete_partition(partition)
+            other.append(values("zero"))
+        else:
+            storage.cancel_copying(partition)
+        assert other.append(values("other")) == range(1, 2)
+
+    monkeypatch.setattr(slow, "meanwhile", cancel)
+    topic = Tier(SingleObject(slow)).topic("t")
+    with pytest.raises(StorageUnavailableError, match="append again"):
+        topic.append(values("late"))
+    assert stored_values(other) == [b"zero", b"other"]
+    monkeypatch.undo()
+    assert topic.append(values("late")) == range(2, 3)
+    check_sound(storage)
+
+
+def test_a_claim_gives_way_to_a_copy_that_had_not_ended(memory: ObjectStore) -> None:
+    storage = SingleObject(memory)
+    other = Tier(storage).create_topic("t", topic_id=ID)
+    other.append(values("zero"))
+    partition = other.reader(0).partition
+    landed: list[tuple[str, bytes]] = []
+
+    class Dying(ObjectStore):
+        """Where a writer dies, and its copy is done later."""
+
+        def copy(self, source: str, target: str) -> None:
+            landed.append((target, bytes(self.get(source))))
+            raise _DeadError
+
+    class Late(ObjectStore):
+        """Where that copy lands behind the second claim."""
+
+        def put(
+            self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
+        ) -> None:
+            super().put(key, data, overwrite=overwrite)
+            if "/claims/" in key:
+                memory.put(*landed[0], overwrite=True)
+
+    with pytest.raises(_DeadError):
+        Tier(SingleObject(Dying(memory.url))).topic("t").append(values("late"))
+    storage.cancel_copying(partition)
+    with pytest.raises(AlreadyExistsError):
+        Tier(SingleObject(Late(memory.url))).topic("t").append(values("other"))
+    assert stored_values(other) == [b"zero", b"late"]
+    assert other.append(values("other")) == range(2, 3)
+    assert stored_values(other) == [b"zero", b"late", b"other"]
+    check_sound(storage)
+
+
 def _segment(topic: Topic, offset: int) -> tuple[SegmentMetadata, LogSegmentData]:
     """Make a segment for somebody who knows of an older end of the log."""
     partition = topic.reader(0).partition

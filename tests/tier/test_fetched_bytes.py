@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from brokers import push_all, source_of, topic_of, write_log
-from tieredfs import ObjectStore, RequestCounter, Tier, Topic
+from tieredfs import CorruptDataError, ObjectStore, RequestCounter, Tier, Topic
 from tieredfs.storage.single_object import SingleObject
 from tieredfs.storage.stored_log import CHUNK_SIZE
 from wire import WireRecord, encode_batch
@@ -104,6 +104,22 @@ def test_small_batches_are_all_read_in_steps_and_in_turns(
     for turn in (1, 70_000, _MIB):
         turns = replace(scan, plan=replace(scan.plan, fetch_size=turn), order="fair")
         assert turns.to_table()["value"].to_pylist() == values
+
+
+@pytest.mark.parametrize("end", [511, 512, 513, 1024])
+def test_what_lies_behind_the_end_of_a_segment_is_seen(
+    tmp_path: Path, end: int
+) -> None:
+    def log(start: int, stop: int) -> bytes:
+        # Of so many batches 512 are looked at together.
+        return b"".join(
+            encode_batch([WireRecord(n, 1, None, b"v")]) for n in range(start, stop)
+        )
+
+    logs = {0: log(0, end + 90), end: log(end, end + 100), end + 100: b""}
+    topic = topic_of(source_of(write_log(tmp_path, logs).parent))
+    with pytest.raises(CorruptDataError):
+        topic.scan().to_table()
 
 
 class TestALittle:

@@ -445,7 +445,8 @@ def _read_checked(
         if inside < len(batches):
             return part.end_offset
         reached = max(reached, int(batches["last_offset"][-1]) + 1)
-        if reached >= part.end_offset:
+        # Where the segment ends nothing may lie behind.
+        if reached >= part.end_offset and part.end_position < (part.segment.size or 0):
             return reached
     return reached
 

@@ -161,7 +161,10 @@ class Requests:
                 if ours is error:
                     raise
                 pause = retry_after(error)
-                raise ours from self.connection.shown(error)
+                try:
+                    raise ours from self.connection.shown(error)
+                finally:
+                    del ours  # in this frame it would keep itself, and what was put
 
         try:
             try:

@@ -12,6 +12,10 @@ log no longer reaches since its end was deleted, nobody claims, and what an olde
 names is not completed there but removed. Otherwise a writer would overlap another that
 begins earlier. A log without a segment ends at 0.
 
+What is copied may be deleted meanwhile, and its claim be taken for spent. So the one
+who copies looks for the next claim afterwards, and the one who makes that claim looks
+for the segment: of the two at least one gives way, and its segment is removed.
+
 Claims are never removed, for an offset that is free again could be won by a writer that
 knows of an older end of the log. They are numbered, and number ``n + 1`` counts once
 ``n`` is spent: neither what it names nor the segment is there. That is for ever, since
@@ -154,8 +158,10 @@ def _claim(
         What that claim names; empty where the log does not end at the offset.
     """
     prefix = partition_prefix(partition)
+    claims = f"{OWN_FOLDER}claims/{prefix}{offset:020d}-"
+    spent = ""
     for number in count():
-        claim = f"{OWN_FOLDER}claims/{prefix}{offset:020d}-{number}"
+        claim = f"{claims}{number}"
         # This writer may not know where the log ends: its end may have been deleted,
         # and another writer begin, or have begun, before this offset.
         if not _ends_at(store, prefix, offset):
@@ -169,9 +175,12 @@ def _claim(
                 store.put(claim, own.encode(), overwrite=False)
             except AlreadyExistsError:
                 winner = _read_claim(store, claim)
-            is_done = _complete(store, partition, winner)
+            if spent and _is_there(store, _segment(store, partition, spent)):
+                return spent  # it was being copied when it was taken for spent
+            is_done = _complete(store, partition, winner, f"{claims}{number + 1}")
         if is_done:
             return winner
+        spent = winner
         if winner == own:
             msg = (
                 f"{store.url}: {partition}: what was to be appended at offset {offset} "
@@ -200,12 +209,24 @@ def _ends_at(store: ObjectStore, prefix: str, offset: int) -> bool:
     return is_reached
 
 
-def _complete(store: ObjectStore, partition: TopicIdPartition, name: str) -> bool:
-    """Make what was put aside a segment; return whether it is one now."""
+def _complete(
+    store: ObjectStore, partition: TopicIdPartition, name: str, following: str
+) -> bool:
+    """Make what was put aside a segment; return whether it is one now.
+
+    Args:
+        store: Where the segments are.
+        partition: Whose log is appended to.
+        name: What the claim names.
+        following: The claim that is made once this one is spent.
+    """
     segment = _segment(store, partition, name)
     with suppress(NotFoundError):
         store.copy(_aside(name), segment)
         store.delete([_aside(name)])
+        if _is_there(store, following):  # the copy came too late
+            store.delete([segment])
+            return False
         return True
     return _is_there(store, segment)
 
