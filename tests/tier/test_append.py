@@ -571,6 +571,29 @@ def test_a_copy_that_ends_when_its_claim_is_spent_hides_no_other_append(
     check_sound(storage)
 
 
+@pytest.mark.parametrize("begin", [0, 1])
+def test_a_copy_that_ends_when_the_log_was_begun_anew_hides_nothing(
+    memory: ObjectStore, monkeypatch: pytest.MonkeyPatch, begin: int
+) -> None:
+    storage = SingleObject(memory)
+    other = Tier(storage).create_topic("t", topic_id=ID)
+    for text in ("zero", "one"):
+        other.append(values(text))
+    partition = other.reader(0).partition
+    slow = _Slow(memory.url)
+
+    def cut() -> None:
+        for segment in storage.list_segments(partition)[begin:]:
+            storage.delete_log_segment(segment)
+        other.append(values("a", "b", "c"))
+
+    monkeypatch.setattr(slow, "meanwhile", cut)
+    with pytest.raises(StorageUnavailableError, match="append again"):
+        Tier(SingleObject(slow)).topic("t").append(values("late"))
+    assert stored_values(other) == [*[b"zero"] * begin, b"a", b"b", b"c"]
+    check_sound(storage)
+
+
 def test_a_claim_gives_way_to_a_copy_that_had_not_ended(memory: ObjectStore) -> None:
     storage = SingleObject(memory)
     other = Tier(storage).create_topic("t", topic_id=ID)
@@ -598,7 +621,7 @@ def test_a_claim_gives_way_to_a_copy_that_had_not_ended(memory: ObjectStore) -> 
     with pytest.raises(_DeadError):
         Tier(SingleObject(Dying(memory.url))).topic("t").append(values("late"))
     storage.cancel_copying(partition)
-    with pytest.raises(AlreadyExistsError):
+    with pytest.raises(StorageUnavailableError, match="append again"):
         Tier(SingleObject(Late(memory.url))).topic("t").append(values("other"))
     assert stored_values(other) == [b"zero", b"late"]
     assert other.append(values("other")) == range(2, 3)

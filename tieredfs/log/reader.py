@@ -410,7 +410,7 @@ def _read_checked(
     source: SegmentFetch,
 ) -> Generator[LogBatches, None, int]:
     """Yield the batches of a slice, and return the offset up to which the log goes."""
-    reached = part.start_offset
+    reached, segment_end = part.start_offset, part.segment.end_offset
     for batches in read_log(
         source.fetch,
         part.segment.size or 0,
@@ -445,8 +445,8 @@ def _read_checked(
         if inside < len(batches):
             return part.end_offset
         reached = max(reached, int(batches["last_offset"][-1]) + 1)
-        # Where the segment ends nothing may lie behind.
-        if reached >= part.end_offset and part.end_position < (part.segment.size or 0):
+        # Behind the end of the segment there may be nothing, which is looked at.
+        if reached >= part.end_offset and part.end_offset <= (segment_end or 0):
             return reached
     return reached
 

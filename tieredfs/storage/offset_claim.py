@@ -12,9 +12,9 @@ log no longer reaches since its end was deleted, nobody claims, and what an olde
 names is not completed there but removed. Otherwise a writer would overlap another that
 begins earlier. A log without a segment ends at 0.
 
-What is copied may be deleted meanwhile, and its claim be taken for spent. So the one
-who copies looks for the next claim afterwards, and the one who makes that claim looks
-for the segment: of the two at least one gives way, and its segment is removed.
+While it is copied, what is put aside may be removed and its claim taken for spent, or
+the end of the log be deleted. So whoever has copied looks for a segment that overlaps
+this one: of two writers the later one sees the other's, removes its own, and has lost.
 
 Claims are never removed, for an offset that is free again could be won by a writer that
 knows of an older end of the log. They are numbered, and number ``n + 1`` counts once
@@ -158,10 +158,8 @@ def _claim(
         What that claim names; empty where the log does not end at the offset.
     """
     prefix = partition_prefix(partition)
-    claims = f"{OWN_FOLDER}claims/{prefix}{offset:020d}-"
-    spent = ""
     for number in count():
-        claim = f"{claims}{number}"
+        claim = f"{OWN_FOLDER}claims/{prefix}{offset:020d}-{number}"
         # This writer may not know where the log ends: its end may have been deleted,
         # and another writer begin, or have begun, before this offset.
         if not _ends_at(store, prefix, offset):
@@ -175,16 +173,13 @@ def _claim(
                 store.put(claim, own.encode(), overwrite=False)
             except AlreadyExistsError:
                 winner = _read_claim(store, claim)
-            if spent and _is_there(store, _segment(store, partition, spent)):
-                return spent  # it was being copied when it was taken for spent
-            is_done = _complete(store, partition, winner, f"{claims}{number + 1}")
+            is_done = _complete(store, partition, winner)
         if is_done:
             return winner
-        spent = winner
         if winner == own:
             msg = (
                 f"{store.url}: {partition}: what was to be appended at offset {offset} "
-                "was removed before it was a segment; nothing was stored: append again"
+                "was removed, or came too late; nothing was stored: append again"
             )
             raise StorageUnavailableError(msg)
     raise AssertionError
@@ -209,22 +204,14 @@ def _ends_at(store: ObjectStore, prefix: str, offset: int) -> bool:
     return is_reached
 
 
-def _complete(
-    store: ObjectStore, partition: TopicIdPartition, name: str, following: str
-) -> bool:
-    """Make what was put aside a segment; return whether it is one now.
-
-    Args:
-        store: Where the segments are.
-        partition: Whose log is appended to.
-        name: What the claim names.
-        following: The claim that is made once this one is spent.
-    """
-    segment = _segment(store, partition, name)
+def _complete(store: ObjectStore, partition: TopicIdPartition, name: str) -> bool:
+    """Make what was put aside a segment; return whether it is one now."""
+    key = _key(store, partition, name)
+    segment = object_key(partition, key.stem)
     with suppress(NotFoundError):
         store.copy(_aside(name), segment)
         store.delete([_aside(name)])
-        if _is_there(store, following):  # the copy came too late
+        if _is_overlapped(store, partition, key):
             store.delete([segment])
             return False
         return True
@@ -233,18 +220,32 @@ def _complete(
 
 def _spend(store: ObjectStore, partition: TopicIdPartition, name: str) -> bool:
     """Let nobody make a segment of what was put aside; return whether it is one."""
-    segment = _segment(store, partition, name)
+    key = _key(store, partition, name)
     store.delete([_aside(name)])
-    return _is_there(store, segment)
+    return _is_there(store, object_key(partition, key.stem))
 
 
-def _segment(store: ObjectStore, partition: TopicIdPartition, name: str) -> str:
+def _is_overlapped(
+    store: ObjectStore, partition: TopicIdPartition, key: SegmentKey
+) -> bool:
+    """Tell whether another segment has offsets of this one."""
+    prefix, own = partition_prefix(partition), object_key(partition, key.stem)
+    for entry in store.list(prefix, start_after=seek_key(prefix, key.start_offset)):
+        if entry.key != own and entry.key.endswith(SEGMENT_SUFFIX):
+            stem = entry.key[len(prefix) : -len(SEGMENT_SUFFIX)]
+            other = SegmentKey.parse(stem)
+            if other is not None and other.start_offset <= key.end_offset:
+                return True
+    return False
+
+
+def _key(store: ObjectStore, partition: TopicIdPartition, name: str) -> SegmentKey:
     """Return the key of the segment that a claim is about."""
-    stem = _stem(name)
-    if SegmentKey.parse(stem) is None:
+    key = SegmentKey.parse(_stem(name))
+    if key is None:
         msg = f"{store.url}: {partition}: a claim holds {name!r}"
         raise CorruptObjectError(msg)
-    return object_key(partition, stem)
+    return key
 
 
 def _is_there(store: ObjectStore, key: str) -> bool:
