@@ -222,6 +222,8 @@ def test_exact_encodings_warn_of_nothing(encoding: str, run: Run, plain: str) ->
         (("--from", "-0"), range(0)),
         (("--from", "-599"), range(599)),
         (("--from", "-9999999999999999999"), range(599)),
+        (("--from", "-" + "9" * 30), range(599)),
+        (("--to", "9" * 30), range(599)),
         (("--from", "@1700086400645"), range(1, 599)),
         (("--from", "@1700086400646", "--to", "4"), range(2, 4)),
         (("--from", "@-1"), range(599)),

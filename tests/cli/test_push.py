@@ -190,6 +190,17 @@ def test_a_bucket_that_is_not_there_is_what_is_not_found(
     ]
 
 
+@pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["push", "dry run"])
+def test_a_file_is_no_place_to_push_to(
+    run: Run, logdir: str, tmp_path: Path, options: tuple[str, ...]
+) -> None:
+    (tmp_path / "file").touch()
+    for place in ("file", "file/below"):
+        done = run("push", logdir, str(tmp_path / place), *options)
+        assert (done.code, done.out, len(done.err)) == (2, b"", 1)
+        assert done.err[0].endswith("/file is a file: give a directory")
+
+
 class TestWhatIsNoLogDirectory:
     """What is given instead of it, and what the line says to give."""
 

@@ -5,11 +5,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from tieredfs.errors import NotFoundError
+from tieredfs.errors import InvalidArgumentError, NotFoundError
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager, open_storage
 
-__all__ = ["open_log_directory"]
+__all__ = ["check_is_directory", "open_log_directory"]
 
 _LAYOUT: Final = "kafka-log"
 _WANTED: Final = "the broker's log directory (log.dirs), with folders such as orders-0"
@@ -29,6 +29,18 @@ def open_log_directory(store: ObjectStore) -> RemoteStorageManager:
     if not storage.list_partitions():
         raise NotFoundError(f"not found: {_explanation(store)}")
     return storage
+
+
+def check_is_directory(path: str) -> None:
+    """Check that a path is a directory, or may become one.
+
+    Raises:
+        InvalidArgumentError: It is a file, or lies below one.
+    """
+    place = Path(path)
+    for part in (place, *place.parents):
+        if part.is_file():
+            raise InvalidArgumentError(f"{part} is a file: give a directory")
 
 
 def _explanation(store: ObjectStore) -> str:

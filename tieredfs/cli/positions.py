@@ -14,8 +14,9 @@ from tieredfs.tier import Position, Topic, to_milliseconds
 __all__ = ["LastRecords", "Place", "PositionType", "check_order", "range_of"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_OFFSET: Final = re.compile(r"[0-9]{1,19}")  # the largest one has 19 digits
-_LAST: Final = re.compile(r"-[0-9]{1,19}")
+# Too large a number is out of range, and no time; Python reads no more digits.
+_OFFSET: Final = re.compile(r"[0-9]{1,4300}")
+_LAST: Final = re.compile(r"-[0-9]{1,4300}")
 _MILLISECONDS: Final = re.compile(r"@-?[0-9]{1,19}")
 _WIDENING: Final = 4
 

@@ -1,13 +1,11 @@
 """``tieredfs pull``: a broker's log directory back from a tier."""
 
-from pathlib import Path
-
 import click
 
+from tieredfs.cli.log_directory import check_is_directory
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_json, show_table
 from tieredfs.cli.progress import Transfer
-from tieredfs.errors import InvalidArgumentError
 from tieredfs.log.partitions import listed_size, select_partitions
 from tieredfs.log.pull import PulledSegment
 from tieredfs.log.pull import pull as pull_segments
@@ -47,10 +45,7 @@ def pull(
     that is in DIR already and is the same stays, so a pull may be done again; one with
     other content stays too, and is an error that says where it differs.
     """
-    place = Path(directory)
-    for path in (place, *place.parents):
-        if path.is_file():
-            raise InvalidArgumentError(f"{path} is a file: give a directory")
+    check_is_directory(directory)
     moved = Transfer()
     with options.tier(url, moved, is_cached=False) as tier:
         storage = tier.storage

@@ -7,7 +7,7 @@ import click
 
 from tieredfs.cache.place import default_directory
 from tieredfs.cli.exit_codes import worst_code
-from tieredfs.cli.log_directory import open_log_directory
+from tieredfs.cli.log_directory import check_is_directory, open_log_directory
 from tieredfs.cli.options import Rate, TierOptions, json_option, tier_options
 from tieredfs.cli.output import show_error, show_json, show_table
 from tieredfs.cli.progress import Transfer
@@ -126,6 +126,8 @@ def push(  # noqa: PLR0913 - one parameter for each option
         dry_run=dry_run,
         pace=None if bwlimit is None else Pace(bwlimit),
     )
+    if _REMOTE not in target.store.url:
+        check_is_directory(target.store.url)
     _check_apart(source.store.url, target.store.url)
     partitions = _selected(source, topics, excluded)
     with moved.shown(
