@@ -78,9 +78,113 @@ def test_every_cut_and_every_byte_too_many_is_found() -> None:
             read(data + more)
 
 
-def test_another_identity_is_another_entry() -> None:
+@pytest.mark.parametrize("other", [bytes(32), b"\xff" * 32], ids=["less", "more"])
+def test_another_identity_is_another_entry(other: bytes) -> None:
     with pytest.raises(InvalidEntryError, match="another store or segment"):
-        read(made(), bytes(32))
+        read(made(), other)
+
+
+FIRST = 112
+"""Where the sections of a file with two of them begin."""
+
+
+def laid_out(
+    *sections: tuple[int, int, bytes], body: bytes, lengths: tuple[int, ...] = ()
+) -> bytes:
+    """Write a file as it is described, its checksums right: the kind, place, bytes."""
+    assert len(sections) == 2
+    head = struct.pack("<8sIIQ", b"TFSINDEX", 1, 2, FIRST + len(body)) + IDENTITY
+    sizes = lengths or tuple(len(data) for _, _, data in sections)
+    for (kind, position, data), size in zip(sections, sizes, strict=True):
+        head += struct.pack("<IIQQ", kind, crc32c(data), position, size)
+    head += struct.pack("<I", crc32c(head))
+    return head + bytes(FIRST - len(head)) + body
+
+
+ONE, OTHER, SHORT = b"12345678", b"abcdefgh", b"short"
+
+
+def test_a_file_is_laid_out_as_it_is_described() -> None:
+    """A program of another version reads it: kinds keep their numbers."""
+    numbers = {
+        1: IndexType.OFFSET,
+        2: IndexType.TIMESTAMP,
+        3: IndexType.PRODUCER_SNAPSHOT,
+        4: IndexType.LEADER_EPOCH,
+        5: IndexType.TRANSACTION,
+    }
+    for number, kind in numbers.items():
+        for data, padded in ((ONE, ONE), (SHORT, SHORT + bytes(3))):
+            expected = laid_out(
+                (number, FIRST, data),
+                (100, FIRST + 8, b"layout"),
+                body=padded + b"layout\0\0",
+            )
+            found = SegmentIndexes({kind: memoryview(data)}, b"layout")
+            assert written(found) == expected
+            assert bytes_of(read(expected)) == {kind: data}
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            laid_out((1, FIRST, ONE), (2, FIRST + 16, OTHER), body=ONE + ONE + OTHER),
+            r"section 2 lies at \[128, 136\)",
+        ),
+        (
+            laid_out((1, FIRST, ONE), (2, FIRST, ONE + OTHER), body=ONE + OTHER),
+            r"section 2 lies at \[112, 128\)",
+        ),
+        (
+            laid_out(
+                (1, FIRST, ONE), (2, FIRST + 8, OTHER), body=ONE + OTHER, lengths=(8, 9)
+            ),
+            r"section 2 lies at \[120, 129\)",
+        ),
+        (
+            laid_out((2, FIRST, ONE), (1, FIRST + 8, OTHER), body=ONE + OTHER),
+            "section 1 comes after section 2",
+        ),
+        (
+            laid_out((1, FIRST, ONE), (101, FIRST + 8, OTHER), body=ONE + OTHER),
+            "section 101 is unknown",
+        ),
+        (
+            laid_out((1, FIRST, ONE), (2, FIRST + 8, SHORT), body=ONE + SHORT),
+            "the sections end at 128 of 125 bytes",
+        ),
+        (
+            laid_out((1, FIRST, ONE), (2, FIRST + 8, OTHER), body=ONE + OTHER + ONE),
+            "the sections end at 128 of 136 bytes",
+        ),
+    ],
+    ids=["hole", "twice", "long", "order", "kind", "no padding", "something behind"],
+)
+def test_a_file_whose_checksums_are_right_is_refused_where_its_table_is_wrong(
+    data: bytes, message: str
+) -> None:
+    with pytest.raises(InvalidEntryError, match=message):
+        read(data)
+
+
+def test_a_file_that_ends_in_the_checksum_of_its_head_is_refused() -> None:
+    head = struct.pack("<8sIIQ", b"TFSINDEX", 1, 0, 58) + IDENTITY
+    with pytest.raises(InvalidEntryError, match="58 bytes"):
+        read(head + bytes(2))
+
+
+def test_a_head_says_the_size_of_its_file() -> None:
+    size = len(made())
+    for wrong in (size - 8, size + 8):
+        data = sealed(made(), 16, struct.pack("<Q", wrong))
+        with pytest.raises(InvalidEntryError, match=f"not the {wrong} it says"):
+            read(data)
+
+
+def test_more_sections_than_there_are_kinds_are_of_another_version() -> None:
+    with pytest.raises(InvalidEntryError, match="not of version 1"):
+        read(sealed(made(), 12, struct.pack("<I", 7)))
 
 
 def sealed(data: bytes, at: int, change: bytes) -> bytes:
@@ -149,3 +253,4 @@ def test_bytes_that_are_no_entry_are_a_typed_error(data: bytes) -> None:
 def test_a_file_that_is_too_short_to_say_what_it_is() -> None:
     with pytest.raises(InvalidEntryError, match="55 bytes"):
         entry_identity(memoryview(made()[:55]))
+    assert entry_identity(memoryview(made()[:56])) == IDENTITY

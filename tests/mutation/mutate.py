@@ -20,8 +20,9 @@ TESTS: Final = {
     "cache/eviction.py": ("tests/cache/test_eviction.py",),
     "cache/ledger.py": ("tests/cache/test_ledger.py", "tests/cache/test_repair.py"),
     "log/cut.py": ("tests/tier/test_cut.py", "tests/tier/test_pull.py"),
-    "log/end_claims.py": ("tests/tier/test_claims.py", "tests/tier/test_push.py"),
+    "log/end_claims.py": ("tests/tier/test_end_claims.py",),
     "log/overlap.py": (
+        "tests/tier/test_serving.py",
         "tests/tier/test_overlap.py",
         "tests/tier/test_lineage.py",
         "tests/tier/test_replicas.py",

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tieredfs import ByteRange
-from tieredfs.objects.ranges import plan_ranges
+from tieredfs.objects.ranges import LONGEST, plan_ranges
 
 MIB = 1 << 20
 
@@ -58,6 +58,30 @@ def test_no_request_is_empty_wasteful_or_needless(
             assert run <= gap
     starts = [request.start for request in found.requests]
     assert starts == sorted(starts)
+
+
+@given(st.lists(spans(), max_size=20), st.integers(0, 400), st.integers(1, 1000))
+def test_a_range_begins_a_request_only_where_the_one_before_cannot_take_it(
+    ranges: list[ByteRange], gap: int, longest: int
+) -> None:
+    found = plan_ranges(ranges, gap=gap, longest=longest)
+    firsts: dict[int, ByteRange] = {}
+    pairs = zip(ranges, found.places, strict=True)
+    for span, place in sorted(pairs, key=lambda pair: pair[0].start):
+        if place is not None:
+            firsts.setdefault(place, span)
+    for place, first in firsts.items():
+        if place:
+            before = found.requests[place - 1]
+            is_too_far = first.start > before.end + gap
+            assert is_too_far or first.end > before.start + longest
+
+
+def test_without_a_limit_a_request_that_is_put_together_has_at_most_16_mib() -> None:
+    for size, requests in ((8 * MIB, 1), (8 * MIB + 1, 2)):
+        ranges = [ByteRange(0, 8 * MIB), ByteRange(8 * MIB, 8 * MIB + size)]
+        assert len(plan_ranges(ranges, gap=0).requests) == requests
+    assert LONGEST == 16 * MIB
 
 
 def test_ranges_that_touch_are_one_request() -> None:
