@@ -45,8 +45,8 @@ def described(
     )
 
 
-SHORTER = described(9, 0, CLAIMED.start)
-LONGER = described(9, 0, CLAIMED.stop)
+SHORTER = described(3, 0, CLAIMED.start)
+LONGER = described(3, 0, CLAIMED.stop)
 
 
 def offsets(segment: SegmentMetadata) -> range:
@@ -57,7 +57,7 @@ def offsets(segment: SegmentMetadata) -> range:
 @st.composite
 def segments(draw: st.DrawFn) -> list[SegmentMetadata]:
     found = []
-    for number in range(1, draw(st.integers(0, 4)) + 1):
+    for number in draw(st.lists(st.sampled_from([1, 2, 4, 5]), unique=True)):
         start = draw(st.integers(0, END - 1))
         end = draw(st.integers(start + 1, END))
         turn = draw(st.none() | st.tuples(st.integers(1, 2), st.integers(1, END)))
@@ -101,8 +101,9 @@ def test_an_end_is_disputed_by_the_latest_copy_with_records_behind_it(
     others: list[SegmentMetadata], is_one_uncounted: bool, data: st.DataObject
 ) -> None:
     """Piece by piece of what is claimed: within one the same segments have offsets."""
-    drawn = st.sets(st.integers(0, END - 1))
-    held = {one.id: set(offsets(one)) - data.draw(drawn) for one in [*others, LONGER]}
+    drawn = st.sets(st.integers(0, END - 1), max_size=3)
+    held = {one.id: set(offsets(one)) - data.draw(drawn) for one in others}
+    held[LONGER.id] = data.draw(drawn)
     if others and is_one_uncounted:
         others[0] = replace(others[0], record_count=None)
 
@@ -141,6 +142,14 @@ def test_an_end_is_disputed_by_the_latest_copy_with_records_behind_it(
         if set(piece) <= set(offsets(one))
     )
     assert is_disputed(SHORTER, LONGER, others, compare) is expected
+
+
+def test_an_earlier_copy_with_more_records_settles_no_dispute() -> None:
+    counts = {LONGER: 0, described(1, 3, 9): 6, described(2, 3, 9): 5}
+    others = [replace(one, record_count=count) for one, count in counts.items()][1:]
+    assert is_disputed(
+        SHORTER, LONGER, others, lambda one, other, *_: counts[one] - counts[other]
+    )
 
 
 def test_the_same_records_dispute_no_end() -> None:

@@ -245,6 +245,22 @@ class TestTheOrderOfChoice:
         assert self.tiles({cleaned: fewer, older: more, half: []}) == expected
 
 
+def test_the_latest_of_the_copies_counts_although_it_is_older_elsewhere() -> None:
+    latest, older = described(1, 0, 20), described(2, 2, 10)
+    before, behind = described(3, 0, 2), described(4, 10, 20)
+    # No order of choice gives one state of these two: that from the start is taken.
+    merged, further = described(5, 20, 40), described(6, 30, 40)
+    gone = {latest: [5], before: [1], behind: [15, 16], merged: [25], further: [35]}
+    segments = [*gone, older]
+    assert serve(segments, history(latest), 0, 40, without(gone)) == [
+        (before, 0, 2),
+        (latest, 2, 10),
+        (behind, 10, 20),
+        (merged, 20, 30),
+        (further, 30, 40),
+    ]
+
+
 def test_where_a_copy_is_of_the_true_history_again_it_is_compared_there() -> None:
     true = described(2, 0, 10, [(0, 0), (1, 4), (2, 6)])
     other = described(1, 0, 10, [(0, 0), (2, 6)])
