@@ -164,6 +164,17 @@ class LogModel:
         if span in self.stored:
             self.unsettled[span] = self.stored[span]
 
+    def replace(self, span: Span) -> None:
+        """Take note of a push whose segment may stand for those of the same records.
+
+        Where a replica's segment ends with offsets that a cleaner has emptied, it is
+        the same log with another end, and one object of the two is enough.
+        """
+        rows = self.unsettled.get(span) or self.stored.get(span)
+        for other, held in self.stored.items():
+            if other.start == span.start and other != span and held == rows:
+                self.unsettled[other] = held
+
     def cancel(self) -> None:
         """Take note that what was not completed never will be."""
         for one in list(self.intentions):

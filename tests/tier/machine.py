@@ -375,6 +375,7 @@ class TierMachine(RuleBasedStateMachine):
             self._expect_unavailable(report)
             for span in closed:
                 log.unsettled.setdefault(span, source.rows(*span))
+                log.replace(span)
             return
         assert [_span(one.segment) for one in report.segments] == closed
         for one in report.segments:
@@ -382,6 +383,7 @@ class TierMachine(RuleBasedStateMachine):
             self.copied[name].append(one.segment)
         for span in closed:
             log.hold(span, source.rows(*span))
+            log.replace(span)
 
     @precondition(lambda self: any(s.closed for s in self.sources.values()))
     @rule(
