@@ -49,7 +49,7 @@ from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.kafka_local import KafkaLocal
 from tieredfs.storage.kafka_log import KafkaLog
 from tieredfs.storage.single_object import SingleObject
-from tieredfs.testing.stores import WatchedStore
+from tieredfs.testing.stores import WRITES, WatchedStore
 from wire import encode_batch
 
 COPIED, PRESENT, CHANGED, FAILED = PushOutcome
@@ -187,7 +187,7 @@ def test_another_topic_object_appends_what_is_in_doubt_a_second_time(
     """To it the append in doubt is another writer's."""
     Tier(SingleObject(memory)).create_topic("t", topic_id=ID).append(values_table("a"))
     writes = 3  # the last one makes the segment; its answer is lost
-    doubtful = WatchedStore.over(memory, ["put", "put_file", "copy"], limit=writes - 1)
+    doubtful = WatchedStore.over(memory, WRITES - {"delete"}, limit=writes - 1)
     with pytest.raises(StorageUnavailableError):
         topic_of(SingleObject(doubtful)).append(values_table("b"))
     other = topic_of(SingleObject(memory))
@@ -298,7 +298,7 @@ class TestVerify:
     def test_what_a_dead_append_left_is_no_problem(self, memory: ObjectStore) -> None:
         tier = Tier(SingleObject(memory))
         tier.create_topic("t", topic_id=ID).append(values_table("a"))
-        dying = WatchedStore.over(memory, ["put", "put_file", "copy"], limit=1)
+        dying = WatchedStore.over(memory, WRITES - {"delete"}, limit=1)
         with pytest.raises(StorageUnavailableError):
             topic_of(SingleObject(dying)).append(values_table("b"))
         storage = SingleObject(memory)
