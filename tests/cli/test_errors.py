@@ -104,7 +104,7 @@ def test_the_promised_exit_codes_do_not_change(kind: ErrorKind, code: int) -> No
         (["cat", "URL", "plain", "--key", "x", "--encoding", "hex"], "is not hex"),
         (["cat", "URL", "plain", "--key", "é", "--encoding", "base64"], "not base64"),
         (["cat", "URL", "plain", "--on-gap", "guess"], "'raise', 'skip'"),
-        (["cat", "URL", "plain", "--from", "9" * 20], "not a time: '9999"),
+        (["cat", "URL", "plain", "--from", "9" * 5000], "not a time: '9999"),
         (["cat", "URL", "plain", "--to", "earliest"], "'earliest'"),
         (["cat", "URL", "plain", "--json", "--format", "text"], "jsonl"),
         (["ls", "URL", "--deadline", "0"], "--deadline"),
@@ -205,6 +205,7 @@ def test_what_a_client_logs_is_not_shown(
         (["cat", "URL", "plain", "--topic-id", "A" * 22], "not found: topic 'plain'"),
         (["cat", "URL", "plain", "--partition", "7"], "partition 7 of 'plain'"),
         (["cat", "URL", "plain", "--from", "600"], "offset 600 is outside the log"),
+        (["cat", "URL", "plain", "--from", "9" * 20], "9 is outside the log"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
