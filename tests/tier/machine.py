@@ -466,12 +466,15 @@ class TierMachine(RuleBasedStateMachine):
         if how == "bare":
             segment = replace(segment, custom_metadata=b"")
         storage = self._actor(number).tier.storage
+        was_there = span in log.stored
         done = self._try(
             number, partial(storage.delete_log_segment, segment), fault, rival
         )
         if isinstance(done, Failure):
             self._expect_unavailable(done)
             log.lose(span)
+        elif span in log.stored and not was_there:
+            log.lose(span)  # it was copied meanwhile: either may have been first
         else:
             log.remove(span)
 
