@@ -3,7 +3,7 @@
     python mutate.py FOLDER [MODULE...]
 
 It is done in a copy of the checkout, which is made in the folder. The table below says
-which tests have to notice; they ask no server, so that thousands of runs end.
+which tests have to notice; but for those of requests they are quick.
 """
 
 import os

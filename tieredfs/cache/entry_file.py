@@ -139,8 +139,11 @@ def _sections(data: memoryview, identity: bytes) -> Sequence[tuple[int, ...]]:
         msg = f"not of version {_VERSION}"
         raise InvalidEntryError(msg)
     end = _HEADER.size + count * _SECTION.size
-    if size != len(data) or size < end + _CRC.size:
+    if size != len(data):
         msg = f"{len(data)} bytes, not the {size} it says"
+        raise InvalidEntryError(msg)
+    if size < end + _CRC.size:
+        msg = f"{size} bytes cannot hold the {count} sections it says"
         raise InvalidEntryError(msg)
     if _CRC.unpack_from(data, end)[0] != crc32c(data[:end]):
         msg = "its head fails its checksum"

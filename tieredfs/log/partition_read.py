@@ -30,8 +30,8 @@ class PartitionRead:
     """Read the slices of one partition in offset order.
 
     Between two turns nothing is held but where to go on and, as far as all partitions
-    together may, the beginning of the next batch: so any number of partitions can be
-    read in turn in the memory of one.
+    together may, the rest of what was fetched: so any number of partitions can be read
+    in turn in the memory of one.
     """
 
     def __init__(
@@ -80,25 +80,15 @@ class PartitionRead:
             NotFoundError: As in ``batches``.
             CorruptDataError: As in ``batches``.
         """
+        part = self._left[0]
+        until = min(part.start_offset + offsets, part.end_offset)
         try:
-            part = self._left[0]
-            until = min(part.start_offset + offsets, part.end_offset)
-            near = self._cut(part, until)
-            for found in read_slice(
-                self._storage, near, self._fetch_size, self._source
-            ):
-                if not len(found):  # an error comes behind it
-                    continue
-                self._left[0] = part.behind(found)
+            for found in self._read(self._cut(part, until)):
                 yield found
                 if until <= self._left[0].start_offset < part.end_offset:
                     self._source.keep(self._left[0].start_position)
                     return
-            self._left.popleft()
-            self._source.drop()
         except NotFoundError as error:
-            if not self._skip_deleted:
-                raise
             self._plan_again(error)
 
     def batches(self, *, one_turn: bool = False) -> Iterator[LogBatches]:
@@ -117,26 +107,27 @@ class PartitionRead:
         while self._left:
             part = self._left[0]
             try:
-                for found in read_slice(
-                    self._storage, part, self._fetch_size, self._source
-                ):
-                    if not len(found):  # an error comes behind it
-                        continue
-                    self._left[0] = part.behind(found)
+                for found in self._read(part):
                     taken += int(found["size"].sum())
                     yield found
                     has_more = self._left[0].start_offset < part.end_offset
                     if one_turn and has_more and self._is_last_of_fetch(found.name):
                         self._source.keep(self._left[0].start_position)
                         return
-                self._left.popleft()
-                self._source.drop()
             except NotFoundError as error:
-                if not self._skip_deleted:
-                    raise
                 self._plan_again(error)
             if one_turn and taken >= self._fetch_size:
                 return
+
+    def _read(self, part: SegmentSlice) -> Iterator[LogBatches]:
+        """Yield the batches of the first slice; note after each where to go on."""
+        whole = self._left[0]
+        for found in read_slice(self._storage, part, self._fetch_size, self._source):
+            if len(found):  # an error comes behind one without
+                self._left[0] = whole.behind(found)
+                yield found
+        self._left.popleft()
+        self._source.drop()
 
     def _cut(self, part: SegmentSlice, until: int) -> SegmentSlice:
         """Return a slice whose requests reach to an offset, and not much further."""
@@ -157,7 +148,13 @@ class PartitionRead:
         return size is None or size > len(rest)
 
     def _plan_again(self, error: NotFoundError) -> None:
-        """Plan what is left when a segment turns out to be gone."""
+        """Plan what is left when a segment turns out to be gone.
+
+        Raises:
+            NotFoundError: That is an error here, or everything else is gone as well.
+        """
+        if not self._skip_deleted:
+            raise error
         first = self._left[0]
         self._gone.add(content_of(first.segment))
         catalog = SegmentCatalog(self._storage, self._max_batch_bytes)

@@ -75,11 +75,9 @@ class SegmentFetch:
 
     def rest(self, position: int) -> memoryview:
         """Return what the last fetch has from a position on."""
-        return (
-            self._bytes[position - self._start :]
-            if position >= self._start
-            else _NOTHING
-        )
+        if position < self._start:
+            return _NOTHING
+        return self._bytes[position - self._start :]
 
     def keep(self, position: int) -> None:
         """Keep the rest from a position on, if it may be held; let go of all else."""

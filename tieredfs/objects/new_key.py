@@ -15,7 +15,7 @@ from tieredfs.errors import TieredFSError
 from tieredfs.objects.content import Content
 from tieredfs.objects.failures import is_ambiguous
 from tieredfs.objects.policy import Deadline
-from tieredfs.objects.quirks import Backend, ObjectInfo
+from tieredfs.objects.quirks import Backend
 from tieredfs.objects.requests import Call, Requests
 from tieredfs.objects.settling import FOR_ASKING
 
@@ -81,13 +81,10 @@ def put_new(
 
 
 def _is_there(requests: Requests, key: str, size: int, deadline: Deadline) -> bool:
-    """Tell whether an attempt has put an object: nobody else knows its key."""
-
-    def head(backend: Backend, left: float) -> ObjectInfo:
-        return backend.head(key, left)
-
+    """Tell whether an attempt has put the object: no other write has its key."""
+    head = Call("head", key, lambda backend, left: backend.head(key, left))
     with suppress(TieredFSError):
-        return requests.make(Call("head", key, head), deadline).size == size
+        return requests.make(head, deadline).size == size
     return False
 
 

@@ -80,7 +80,7 @@ def claim_offset(
     key: SegmentKey,
     content: bytes,
 ) -> None:
-    """Make ``content`` the segment ``key`` unless its start offset is claimed already.
+    """Make ``content`` the segment ``key`` where the log ends, unless that is claimed.
 
     A claim that is found is completed, for its writer may have died. Afterwards, also
     after a crash, the segment is there whole, or not at all, or as soon as another
@@ -93,9 +93,11 @@ def claim_offset(
         content: The whole object.
 
     Raises:
-        AlreadyExistsError: Another writer was first; nothing was stored.
-        StorageUnavailableError: What was put aside has been removed meanwhile; nothing
-            was stored. Or the store failed, and the segment may be there or become it.
+        AlreadyExistsError: Another writer was first, or the log does not end at the
+            segment's start offset; nothing was stored.
+        StorageUnavailableError: What was put aside has been removed meanwhile, or the
+            segment would overlap another: nothing was stored. Or the store failed, and
+            the segment may be there or become it.
     """
     aside = store.put_new(_aside(f"{key.stem}{_SEPARATOR}"), content)
     own = aside.removeprefix(_ASIDE)
