@@ -1,8 +1,9 @@
 """Records are appended whole or not at all, by one writer at a time."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -457,6 +458,41 @@ def test_a_writer_that_dies_after_its_claim_blocks_nobody_and_loses_nothing(
     assert topic.append(values("next")) == range(2, 3)
     assert stored_values(topic) == [b"zero", b"claimed", b"next"]
     check_sound(native(place))
+
+
+@pytest.mark.parametrize("before", [0, 1, 2])
+def test_what_a_deletion_that_died_has_deleted_does_not_come_back(
+    memory: ObjectStore, before: int
+) -> None:
+    class DyingLate(ObjectStore):
+        """Where a writer dies when its segment is there."""
+
+        def copy(self, source: str, target: str) -> None:
+            super().copy(source, target)
+            raise _DeadError
+
+    class DyingDeletion(ObjectStore):
+        """Where a process dies behind so many of its deletions."""
+
+        left = before
+
+        def delete(self, keys: Iterable[str]) -> None:
+            if not self.left:
+                raise _DeadError
+            self.left -= 1
+            super().delete(keys)
+
+    dying = Tier(SingleObject(DyingLate(memory.url)))
+    with pytest.raises(_DeadError):
+        dying.create_topic("t", topic_id=ID).append(values("zero"))
+    topic = Tier(SingleObject(memory)).topic("t")
+    partition = topic.reader(0).partition
+    with suppress(_DeadError):
+        SingleObject(DyingDeletion(memory.url)).delete_partition(partition)
+    there = [b"zero"] if before < 2 else []
+    assert topic.append(values("next")) == range(len(there), len(there) + 1)
+    assert stored_values(topic) == [*there, b"next"]
+    check_sound(SingleObject(memory))
 
 
 def test_what_was_appended_is_found_without_naming_the_layout(place: Bucket) -> None:

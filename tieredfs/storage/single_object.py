@@ -444,8 +444,10 @@ class SingleObject(RemoteStorageManager):
         """
         prefix = partition_prefix(partition)
         found = (entry.key for entry in self.store.list(prefix))
-        self.store.delete([key for key in found if is_segment_key(key)])
+        segments = [key for key in found if is_segment_key(key)]
+        # First what a segment listed above could be made of once more.
         self.cancel_copying(partition)
+        self.store.delete(segments)
 
     def _copied(
         self,
