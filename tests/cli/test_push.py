@@ -186,8 +186,17 @@ def test_a_bucket_that_is_not_there_is_what_is_not_found(
     done = run("push", logdir, *given(missing))
     assert (done.code, done.out) == (3, b"")
     assert done.err == [
-        f"tieredfs: not found: {url}: its bucket or container is not there: make it"
+        f"tieredfs: not found: {url}: there is no such bucket",
     ]
+
+
+def test_an_archive_that_is_not_there_is_what_is_not_found(
+    run: Run, logdir: str, tmp_path: Path
+) -> None:
+    url = f"zip://::file://{tmp_path}/none.zip"
+    done = run("push", logdir, url)
+    assert (done.code, done.out) == (3, b"")
+    assert done.err == [f"tieredfs: not found: {url}"]
 
 
 @pytest.mark.parametrize("options", [(), ("--dry-run",)], ids=["push", "dry run"])

@@ -96,9 +96,13 @@ def _hanging(program: str, place: Bucket) -> Iterator[Any]:
 def test_ctrl_c_ends_every_verb_and_the_process_while_the_store_hangs(
     kind: str,
 ) -> None:
+    _end_every_verb(kind, EVERY_VERB)
+
+
+def _end_every_verb(kind: str, program: str) -> None:
     with (
         Stalling(speaks_first=kind == "sftp") as server,
-        _hanging(EVERY_VERB, _place(kind, HOST, server.port)) as process,
+        _hanging(program, _place(kind, HOST, server.port)) as process,
     ):
         for call in VERBS[kind].values():
             server.forget()
@@ -110,6 +114,21 @@ def test_ctrl_c_ends_every_verb_and_the_process_while_the_store_hangs(
             assert line_of(process) == "interrupted", call
         process.stdin.close()
         assert end_of(process)[0] == 0
+
+
+# What one thread of a process is sent, another may take: it wakes no wait of the first.
+ASIDE = """
+import signal, threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+"""
+
+
+@pytest.mark.parametrize("kind", ["s3", "webhdfs"])
+def test_ctrl_c_ends_every_verb_that_does_not_see_it_as_it_begins_to_wait(
+    kind: str,
+) -> None:
+    _end_every_verb(kind, ASIDE + EVERY_VERB)
 
 
 PARTS = """

@@ -4,7 +4,6 @@ A caller waits as long as its policy lets one call take, whatever the load waits
 free thread, another process, a store that hangs.
 """
 
-import threading
 import time
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, suppress
@@ -15,6 +14,7 @@ from tieredfs.cache.entry import CachedIndexes, check_indexes
 from tieredfs.cache.entry_name import EntryKey, EntryName
 from tieredfs.errors import DeadlineExceededError
 from tieredfs.model import SegmentIndexes, SegmentMetadata
+from tieredfs.objects.waiting import result_of
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["EntryLoader"]
@@ -67,7 +67,7 @@ class EntryLoader:
             timeout = self.storage.store.policy.deadline
         future = self._begin(metadata, key, entry)
         try:
-            return future.result(min(timeout, threading.TIMEOUT_MAX))
+            return result_of(future, timeout)
         except CancelledError:  # it had not begun when the cache was closed
             self.entries.check_open()
             raise

@@ -271,13 +271,9 @@ def _check_container(store: ObjectStore) -> None:
     """Check that a place in which nothing may be yet can hold something.
 
     Raises:
-        NotFoundError: It is in a bucket or container that is not there.
+        NotFoundError: It is in a bucket, container or archive that is not there.
     """
-    try:
-        next(store.list(), None)
-    except NotFoundError as error:
-        msg = f"not found: {store.url}: its bucket or container is not there: make it"
-        raise NotFoundError(msg) from error
+    next(store.list(), None)
 
 
 def store_options(command: Callable[..., object]) -> Callable[..., object]:

@@ -9,7 +9,6 @@ was.
 
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import as_completed
 from dataclasses import dataclass
 from typing import Final
 
@@ -28,6 +27,7 @@ from tieredfs.log.push_record import PushRecord
 from tieredfs.log.pushed import FailedPartition, PushedSegment, PushOutcome
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects.daemon_executor import DaemonExecutor
+from tieredfs.objects.waiting import wait_for_all
 from tieredfs.storage import Capability, RemoteStorageManager
 
 __all__ = [
@@ -163,7 +163,8 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
     wait = True
     try:
         jobs = {pool.submit(work, partition): partition for partition in partitions}
-        found = {jobs[job]: job.result() for job in as_completed(jobs)}
+        wait_for_all(jobs)
+        found = {jobs[job]: job.result() for job in jobs if job.done()}
     except KeyboardInterrupt:
         wait = False  # for a store that hangs
         target.store.abandon_uploads()

@@ -16,6 +16,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from tieredfs.objects.policy import Deadline
+from tieredfs.objects.waiting import MOMENT, result_of
 
 __all__ = [
     "MAX_ABANDONED",
@@ -85,7 +86,7 @@ class BlockingCalls:
         self._begin(future, writes, deadline)
         try:
             thread.start()
-            return future.result(deadline.remaining)
+            return result_of(future, deadline.remaining)
         except BaseException:  # a timeout, Ctrl-C, no more threads
             # Ctrl-C may come between a thread's beginning and the end of its start.
             if future.cancel():
@@ -101,7 +102,7 @@ class BlockingCalls:
                 if not left:
                     msg = f"an earlier write of {writes} has not ended and may yet land"
                     raise EarlierWriteError(msg)
-                self._changed.wait(left)
+                self._changed.wait(min(left, MOMENT))
             if sum(self._under_way.values()) >= MAX_ABANDONED:
                 msg = (
                     f"{MAX_ABANDONED} calls to this store were given up and have not "

@@ -28,6 +28,7 @@ from tieredfs.objects.secrets import (
     secret_values,
     url_secrets,
 )
+from tieredfs.objects.waiting import acquire
 
 __all__ = ["Connection"]
 
@@ -119,7 +120,7 @@ class Connection:
             return made
         deadline = Deadline(timeout)
         lock = self._lock
-        if not lock.acquire(timeout=timeout):
+        if not acquire(lock, timeout):
             raise TimeoutError
         try:
             made = self._made

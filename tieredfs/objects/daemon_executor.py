@@ -6,13 +6,17 @@ after an error, after ``close``.
 """
 
 import asyncio
+import math
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
+
+from tieredfs.objects.policy import Deadline
+from tieredfs.objects.waiting import MOMENT, result_of
 
 __all__ = ["DaemonExecutor", "run_on_daemons"]
 
@@ -66,6 +70,39 @@ class DaemonExecutor(ThreadPoolExecutor):
                 self._start_worker()
         return future
 
+    def map(
+        self,
+        fn: Callable[..., _T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[_T]:
+        """Run ``fn`` for each, and yield what it returns in their order.
+
+        Args:
+            fn: What to run.
+            iterables: Its arguments.
+            timeout: Seconds until all have to be done; None for ever.
+            chunksize: Nothing to threads.
+
+        Raises:
+            TimeoutError: One is not done in time.
+            Exception: What ``fn`` raised.
+        """
+        del chunksize
+        deadline = Deadline(math.inf if timeout is None else timeout)
+        futures = deque(self.submit(fn, *one) for one in zip(*iterables, strict=False))
+
+        def results() -> Iterator[_T]:
+            try:
+                while futures:
+                    yield result_of(futures.popleft(), deadline.remaining)
+            finally:
+                for future in futures:
+                    future.cancel()
+
+        return results()
+
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - Executor's own
         """Take no more calls.
 
@@ -82,7 +119,8 @@ class DaemonExecutor(ThreadPoolExecutor):
             future.cancel()
         if wait:
             with self._changed:
-                self._changed.wait_for(lambda: not self._workers)
+                while self._workers:
+                    self._changed.wait(MOMENT)
 
     def _start_worker(self) -> None:
         """Start one more thread; the lock is held."""

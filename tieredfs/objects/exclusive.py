@@ -20,6 +20,7 @@ from tieredfs.objects.policy import Deadline
 from tieredfs.objects.quirks import Backend
 from tieredfs.objects.requests import Call, Requests
 from tieredfs.objects.reserved import COMMON_PROBE, probe_key
+from tieredfs.objects.waiting import acquire
 
 __all__ = ["prove_create"]
 
@@ -41,7 +42,7 @@ def prove_create(
     if backend.create_is_proven:
         return
     proving = requests.connection.proving
-    if not proving.acquire(timeout=deadline.remaining):
+    if not acquire(proving, deadline.remaining):
         limit = requests.policy.deadline
         msg = f"put {requests.name(key)}: not tried what the store can in {limit:g} s"
         raise DeadlineExceededError(msg)

@@ -1,10 +1,10 @@
 """Do several things at once, and end with the first that fails."""
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_EXCEPTION, wait
 from typing import TypeVar
 
 from tieredfs.objects.daemon_executor import DaemonExecutor
+from tieredfs.objects.waiting import wait_for_all
 
 __all__ = ["run_all"]
 
@@ -46,7 +46,7 @@ def run_all(
     is_interrupted = True
     try:
         futures = [pool.submit(run, task) for task in tasks]
-        wait(futures, return_when=FIRST_EXCEPTION)
+        wait_for_all(futures)
         is_interrupted = False
         if failures:
             raise failures[0]

@@ -88,9 +88,9 @@ class Requests:
         return deadline if self.pace is None else self.deadline()
 
     def name(self, key: str) -> str:
-        """Return what messages call an object: its URL, without secrets."""
+        """Return what messages call an object, or the store: its URL, no secrets."""
         url = redact_url(self.connection.url)
-        return f"{url}{key}" if url.endswith("/") else f"{url}/{key}"
+        return f"{url}{key}" if not key or url.endswith("/") else f"{url}/{key}"
 
     def backend(self, verb: str, key: str, deadline: Deadline | None = None) -> Backend:
         """Return the backend; its failure to connect is one of ours, and repeated.

@@ -35,6 +35,7 @@ from tieredfs.objects.failures import failure_class
 from tieredfs.objects.identity import place_of
 from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Page, Walk
 from tieredfs.objects.quirks.parts import Part, PartLimits, UnfinishedUpload
+from tieredfs.objects.waiting import result_of
 
 __all__ = ["Backend", "OptionError"]
 
@@ -310,7 +311,7 @@ class Backend:
         coroutine = self._awaited(function, *args, **options)
         future = asyncio.run_coroutine_threadsafe(coroutine, self.filesystem.loop)
         try:
-            return future.result(timeout)
+            return result_of(future, timeout)
         except BaseException:
             future.cancel()  # neither a timeout nor Ctrl-C leaves a download behind
             raise
