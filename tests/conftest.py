@@ -8,6 +8,7 @@ import functools
 import gc
 import os
 import shutil
+import signal
 import sys
 import uuid
 from collections.abc import Generator, Iterator
@@ -35,6 +36,10 @@ botocore.session.create_loader = functools.cache(botocore.session.create_loader)
 
 # No test reads what another one kept, nor writes to the user's own cache.
 os.environ["TIEREDFS_CACHE_DIR"] = ""
+
+# What runs in the background may ignore these, and with it what the tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Coverage is that of the tests' own processes: measured too, what they start would be
 # slower than its deadline, and open files that no test expects.

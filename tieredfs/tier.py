@@ -528,7 +528,7 @@ class Topic:
 def _codec(compression: str) -> Codec:
     try:
         return Codec[compression.upper()]
-    except KeyError:
+    except (AttributeError, KeyError):  # no text, or another one
         known = ", ".join(codec.name.lower() for codec in Codec)
         msg = f"compression {compression!r} is none of {known}"
         raise InvalidArgumentError(msg) from None

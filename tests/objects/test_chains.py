@@ -170,6 +170,12 @@ def test_a_cache_with_a_path_of_its_own_is_refused() -> None:
         ObjectStore("simplecache://x::memory://y").get("a")
 
 
+def test_a_path_that_would_be_taken_for_a_chain_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidArgumentError, match="a path cannot hold '::'"):
+        ObjectStore(f"{tmp_path}/a::b").put("a", b"1", overwrite=True)
+    assert list(tmp_path.iterdir()) == []
+
+
 class Stubborn(AbstractFileSystem):  # type: ignore[misc] # it has no types
     """Blocks when told to, and is dead after an error; a new one is as good as new."""
 

@@ -214,10 +214,22 @@ class TestWhatIsRefused:
             ({"value": [1.5]}, "column 'value' is not binary"),
             ({"timestamp": ["now"]}, "column 'timestamp'"),
             ({"headers": [[{"key": None, "value": b""}]]}, "a header has no key"),
+            ({"headers": [[{"key": "k", "val": b""}]]}, "fields key, val: a header"),
+            ({"headers": [[{"key": "k"}]]}, "the fields key: a header has key and"),
             ({"value": pa.array([], pa.binary())}, "no records"),
             ({}, "no records"),
         ],
-        ids=["offset", "nosuch", "value", "timestamp", "headers", "none", "nothing"],
+        ids=[
+            "offset",
+            "nosuch",
+            "value",
+            "timestamp",
+            "header without a key",
+            "header of another field",
+            "header without a value",
+            "none",
+            "nothing",
+        ],
     )
     def test_other_columns_are_and_nothing_is_written(
         self, columns: dict[str, Any], said: str, topic: Topic, memory: ObjectStore
@@ -233,8 +245,9 @@ class TestWhatIsRefused:
             topic.append(table)
 
     def test_another_codec_or_partition_is(self, topic: Topic) -> None:
-        with pytest.raises(InvalidArgumentError, match=r"'brotli'.*zstd"):
-            topic.append(values("a"), compression="brotli")  # type: ignore[arg-type] # which is the point
+        for codec in ("brotli", None, b"zstd"):
+            with pytest.raises(InvalidArgumentError, match=rf"{codec!r}.*zstd"):
+                topic.append(values("a"), compression=codec)  # type: ignore[arg-type] # which is the point
         with pytest.raises(NotFoundError, match="partition 1"):
             topic.append(values("a"), 1)
 

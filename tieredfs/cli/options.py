@@ -107,7 +107,8 @@ class Seconds(click.ParamType[float]):
         except ValueError:
             seconds = 0.0
         if not 0 < seconds <= threading.TIMEOUT_MAX:  # nan is neither
-            self.fail(f"{value} is no number of seconds above 0", param, ctx)
+            most = f"{threading.TIMEOUT_MAX:.0f}"
+            self.fail(f"{value} is not above 0 seconds and up to {most}", param, ctx)
         return seconds
 
 

@@ -36,7 +36,7 @@ class AppendRows:
 
         Raises:
             InvalidArgumentError: They are not a table, a column is another one or is
-                there twice, or there is no record.
+                there twice, headers have other fields, or there is no record.
         """
         if isinstance(records, pa.RecordBatch):
             records = pa.Table.from_batches([records])
@@ -54,6 +54,8 @@ class AppendRows:
                 f"{name}: {detail}: to append are records with the columns "
                 f"{', '.join(_WRITTEN)}, each once"
             )
+        if "headers" in names:
+            _check_headers(records.schema.field("headers").type, name)
         return cls(records, name)
 
     def __len__(self) -> int:
@@ -120,3 +122,22 @@ class AppendRows:
         if name != "timestamp":
             return found
         return found.fill_null(pa.scalar(now_ms, pa.int64()).cast(kind))
+
+
+def _check_headers(kind: pa.DataType, name: str) -> None:
+    """Check the fields of headers: a cast leaves others out, and adds what is missing.
+
+    Raises:
+        InvalidArgumentError: They are not those that are written.
+    """
+    written = sorted(field.name for field in SCHEMA.field("headers").type.value_type)
+    header = getattr(kind, "value_type", None)
+    if header is None or not pa.types.is_struct(header):
+        return  # null, a map, or what no cast takes
+    found = sorted(field.name for field in header)
+    if found != written:
+        msg = (
+            f"{name}: headers with the fields {', '.join(found) or 'none'}: "
+            f"a header has {' and '.join(written)}, each once"
+        )
+        raise InvalidArgumentError(msg)

@@ -55,8 +55,9 @@ def undo_wrappers(url: str, options: Mapping[str, object]) -> Place:
     """Return the place that a URL means, whatever stands in front of it.
 
     Raises:
-        InvalidArgumentError: A cache has a path of its own.
+        InvalidArgumentError: A cache has a path of its own, or a path is chained.
     """
+    _check_links(url)
     kept, caches, below = options, [], ""
     while "::" in url and (kind := first_protocol(url)) in {*_CACHES, "dir"}:
         link, _, url = url.partition("::")
@@ -96,6 +97,14 @@ def absolute(url: str) -> str:
     if "::" in path:  # a folder's name: it would be taken for a chain
         return url
     return f"{before}{chained}{scheme}{separator}{path}"
+
+
+def _check_links(url: str) -> None:
+    """Refuse a path with ``::`` in it, which fsspec takes for two."""
+    first, chained, _ = url.partition("::")
+    if chained and "://" not in first and first_protocol(url) == "file":
+        msg = f"a path cannot hold '::', which chains URLs: {redact_url(first)}"
+        raise InvalidArgumentError(msg)
 
 
 def _check_slashes(link: str) -> None:
