@@ -198,7 +198,8 @@ class Tier:
     ) -> "Topic":
         """Begin a topic that records can be appended to.
 
-        Nothing is written before the first record: until then nobody else sees it.
+        Nothing is written before the first record: until then nobody else sees it, and
+        of two writers that create it the first one that appends has it.
 
         Args:
             name: A name that no topic here has.
@@ -474,7 +475,8 @@ class Topic:
         Raises:
             NotFoundError: There is no such partition.
             InvalidArgumentError: A column or the compression is another one, there is
-                no record, or one that cannot be written; nothing was written.
+                no record, or one that cannot be written, or another writer has begun
+                a topic of this name; nothing was written.
             AlreadyExistsError: Another writer appended meanwhile; nothing was written
                 but the segments that the message names.
             UnsupportedOperationError: The layout cannot be appended to.

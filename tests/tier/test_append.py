@@ -445,6 +445,36 @@ class TestTwoWriters:
         check_sound(native(place))
 
 
+def test_of_two_writers_that_create_a_topic_one_has_it(place: Bucket) -> None:
+    first, second = (Tier(native(place)).create_topic("t") for _ in range(2))
+    assert first.append(values("a")) == range(1)
+    with pytest.raises(InvalidArgumentError, match="another writer has begun a topic"):
+        second.append(values("b"))
+    assert stored_values(Tier(native(place)).topic("t")) == [b"a"]
+    assert Tier(native(place)).topic("t").append(values("b")) == range(1, 2)
+    check_sound(native(place))
+
+
+def test_two_writers_that_begin_a_topic_concurrently_do_not_hide_each_other(
+    memory: ObjectStore,
+) -> None:
+    other = Tier(SingleObject(memory)).create_topic("t")
+
+    class Overtaken(SingleObject):
+        """Where another writer appends while a segment is stored."""
+
+        def append_log_segment(
+            self, metadata: SegmentMetadata, data: LogSegmentData
+        ) -> bytes:
+            other.append(values("other"))
+            return super().append_log_segment(metadata, data)
+
+    with pytest.raises(InvalidArgumentError, match="nothing was written"):
+        Tier(Overtaken(memory)).create_topic("t").append(values("late"))
+    assert stored_values(Tier(SingleObject(memory)).topic("t")) == [b"other"]
+    check_sound(SingleObject(memory))
+
+
 class _DeadError(Exception):
     """The process has died."""
 

@@ -107,12 +107,14 @@ class _Append:
         end: Where the log ended when it began.
         options: How the records become a segment.
         nonce: Tells it from any other append of the same records.
+        begins_topic: Whether no topic of the name was there.
     """
 
     partition: TopicIdPartition
     end: _LogEnd
     options: _Options
     nonce: bytes
+    begins_topic: bool
 
     def encode(self, rows: AppendRows) -> tuple[SegmentMetadata, memoryview]:
         """Return the segment that it makes of as many rows as fit, and its log."""
@@ -145,6 +147,8 @@ class _Append:
 
         Raises:
             AlreadyExistsError: Another writer was first; nothing was written.
+            InvalidArgumentError: Another writer has begun a topic of the same name;
+                nothing is left of this one.
         """
         batches = read_batches(
             lambda start, stop: log[start:stop], len(log), name="log"
@@ -152,6 +156,10 @@ class _Append:
         lead = Lead(self.end.producers, self.end.epochs)
         indexes = inspect_segment(batches, segment, {}, lead).rebuilt
         storage.append_log_segment(segment, LogSegmentData(log, indexes))
+        # Two writers that each create a topic give it two ids; readers see one of them.
+        if self.begins_topic and _other_ids(storage, self.partition):
+            storage.delete_log_segment(segment)
+            raise _begun_elsewhere(self.partition)
 
 
 @dataclass(slots=True)
@@ -338,8 +346,21 @@ class Appender:
             for segment, append in self._in_doubt.items()
             if segment.start_offset >= end.offset or segment.id in there
         }
+        begins_topic = not there and self._begins_topic()
         nonce = secrets.token_bytes(16)
-        return _Append(self._partition, end, options, nonce)
+        return _Append(self._partition, end, options, nonce, begins_topic)
+
+    def _begins_topic(self) -> bool:
+        """Return whether no topic of the name is there.
+
+        Raises:
+            InvalidArgumentError: There are others, and not this one.
+        """
+        name, own = self._partition.topic, self._partition.topic_id
+        ids = {found.topic_id for found in self._storage.list_partitions(name)}
+        if ids and own not in ids:
+            raise _begun_elsewhere(self._partition)
+        return not ids
 
     def _store(
         self,
@@ -355,7 +376,7 @@ class Appender:
         self._in_doubt[segment] = append
         try:
             append.store(self._storage, segment, log)
-        except (AlreadyExistsError, UnsupportedOperationError):
+        except (AlreadyExistsError, InvalidArgumentError, UnsupportedOperationError):
             del self._in_doubt[segment]
             raise
         del self._in_doubt[segment]
@@ -376,6 +397,19 @@ def _count(segment: SegmentMetadata) -> int:
     """Return how many records an appended segment has."""
     end = segment.start_offset if segment.end_offset is None else segment.end_offset
     return end - segment.start_offset + 1
+
+
+def _other_ids(storage: RemoteStorageManager, partition: TopicIdPartition) -> bool:
+    """Return whether there is another topic of a partition's name."""
+    found = storage.list_partitions(partition.topic)
+    return any(other.topic_id != partition.topic_id for other in found)
+
+
+def _begun_elsewhere(partition: TopicIdPartition) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{partition}: another writer has begun a topic of this name; nothing was "
+        "written: open the topic by its name, and append to that"
+    )
 
 
 def _log_end(
