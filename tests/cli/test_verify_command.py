@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from brokers import (
@@ -21,6 +22,7 @@ from damage import flipped
 from logs import KAFKA, LOCAL, REMOTE
 from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket
+from tieredfs import open_tier
 
 STDERR = frozenset({"stderr"})
 
@@ -208,6 +210,17 @@ def test_an_object_that_may_not_be_read_hides_nothing_else(url: str) -> None:
     said = [line.partition(":")[0] for line in done.text.splitlines()]
     assert "permission denied" in said
     assert "corrupt batch" in said
+
+
+def test_a_topic_that_may_not_be_listed_is_an_error_until_others_are_named(
+    url: str,
+) -> None:
+    open_tier(url).create_topic("closed").append(pa.table({"value": [b"a"]}))
+    (Path(url) / "closed").chmod(0)
+    done = _without_privileges("verify", url)
+    assert (done.code, done.out, len(done.err)) == (6, b"", 1)
+    assert f"permission denied: list {url}/closed/" in done.err[0]
+    assert _without_privileges("verify", url, "t").code == 0
 
 
 def _without_privileges(*arguments: str) -> Outcome:

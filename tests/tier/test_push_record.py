@@ -118,16 +118,28 @@ def test_what_the_archive_lacks_is_read_and_pushed_again(
     assert read == [10]
 
 
+@pytest.mark.parametrize("size", [0, 20, -1])
+@pytest.mark.parametrize("layout", [SingleObject, KafkaLocal])
+@pytest.mark.parametrize("is_noted", [False, True])
 def test_an_object_that_was_cut_is_put_again(
-    logdir: Path, record: PushRecord, memory: ObjectStore
+    logdir: Path,
+    record: PushRecord,
+    memory: ObjectStore,
+    layout: type[SingleObject | KafkaLocal],
+    size: int,
+    *,
+    is_noted: bool,
 ) -> None:
-    source = Watched(logdir)
+    source, noted = Watched(logdir), record if is_noted else None
     partitions = source.list_partitions()
-    push(source, SingleObject(memory), partitions, record=record)
-    key = next(memory.list("t/")).key
-    memory.put(key, bytes(memory.get(key))[:-1], overwrite=True)
-    report = push(source, SingleObject(memory), partitions, record=record)
-    assert outcomes(report)[0] == (0, COPIED)
+    push(source, layout(memory), partitions, record=noted)
+    logs = (".segment", ".log")
+    key = next(one.key for one in memory.list() if one.key.endswith(logs))
+    whole = bytes(memory.get(key))
+    memory.put(key, whole[:size], overwrite=True)
+    report = push(source, layout(memory), partitions, record=noted)
+    assert outcomes(report) == [(0, COPIED), (10, PRESENT), (20, PRESENT)]
+    assert memory.get(key) == whole
 
 
 def rewrite(log: Path) -> None:

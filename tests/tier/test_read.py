@@ -24,7 +24,7 @@ from tieredfs import (
 )
 from tieredfs.storage.single_object import SingleObject
 from tieredfs.testing.stores import scratch_store
-from wire import CONTROL, encode_batch
+from wire import CONTROL, WireRecord, encode_batch
 
 SIZES = (1, 100, 512, 4096, 1 << 20)
 PARTITION = TopicIdPartition("t", 0, ID)
@@ -310,3 +310,23 @@ class TestFetched:
     def test_it_says_where_it_ends(self, fetched: Fetched) -> None:
         expected = f"Fetched(num_rows={len(fetched)}, next_offset="
         assert repr(fetched).startswith(expected)
+
+
+def test_a_time_may_lead_to_a_control_record(memory: ObjectStore) -> None:
+    later = 1_700_000_000_010
+    commit = encode_batch(
+        [WireRecord(2, later, COMMIT, b"\0" * 6)],
+        attributes=CONTROL,
+        base_offset=2,
+        last_offset=2,
+        base_timestamp=later,
+    )
+    storage = SingleObject(memory)
+    metadata = SegmentMetadata(PARTITION, SegmentId.from_bytes(b"1" * 16), 0, 2)
+    log = encode_batch(records(0, 2)) + commit
+    storage.copy_log_segment(metadata, LogSegmentData(log, {}))
+    topic = topic_of(storage)
+    found = topic.offsets_for_times({0: later})[0]
+    assert found is not None
+    assert found.offset == 2
+    assert topic.scan().to_table()["offset"].to_pylist() == [0, 1]

@@ -364,14 +364,18 @@ class PartitionPush:
             raise _ChangedError from error
 
     def _present(self, segment: SegmentMetadata) -> SegmentMetadata | None:
-        """Return the segment as the target has it; a listing may not say all."""
+        """Return the segment as the target has it; a listing may not say all.
+
+        One of another size is not it: what has an id has its bytes, unless it was cut.
+        """
         unsaid = replace(segment, end_offset=None)
         there = self._there
         found = there.get(_identity(segment)) or there.get(_identity(unsaid))
         if found is None:
             return None
-        size = segment.size if found.size is None else found.size
-        return replace(found, end_offset=segment.end_offset, size=size)
+        if found.size is not None and found.size != segment.size:
+            return None
+        return replace(found, end_offset=segment.end_offset, size=segment.size)
 
     def _copy(
         self,
