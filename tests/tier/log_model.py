@@ -129,7 +129,9 @@ class LogModel:
         ]
         assert span not in self.acked, f"{span} was acknowledged twice"
         self.forget(intention)
-        if self.removed.get(span) is False:  # this one, before the answer came
+        if self.removed.get(span) is False:
+            # This one, before the answer came; or it was deleted, and written again.
+            self.unsettled[span] = rows
             return
         there = self.stored.get(span)
         assert there is None or intention.is_at(there), f"{span} holds other records"
