@@ -88,6 +88,11 @@ class Lineage:
     records: dict[int, WireRecord] = field(default_factory=dict)
     epochs: dict[int, int] = field(default_factory=dict)
 
+    @property
+    def end(self) -> int:
+        """The end (exclusive)."""
+        return max(self.records, default=-1) + 1
+
     def cut(self, end: int, epoch: int) -> "Lineage":
         """Return the lineage of a leader whose log ends at ``end``."""
         return Lineage(
@@ -469,8 +474,7 @@ class SimulatedPartition:
         self.epoch += 1
         held = self._lineage_of(replica)
         replica.assign_epoch(self.epoch, replica.end)
-        last = max(held.records, default=-1) + 1
-        if held is not self.lineages[-1] or replica.end < last:
+        if held is not self.lineages[-1] or replica.end < held.end:
             self.lineages.append(held.cut(replica.end, self.epoch))
 
     def _lineage_of(self, replica: Replica) -> Lineage:
@@ -479,7 +483,7 @@ class SimulatedPartition:
         It need not be that of the last leader, if it has not fetched from that one.
         """
         for lineage in reversed(self.lineages):
-            if all(
+            if replica.end <= lineage.end and all(
                 _epoch_at(replica, offset) == epoch
                 for offset, epoch in lineage.epochs.items()
                 if replica.start <= offset < replica.end
