@@ -149,6 +149,8 @@ def test_folders_that_the_broker_gave_up_are_skipped(epochs: ObjectStore) -> Non
         "epochs",
         "epochs-x",
         "epochs-99999999999",
+        "epochs-00",
+        "other-007",
         "..-0",
         ".-0",
         "-0",

@@ -56,9 +56,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
     Args:
         arguments: Those of the command; None for the process's own.
     """
-    warnings.showwarning = _show_warning
     given = sys.argv[1:] if arguments is None else arguments
-    with _logs_dropped(), standard_streams() as (out, err):
+    with _warnings_shown(), _logs_dropped(), standard_streams() as (out, err):
         try:
             with _ended_by_signals():
                 code = _finish(_run(given), out, err)
@@ -168,6 +167,15 @@ def _end(error: TieredFSError) -> int:
     """Show the error that ends the command and return its exit code."""
     show_error(error)
     return EXIT_CODES[error.kind]
+
+
+@contextmanager
+def _warnings_shown() -> Iterator[None]:
+    """Show our warnings, also where Python is told to drop them or to raise them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", TieredFSWarning)
+        warnings.showwarning = _show_warning
+        yield
 
 
 def _show_warning(

@@ -14,7 +14,7 @@ __all__ = ["check_is_directory", "open_log_directory"]
 _LAYOUT: Final = "kafka-log"
 _WANTED: Final = "the broker's log directory (log.dirs), with folders such as orders-0"
 _LOG: Final = re.compile(r"\d{20}\.log", re.ASCII)
-_PARTITION: Final = re.compile(r"(.+)-\d{1,10}", re.ASCII)
+_PARTITION: Final = re.compile(r"(.+)-(?:0|[1-9]\d{0,9})", re.ASCII)
 _PAGE: Final = 1000
 
 

@@ -42,7 +42,7 @@ from tieredfs.storage.spool import is_put_in_place, open_spool
 __all__ = ["KafkaLocal"]
 
 _ROOT = "kafka-tiered-storage/"
-_PARTITION = re.compile(r"(.+)-(\d{1,10})-([A-Za-z0-9_-]{22})", re.ASCII)
+_PARTITION = re.compile(r"(.+)-(0|[1-9]\d{0,9})-([A-Za-z0-9_-]{22})", re.ASCII)
 _FILE = re.compile(r"(\d{20})-([A-Za-z0-9_-]{22})\.([a-z_]+)", re.ASCII)
 _ALWAYS = {LOG_SUFFIX, *SUFFIXES.values()} - {SUFFIXES[IndexType.TRANSACTION]}
 """What LocalTieredStorage writes for every segment; without one it is not whole."""

@@ -59,7 +59,7 @@ from tieredfs.storage.kafka_files import (
 
 __all__ = ["KafkaLog"]
 
-_PARTITION = re.compile(r"(.+)-(\d{1,10})", re.ASCII)
+_PARTITION = re.compile(r"(.+)-(0|[1-9]\d{0,9})", re.ASCII)
 _LOG = re.compile(r"(\d{20})\.log(\.swap)?", re.ASCII)
 """A log, or what the cleaner is about to put in place of logs it has taken away."""
 
