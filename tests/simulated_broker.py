@@ -400,8 +400,13 @@ class SimulatedPartition:
         *,
         name: str = "t-0",
         topic_id: str = "",
+        made_ms: int = 0,
     ) -> None:
-        """Make empty replicas, which roll after so many batches each."""
+        """Make empty replicas, which roll after so many batches each.
+
+        Records are written ``made_ms`` after the first timestamp, or later: two topics
+        that were made one after the other have none in common.
+        """
         self.replicas = [
             Replica(
                 root / str(number),
@@ -415,7 +420,7 @@ class SimulatedPartition:
         self.leader.assign_epoch(0, 0)
         self.epoch = self.day = 0
         self.lineages = [Lineage(0)]
-        self._stamp = 0
+        self._stamp = made_ms
 
     @property
     def high_watermark(self) -> int:

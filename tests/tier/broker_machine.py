@@ -434,6 +434,7 @@ class BrokerMachine(RuleBasedStateMachine):
                 self.root / str(number),
                 self.limits,
                 topic_id=str(self._id(number)) if self.has_id else "",
+                made_ms=number * 1_000_000,
             )
         )
 
