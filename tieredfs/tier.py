@@ -451,8 +451,9 @@ class Topic:
         """Write records as a new segment at the end of a partition.
 
         Afterwards the segment is there whole, or, also after a crash, none of it. After
-        StorageUnavailableError or DeadlineExceededError it may be there: append the
-        same records to the same Topic again, which writes them only if they are not.
+        StorageUnavailableError, DeadlineExceededError or StorageFullError it may be
+        there: append the same records to the same Topic again, which writes them only
+        if they are not.
         It is meant for tests and small writers: each call makes one segment.
 
         More records than a segment holds become several segments, one after the other,
@@ -482,6 +483,8 @@ class Topic:
             UnsupportedOperationError: The layout cannot be appended to.
             StorageUnavailableError: The store failed; the records may be written.
             DeadlineExceededError: It did not answer in time; they may be written.
+            StorageFullError: The store is full; the records may be written, and may
+                appear as soon as there is room and another writer appends.
         """
         codec = _codec(compression)
         number = self.reader(partition).partition.partition

@@ -204,10 +204,11 @@ def test_a_file_is_no_place_to_push_to(
     run: Run, logdir: str, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     (tmp_path / "file").touch()
-    for place in ("file", "file/below"):
+    for place in ("file", "file/below", "/dev/full"):
         done = run("push", logdir, str(tmp_path / place), *options)
         assert (done.code, done.out, len(done.err)) == (2, b"", 1)
-        assert done.err[0].endswith("/file is a file: give a directory")
+        name = place.removesuffix("/below")
+        assert done.err[0].endswith(f"{tmp_path / name} is a file: give a directory")
 
 
 class TestWhatIsNoLogDirectory:

@@ -37,6 +37,7 @@ from tieredfs import (
     ObjectStore,
     SegmentId,
     SegmentMetadata,
+    StorageFullError,
     StorageUnavailableError,
     Tier,
     Topic,
@@ -535,6 +536,27 @@ def test_what_a_deletion_that_died_has_deleted_does_not_come_back(
     there = [b"zero"] if before < 2 else []
     assert topic.append(values("next")) == range(len(there), len(there) + 1)
     assert stored_values(topic) == [*there, b"next"]
+    check_sound(SingleObject(memory))
+
+
+@pytest.mark.parametrize("verb", ["put", "put_new", "copy", "delete"])
+def test_an_append_to_a_full_store_is_there_once_when_it_is_repeated(
+    memory: ObjectStore, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    full = ObjectStore(memory.url)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise StorageFullError("no space left on device")
+
+    topic = Tier(SingleObject(full)).create_topic("t", topic_id=ID)
+    topic.append(values("zero"))
+    monkeypatch.setattr(full, verb, refuse)
+    with pytest.raises(StorageFullError):
+        topic.append(values("one"))
+    monkeypatch.undo()
+    assert topic.append(values("one")) == range(1, 2)
+    assert topic.append(values("two")) == range(2, 3)
+    assert stored_values(topic) == [b"zero", b"one", b"two"]
     check_sound(SingleObject(memory))
 
 

@@ -39,7 +39,7 @@ def check_is_directory(path: str) -> None:
     """
     place = Path(path)
     for part in (place, *place.parents):
-        if part.is_file():
+        if part.exists() and not part.is_dir():
             raise InvalidArgumentError(f"{part} is a file: give a directory")
 
 
