@@ -5,6 +5,7 @@ import shutil
 import struct
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -329,7 +330,6 @@ class BrokerMachine(RuleBasedStateMachine):
     ) -> None:
         """Push a log directory while things happen to it."""
         chosen = self.partition.replicas[replica]
-        self._look_before(chosen)
         source = self._open(chosen, happenings)
         target = self.archive
         if fault is not None:
@@ -339,9 +339,10 @@ class BrokerMachine(RuleBasedStateMachine):
             )
             target = SingleObject(watched)
         try:
-            report = push(
-                source, target, [self._name()], active=active, record=self.record
-            )
+            with self._watching(chosen):
+                report = push(
+                    source, target, [self._name()], active=active, record=self.record
+                )
         except StorageUnavailableError:
             _require(fault, "a push failed without a fault")
         else:
@@ -372,9 +373,9 @@ class BrokerMachine(RuleBasedStateMachine):
                 return
         leader.settle()
         leader.sweep()
-        self._look_before(leader)
         source = self._open(leader, {})
-        report = push(source, self.archive, [self._name()], record=self.record)
+        with self._watching(leader):
+            report = push(source, self.archive, [self._name()], record=self.record)
         self._check_archive()
         if len(self.made) > 1 and not self.has_id:
             return  # the old topic's segments are in the way
@@ -478,11 +479,21 @@ class BrokerMachine(RuleBasedStateMachine):
 
         return KafkaLog(ChangingStore.over(ObjectStore(str(replica.root)), happen))
 
-    def _look_before(self, source: Replica) -> None:
-        """See whether a new log ends before the old one: nothing shows it then."""
+    @contextmanager
+    def _watching(self, source: Replica) -> Iterator[None]:
+        """See whether a new log has no offset of the old one: nothing shows it then.
+
+        It ends before that one, or retention has removed what it had of it.
+        """
         stored = _stored(self.archive, self._name())
-        if len(self.made) > 1 and not self.has_id and stored:
-            self.is_blind |= source.end <= min(first for first, _, _ in stored)
+        if len(self.made) == 1 or self.has_id or not stored:
+            yield
+            return
+        self.is_blind |= source.end <= min(first for first, _, _ in stored)
+        try:
+            yield
+        finally:
+            self.is_blind |= source.start >= max(end for _, end, _ in stored)
 
     def _check_reported(self, report: PushReport) -> None:
         """Check that a push that says that all is well has left no hole."""
