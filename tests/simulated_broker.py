@@ -154,6 +154,16 @@ class Replica:
         return [batch for base in self._bases for batch in self.logs[_log(base)]]
 
     @property
+    def closed_offsets(self) -> set[int]:
+        """The offsets of the records in segments that are not written to."""
+        return {
+            record.offset
+            for base in self._bases[:-1]
+            for batch in self.logs.get(_log(base), ())
+            for record in batch.records
+        }
+
+    @property
     def has_names(self) -> bool:
         """Tell whether each segment has its log, and under its name."""
         return all(_log(base) in self.logs for base in self._bases)

@@ -481,19 +481,26 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @contextmanager
     def _watching(self, source: Replica) -> Iterator[None]:
-        """See whether a new log has no offset of the old one: nothing shows it then.
+        """See whether a new log has no record at an offset of the old one.
 
-        It ends before that one, or retention has removed what it had of it.
+        Nothing shows then that it is another: it ends before that one, or retention or
+        the cleaner has removed what could be compared.
         """
-        stored = _stored(self.archive, self._name())
-        if len(self.made) == 1 or self.has_id or not stored:
+        if len(self.made) == 1 or self.has_id:
             yield
             return
-        self.is_blind |= source.end <= min(first for first, _, _ in stored)
+        try:
+            rows = _read(self.archive, self._name()).rows
+        except TieredFSError:
+            rows = ()
+        stored = {offset for offset, _, _ in rows}
+        before = source.closed_offsets
         try:
             yield
         finally:
-            self.is_blind |= source.start >= max(end for _, end, _ in stored)
+            self.is_blind |= bool(stored) and not (
+                stored & before & source.closed_offsets
+            )
 
     def _check_reported(self, report: PushReport) -> None:
         """Check that a push that says that all is well has left no hole."""
