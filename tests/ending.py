@@ -8,13 +8,20 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["NEVER", "end_of", "line_of", "start_program"]
+__all__ = ["ASIDE", "NEVER", "end_of", "line_of", "start_program"]
 
 NEVER = 900.0
 """Seconds of the deadlines of such programs: no test lasts so long."""
 
 _SECONDS = 30.0
 """What is waited for a process that ought to end at once; cores are shared."""
+
+ASIDE = """
+import signal, threading
+threading.Thread(target=threading.Event().wait, daemon=True).start()
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+"""
+"""The beginning of a program in which another thread than the main one takes Ctrl-C."""
 
 _LEAD = """
 import json, sys

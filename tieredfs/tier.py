@@ -451,10 +451,9 @@ class Topic:
         """Write records as a new segment at the end of a partition.
 
         Afterwards the segment is there whole, or, also after a crash, none of it. After
-        StorageUnavailableError, DeadlineExceededError or StorageFullError it may be
-        there: append the same records to the same Topic again, which writes them only
-        if they are not.
-        It is meant for tests and small writers: each call makes one segment.
+        an error of the store it may be there: append the same records to the same Topic
+        again, which writes them only if they are not. It is meant for tests and small
+        writers: each call makes one segment.
 
         More records than a segment holds become several segments, one after the other,
         in the memory of one. An error or a crash then leaves the first ones there, each
@@ -483,8 +482,8 @@ class Topic:
             UnsupportedOperationError: The layout cannot be appended to.
             StorageUnavailableError: The store failed; the records may be written.
             DeadlineExceededError: It did not answer in time; they may be written.
-            StorageFullError: The store is full; the records may be written, and may
-                appear as soon as there is room and another writer appends.
+            TieredFSError: Any other error of the store, such as StorageFullError; the
+                records may be written, or become so with the next append.
         """
         codec = _codec(compression)
         number = self.reader(partition).partition.partition

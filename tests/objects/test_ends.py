@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ending import NEVER, end_of, line_of, start_program
+from ending import ASIDE, NEVER, end_of, line_of, start_program
 from logs import open_store
 from servers import Bucket, ProxiedBucket, Request
 from servers.ports import HOST
@@ -114,14 +114,6 @@ def _end_every_verb(kind: str, program: str) -> None:
             assert line_of(process) == "interrupted", call
         process.stdin.close()
         assert end_of(process)[0] == 0
-
-
-# What one thread of a process is sent, another may take: it wakes no wait of the first.
-ASIDE = """
-import signal, threading
-threading.Thread(target=threading.Event().wait, daemon=True).start()
-signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-"""
 
 
 @pytest.mark.parametrize("kind", ["s3", "webhdfs"])

@@ -246,9 +246,10 @@ class TestWhatIsRefused:
             topic.append(table)
 
     def test_another_codec_or_partition_is(self, topic: Topic) -> None:
-        for codec in ("brotli", None, b"zstd"):
+        wrong: list[Any] = ["brotli", None, b"zstd"]
+        for codec in wrong:
             with pytest.raises(InvalidArgumentError, match=rf"{codec!r}.*zstd"):
-                topic.append(values("a"), compression=codec)  # type: ignore[arg-type] # which is the point
+                topic.append(values("a"), compression=codec)
         with pytest.raises(NotFoundError, match="partition 1"):
             topic.append(values("a"), 1)
 

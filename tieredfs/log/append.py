@@ -57,6 +57,7 @@ from tieredfs.model import (
     SegmentIndexes,
     SegmentMetadata,
     TopicIdPartition,
+    Uuid,
 )
 from tieredfs.objects.fork_locks import make_lock
 from tieredfs.storage import RemoteStorageManager
@@ -157,7 +158,7 @@ class _Append:
         indexes = inspect_segment(batches, segment, {}, lead).rebuilt
         storage.append_log_segment(segment, LogSegmentData(log, indexes))
         # Two writers that each create a topic give it two ids; readers see one of them.
-        if self.begins_topic and _other_ids(storage, self.partition):
+        if self.begins_topic and len(_topic_ids(storage, self.partition)) > 1:
             storage.delete_log_segment(segment)
             raise _begun_elsewhere(self.partition)
 
@@ -261,6 +262,8 @@ class Appender:
             UnsupportedOperationError: The layout cannot be appended to.
             StorageUnavailableError: The store failed; the append is in doubt.
             DeadlineExceededError: It did not answer in time; the append is in doubt.
+            TieredFSError: Any other error of the store, such as StorageFullError; the
+                append is in doubt.
         """
         if not 0 < segment_bytes <= _MOST_SEGMENT_BYTES:
             msg = f"segment_bytes {segment_bytes}: 1 to {_MOST_SEGMENT_BYTES} bytes"
@@ -356,9 +359,8 @@ class Appender:
         Raises:
             InvalidArgumentError: There are others, and not this one.
         """
-        name, own = self._partition.topic, self._partition.topic_id
-        ids = {found.topic_id for found in self._storage.list_partitions(name)}
-        if ids and own not in ids:
+        ids = _topic_ids(self._storage, self._partition)
+        if ids and self._partition.topic_id not in ids:
             raise _begun_elsewhere(self._partition)
         return not ids
 
@@ -399,10 +401,9 @@ def _count(segment: SegmentMetadata) -> int:
     return end - segment.start_offset + 1
 
 
-def _other_ids(storage: RemoteStorageManager, partition: TopicIdPartition) -> bool:
-    """Return whether there is another topic of a partition's name."""
-    found = storage.list_partitions(partition.topic)
-    return any(other.topic_id != partition.topic_id for other in found)
+def _topic_ids(storage: RemoteStorageManager, partition: TopicIdPartition) -> set[Uuid]:
+    """Return the ids of the topics that have a partition's name."""
+    return {found.topic_id for found in storage.list_partitions(partition.topic)}
 
 
 def _begun_elsewhere(partition: TopicIdPartition) -> InvalidArgumentError:
