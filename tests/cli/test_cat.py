@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from brokers import write_log
-from cli.commands import Run, expected_records, run_process
+from cli.commands import Run, expected_records
 from golden import record_facts, rows_of
 from logs import (
     KINDS,
@@ -194,17 +194,6 @@ def test_bytes_that_are_not_utf8_are_said_once_on_stderr(run: Run, plain: str) -
     assert len(done.err) == 1
     assert done.err[0].startswith("tieredfs: warning: ")
     assert "--encoding base64" in done.err[0]
-    assert len(done.out.splitlines()) == 599
-
-
-@pytest.mark.parametrize("filters", ["ignore", "error", "error::UserWarning"])
-def test_warnings_are_shown_whatever_python_does_with_others(
-    plain: str, filters: str
-) -> None:
-    env = {"PYTHONWARNINGS": filters}
-    done = run_process("cat", plain, "plain", "--json", env=env)
-    assert (done.code, len(done.err)) == (0, 1)
-    assert done.err[0].startswith("tieredfs: warning: ")
     assert len(done.out.splitlines()) == 599
 
 

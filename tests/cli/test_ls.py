@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from brokers import recorded
-from cli.commands import Outcome, Run, expected_records
+from cli.commands import Outcome, Run, expected_records, run_process
 from logs import KAFKA, KINDS, REMOTE, files_of, fill, make_place, open_store, segment
 from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket
@@ -401,3 +401,15 @@ def test_the_first_time_of_a_log_with_a_hole_is_known(
     ]
     assert (done.code, len(answer["errors"])) == (4, 1)
     assert "no segment holds the offsets" in answer["errors"][0]
+
+
+@pytest.mark.parametrize("filters", ["ignore", "error", "error::UserWarning"])
+def test_warnings_are_shown_whatever_python_does_with_others(
+    filters: str, tmp_path: Path
+) -> None:
+    _, new = _two_incarnations(tmp_path)
+    env = {"PYTHONWARNINGS": filters}
+    done = run_process("ls", str(tmp_path), "twice", "--json", env=env)
+    assert (done.code, len(done.err)) == (0, 1)
+    assert done.err[0].startswith("tieredfs: warning: ")
+    assert json.loads(done.out)["topic_id"] == new
