@@ -88,7 +88,7 @@ def test_all_ports_of_a_server_differ(tmp_path: Path) -> None:
 
 
 def test_no_port_is_drawn_twice_before_its_server_listens() -> None:
-    drawn = [port for _ in range(20) for port in free_ports(10)]
+    drawn = [port for _ in range(10) for port in free_ports(10)]
     assert len(set(drawn)) == len(drawn)
 
 

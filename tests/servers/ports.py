@@ -13,7 +13,7 @@ HOST = "127.0.0.1"
 
 # Below the range from which the kernel gives ports to clients.
 _FIRST, _LAST = 12_000, 32_000
-_SIZE = 250
+_SIZE = 500
 
 
 class PortBlock:
