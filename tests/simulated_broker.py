@@ -268,6 +268,9 @@ class Replica:
             self._rename(name, name.removesuffix(_SWAP))
         for name in [name for name in self._names() if name.endswith(_SWAP)]:
             self._rename(name, name.removesuffix(_SWAP))
+        for name in [name for name in self._names() if name.endswith(".index")]:
+            if _log(int(name[:20])) not in self.logs:
+                self._unlink(name)  # its log was renamed before it to be deleted
         self._bases = sorted(int(name[:20]) for name in self.logs)
         self.start = self._bases[0]
         self.is_up = True
