@@ -10,16 +10,16 @@ if os.environ.get("TIEREDFS_BUILD") == "python":
     setup()
 else:
     kernel = Extension(
-        "tieredfs.format._kernel",
-        ["tieredfs/format/_kernel.pyx"],
+        "tieredfs.format.kernel._kernel",
+        ["tieredfs/format/kernel/_kernel.pyx"],
         depends=[
-            "tieredfs/format/_crc32c.h",
-            "tieredfs/format/_fill.pxi",
-            "tieredfs/format/_groups.pxi",
-            "tieredfs/format/_packed.pxi",
-            "tieredfs/format/_ranks.pxi",
-            "tieredfs/format/_scan.pxi",
-            "tieredfs/format/_write.pxi",
+            "tieredfs/format/kernel/_crc32c.h",
+            "tieredfs/format/kernel/_fill.pxi",
+            "tieredfs/format/kernel/_groups.pxi",
+            "tieredfs/format/kernel/_packed.pxi",
+            "tieredfs/format/kernel/_ranks.pxi",
+            "tieredfs/format/kernel/_scan.pxi",
+            "tieredfs/format/kernel/_write.pxi",
         ],
         define_macros=[("Py_LIMITED_API", "0x030B0000")],
         py_limited_api=True,

@@ -19,10 +19,10 @@ from tieredfs import (
     Uuid,
 )
 from tieredfs.log.partitions import select_partitions, without_internal
-from tieredfs.log.push import PushOutcome, PushReport, push
+from tieredfs.log.push.push import PushOutcome, PushReport, push
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.kafka_log import KafkaLog
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from wire import encode_batch
 
 __all__ = [

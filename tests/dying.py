@@ -10,7 +10,7 @@ from typing import Final
 
 from brokers import push_all, source_of
 from tieredfs import ObjectStore
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 __all__ = ["kill_at_every_step"]
 
@@ -42,7 +42,7 @@ def kill_at_every_step(source: Path, target: Path) -> list[Path]:
 
 def _push_and_die(source: Path, target: Path, step: str, number: int) -> None:
     """Push until a step is taken for the given time."""
-    from tieredfs.objects.quirks import local  # noqa: PLC0415 - to be changed
+    from tieredfs.objects.backends.local import backend as local  # noqa: PLC0415 - to be changed
 
     left = number
 

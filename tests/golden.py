@@ -10,9 +10,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from tieredfs.format.batch import BatchHeader, scan_log
-from tieredfs.format.log_batches import LogBatches
-from tieredfs.format.records import RecordDecoder
+from tieredfs.format.batch.header import BatchHeader
+from tieredfs.format.batch.reader import scan_log
+from tieredfs.format.batch.table import LogBatches
+from tieredfs.format.records.decode import RecordDecoder
 
 __all__ = [
     "KAFKA",

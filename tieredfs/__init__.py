@@ -24,7 +24,7 @@ from tieredfs.errors import (
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
-from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
+from tieredfs.format.index.leader_epochs import parse_leader_epochs
 from tieredfs.log import Bounds, Fetched, Scan, ScanPlan, SegmentSlice, TieredReader
 from tieredfs.model import (
     ByteRange,

@@ -20,27 +20,27 @@ from tieredfs.errors import (
     NotFoundError,
     TieredFSWarning,
 )
-from tieredfs.format.batch import Codec
-from tieredfs.format.codecs import (
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codecs import (
     MAX_BATCH_LIMIT,
     MAX_DECOMPRESSED,
     MIN_BATCH_LIMIT,
 )
-from tieredfs.format.schema import project
+from tieredfs.format.records.schema import project
 from tieredfs.integers import is_integer, to_integer
-from tieredfs.log.append import SEGMENT_BYTES, Appender
-from tieredfs.log.catalog import SegmentCatalog
-from tieredfs.log.fetched import Fetched
+from tieredfs.log.append.append import SEGMENT_BYTES, Appender
 from tieredfs.log.partitions import missing_topic_error
-from tieredfs.log.plan import ScanPlan, SegmentSlice
-from tieredfs.log.present import plan_despite_deletes
-from tieredfs.log.reader import Bounds, TieredReader
-from tieredfs.log.scan import OnGap, Order, Scan
-from tieredfs.log.times import find_offset
+from tieredfs.log.planning.catalog import SegmentCatalog
+from tieredfs.log.planning.tiles import ScanPlan, SegmentSlice
+from tieredfs.log.read.fetched import Fetched
+from tieredfs.log.read.reader import Bounds, TieredReader
+from tieredfs.log.read.replan import plan_despite_deletes
+from tieredfs.log.read.scan import OnGap, Order, Scan
+from tieredfs.log.read.times import find_offset
 from tieredfs.model import OffsetAndTimestamp, TopicIdPartition, Uuid, check_topic_name
 from tieredfs.objects import ObjectStore, RequestPolicy
 from tieredfs.storage import RemoteStorageManager, StorageAddress, open_storage
-from tieredfs.storage.log_stream import FETCH_SIZE
+from tieredfs.storage.segment_log.stream import FETCH_SIZE
 
 __all__ = ["Position", "Tier", "Topic", "cached", "open_tier"]
 

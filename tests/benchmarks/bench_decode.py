@@ -32,8 +32,8 @@ from benchmarks.measuring import (
     one_core,
 )
 from benchmarks.segments import KIB, MIB, Segment, Shape, segment
-from tieredfs.format.batch import scan_batches
-from tieredfs.format.index_builder import IndexBuilder
+from tieredfs.format.batch.reader import scan_batches
+from tieredfs.format.index.builder import IndexBuilder
 
 _OURS = "tieredfs"
 _FALLBACK = "tieredfs, Python kernel"

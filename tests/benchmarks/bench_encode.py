@@ -21,8 +21,8 @@ from benchmarks.measuring import (
     measure,
 )
 from benchmarks.segments import KIB, MIB, Record, Shape, records, segment
-from tieredfs.format.batch_writer import encode_batch
-from tieredfs.format.schema import SCHEMA
+from tieredfs.format.records.schema import SCHEMA
+from tieredfs.format.records.writer import encode_batch
 
 _OURS = "tieredfs"
 _AIOKAFKA = "aiokafka's builder"

@@ -25,8 +25,8 @@ from benchmarks.measuring import (
     measure,
 )
 from benchmarks.segments import KIB, MIB
-from tieredfs.format.offset_index import OffsetIndex
-from tieredfs.format.time_index import TimeIndex
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.time import TimeIndex
 
 __all__ = ["bench_lookups", "bench_parsing", "offset_index", "time_index"]
 

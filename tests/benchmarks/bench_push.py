@@ -25,10 +25,10 @@ _TIMES: Final = 8
 _PUSH: Final = """
 import json, sys, time
 from tieredfs import ObjectStore
-from tieredfs.log.push import push
-from tieredfs.storage import temporary_file
-from tieredfs.storage.kafka_log import KafkaLog
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.log.push.push import push
+from tieredfs.storage.segment_log import temporary_file
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 logdir, url, options, compression = json.loads(sys.argv[1])
 temporary, write = 0, temporary_file._TemporaryFile.write

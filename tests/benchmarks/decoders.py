@@ -21,10 +21,10 @@ from aiokafka.record.memory_records import MemoryRecords as _AioKafka
 import tieredfs
 from benchmarks.measuring import Sample, timed
 from benchmarks.segments import Record
-from tieredfs.format.batch import scan_log
-from tieredfs.format.kernel import KERNEL_SETTING, Kernel, chosen_kernel
-from tieredfs.format.records import RecordDecoder
-from tieredfs.format.schema import SCHEMA
+from tieredfs.format.batch.reader import scan_log
+from tieredfs.format.kernel.select import KERNEL_SETTING, Kernel, chosen_kernel
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.format.records.schema import SCHEMA
 
 __all__ = [
     "AIOKAFKA",

@@ -13,7 +13,8 @@ from typing import Final
 import numpy as np
 from aiokafka.record.default_records import DefaultRecordBatchBuilder
 
-from tieredfs.format.batch import HEADER_SIZE, Codec
+from tieredfs.format.batch.header import HEADER_SIZE
+from tieredfs.format.compression.codec import Codec
 
 __all__ = ["KIB", "MIB", "Batch", "Record", "Segment", "Shape", "records", "segment"]
 

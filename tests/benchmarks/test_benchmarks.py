@@ -44,8 +44,10 @@ from benchmarks.measuring import (
 from benchmarks.segments import KIB, MIB, Shape, segment
 from golden import rows_of
 from servers import Fleet, ProxiedBucket
-from tieredfs.format.batch import HEADER_SIZE, Codec, scan_batches
-from tieredfs.format.codecs import decompress
+from tieredfs.format.batch.header import HEADER_SIZE
+from tieredfs.format.batch.reader import scan_batches
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codecs import decompress
 
 _SMALL = Shape(100, 4 * KIB)
 

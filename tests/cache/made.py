@@ -25,7 +25,7 @@ from tieredfs import (
     Uuid,
 )
 from tieredfs.cache import RemoteIndexCache
-from tieredfs.format.txn_index import AbortedTransaction, TransactionIndex
+from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
 
 __all__ = [
     "BASE",

@@ -34,9 +34,9 @@ from tieredfs import (
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache, with_index_cache
 from tieredfs.errors import TieredFSWarning
 from tieredfs.storage import StorageWrapper
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.kafka_log import KafkaLog
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.samples import PARTITIONS, sample
 
 SEGMENT = made_segment(0)

@@ -23,7 +23,7 @@ from cache.made import (
 )
 from tieredfs import ClosedError, CorruptIndexError, IndexType
 from tieredfs.cache import RemoteIndexCache
-from tieredfs.format.offset_index import OffsetIndex
+from tieredfs.format.index.offset import OffsetIndex
 
 SEGMENT = made_segment(0)
 MANY = [made_segment(number) for number in range(10)]

@@ -18,9 +18,9 @@ from tieredfs import (
 )
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
 from tieredfs.errors import TieredFSError
-from tieredfs.format.offset_index import OffsetIndex
-from tieredfs.format.time_index import TimeIndex
-from tieredfs.format.txn_index import TransactionIndex
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.time import TimeIndex
+from tieredfs.format.index.txn import TransactionIndex
 
 TIERS = sorted(path.parent.name for path in KAFKA.glob(f"*/{REMOTE}"))
 

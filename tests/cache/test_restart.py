@@ -90,7 +90,7 @@ def test_nothing_goes_for_an_older_bound_when_a_larger_one_is_said(
     for segment in MANY[:3]:
         cache.get(segment)
     (cache.directory / "tieredfs-ledger").unlink()
-    monkeypatch.setattr("tieredfs.cache.index_cache.DEFAULT_BYTES", entry_size())
+    monkeypatch.setattr("tieredfs.cache.cache.DEFAULT_BYTES", entry_size())
     RemoteIndexCache(made, cache.directory, max_bytes=10 * entry_size())
     assert len(files_in(cache.directory)) == 3
 

@@ -133,7 +133,7 @@ def test_a_load_that_hangs_does_not_keep_the_process_from_ending(
 
 def test_a_view_waits_no_longer_than_its_own_policy_lets_it(tmp_path: Path) -> None:
     made, cache = open_cache(tmp_path)
-    hasty = cache.in_front_of(made.with_policy(RequestPolicy(deadline=0.2)))
+    hasty = cache.with_storage(made.with_policy(RequestPolicy(deadline=0.2)))
     gate = made.before = Gate()
     hasty.storage.before = gate  # type: ignore[attr-defined] # it is Made
     with ThreadPoolExecutor(1) as pool:
@@ -150,7 +150,7 @@ def test_a_view_that_may_wait_shares_no_failure_of_one_that_may_not(
     tmp_path: Path,
 ) -> None:
     made, cache = open_cache(tmp_path)
-    hasty = cache.in_front_of(made.with_policy(RequestPolicy(deadline=29)))
+    hasty = cache.with_storage(made.with_policy(RequestPolicy(deadline=29)))
     gate = Gate()
 
     def give_up() -> None:
@@ -377,7 +377,7 @@ def test_a_pickled_storage_takes_its_cache_along(tmp_path: Path) -> None:
 
 def test_a_view_is_the_same_cache(tmp_path: Path) -> None:
     made, cache = open_cache(tmp_path)
-    view = cache.in_front_of(made)
+    view = cache.with_storage(made)
     view.get(SEGMENT)
     cache.get(SEGMENT)
     assert made.fetches == 1

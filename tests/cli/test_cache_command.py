@@ -23,9 +23,9 @@ from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket
 from tieredfs import ObjectStore
 from tieredfs.cache import RemoteIndexCache
-from tieredfs.log.push import push
-from tieredfs.log.push_record import PushRecord
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.log.push.push import push
+from tieredfs.log.push.push_record import PushRecord
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 BOUND = 10 * entry_size()
 

@@ -21,7 +21,7 @@ from servers import Bucket, ProxiedBucket
 
 PARTITIONS = {"0": 255, "1": 225, "2": 250}
 TOPIC = "two-partitions"
-LEAST_BYTES = 160_000  # of the segments that the demo puts into a store
+MIN_BYTES = 160_000  # of the segments that the demo puts into a store
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def check_steps(steps: list[Mapping[str, Any]]) -> None:
     """Check what was read against what Kafka's consumer said of the topic."""
     put, again, listed, opened, whole, from_offset, from_time, fetch, *found = steps
     assert [s["records"] for s in (put, again, listed, opened, *found)] == [None] * 6
-    assert put["bytes"] >= LEAST_BYTES
+    assert put["bytes"] >= MIN_BYTES
     assert again["bytes"] == 0
     assert whole["records"] == sum(PARTITIONS.values())
     assert from_offset["records"] == 255 - 127
@@ -203,9 +203,8 @@ def test_a_plugin_that_prints_does_not_print_into_the_answer(
     info = tmp_path / "loud-1.0.dist-info"
     info.mkdir()
     (info / "entry_points.txt").write_text("[tieredfs.plugins]\nloud = loud:Layout\n")
-    source = (
-        "from tieredfs.storage.kafka_log import KafkaLog as Layout\nprint('loud')\n"
-    )
+    module = "tieredfs.storage.layouts.kafka_log"
+    source = f"from {module} import KafkaLog as Layout\nprint('loud')\n"
     (tmp_path / "loud.py").write_text(source)
     env = no_java | {"PYTHONPATH": str(tmp_path)}
     (tmp_path / "demo").mkdir()

@@ -174,7 +174,7 @@ def test_a_filesystem_whose_package_is_missing_is_2_with_the_line_that_installs_
 ) -> None:
     for name in ("gcsfs", "gcsfs.core"):  # another test may have brought them
         monkeypatch.setitem(sys.modules, name, None)
-    ours = "tieredfs.objects.quirks.gcs_client"
+    ours = "tieredfs.objects.backends.gcs.client"
     monkeypatch.delitem(sys.modules, ours, raising=False)
     done = run("ls", "gs://bucket/x")
     check_failure(done, 2, "gs://bucket/x", "pip install 'tieredfs[gcs]'")

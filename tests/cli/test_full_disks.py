@@ -16,7 +16,8 @@ from servers import Bucket
 
 # Nothing is small enough to be held in memory.
 SPOOLED = (
-    "from tieredfs.storage import held_log, spool\n"
+    "from tieredfs.storage import held_log\n"
+    "from tieredfs.storage.segment_log import spool\n"
     "held_log._IN_MEMORY = spool._IN_MEMORY = 0\n"
 )
 

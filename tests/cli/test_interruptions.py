@@ -11,8 +11,8 @@ from cli.commands import start_process, wait_until
 from cli.readers import small_pipe
 from servers.stalling import Stalling
 from tieredfs import ObjectStore, Tier
-from tieredfs.cli.records import FORMATS
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.cli.output.records import FORMATS
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 COMMANDS = (
     "ls URL",

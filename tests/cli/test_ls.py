@@ -16,7 +16,7 @@ from logs import KAFKA, KINDS, REMOTE, files_of, fill, make_place, open_store, s
 from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket
 from tieredfs.errors import StorageUnavailableError
-from tieredfs.log.reader import TieredReader
+from tieredfs.log.read.reader import TieredReader
 from wire import WireRecord, encode_batch
 
 COLUMNS = [

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from cli.commands import Run, ours, run_process, run_with_terminal
 from servers.process import executable
-from tieredfs.cli.escapes import escape, escape_field, to_json
+from tieredfs.cli.output.escapes import escape, escape_field, to_json
 
 STDERR = frozenset({"stderr"})
 TOPIC = "two-partitions"

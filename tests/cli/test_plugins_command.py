@@ -10,7 +10,7 @@ import pytest
 
 from cli.commands import Run, ours, run_process
 from logs import LOCAL
-from tieredfs.format.decompressors import PACKAGES_IN_USE
+from tieredfs.format.compression.registry import PACKAGES_IN_USE
 
 
 @pytest.fixture
@@ -30,7 +30,7 @@ def _installed(folder: Path, name: str, value: str) -> dict[str, str]:
 
 def _with_source(folder: Path, name: str, source: str) -> dict[str, str]:
     env = _installed(folder, name, "its_module:Layout")
-    head = "from tieredfs.storage.kafka_log import KafkaLog\n"
+    head = "from tieredfs.storage.layouts.kafka_log import KafkaLog\n"
     (folder / "its_module.py").write_text(head + source)
     return env
 
@@ -42,7 +42,7 @@ def test_json_says_what_each_plugin_is_and_can(run: Run) -> None:
     assert set(found) >= {"kafka-local", "kafka-log"}
     assert found["kafka-log"] == {
         "name": "kafka-log",
-        "value": "tieredfs.storage.kafka_log:KafkaLog",
+        "value": "tieredfs.storage.layouts.kafka_log:KafkaLog",
         "distribution": "tieredfs",
         "version": importlib.metadata.version("tieredfs"),
         "state": "read",
@@ -136,7 +136,7 @@ class TestAPluginWithoutAnEntryPoint:
     @pytest.fixture
     def mine(self, tmp_path: Path) -> dict[str, str]:
         """An environment with a module that has a layout."""
-        source = "from tieredfs.storage.kafka_local import KafkaLocal\n"
+        source = "from tieredfs.storage.layouts.kafka_local import KafkaLocal\n"
         (tmp_path / "mine.py").write_text(f"{source}class Mine(KafkaLocal): pass\n")
         return {"PYTHONPATH": str(tmp_path)}
 

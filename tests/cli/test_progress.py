@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from brokers import native, push_all, small, source_of, write_log
 from cli.commands import run_with_terminal, start_with_terminal, wait_until
 from servers import Bucket, ProxiedBucket
-from tieredfs.cli.progress import Transfer
+from tieredfs.cli.output.progress import Transfer
 from tieredfs.objects import RequestEvent
 
 STDOUT, STDERR = frozenset({"stdout"}), frozenset({"stderr"})

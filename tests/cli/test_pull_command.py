@@ -20,7 +20,7 @@ from cli.commands import Run, run_process, run_with_terminal
 from damage import flipped
 from logs import files_of
 from servers import Bucket
-from tieredfs.log import pull
+from tieredfs.log.pull import pull
 
 STDERR = frozenset({"stderr"})
 

@@ -281,7 +281,7 @@ def test_a_named_layout_that_lacks_something_is_not_taken_for_an_empty_place(
 ) -> None:
     (tmp_path / "lacking.py").write_text(
         "from tieredfs import NotFoundError\n"
-        "from tieredfs.storage.kafka_local import KafkaLocal\n"
+        "from tieredfs.storage.layouts.kafka_local import KafkaLocal\n"
         "class Layout(KafkaLocal):\n"
         "    def __init__(self, store): raise NotFoundError('no key file')\n"
     )
@@ -581,9 +581,11 @@ def test_a_second_push_reads_no_log_that_has_not_changed(
     logdir: str, url: str, tmp_path: Path
 ) -> None:
     env = {"TIEREDFS_CACHE_DIR": str(tmp_path / "cache")}
-    settled = "from tieredfs.log import push_record; push_record._SETTLED_NS = -1\n"
+    settled = (
+        "from tieredfs.log.push import push_record; push_record._SETTLED_NS = -1\n"
+    )
     blind = (
-        "from tieredfs.storage.kafka_log import KafkaLog\n"
+        "from tieredfs.storage.layouts.kafka_log import KafkaLog\n"
         "KafkaLog.stream_log = KafkaLog.fetch_log_segment = None\n"
     )
     for before, present in ((settled, 0), (blind, 3)):
@@ -715,7 +717,8 @@ class TestInterruptions:
         spooled = (
             "import signal\n"
             "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # nohup ignores it
-            "from tieredfs.storage import held_log, spool\n"
+            "from tieredfs.storage import held_log\n"
+            "from tieredfs.storage.segment_log import spool\n"
             "held_log._IN_MEMORY = spool._IN_MEMORY = 0\n"
         )
         options = ("--plugin-options", json.dumps({"compression": compression}))
@@ -740,9 +743,9 @@ class TestInterruptions:
     ) -> None:
         rule = s3_proxied.proxy.add("PUT", "partNumber", hang=120)
         in_parts = (
-            "from tieredfs.objects.quirks.s3 import S3Backend\n"
+            "from tieredfs.objects.backends.s3 import S3Backend\n"
             "from dataclasses import replace\n"
-            "S3Backend.parts = replace(S3Backend.parts, above=1)\n"
+            "S3Backend.parts = replace(S3Backend.parts, threshold=1)\n"
         )
         arguments = ("push", logdir, *given(s3_proxied))
         with start_program(in_parts, *arguments) as process:

@@ -9,14 +9,9 @@ from hypothesis import given
 
 from golden import decode
 from tieredfs.errors import CorruptBatchError, TieredFSError, UnsupportedFormatError
-from tieredfs.format.batch import (
-    HEADER_SIZE,
-    Codec,
-    TimestampType,
-    claimed_size,
-    read_header,
-    scan_batches,
-)
+from tieredfs.format.batch.header import HEADER_SIZE, TimestampType
+from tieredfs.format.batch.reader import claimed_size, read_header, scan_batches
+from tieredfs.format.compression.codec import Codec
 from wire import CODECS, WireRecord, encode_batch, encode_varint, frame, seal
 
 pytestmark = pytest.mark.usefixtures("each_kernel")

@@ -7,13 +7,15 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-import tieredfs.format.batch_writer
+import tieredfs.format.records.writer
 from golden import decode, goldens, log_batches, rows_of
 from tieredfs.errors import InvalidArgumentError
-from tieredfs.format.batch import Codec, TimestampType, read_header
-from tieredfs.format.batch_writer import BatchOptions, encode_batch
-from tieredfs.format.records import RecordDecoder
-from tieredfs.format.schema import HEADERS
+from tieredfs.format.batch.header import TimestampType
+from tieredfs.format.batch.reader import read_header
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.format.records.schema import HEADERS
+from tieredfs.format.records.writer import BatchOptions, encode_batch
 from wire import WireRecord, xerial
 from wire import encode_batch as model_batch
 
@@ -236,7 +238,7 @@ def test_an_option_outside_its_range_is_refused(options: BatchOptions) -> None:
 def test_more_bytes_than_a_batch_may_have_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(tieredfs.format.batch_writer, "MAX_DECOMPRESSED", 1000)
+    monkeypatch.setattr(tieredfs.format.records.writer, "MAX_DECOMPRESSED", 1000)
     assert encode_batch(_arrow([WireRecord(0, 0, None, bytes(990))]))
     with pytest.raises(InvalidArgumentError, match="more than a batch may have"):
         encode_batch(_arrow([WireRecord(0, 0, None, bytes(1000))]))

@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch import Codec
-from tieredfs.format.codecs import MAX_DECOMPRESSED, compress, decompress
-from tieredfs.format.decompressors import PACKAGES
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codecs import MAX_DECOMPRESSED, compress, decompress
+from tieredfs.format.compression.registry import PACKAGES
 from wire import CODECS, encode_batch, encode_varint, frame, xerial
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
@@ -299,10 +299,10 @@ _MEASURED = """
     import sys
     sys.path[:0] = {path!r}
     from tieredfs.errors import CorruptBatchError
-    from tieredfs.format.batch import scan_log
-    from tieredfs.format.batch_header import Codec
-    from tieredfs.format.codecs import decompress
-    from tieredfs.format.records import RecordDecoder
+    from tieredfs.format.batch.reader import scan_log
+    from tieredfs.format.batch.header import Codec
+    from tieredfs.format.compression.codecs import decompress
+    from tieredfs.format.records.decode import RecordDecoder
 
     def peak():
         status = open("/proc/self/status").read().splitlines()

@@ -16,13 +16,13 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedFormatError,
 )
-from tieredfs.format.batch import scan_batches
-from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
-from tieredfs.format.offset_index import OffsetIndex
-from tieredfs.format.padding import without_padding
-from tieredfs.format.producer_snapshot import ProducerSnapshot
-from tieredfs.format.time_index import TimeIndex
-from tieredfs.format.txn_index import TransactionIndex
+from tieredfs.format.batch.reader import scan_batches
+from tieredfs.format.index.leader_epochs import parse_leader_epochs
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.padding import without_padding
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
+from tieredfs.format.index.time import TimeIndex
+from tieredfs.format.index.txn import TransactionIndex
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 

@@ -15,12 +15,12 @@ from isal import igzip_lib
 
 from golden import KAFKA, header_of, log_batches
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch import Codec
-from tieredfs.format.bounded_output import believed
-from tieredfs.format.codecs import compress, decompress
-from tieredfs.format.decompressors import PACKAGES, PACKAGES_IN_USE
-from tieredfs.format.size_hints import lz4_size_hint
-from tieredfs.format.zstandard_codecs import _CONTEXT
+from tieredfs.format.compression.bounded_output import believed
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codecs import compress, decompress
+from tieredfs.format.compression.lz4_frames import lz4_size_hint
+from tieredfs.format.compression.registry import PACKAGES, PACKAGES_IN_USE
+from tieredfs.format.compression.zstandard import _CONTEXT
 from wire import CODECS, xerial
 
 _COMPRESSED: list[Codec] = [codec for codec in Codec if codec is not Codec.NONE]
@@ -184,9 +184,9 @@ def test_without_the_fast_packages_pyarrow_does_it_all() -> None:
         for name in {fast!r}:
             sys.modules[name] = None  # any import of it fails
 
-        from tieredfs.format.batch_header import Codec
-        from tieredfs.format.codecs import compress, decompress
-        from tieredfs.format.decompressors import PACKAGES_IN_USE
+        from tieredfs.format.compression.codec import Codec
+        from tieredfs.format.compression.codecs import compress, decompress
+        from tieredfs.format.compression.registry import PACKAGES_IN_USE
 
         for codec in Codec:
             assert decompress(codec, compress(codec, b"records")) == b"records"
@@ -203,12 +203,15 @@ def test_without_the_fast_packages_pyarrow_does_it_all() -> None:
 
 def test_a_package_is_imported_when_a_batch_needs_it() -> None:
     code = """
-        import sys, tieredfs.format.records
-        from tieredfs.format.batch_header import Codec
-        from tieredfs.format.codecs import compress, decompress
+        import sys, tieredfs.format.records.decode
+        from tieredfs.format.compression.codec import Codec
+        from tieredfs.format.compression.codecs import compress, decompress
+
+        packages = "cramjam", "isal", "pyarrow", "zstandard"
+        ours = {f"tieredfs.format.compression.{name}" for name in packages}
 
         def used():
-            return {name for name in sys.modules if name.endswith("_codecs")}
+            return ours & set(sys.modules)
 
         before = used()
         decompress(Codec.GZIP, compress(Codec.GZIP, b"records"))
@@ -220,7 +223,7 @@ def test_a_package_is_imported_when_a_batch_needs_it() -> None:
         text=True,
         check=True,
     )
-    assert done.stdout.split() == ["tieredfs.format.isal_codecs"]
+    assert done.stdout.split() == ["tieredfs.format.compression.isal"]
 
 
 def test_a_claim_is_believed_as_far_as_it_is_likely() -> None:

@@ -17,9 +17,9 @@ from golden import (
     rows_of,
 )
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch import claimed_size, read_header, scan_batches
-from tieredfs.format.control import ControlType, parse_control_record
-from tieredfs.format.log_batches import LogBatches
+from tieredfs.format.batch.control import ControlType, parse_control_record
+from tieredfs.format.batch.reader import claimed_size, read_header, scan_batches
+from tieredfs.format.batch.table import LogBatches
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 

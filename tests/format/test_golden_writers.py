@@ -7,15 +7,15 @@ from typing import NamedTuple
 import pytest
 
 from golden import KAFKA, Golden, decode, goldens, header_of, log_batches, rows_of
-from tieredfs.format.batch import scan_batches
-from tieredfs.format.control import parse_control_record
-from tieredfs.format.index_builder import IndexBuilder
-from tieredfs.format.offset_index import OffsetIndex
-from tieredfs.format.padding import without_padding
-from tieredfs.format.producer_snapshot import ProducerSnapshot
-from tieredfs.format.producer_state import ProducerTracker
-from tieredfs.format.time_index import TimeIndex
-from tieredfs.format.txn_index import AbortedTransaction, TransactionIndex
+from tieredfs.format.batch.control import parse_control_record
+from tieredfs.format.batch.reader import scan_batches
+from tieredfs.format.index.builder import IndexBuilder
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.padding import without_padding
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
+from tieredfs.format.index.producer_state import ProducerTracker
+from tieredfs.format.index.time import TimeIndex
+from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
 
 _INTERVAL = 256  # `index.interval.bytes` of the topics in the sample data
 

@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch import BatchHeader, scan_batches
-from tieredfs.format.index_builder import IndexBuilder
-from tieredfs.format.offset_index import OffsetIndex
-from tieredfs.format.time_index import TimeIndex
+from tieredfs.format.batch.header import BatchHeader
+from tieredfs.format.batch.reader import scan_batches
+from tieredfs.format.index.builder import IndexBuilder
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.time import TimeIndex
 from wire import WireRecord, encode_batch
 
 _BASE = 1 << 40

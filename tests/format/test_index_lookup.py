@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tieredfs.format.index_lookup import OffsetLookup, TimeLookup
-from tieredfs.format.offset_index import OffsetIndex
-from tieredfs.format.time_index import TimeIndex
-from tieredfs.format.wire_ranks import _PythonRanks, wire_ranks
+from tieredfs.format.index.lookup import OffsetLookup, TimeLookup
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.time import TimeIndex
+from tieredfs.format.index.wire_ranks import _PythonRanks, wire_ranks
 
 INT32 = st.integers(0, (1 << 31) - 1)
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -11,20 +11,20 @@ from hypothesis import assume, given
 
 from golden import KAFKA, header_of, log_batches
 from tieredfs import IndexType, ObjectStore, open_storage
-from tieredfs.format.batch import CONTROL, TRANSACTIONAL, BatchHeader
-from tieredfs.format.control import (
+from tieredfs.format.batch.control import (
     ControlRecord,
     ControlType,
     parse_control_record,
 )
-from tieredfs.format.index_builder import IndexBuilder
-from tieredfs.format.index_truth import IndexTruth
-from tieredfs.format.log_batches import LogBatches
-from tieredfs.format.offset_index import OffsetIndex
-from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
-from tieredfs.format.records import RecordDecoder
-from tieredfs.format.time_index import TimeIndex
-from tieredfs.format.txn_index import AbortedTransaction, TransactionIndex
+from tieredfs.format.batch.header import CONTROL, TRANSACTIONAL, BatchHeader
+from tieredfs.format.batch.table import LogBatches
+from tieredfs.format.index.builder import IndexBuilder
+from tieredfs.format.index.check import IndexCheck
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot, ProducerState
+from tieredfs.format.index.time import TimeIndex
+from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
+from tieredfs.format.records.decode import RecordDecoder
 
 PLACES = sorted(
     [*KAFKA.glob("*/kafka-tiered-storage"), *KAFKA.glob("*/raw-log-dir")],
@@ -53,7 +53,7 @@ class Log(NamedTuple):
     ) -> Mapping[IndexType, str]:
         """Say what is untrue, after some indexes are replaced."""
         indexes = {**self.indexes, **(changed or {})}
-        truth = IndexTruth(indexes, self.base, self.end, self.size)
+        truth = IndexCheck(indexes, self.base, self.end, self.size)
         for batch in self.batches:
             truth.add(*batch)
         return truth.finish()
@@ -267,7 +267,7 @@ def aborts_of(log: Log) -> tuple[AbortedTransaction, ...]:
 
 
 def is_compacted(log: Log) -> bool:
-    truth = IndexTruth({}, log.base, log.end, log.size)
+    truth = IndexCheck({}, log.base, log.end, log.size)
     for batch in log.batches:
         truth.add(*batch)
     return truth.is_compacted
@@ -467,7 +467,7 @@ def test_a_malformed_index_is_untrue_before_a_batch_is_seen() -> None:
         IndexType.PRODUCER_SNAPSHOT: b"",
         IndexType.LEADER_EPOCH: b"1\n0\n",
     }
-    truth = IndexTruth(indexes, 0, 10, 1000)
+    truth = IndexCheck(indexes, 0, 10, 1000)
     assert truth.malformed.keys() == set(IndexType)
     assert truth.finish().keys() == set(IndexType)
 

@@ -11,15 +11,16 @@ from hypothesis import given
 
 from golden import rows_of
 from tieredfs.errors import CorruptBatchError, InvalidArgumentError
-from tieredfs.format.batch import HEADER_SIZE, scan_log
+from tieredfs.format.batch.header import HEADER_SIZE
+from tieredfs.format.batch.reader import scan_log
+from tieredfs.format.batch.table import BATCH_ROW
 from tieredfs.format.checksum import crc32c
-from tieredfs.format.kernel import KERNEL_SETTING, Kernel, chosen_kernel
-from tieredfs.format.log_batches import BATCH_ROW
-from tieredfs.format.records import RecordDecoder
+from tieredfs.format.kernel.select import KERNEL_SETTING, Kernel, chosen_kernel
+from tieredfs.format.records.decode import RecordDecoder
 from wire import WireRecord, encode_batch
 from wire_logs import logs, wire_records
 
-_IS_COMPILED = importlib.util.find_spec("tieredfs.format._kernel") is not None
+_IS_COMPILED = importlib.util.find_spec("tieredfs.format.kernel._kernel") is not None
 _compiled = pytest.mark.skipif(
     not _IS_COMPILED, reason="the kernel is not compiled: install a C compiler"
 )
@@ -105,7 +106,7 @@ def test_both_agree_on_batches_of_many_records(
 def test_every_way_to_a_checksum_gives_the_same(
     some: bytes, start: int, times: int
 ) -> None:
-    from tieredfs.format import _kernel  # noqa: PLC0415 - it may not be there
+    from tieredfs.format.kernel import _kernel  # noqa: PLC0415 - it may not be there
 
     data = memoryview(some * times)[start:]  # long enough for each of the streams
     expected = google_crc32c.value(bytes(data))
@@ -116,7 +117,7 @@ def test_every_way_to_a_checksum_gives_the_same(
 
 @_compiled
 def test_the_kernel_refuses_buffers_that_are_too_small() -> None:
-    from tieredfs.format import _kernel  # noqa: PLC0415 - it may not be there
+    from tieredfs.format.kernel import _kernel  # noqa: PLC0415 - it may not be there
 
     table = np.zeros(1, BATCH_ROW)
     limits, state = np.ones(6, np.int64), np.zeros(_kernel.STATE_SIZE, np.int64)
@@ -159,7 +160,7 @@ def test_a_kernel_that_is_not_there_is_refused(
     monkeypatch: pytest.MonkeyPatch, setting: str, message: str
 ) -> None:
     monkeypatch.setenv(KERNEL_SETTING, setting)
-    monkeypatch.setattr("tieredfs.format.kernel.find_spec", lambda _name: None)
+    monkeypatch.setattr("tieredfs.format.kernel.select.find_spec", lambda _name: None)
     with pytest.raises(InvalidArgumentError, match=message):
         chosen_kernel.__wrapped__()
 
@@ -168,5 +169,5 @@ def test_python_decodes_where_nothing_was_compiled(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(KERNEL_SETTING, raising=False)
-    monkeypatch.setattr("tieredfs.format.kernel.find_spec", lambda _name: None)
+    monkeypatch.setattr("tieredfs.format.kernel.select.find_spec", lambda _name: None)
     assert chosen_kernel.__wrapped__() is Kernel.PYTHON

@@ -14,9 +14,11 @@ from hypothesis import given
 
 from golden import KAFKA, decode, log_batches, rows_of
 from tieredfs.errors import CorruptBatchError, TieredFSError, UnsupportedFormatError
-from tieredfs.format.batch import BatchHeader, Codec, TimestampType, scan_batches
-from tieredfs.format.lz4_header import mend_lz4_header
-from tieredfs.format.message_set import upgraded_records
+from tieredfs.format.batch.header import BatchHeader, TimestampType
+from tieredfs.format.batch.legacy import upgraded_records
+from tieredfs.format.batch.reader import scan_batches
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.lz4_frames import mend_lz4_header
 from wire import (
     CODECS,
     LOG_APPEND_TIME,

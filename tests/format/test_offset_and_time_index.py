@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 
 from tieredfs.errors import CorruptIndexError, TieredFSError
-from tieredfs.format.offset_index import OffsetIndex
-from tieredfs.format.padding import without_padding
-from tieredfs.format.time_index import TimeIndex
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.padding import without_padding
+from tieredfs.format.index.time import TimeIndex
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 

@@ -8,16 +8,16 @@ import pytest
 from hypothesis import given, settings
 
 from golden import decode, log_batches
-from tieredfs.format.batch import scan_log
-from tieredfs.format.log_batches import LogBatches
-from tieredfs.format.records import RecordDecoder
-from tieredfs.format.schema import COLUMNS
+from tieredfs.format.batch.reader import scan_log
+from tieredfs.format.batch.table import LogBatches
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.format.records.schema import COLUMNS
 from wire import WireRecord, encode_batch
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 
 _MIB = 1 << 20
-_MOST = 8 * _MIB
+_MAX = 8 * _MIB
 
 
 def _log(batches: int, records: int, size: int, codec: str = "none") -> bytes:
@@ -48,7 +48,7 @@ def test_pieces_hold_one_to_eight_mib(
     log = _log(batches, records, size, codec)
     pieces = list(RecordDecoder("t", 0).decode(scan_log(log, name="log")))
     assert sum(piece.num_rows for piece in pieces) == batches * records
-    assert all(piece.nbytes <= _MOST for piece in pieces)
+    assert all(piece.nbytes <= _MAX for piece in pieces)
     assert all(piece.nbytes >= _MIB for piece in pieces[:-1])
 
 
@@ -115,7 +115,7 @@ def test_pieces_of_tiny_records_are_bounded_too(
     records = [WireRecord(at, 0) for at in range(300_000)]
     pieces = _pieces(encode_batch(records, codec="zstd"), topic, columns)
     assert sum(piece.num_rows for piece in pieces) == len(records)
-    assert max(piece.nbytes for piece in pieces) <= _MOST
+    assert max(piece.nbytes for piece in pieces) <= _MAX
     if columns is None:
         assert min(piece.nbytes for piece in pieces[:-1]) >= _MIB
 
@@ -134,7 +134,7 @@ def test_pieces_of_records_with_headers_are_bounded_too(
     records = [WireRecord(at, 0, None, None, headers) for at in range(40_000)]
     pieces = _pieces(encode_batch(records))
     assert sum(piece.num_rows for piece in pieces) == len(records)
-    assert max(piece.nbytes for piece in pieces) <= _MOST
+    assert max(piece.nbytes for piece in pieces) <= _MAX
     assert min(piece.nbytes for piece in pieces[:-1]) >= _MIB
 
 
@@ -153,12 +153,12 @@ def test_no_piece_of_several_records_is_larger_than_eight_mib(
     sizes = [
         size
         for size, count in groups
-        for _ in range(min(count, 1 + _MOST // (size + 1)))
+        for _ in range(min(count, 1 + _MAX // (size + 1)))
     ]
     records = [WireRecord(at, 0, b"k", bytes(size)) for at, size in enumerate(sizes)]
     pieces = _pieces(encode_batch(records, codec="lz4"), "t", tuple(columns))
     assert sum(piece.num_rows for piece in pieces) == len(records)
-    assert all(piece.nbytes <= _MOST for piece in pieces if piece.num_rows > 1)
+    assert all(piece.nbytes <= _MAX for piece in pieces if piece.num_rows > 1)
 
 
 def test_no_columns_still_count_the_records() -> None:

@@ -13,14 +13,15 @@ from hypothesis import given, settings
 
 from golden import KAFKA, header_of, log_batches
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch import Codec, scan_log
-from tieredfs.format.bounded_output import believed
-from tieredfs.format.codecs import compress as tieredfs_compress
-from tieredfs.format.codecs import decompress
-from tieredfs.format.kernel import Kernel, chosen_kernel
-from tieredfs.format.log_batches import LogBatches
-from tieredfs.format.packed_blocks import open_blocks
-from tieredfs.format.records import RecordDecoder
+from tieredfs.format.batch.blocks import open_blocks
+from tieredfs.format.batch.reader import scan_log
+from tieredfs.format.batch.table import LogBatches
+from tieredfs.format.compression.bounded_output import believed
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codecs import compress as tieredfs_compress
+from tieredfs.format.compression.codecs import decompress
+from tieredfs.format.kernel.select import Kernel, chosen_kernel
+from tieredfs.format.records.decode import RecordDecoder
 from wire import CODECS, WireRecord, encode_batch, encode_record
 
 pytestmark = pytest.mark.skipif(

@@ -15,10 +15,10 @@ from hypothesis import given
 
 from golden import header_of, log_batches
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format import read_ahead
-from tieredfs.format.batch import scan_log
-from tieredfs.format.read_ahead import open_ahead
-from tieredfs.format.records import RecordDecoder
+from tieredfs.format.batch.reader import scan_log
+from tieredfs.format.compression import decompress_ahead as read_ahead
+from tieredfs.format.compression.decompress_ahead import decompress_ahead
+from tieredfs.format.records.decode import RecordDecoder
 from wire import CODECS, WireRecord, encode_batch
 
 _WORK = 300 << 10  # enough for a group of its own
@@ -71,7 +71,7 @@ def _two_cores() -> Iterator[None]:
 def _ahead(
     batches: Iterator[Batch], open_one: Callable[[Batch], Piece] = _open
 ) -> Iterator[Piece]:
-    return open_ahead(batches, open_one, _work)
+    return decompress_ahead(batches, open_one, _work)
 
 
 _BATCHES = st.lists(
@@ -276,7 +276,7 @@ def test_a_forked_process_has_a_helper_of_its_own() -> None:
         import multiprocessing, sys
         sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}
         from test_read_ahead import _keys, _log
-        from tieredfs.format import read_ahead
+        from tieredfs.format.compression import decompress_ahead as read_ahead
 
         read_ahead._cores = lambda: 2
         log = _log("zstd", 40)

@@ -12,19 +12,15 @@ from hypothesis import given
 
 from golden import decode
 from tieredfs.errors import InvalidArgumentError
-from tieredfs.format.batch import Codec
-from tieredfs.format.batch_writer import BatchOptions, encode_batch
-from tieredfs.format.kernel import KERNEL_SETTING, Kernel, chosen_kernel
-from tieredfs.format.schema import HEADERS
-from tieredfs.format.varints import (
-    Int64Array,
-    encode_varint,
-    encode_varints,
-    varint_sizes,
-)
+from tieredfs.format.buffers import Int64Array
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.kernel.select import KERNEL_SETTING, Kernel, chosen_kernel
+from tieredfs.format.records.schema import HEADERS
+from tieredfs.format.records.writer import BatchOptions, encode_batch
+from tieredfs.format.varints import encode_varint, encode_varints, varint_sizes
 
 _compiled = pytest.mark.skipif(
-    importlib.util.find_spec("tieredfs.format._kernel") is None,
+    importlib.util.find_spec("tieredfs.format.kernel._kernel") is None,
     reason="the kernel is not compiled: install a C compiler",
 )
 _INT64S = st.integers(-(1 << 63), (1 << 63) - 1)
@@ -244,7 +240,7 @@ _ENDS = np.arange(3, dtype=np.int32)
 def test_the_kernel_refuses_buffers_that_are_too_small(
     arguments: tuple[Any, ...],
 ) -> None:
-    from tieredfs.format._kernel import RecordBody  # noqa: PLC0415 - may not be there
+    from tieredfs.format.kernel._kernel import RecordBody  # noqa: PLC0415 - may not be there
 
     with pytest.raises(ValueError, match=r"too small|rows|bits|ends fall"):
         RecordBody(*arguments)
@@ -253,7 +249,7 @@ def test_the_kernel_refuses_buffers_that_are_too_small(
 @_compiled
 @pytest.mark.parametrize("ends", [[0, 2, 4], [0, 1, 1], [0, 3, 2], [1, 2, 9]])
 def test_the_kernel_writes_no_records_that_changed_since(ends: list[int]) -> None:
-    from tieredfs.format._kernel import RecordBody  # noqa: PLC0415 - may not be there
+    from tieredfs.format.kernel._kernel import RecordBody  # noqa: PLC0415 - may not be there
 
     held, data = _ENDS.copy(), b"abcd"
     headers = (None, _ENDS, 0, 2, (None, held, 0, data), (None, _ENDS, 0, data))
@@ -262,18 +258,18 @@ def test_the_kernel_writes_no_records_that_changed_since(ends: list[int]) -> Non
         RecordBody(_PAIR, _PAIR, 2, 0, 0, None, (None, held, 0, data), None),
         RecordBody(_PAIR, _PAIR, 2, 0, 0, None, None, headers),
     ):
-        before = body.alone()
+        before = body.encode_records()
         held[:] = ends
         with pytest.raises(ValueError, match="changed"):
-            body.alone()
+            body.encode_records()
         held[:] = _ENDS
-        assert body.alone() == before
+        assert body.encode_records() == before
 
 
 @_compiled
 @pytest.mark.parametrize("size", [1, 60, 62])
 def test_the_kernel_writes_behind_a_whole_header_only(size: int) -> None:
-    from tieredfs.format._kernel import RecordBody  # noqa: PLC0415 - may not be there
+    from tieredfs.format.kernel._kernel import RecordBody  # noqa: PLC0415 - may not be there
 
     with pytest.raises(ValueError, match="header"):
-        RecordBody(_PAIR, _PAIR, 2, 0, 0, None, None, None).behind(bytes(size))
+        RecordBody(_PAIR, _PAIR, 2, 0, 0, None, None, None).encode_batch(bytes(size))

@@ -9,9 +9,10 @@ from hypothesis import given
 
 from golden import decode, log_batches, rows_of
 from tieredfs.errors import CorruptBatchError, InvalidArgumentError
-from tieredfs.format.batch import HEADER_SIZE, scan_batches, scan_log
-from tieredfs.format.records import RecordDecoder
-from tieredfs.format.schema import COLUMNS, SCHEMA
+from tieredfs.format.batch.header import HEADER_SIZE
+from tieredfs.format.batch.reader import scan_batches, scan_log
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.format.records.schema import COLUMNS, SCHEMA
 from wire import CODECS, CONTROL, WireRecord, encode_batch, xerial
 from wire_logs import logs, row_of
 

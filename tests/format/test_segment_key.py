@@ -5,7 +5,7 @@ import pytest
 from hypothesis import example, given
 
 from tieredfs import SegmentId, TopicIdPartition, UnsupportedFormatError, Uuid
-from tieredfs.format.segment_key import (
+from tieredfs.format.segment.key import (
     OWN_FOLDER,
     SegmentFlag,
     SegmentKey,

@@ -19,7 +19,7 @@ from tieredfs import (
     TieredFSError,
     UnsupportedFormatError,
 )
-from tieredfs.format.segment_tail import (
+from tieredfs.format.segment.tail import (
     Chunks,
     LogPart,
     Manifest,

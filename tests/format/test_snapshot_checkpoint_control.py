@@ -15,12 +15,12 @@ from tieredfs.errors import (
     CorruptIndexError,
     UnsupportedFormatError,
 )
-from tieredfs.format.control import ControlType, parse_control_record
-from tieredfs.format.leader_epoch_checkpoint import (
+from tieredfs.format.batch.control import ControlType, parse_control_record
+from tieredfs.format.index.leader_epochs import (
     format_leader_epochs,
     parse_leader_epochs,
 )
-from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot, ProducerState
 
 _Producer = tuple[int, int, int, int, int, int, int, int]
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from tieredfs.errors import CorruptIndexError, UnsupportedFormatError
-from tieredfs.format.txn_index import AbortedTransaction, TransactionIndex
+from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
 
 
 def _bytes(*entries: tuple[int, int, int, int], version: int = 0) -> bytes:

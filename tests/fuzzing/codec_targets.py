@@ -14,9 +14,9 @@ from fuzzing.log_model import Refused
 from fuzzing.mutations import choice, mutated, number
 from fuzzing.target import Target, check_name
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch_header import Codec
-from tieredfs.format.codecs import compress, decompress
-from tieredfs.format.lz4_header import mend_lz4_header
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codecs import compress, decompress
+from tieredfs.format.compression.lz4_frames import mend_lz4_header
 from wire import CODECS
 
 __all__ = ["CODEC_TARGETS"]

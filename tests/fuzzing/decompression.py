@@ -5,9 +5,9 @@ import zlib
 
 from fuzzing.log_model import Refused
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch_header import Codec
-from tieredfs.format.codecs import decompress
-from tieredfs.format.lz4_header import mend_lz4_header
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codecs import decompress
+from tieredfs.format.compression.lz4_frames import mend_lz4_header
 
 __all__ = ["decompressed", "gunzipped", "unlz4d", "unsnapped"]
 

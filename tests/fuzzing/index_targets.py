@@ -18,16 +18,16 @@ from tieredfs.errors import (
     CorruptIndexError,
     UnsupportedFormatError,
 )
-from tieredfs.format.control import parse_control_record
-from tieredfs.format.leader_epoch_checkpoint import (
+from tieredfs.format.batch.control import parse_control_record
+from tieredfs.format.index.leader_epochs import (
     format_leader_epochs,
     parse_leader_epochs,
 )
-from tieredfs.format.offset_index import OffsetIndex
-from tieredfs.format.padding import without_padding
-from tieredfs.format.producer_snapshot import ProducerSnapshot
-from tieredfs.format.time_index import TimeIndex
-from tieredfs.format.txn_index import TransactionIndex
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.padding import without_padding
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
+from tieredfs.format.index.time import TimeIndex
+from tieredfs.format.index.txn import TransactionIndex
 
 __all__ = ["INDEX_TARGETS", "agreed"]
 

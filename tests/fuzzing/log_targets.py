@@ -17,16 +17,16 @@ from fuzzing.decompression import decompressed
 from fuzzing.mutations import INT32S, INT64S, choice, mutated, number
 from fuzzing.target import Target, check_name
 from tieredfs.errors import CorruptBatchError, UnsupportedFormatError
-from tieredfs.format.batch import (
-    BatchHeader,
+from tieredfs.format.batch.header import BatchHeader
+from tieredfs.format.batch.reader import (
     claimed_size,
     read_header,
     scan_batches,
     scan_log,
 )
-from tieredfs.format.kernel import KERNEL_SETTING, Kernel, chosen_kernel
-from tieredfs.format.records import RecordDecoder
-from tieredfs.format.schema import SCHEMA
+from tieredfs.format.kernel.select import KERNEL_SETTING, Kernel, chosen_kernel
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.format.records.schema import SCHEMA
 from wire import CODECS, encode_varint, seal, seal_message
 
 __all__ = ["LOG_TARGETS"]
@@ -46,7 +46,7 @@ _MIB: Final = 1 << 20
 
 def _kernels() -> list[Kernel]:
     try:
-        from tieredfs.format import _kernel  # noqa: F401, PLC0415 - may not be there
+        from tieredfs.format.kernel import _kernel  # noqa: F401, PLC0415 - may not be there
     except ImportError:
         return [Kernel.PYTHON]
     return [Kernel.COMPILED, Kernel.PYTHON]

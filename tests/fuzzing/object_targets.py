@@ -19,14 +19,14 @@ from tieredfs.errors import (
     CorruptObjectError,
     UnsupportedFormatError,
 )
-from tieredfs.format.batch import BatchHeader
-from tieredfs.format.control import ControlRecord, parse_control_record
-from tieredfs.format.index_truth import IndexTruth
-from tieredfs.format.log_batches import LogBatches
-from tieredfs.format.offset_index import OffsetIndex
-from tieredfs.format.records import RecordDecoder
-from tieredfs.format.segment_key import SegmentKey, parse_partition, partition_prefix
-from tieredfs.format.segment_tail import (
+from tieredfs.format.batch.control import ControlRecord, parse_control_record
+from tieredfs.format.batch.header import BatchHeader
+from tieredfs.format.batch.table import LogBatches
+from tieredfs.format.index.check import IndexCheck
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.format.segment.key import SegmentKey, parse_partition, partition_prefix
+from tieredfs.format.segment.tail import (
     Chunks,
     LogPart,
     Manifest,
@@ -110,7 +110,7 @@ def _read_beside(data: bytes, _: Random) -> bool:
     """No other index is called untrue, and a true one leads where it should."""
     segment, kind = _segments()[data[0]], list(IndexType)[data[1]]
     indexes = {**segment.indexes, kind: data[2:]}
-    truth = IndexTruth(indexes, segment.base, segment.end, segment.size)
+    truth = IndexCheck(indexes, segment.base, segment.end, segment.size)
     for header, marker in segment.batches:
         truth.add(header, marker)
     untrue = truth.finish()

@@ -20,10 +20,11 @@ from interop.rewriting import rewrite, timestamps_of
 from interop.traffic import Traffic
 from servers import Broker
 from tieredfs import ObjectStore
-from tieredfs.format.batch import Codec, scan_batches
-from tieredfs.format.producer_snapshot import ProducerSnapshot
+from tieredfs.format.batch.reader import scan_batches
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.model import TopicIdPartition
-from tieredfs.storage.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
 
 _SECONDS = 120
 _EVERY = 7

@@ -5,21 +5,22 @@ from dataclasses import replace
 
 import pyarrow as pa
 
-from tieredfs.format.batch import BatchHeader, Codec
-from tieredfs.format.batch_writer import BatchOptions, encode_batch
-from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
-from tieredfs.format.log_batches import LogBatch, LogBatches
-from tieredfs.format.producer_snapshot import ProducerSnapshot
-from tieredfs.format.records import RecordDecoder
+from tieredfs.format.batch.header import BatchHeader
+from tieredfs.format.batch.table import LogBatch, LogBatches
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.index.leader_epochs import parse_leader_epochs
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.format.records.writer import BatchOptions, encode_batch
 from tieredfs.model import (
     IndexType,
     LogSegmentData,
     SegmentMetadata,
     TopicIdPartition,
 )
-from tieredfs.storage.inspection import Lead, inspect_segment
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.log_stream import read_batches
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.segment_log.inspection import PriorState, inspect_segment
+from tieredfs.storage.segment_log.stream import read_batches
 
 __all__ = ["rewrite", "timestamps_of"]
 
@@ -46,7 +47,7 @@ def rewrite(storage: KafkaLocal, partition: TopicIdPartition, codec: Codec) -> N
         partition: Which one; its segments follow each other without a gap.
         codec: How the records are compressed afterwards; markers never are.
     """
-    lead = Lead(ProducerSnapshot())
+    lead = PriorState(ProducerSnapshot())
     for listed in storage.list_segments(partition):
         batches = _batches(storage, listed)
         log = b"".join(_written(batch, codec) for batch in batches)
@@ -54,7 +55,7 @@ def rewrite(storage: KafkaLocal, partition: TopicIdPartition, codec: Codec) -> N
         segment = replace(listed, end_offset=last, size=len(log))
         indexes = inspect_segment(_scan(log), segment, {}, lead).rebuilt
         storage.copy_log_segment(segment, LogSegmentData(log, indexes))
-        lead = Lead(
+        lead = PriorState(
             ProducerSnapshot.parse(indexes[IndexType.PRODUCER_SNAPSHOT]),
             parse_leader_epochs(indexes[IndexType.LEADER_EPOCH]),
         )

@@ -7,7 +7,7 @@ from itertools import count, islice
 
 from confluent_kafka import Producer
 
-from tieredfs.format.batch import Codec
+from tieredfs.format.compression.codec import Codec
 
 __all__ = ["Traffic"]
 

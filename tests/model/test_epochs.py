@@ -7,7 +7,7 @@ from hypothesis import given
 from tieredfs.epochs import NO_EPOCH, LeaderEpochs
 from tieredfs.errors import InvalidArgumentError
 
-_MOST = 24
+_MAX = 24
 _Pairs = list[tuple[int, int]]
 
 
@@ -15,7 +15,7 @@ _Pairs = list[tuple[int, int]]
 def lineages(draw: st.DrawFn) -> _Pairs:
     """Draw a few epochs with gaps, over a few offsets."""
     numbers = st.lists(st.integers(0, 9), unique=True, max_size=5)
-    offsets = st.lists(st.integers(0, _MOST), unique=True, max_size=5)
+    offsets = st.lists(st.integers(0, _MAX), unique=True, max_size=5)
     return list(zip(sorted(draw(numbers)), sorted(draw(offsets)), strict=False))
 
 
@@ -28,14 +28,14 @@ def _epoch(pairs: _Pairs, offset: int) -> int:
     return held
 
 
-@given(lineages(), st.integers(-1, _MOST + 2))
+@given(lineages(), st.integers(-1, _MAX + 2))
 def test_an_epoch_holds_from_its_first_offset_to_the_next(
     pairs: _Pairs, offset: int
 ) -> None:
     assert LeaderEpochs.of(pairs).epoch_at(offset) == _epoch(pairs, offset)
 
 
-@given(lineages(), st.integers(-1, 10), st.integers(0, _MOST + 2))
+@given(lineages(), st.integers(-1, 10), st.integers(0, _MAX + 2))
 def test_a_batch_is_accepted_under_the_epoch_that_holds_or_when_none_is_known(
     pairs: _Pairs, epoch: int, offset: int
 ) -> None:
@@ -44,7 +44,7 @@ def test_a_batch_is_accepted_under_the_epoch_that_holds_or_when_none_is_known(
     assert LeaderEpochs.of(pairs).accepts(epoch, offset) == (unknown or epoch == held)
 
 
-@given(lineages(), lineages(), st.integers(0, _MOST), st.integers(0, _MOST))
+@given(lineages(), lineages(), st.integers(0, _MAX), st.integers(0, _MAX))
 def test_histories_agree_up_to_the_first_offset_where_they_differ(
     mine: _Pairs, theirs: _Pairs, start: int, width: int
 ) -> None:
@@ -62,7 +62,7 @@ def test_histories_agree_up_to_the_first_offset_where_they_differ(
 @given(lineages())
 def test_a_history_agrees_with_itself(pairs: _Pairs) -> None:
     epochs = LeaderEpochs.of(pairs)
-    assert epochs.agreement_end(epochs, 0, _MOST) == _MOST
+    assert epochs.agreement_end(epochs, 0, _MAX) == _MAX
 
 
 @pytest.mark.parametrize(

@@ -19,17 +19,17 @@ TESTS: Final = {
     "cache/entry_file.py": ("tests/cache/test_entry_file.py",),
     "cache/eviction.py": ("tests/cache/test_eviction.py",),
     "cache/ledger.py": ("tests/cache/test_ledger.py", "tests/cache/test_repair.py"),
-    "log/cut.py": ("tests/tier/test_cut.py", "tests/tier/test_pull.py"),
-    "log/end_claims.py": ("tests/tier/test_end_claims.py",),
-    "log/overlap.py": (
+    "log/pull/cut.py": ("tests/tier/test_cut.py", "tests/tier/test_pull.py"),
+    "log/planning/end_claims.py": ("tests/tier/test_end_claims.py",),
+    "log/planning/overlap.py": (
         "tests/tier/test_serving.py",
         "tests/tier/test_overlap.py",
         "tests/tier/test_lineage.py",
         "tests/tier/test_replicas.py",
     ),
-    "log/present.py": ("tests/tier/test_retention.py",),
+    "log/read/replan.py": ("tests/tier/test_retention.py",),
     "objects/ranges.py": ("tests/objects/test_ranges.py",),
-    "objects/requests.py": (
+    "objects/request.py": (
         "tests/objects/test_retries.py",
         "tests/objects/test_events.py",
     ),

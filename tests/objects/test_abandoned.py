@@ -23,7 +23,7 @@ from tieredfs import (
     RequestPolicy,
     StorageUnavailableError,
 )
-from tieredfs.objects.abandoning import MAX_ABANDONED
+from tieredfs.objects.concurrency.call_with_timeout import MAX_ABANDONED
 
 HASTY = RequestPolicy(attempts=1, deadline=0.05)
 PATIENT = RequestPolicy(deadline=30)

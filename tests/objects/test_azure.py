@@ -44,8 +44,8 @@ from tieredfs import (
     UnsupportedOperationError,
 )
 from tieredfs.objects import StoreCapability
-from tieredfs.objects.quirks.azure import AzureBackend
-from tieredfs.objects.quirks.listing import Listing
+from tieredfs.objects.backends.azure.backend import AzureBackend
+from tieredfs.objects.backends.listing import Listing
 from timing import assert_all_end_by
 
 MIB = 1 << 20
@@ -208,7 +208,7 @@ class TestParts:
     def parts(self, azure: Azure) -> Azure:
         """The store, with parts of a MiB."""
         azure.backend.parts = replace(  # type: ignore[misc] # smaller, for this test
-            AzureBackend.parts, above=MIB, size=MIB
+            AzureBackend.parts, threshold=MIB, part_size=MIB
         )
         return azure
 
@@ -279,7 +279,7 @@ class TestParts:
         """Return a store that puts one object in blocks whatever its size."""
         store = parts.open()
         store._requests.backend("", "").parts = replace(  # type: ignore[misc] # smaller, for this test
-            AzureBackend.parts, above=1, size=MIB
+            AzureBackend.parts, threshold=1, part_size=MIB
         )
         return store
 
@@ -357,7 +357,9 @@ class TestParts:
     def test_what_is_too_large_for_one_request_may_be_tried_again(
         self, parts: Azure, code: str
     ) -> None:
-        limits = replace(AzureBackend.parts, above=MIB, size=MIB, whole=2 * MIB)
+        limits = replace(
+            AzureBackend.parts, threshold=MIB, part_size=MIB, max_single_put=2 * MIB
+        )
         parts.backend.parts = limits  # type: ignore[misc] # smaller, for this test
         parts.proxy.add("PUT", "comp=block", status=400, **said(code))
         with pytest.raises(StorageUnavailableError, match="parts away"):
@@ -735,7 +737,9 @@ class TestCopy:
     def test_it_ends_with_success(
         self, azure: Azure, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("tieredfs.objects.quirks.azure._POLL", timedelta())
+        monkeypatch.setattr(
+            "tieredfs.objects.backends.azure.backend._POLL", timedelta()
+        )
         container = self.container("pending", "pending", "success")
         monkeypatch.setattr(azure.backend, "_container", container)
         azure.store.copy("a", "b")
@@ -743,7 +747,9 @@ class TestCopy:
     def test_one_that_fails_is_an_error(
         self, azure: Azure, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("tieredfs.objects.quirks.azure._POLL", timedelta())
+        monkeypatch.setattr(
+            "tieredfs.objects.backends.azure.backend._POLL", timedelta()
+        )
         container = self.container(*["pending", "failed"] * 3)
         monkeypatch.setattr(azure.backend, "_container", container)
         with pytest.raises(StorageUnavailableError, match="failed"):

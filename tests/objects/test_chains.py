@@ -20,7 +20,7 @@ from tieredfs import (
     StorageUnavailableError,
     TieredFSWarning,
 )
-from tieredfs.objects.quirks.chain import (
+from tieredfs.objects.backends.chain import (
     Place,
     absolute,
     first_protocol,

@@ -6,7 +6,7 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from tieredfs.objects.daemon_executor import DaemonExecutor
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 
 
 def test_no_more_calls_run_at_a_time_than_were_asked_for() -> None:

@@ -11,12 +11,12 @@ import pytest
 from missing import server_of
 from servers import CloudServer, Fleet
 from tieredfs import ObjectStore, UnsupportedOperationError
-from tieredfs.objects.quirks.gcs import GCSBackend
-from tieredfs.objects.quirks.s3 import S3Backend
+from tieredfs.objects.backends.gcs.backend import GCSBackend
+from tieredfs.objects.backends.s3 import S3Backend
 
 KEYS = {"key": "tieredfs-key", "secret": "hush-hush-0123456789"}
 
-Lead = Callable[[str, pytest.MonkeyPatch, Path], dict[str, Any]]
+PriorState = Callable[[str, pytest.MonkeyPatch, Path], dict[str, Any]]
 """Leads clients to an endpoint; returns the storage options that this takes."""
 
 
@@ -114,7 +114,7 @@ def overwriting(fleet: Fleet) -> CloudServer:
 
 @pytest.mark.parametrize("lead", LEADS)
 def test_a_condition_is_trusted_on_amazon_alone_wherever_the_endpoint_stands(
-    lead: Lead,
+    lead: PriorState,
     fleet: Fleet,
     overwriting: CloudServer,
     monkeypatch: pytest.MonkeyPatch,
@@ -133,7 +133,7 @@ def test_a_condition_is_trusted_on_amazon_alone_wherever_the_endpoint_stands(
 @pytest.mark.parametrize("lead", LEADS)
 @pytest.mark.parametrize("url", ["s3://bucket/t", "zip://t::s3://bucket/a.zip"])
 def test_another_endpoint_is_another_store_wherever_it_stands(
-    lead: Lead, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    lead: PriorState, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def identity(endpoint: str) -> str:
         options: dict[str, Any] = KEYS | lead(endpoint, monkeypatch, tmp_path)
@@ -153,7 +153,7 @@ def test_an_endpoint_that_is_switched_off_leads_nowhere(
     assert ObjectStore("s3://bucket", KEYS).identity != before
     monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
     assert ObjectStore("s3://bucket", KEYS).identity == before
-    assert S3Backend.open("s3://bucket", KEYS, 10).create_is_proven
+    assert S3Backend.open("s3://bucket", KEYS, 10).conditional_put_verified
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,9 @@ def test_what_anybody_may_run_at_amazon_is_not_its_s3(
     host: str, is_amazon: bool
 ) -> None:
     options = KEYS | {"endpoint_url": f"https://{host}"}
-    assert S3Backend.open("s3://bucket", options, 10).create_is_proven is is_amazon
+    assert (
+        S3Backend.open("s3://bucket", options, 10).conditional_put_verified is is_amazon
+    )
 
 
 def test_to_say_where_it_is_a_store_asks_for_no_credentials(
@@ -238,7 +240,10 @@ def test_the_environment_of_a_cloud_makes_another_store(
 )
 def test_a_condition_is_trusted_on_google_alone(endpoint: str, is_google: bool) -> None:
     options = {"token": "anon", "endpoint_url": endpoint}
-    assert GCSBackend.open("gs://bucket", options, 10).create_is_proven is is_google
+    assert (
+        GCSBackend.open("gs://bucket", options, 10).conditional_put_verified
+        is is_google
+    )
 
 
 def test_another_machine_behind_a_name_of_ssh_is_another_store(tmp_path: Path) -> None:

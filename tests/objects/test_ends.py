@@ -126,7 +126,7 @@ def test_ctrl_c_ends_every_verb_that_does_not_see_it_as_it_begins_to_wait(
 PARTS = """
 from dataclasses import replace
 backend = store._requests.backend("", "")
-backend.parts = replace(backend.parts, above=5 << 20, size=5 << 20)
+backend.parts = replace(backend.parts, threshold=5 << 20, part_size=5 << 20)
 try:
     store.put("large", bytes(20 << 20), overwrite=True)
 except KeyboardInterrupt:

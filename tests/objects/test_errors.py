@@ -216,7 +216,9 @@ def test_what_a_client_says_in_many_lines_is_one(
     def refuse(*_: object) -> NoReturn:
         raise OSError("\nthe disk is wet\nand cold")
 
-    monkeypatch.setattr("tieredfs.objects.quirks.local.LocalBackend.get", refuse)
+    monkeypatch.setattr(
+        "tieredfs.objects.backends.local.backend.LocalBackend.get", refuse
+    )
     policy = RequestPolicy(attempts=1)
     with pytest.raises(StorageUnavailableError, match=r"OSError: the disk is wet$"):
         ObjectStore(str(tmp_path), policy=policy).get("a")

@@ -77,9 +77,9 @@ def _limit(store: ObjectStore, at_once: int) -> None:
     backend = store._requests.backend("", "")
     limits = type(backend).parts
     assert limits is not None
-    most = min(at_once, limits.at_once)  # some have an order
+    most = min(at_once, limits.concurrency)  # some have an order
     backend.parts = replace(  # type: ignore[misc] # for this test
-        limits, above=5 * MIB, size=5 * MIB, at_once=most
+        limits, threshold=5 * MIB, part_size=5 * MIB, concurrency=most
     )
     backend.at_once = at_once  # type: ignore[misc] # likewise
     backend.gap = 0  # type: ignore[misc] # likewise

@@ -25,7 +25,7 @@ from tieredfs import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.objects.failures import failure_class, is_ambiguous, links, retry_after
+from tieredfs.objects.errors_map import failure_class, is_ambiguous, links, retry_after
 
 
 class ResponseError(Exception):

@@ -4,8 +4,8 @@ import threading
 
 from objects.forking import forked
 from tieredfs import ObjectStore, RequestCounter
-from tieredfs.objects.fork_locks import make_lock
-from tieredfs.objects.quirks import memory
+from tieredfs.objects.backends import memory
+from tieredfs.objects.concurrency.fork_locks import make_lock
 
 
 def test_a_lock_that_a_thread_holds_is_free_in_a_child_and_held_in_its_parent() -> None:

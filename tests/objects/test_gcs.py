@@ -25,7 +25,7 @@ from tieredfs import (
     StorageUnavailableError,
     TieredFSError,
 )
-from tieredfs.objects.quirks import PartLimits
+from tieredfs.objects.backends import MultipartConfig
 
 ON_GCS = pytest.mark.parametrize("proxied", ["gcs"], indirect=True)
 
@@ -279,8 +279,8 @@ def test_an_upload_goes_on_below_the_path_of_the_endpoint(path: str, end: str) -
     with WebThread(gateway) as server:
         options = {"token": "anon", "endpoint_url": f"{server.endpoint}/gw{end}"}
         store = ObjectStore("gs://bucket/t", options)
-        store._requests.backend("", "").parts = PartLimits(  # type: ignore[misc] # smaller, for this test
-            above=MIB, size=MIB, most=100, at_once=1
+        store._requests.backend("", "").parts = MultipartConfig(  # type: ignore[misc] # smaller, for this test
+            threshold=MIB, part_size=MIB, max_parts=100, concurrency=1
         )
         store.put("a", bytes(2 * MIB), overwrite=True)
     assert told["seen"][0].startswith("/gw/upload/storage/v1/b/bucket/o?")
@@ -292,8 +292,8 @@ class TestParts:
     @pytest.fixture
     def parted(self, place: Watched) -> Watched:
         """The place, where what is larger than 2 MiB is uploaded in parts of 2 MiB."""
-        place.store._requests.backend("", "").parts = PartLimits(  # type: ignore[misc] # smaller, for this test
-            above=2 * MIB, size=2 * MIB, most=100, at_once=1
+        place.store._requests.backend("", "").parts = MultipartConfig(  # type: ignore[misc] # smaller, for this test
+            threshold=2 * MIB, part_size=2 * MIB, max_parts=100, concurrency=1
         )
         return place
 

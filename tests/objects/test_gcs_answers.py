@@ -17,13 +17,13 @@ from tieredfs import (
     StorageUnavailableError,
     TieredFSError,
 )
-from tieredfs.objects.failures import failure_class, is_ambiguous, retry_after
-from tieredfs.objects.quirks.gcs_bodies import answers, deletions
-from tieredfs.objects.quirks.gcs_failures import (
+from tieredfs.objects.backends.gcs.bodies import answers, deletions
+from tieredfs.objects.backends.gcs.errors_map import (
     StaleTokenError,
     TokenServerError,
     failure,
 )
+from tieredfs.objects.errors_map import failure_class, is_ambiguous, retry_after
 
 
 def body(code: int, message: str, reason: str) -> bytes:

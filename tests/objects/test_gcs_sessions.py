@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tieredfs.objects.quirks.gcs_sessions import Session, SessionError, crc32c
+from tieredfs.objects.backends.gcs.sessions import Session, SessionError, crc32c
 
 BLOCK = 256 << 10
 NOISE = os.urandom(12 * BLOCK)

@@ -121,7 +121,7 @@ def test_the_end_of_an_upload_in_parts_that_lands_late_changes_nothing(
     backend = store._requests.backend("", "")
     assert backend.parts is not None
     backend.parts = replace(  # type: ignore[misc] # smaller, for this test
-        backend.parts, above=5 * MIB, size=5 * MIB
+        backend.parts, threshold=5 * MIB, part_size=5 * MIB
     )
     hold = Hold()
     proxied.proxy.add(when=ends_an_upload, hold=hold, times=1)

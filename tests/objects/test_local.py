@@ -30,7 +30,8 @@ from tieredfs import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.objects.quirks import local_nameless, local_names
+from tieredfs.objects.backends.local import nameless as local_nameless
+from tieredfs.objects.backends.local import names as local_names
 
 EXCLUSIVE = StoreCapability.EXCLUSIVE_CREATE
 

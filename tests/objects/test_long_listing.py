@@ -7,8 +7,8 @@ import pytest
 
 from seen import Events
 from tieredfs import ObjectStore, RequestPolicy, StorageUnavailableError
+from tieredfs.objects.backends import Backend, Listing, ObjectInfo, Page
 from tieredfs.objects.capabilities import StoreCapability
-from tieredfs.objects.quirks import Backend, Listing, ObjectInfo, Page
 
 KEYS = 1_000_000
 PAGE = 1000

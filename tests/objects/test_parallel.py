@@ -5,7 +5,7 @@ from functools import partial
 
 import pytest
 
-from tieredfs.objects.parallel import run_all
+from tieredfs.objects.concurrency.parallel import run_all
 
 
 def test_answers_come_in_the_order_of_the_tasks() -> None:

@@ -8,7 +8,7 @@ import pytest
 from missing import server_of
 from servers import Fleet, ProxiedBucket
 from tieredfs import InvalidArgumentError, ObjectStore, StoreCapability
-from tieredfs.objects.quirks import Listing
+from tieredfs.objects.backends import Listing
 
 ROUNDS, STORES = 3, 6
 

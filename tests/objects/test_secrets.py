@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tieredfs import InvalidArgumentError, ObjectStore
-from tieredfs.objects.secrets import redact_text, redact_url, secret_values, url_secrets
+from tieredfs.objects.redact import redact_text, redact_url, secret_values, url_secrets
 
 NONE: frozenset[str] = frozenset()
 

@@ -24,9 +24,9 @@ from tieredfs import (
     RequestPolicy,
     StorageUnavailableError,
 )
+from tieredfs.objects.backends import Backend, MultipartConfig, Part
 from tieredfs.objects.content import FileContent, opened
-from tieredfs.objects.quirks import Backend, Part, PartLimits
-from tieredfs.objects.uploads import plan_parts
+from tieredfs.objects.write.multipart import plan_parts
 
 MIB = 1 << 20
 SIZE = 11 * MIB + 5
@@ -34,7 +34,9 @@ CONTENT = os.urandom(MIB) * 11 + b"short"
 
 
 class TestPlan:
-    LIMITS = PartLimits(above=1, size=5 * MIB, most=10, at_once=1)
+    LIMITS = MultipartConfig(
+        threshold=1, part_size=5 * MIB, max_parts=10, concurrency=1
+    )
 
     @given(st.integers(1, 1 << 40))
     def test_parts_cover_the_object_within_the_limits(self, size: int) -> None:
@@ -68,9 +70,9 @@ class Upload(Watched):
         assert backend.parts is not None
         backend.parts = replace(  # type: ignore[misc] # smaller, for this test
             backend.parts,
-            above=5 * MIB,
-            size=5 * MIB,
-            at_once=min(3, backend.parts.at_once),
+            threshold=5 * MIB,
+            part_size=5 * MIB,
+            concurrency=min(3, backend.parts.concurrency),
         )
         self.clear()
 

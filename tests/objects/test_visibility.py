@@ -112,7 +112,7 @@ def test_half_a_write_is_not_visible(tmp_path: Path) -> None:
     assert store.head("a/b").size == content.size
 
 
-NAMED = "from tieredfs.objects.quirks import local_nameless as n; n._FLAG = 0\n"
+NAMED = "from tieredfs.objects.backends.local import nameless as n; n._FLAG = 0\n"
 """Of a program: the disk has no files without a name."""
 
 

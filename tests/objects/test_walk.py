@@ -9,8 +9,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tieredfs.objects.quirks.folders import FoldersBackend, Item
-from tieredfs.objects.quirks.listing import Child, Listing, ObjectInfo, Walk
+from tieredfs.objects.backends.folders import FoldersBackend, Item
+from tieredfs.objects.backends.listing import Child, Listing, ObjectInfo, Walk
 
 PARTS = st.sampled_from(["a", "a-b", "a.b", "b", "é", "日"])
 KEYS = st.lists(PARTS, min_size=1, max_size=4).map("/".join)

@@ -23,20 +23,21 @@ from hypothesis import given, settings
 from damage import damaged
 from golden import KAFKA, decode, log_batches, rows_of
 from tieredfs.errors import CorruptDataError, TieredFSError, UnsupportedFormatError
-from tieredfs.format.batch import HEADER_SIZE, BatchHeader, scan_batches
-from tieredfs.format.batch_header import MAGIC, Codec
-from tieredfs.format.codecs import compress, decompress
-from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
-from tieredfs.format.lz4_header import mend_lz4_header
-from tieredfs.format.offset_index import OffsetIndex
-from tieredfs.format.producer_snapshot import ProducerSnapshot
-from tieredfs.format.time_index import TimeIndex
-from tieredfs.format.txn_index import TransactionIndex
+from tieredfs.format.batch.header import HEADER_SIZE, MAGIC, BatchHeader
+from tieredfs.format.batch.reader import scan_batches
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codecs import compress, decompress
+from tieredfs.format.compression.lz4_frames import mend_lz4_header
+from tieredfs.format.index.leader_epochs import parse_leader_epochs
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
+from tieredfs.format.index.time import TimeIndex
+from tieredfs.format.index.txn import TransactionIndex
 from wire import seal, seal_message
 
 _CRC_END = 21  # bytes of a batch that no checksum covers
 _SLOWEST = timedelta(seconds=20)  # for one damaged log of at most 300 KB
-_MOST_MEMORY = 512 << 20  # that a whole campaign may add to the process
+_MAX_MEMORY = 512 << 20  # that a whole campaign may add to the process
 
 
 @contextmanager
@@ -89,7 +90,7 @@ def _bounded_memory() -> Iterator[None]:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     yield
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    assert grown * (1 if sys.platform == "darwin" else 1024) < _MOST_MEMORY
+    assert grown * (1 if sys.platform == "darwin" else 1024) < _MAX_MEMORY
 
 
 def _read(log: bytes) -> list[list[dict[str, Any]]]:

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from zipfile import ZipFile
 
-_MOST_BYTES = 1 << 20
-_KERNEL = "tieredfs/format/_kernel."
+_MAX_BYTES = 1 << 20
+_KERNEL = "tieredfs/format/kernel/_kernel."
 _BUILT = {".so", ".pyd"}
 
 
@@ -19,7 +19,7 @@ def main(folder: Path) -> None:
     )
     assert "-cp311-abi3-" in compiled.name, compiled.name
     ((name, size),) = _kernels(compiled).items()
-    assert size < _MOST_BYTES, f"{name}: {size} bytes"
+    assert size < _MAX_BYTES, f"{name}: {size} bytes"
     assert python.name.endswith("-py3-none-any.whl"), python.name
     assert not _kernels(python)
     assert not _kernels(without)

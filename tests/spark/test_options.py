@@ -13,7 +13,7 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.log.reader import Bounds
+from tieredfs.log.read.reader import Bounds
 from tieredfs.spark.options import SourceOptions, parse_options
 from tieredfs.spark.ranges import check_named, resolve_range
 

@@ -387,7 +387,7 @@ def _a_topic() -> dict[str, bytes]:
 @pytest.mark.parametrize(
     "options",
     [
-        {"plugin": "tieredfs.storage.kafka_local:KafkaLocal"},
+        {"plugin": "tieredfs.storage.layouts.kafka_local:KafkaLocal"},
         {"storage_options": '{"tieredfs": {"plugin": "kafka-local"}}'},
     ],
     ids=["module:Class", "storage option"],

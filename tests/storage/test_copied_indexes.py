@@ -19,7 +19,7 @@ from tieredfs import (
     SegmentMetadata,
     open_storage,
 )
-from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot, ProducerState
 from tieredfs.testing.samples import PARTITIONS, sample
 from wire import encode_batch
 
@@ -151,7 +151,7 @@ def test_what_is_stored_is_what_was_checked(
     in_place: bool,
     in_memory: int,
 ) -> None:
-    monkeypatch.setattr("tieredfs.storage.spool._IN_MEMORY", in_memory)
+    monkeypatch.setattr("tieredfs.storage.segment_log.spool._IN_MEMORY", in_memory)
     store = ReplacesTheLog(memory.url)
     store.log, store.in_place = tmp_path / "0.log", in_place
     store.log.write_bytes(ONE.log)
@@ -178,7 +178,7 @@ def test_a_log_is_read_once(
         seen.add(position)
         return found[:-1] + bytes([found[-1] ^ 1])
 
-    monkeypatch.setattr("tieredfs.storage.log_source.os.pread", wrong_at_first)
+    monkeypatch.setattr("tieredfs.storage.segment_log.source.os.pread", wrong_at_first)
     with pytest.raises(CorruptBatchError):
         open_storage(memory, layout).copy_log_segment(
             ONE.metadata, replace(ONE.data, log=path)

@@ -29,8 +29,8 @@ from tieredfs import (
     open_storage,
     open_tier,
 )
-from tieredfs.format.index_builder import IndexBuilder
-from tieredfs.format.producer_snapshot import ProducerSnapshot
+from tieredfs.format.index.builder import IndexBuilder
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from wire import encode_batch
 
 TOPIC_ID = Uuid("dao62lTOQsGBPyjJLrpQKw")

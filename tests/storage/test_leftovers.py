@@ -15,9 +15,9 @@ from tieredfs import (
     UnsupportedOperationError,
 )
 from tieredfs.storage import Capability
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.kafka_log import KafkaLog
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.samples import PARTITIONS, Sample, sample
 from tieredfs.testing.stores import WRITES, WatchedStore
 

@@ -9,8 +9,8 @@ from hypothesis import given
 
 from damage import flipped
 from tieredfs import CorruptObjectError, NotFoundError
-from tieredfs.storage import log_source
-from tieredfs.storage.log_source import LogContent, log_in_place
+from tieredfs.storage.segment_log import source as log_source
+from tieredfs.storage.segment_log.source import LogContent, log_in_place
 
 LOGS = st.binary(max_size=50)
 

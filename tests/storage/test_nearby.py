@@ -13,9 +13,9 @@ from tieredfs import (
     open_storage,
     open_tier,
 )
-from tieredfs.log.push import push
+from tieredfs.log.push.push import push
 from tieredfs.storage import check_layout
-from tieredfs.storage.nearby import nearby_urls
+from tieredfs.storage.plugins.nearby import nearby_urls
 
 
 @pytest.fixture

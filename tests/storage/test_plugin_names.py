@@ -44,7 +44,7 @@ def only_built_in(monkeypatch: pytest.MonkeyPatch) -> None:
     def without_ours(*, group: str) -> object:
         return [p for p in found(group=group) if not p.value.startswith("tieredfs_")]
 
-    monkeypatch.setattr("tieredfs.storage.installed.entry_points", without_ours)
+    monkeypatch.setattr("tieredfs.storage.plugins.installed.entry_points", without_ours)
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def test_the_built_in_plugins_are_listed_with_their_package() -> None:
     assert found.keys() >= {"kafka-local", "kafka-log"}
     info = found["kafka-local"]
     assert info.distribution == "tieredfs"
-    assert info.value == "tieredfs.storage.kafka_local:KafkaLocal"
+    assert info.value == "tieredfs.storage.layouts.kafka_local:KafkaLocal"
     assert info.version
     assert names() == sorted(names())
 
@@ -159,7 +159,7 @@ class TestTheNameOfABuiltInPlugin:
         elif request.param == "the same class":
             distribute("other", PLUGIN)
             points = tmp_path / "site2" / "fake_2-1.2.dist-info" / "entry_points.txt"
-            value = "tieredfs.storage.kafka_local:KafkaLocal"
+            value = "tieredfs.storage.layouts.kafka_local:KafkaLocal"
             points.write_text(f"[tieredfs.plugins]\nkafka-local = {value}\n")
 
     @pytest.mark.usefixtures("_by_several")

@@ -41,12 +41,12 @@ from tieredfs import (
     open_storage,
     open_tier,
 )
-from tieredfs.format.batch import Codec
-from tieredfs.format.codecs import compress
-from tieredfs.format.segment_key import SegmentFlag, SegmentKey
-from tieredfs.format.segment_tail import Chunks, LogPart, SegmentFacts, build_tail
-from tieredfs.storage.inspection import inspect_segment
-from tieredfs.storage.log_stream import read_batches
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codecs import compress
+from tieredfs.format.segment.key import SegmentFlag, SegmentKey
+from tieredfs.format.segment.tail import Chunks, LogPart, SegmentFacts, build_tail
+from tieredfs.storage.segment_log.inspection import inspect_segment
+from tieredfs.storage.segment_log.stream import read_batches
 from wire import WireRecord, encode_batch
 
 TOPIC_ID = Uuid("dao62lTOQsGBPyjJLrpQKw")

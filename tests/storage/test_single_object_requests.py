@@ -26,7 +26,7 @@ from tieredfs import (
     Uuid,
     open_storage,
 )
-from tieredfs.format.segment_key import SegmentFlag, SegmentKey, partition_prefix
+from tieredfs.format.segment.key import SegmentFlag, SegmentKey, partition_prefix
 from wire import encode_batch
 
 PARTITION = TopicIdPartition("t", 0, Uuid("dao62lTOQsGBPyjJLrpQKw"))

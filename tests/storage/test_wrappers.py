@@ -24,10 +24,11 @@ from tieredfs import (
 )
 from tieredfs.cache import with_index_cache
 from tieredfs.storage import StorageWrapper
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.log_source import LogSource
-from tieredfs.storage.single_object import SingleObject
-from tieredfs.storage.wrappers import (
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.storage.segment_log.source import LogSource
+from tieredfs.testing.samples import MISSING, PARTITIONS, all_samples, sample
+from tieredfs.testing.wrappers import (
     REMOTE_CALLS,
     CallLog,
     Chance,
@@ -40,7 +41,6 @@ from tieredfs.storage.wrappers import (
     RecordingStorage,
     StorageCall,
 )
-from tieredfs.testing.samples import MISSING, PARTITIONS, all_samples, sample
 
 ASKS_NOTHING = {
     "recognises",

@@ -27,10 +27,10 @@ from tieredfs import (
 )
 from tieredfs import testing as rules
 from tieredfs.errors import AlreadyExistsError
-from tieredfs.format.index_truth import IndexTruth
+from tieredfs.format.index.check import IndexCheck
 from tieredfs.storage import Leftover, StorageWrapper
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing import Check, MakeStorage
 from tieredfs.testing.samples import sample
 
@@ -436,7 +436,7 @@ class ParsesIndexesOnly(Native):
         self, metadata: SegmentMetadata, data: LogSegmentData
     ) -> bytes:
         end = metadata.end_offset or 0
-        truth = IndexTruth(data.indexes, metadata.start_offset, end, 1 << 30)
+        truth = IndexCheck(data.indexes, metadata.start_offset, end, 1 << 30)
         for detail in truth.malformed.values():
             raise CorruptDataError(detail)
         try:

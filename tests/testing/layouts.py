@@ -5,16 +5,16 @@ from functools import partial
 
 from logs import KAFKA, LOCAL, REMOTE, files_of, fill
 from tieredfs import ObjectStore, RemoteStorageManager, open_storage
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.kafka_log import KafkaLog
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.storage.wrapper import StorageWrapper
-from tieredfs.storage.wrappers import (
+from tieredfs.testing import MakeStorage
+from tieredfs.testing.wrappers import (
     CountingStorage,
     ReadOnlyStorage,
     RecordingStorage,
 )
-from tieredfs.testing import MakeStorage
 
 __all__ = ["LAYOUTS", "WRAPPED", "read_only"]
 

@@ -4,8 +4,8 @@ import pytest
 
 from testing.broken import BROKEN, Broken
 from tieredfs import Capability, ObjectStore, testing
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing import CHECKS, Check
 
 

@@ -23,15 +23,15 @@ from tieredfs import (
     Uuid,
 )
 from tieredfs.errors import CorruptDataError
-from tieredfs.log.pull import pull
-from tieredfs.log.push import PushOutcome, PushReport, push
-from tieredfs.log.push_record import PushRecord
-from tieredfs.log.verify import Depth, verify
+from tieredfs.log.pull.pull import pull
+from tieredfs.log.push.push import PushOutcome, PushReport, push
+from tieredfs.log.push.push_record import PushRecord
+from tieredfs.log.verify.verify import Depth, verify
 from tieredfs.model import UNKNOWN_TOPIC_ID, SegmentMetadata
 from tieredfs.objects import ObjectInfo
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.kafka_log import KafkaLog
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.stores import WRITES, WatchedStore, scratch_store
 
 __all__ = ["BrokerMachine"]
@@ -40,8 +40,8 @@ _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of our own is made there
 _HEADER = struct.Struct(">qii")
 _KEYS = (b"a", b"b", b"c", b"d", b"e")
 _REPLICAS = 3
-_MOST_LOST = 3
-_MOST_REQUESTS = 24
+_MAX_LOST = 3
+_MAX_REQUESTS = 24
 """Of a push, at which something may happen to the directory."""
 
 
@@ -111,7 +111,7 @@ HAPPENINGS: st.SearchStrategy[dict[int, Happening]] = st.one_of(
         min_size=1,
     ),
     st.dictionaries(
-        st.integers(0, _MOST_REQUESTS),
+        st.integers(0, _MAX_REQUESTS),
         st.builds(Happening, st.lists(ACTS, min_size=1, max_size=3).map(tuple), _SEEN),
         min_size=1,
         max_size=3,
@@ -416,7 +416,7 @@ class BrokerMachine(RuleBasedStateMachine):
     def crash(self, replica: Replica, number: int) -> None:
         """End a broker; it may lose batches of its active segment."""
         if replica.is_up:
-            replica.crash(number - 1 if number <= _MOST_LOST else 0)
+            replica.crash(number - 1 if number <= _MAX_LOST else 0)
 
     def sweep(self, replica: Replica, number: int) -> None:
         """Remove what was to be deleted."""

@@ -41,15 +41,15 @@ from tieredfs import (
     Uuid,
 )
 from tieredfs.cache import with_index_cache
-from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
-from tieredfs.log.push import PushOutcome, push
-from tieredfs.log.verify import Depth, verify
+from tieredfs.format.index.leader_epochs import parse_leader_epochs
+from tieredfs.log.push.push import PushOutcome, push
+from tieredfs.log.verify.verify import Depth, verify
 from tieredfs.model import UNKNOWN_TOPIC_ID
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.content_id import ContentId
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.kafka_log import KafkaLog
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.storage.segment_log.content_id import ContentId
 
 __all__ = ["KafkaLocalMachine", "SingleObjectMachine", "TierMachine"]
 

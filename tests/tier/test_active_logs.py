@@ -9,8 +9,8 @@ from golden import Golden, expected_record_facts, goldens, record_facts, rows_of
 from logs import records
 from servers import Bucket
 from tieredfs import CorruptBatchError
-from tieredfs.log.push import PushOutcome
-from tieredfs.log.verify import Depth, verify
+from tieredfs.log.push.push import PushOutcome
+from tieredfs.log.verify.verify import Depth, verify
 from wire import encode_batch
 
 LOGS = [

@@ -44,13 +44,13 @@ from tieredfs import (
     UnsupportedOperationError,
     open_tier,
 )
-from tieredfs.format.batch import Codec
-from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
-from tieredfs.format.schema import SCHEMA
-from tieredfs.log.append import Appender
-from tieredfs.log.verify import Depth, verify
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot, ProducerState
+from tieredfs.format.records.schema import SCHEMA
+from tieredfs.log.append.append import Appender
+from tieredfs.log.verify.verify import Depth, verify
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from wire import encode_batch
 
 _Begin = Callable[[], Topic]

@@ -27,11 +27,11 @@ from tieredfs import (
     Topic,
     TopicIdPartition,
 )
-from tieredfs.format.batch import Codec
-from tieredfs.log.append import Appender
-from tieredfs.log.verify import Depth, verify
+from tieredfs.format.compression.codec import Codec
+from tieredfs.log.append.append import Appender
+from tieredfs.log.verify.verify import Depth, verify
 from tieredfs.objects import Content
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.samples import sample
 from tieredfs.testing.stores import READS, WRITES, WatchedStore, scratch_store
 

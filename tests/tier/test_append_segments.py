@@ -25,8 +25,8 @@ from tieredfs import (
     Topic,
     TopicIdPartition,
 )
-from tieredfs.log.verify import Depth, verify
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.log.verify.verify import Depth, verify
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.stores import READS, WRITES, WatchedStore
 
 _PARTITION = TopicIdPartition("t", 0, ID)

@@ -17,7 +17,7 @@ from tieredfs import (
     Topic,
     open_tier,
 )
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 _KINDS = [np.int8, np.uint16, np.int32, np.int64, np.uint64]
 

@@ -25,10 +25,10 @@ from tieredfs import (
     TopicIdPartition,
     open_storage,
 )
-from tieredfs.format.segment_key import SegmentKey
-from tieredfs.format.segment_tail import SegmentFacts, build_tail, parse_tail
-from tieredfs.log.plan import deciding_ends
-from tieredfs.log.verify import Depth, verify
+from tieredfs.format.segment.key import SegmentKey
+from tieredfs.format.segment.tail import SegmentFacts, build_tail, parse_tail
+from tieredfs.log.planning.tiles import deciding_ends
+from tieredfs.log.verify.verify import Depth, verify
 
 BEGIN = 1_700_000_000_000
 SUFFIX = ".segment"

@@ -10,11 +10,11 @@ from brokers import ID
 from logs import fill, records, segment
 from tieredfs import ObjectStore, SegmentMetadata, TopicIdPartition
 from tieredfs.errors import UnsupportedOperationError
-from tieredfs.format.batch_header import BatchHeader
-from tieredfs.log.cut import CutSegment, cut_segment
-from tieredfs.storage.inspection import Lead
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.log_stream import read_batches
+from tieredfs.format.batch.header import BatchHeader
+from tieredfs.log.pull.cut import CutSegment, cut_segment
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.segment_log.inspection import PriorState
+from tieredfs.storage.segment_log.stream import read_batches
 from wire import WireRecord, encode_batch, encode_wrapper
 
 PARTITION = TopicIdPartition("t", 0, ID)
@@ -36,7 +36,7 @@ class Log:
         self, start: int, end: int
     ) -> tuple[CutSegment, bytes, Sequence[BatchHeader]]:
         """Return a part, its bytes, and the headers of its batches."""
-        with cut_segment(self.storage, self.segment, start, end, Lead()) as found:
+        with cut_segment(self.storage, self.segment, start, end, PriorState()) as found:
             data = b"".join(found.log.pieces())
             batches = read_batches(found.log.fetch, found.log.size, name="cut")
             return found, data, [batch.header for batch in batches]

@@ -18,8 +18,8 @@ from tieredfs import (
     TopicIdPartition,
 )
 from tieredfs.epochs import NO_EPOCH, LeaderEpochs
-from tieredfs.log.end_claims import beyond, is_disputed, same_log, was_cleaned
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.log.planning.end_claims import beyond, is_disputed, same_log, was_cleaned
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 END = 12
 CLAIMED = range(3, 9)

@@ -24,7 +24,7 @@ from tieredfs import (
     open_storage,
     open_tier,
 )
-from tieredfs.storage.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from wire import WireRecord, encode_batch
 
 if TYPE_CHECKING:

@@ -10,8 +10,8 @@ import pytest
 
 from brokers import push_all, source_of, topic_of, write_log
 from tieredfs import CorruptDataError, ObjectStore, RequestCounter, Tier, Topic
-from tieredfs.storage.single_object import SingleObject
-from tieredfs.storage.stored_log import CHUNK_SIZE
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.storage.layouts.single_object.stored_log import CHUNK_SIZE
 from wire import WireRecord, encode_batch
 
 _MIB = 1 << 20

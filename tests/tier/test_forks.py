@@ -14,7 +14,7 @@ from typing_extensions import override
 
 from objects.forking import forked
 from tieredfs import ObjectInfo, ObjectStore, Tier
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.samples import PARTITIONS, sample
 
 RECORDS = pa.table({"value": [b"one"]})

@@ -39,16 +39,16 @@ from tieredfs import (
     StorageUnavailableError,
     Tier,
 )
-from tieredfs.format.segment_key import SegmentKey
+from tieredfs.format.segment.key import SegmentKey
 from tieredfs.log.partitions import select_partitions
-from tieredfs.log.pull import pull
-from tieredfs.log.push import PushOutcome
-from tieredfs.log.verify import Depth, PartitionReport, verify
+from tieredfs.log.pull.pull import pull
+from tieredfs.log.push.push import PushOutcome
+from tieredfs.log.verify.verify import Depth, PartitionReport, verify
 from tieredfs.objects import ObjectInfo
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.kafka_log import KafkaLog
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.stores import WRITES, WatchedStore
 from wire import encode_batch
 

@@ -6,16 +6,16 @@ import pytest
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.records import RecordDecoder
-from tieredfs.log.plan import SegmentSlice
-from tieredfs.log.reader import read_slice
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.log.planning.tiles import SegmentSlice
+from tieredfs.log.read.reader import read_slice
 from tieredfs.model import (
     UNKNOWN_TOPIC_ID,
     SegmentId,
     SegmentMetadata,
     TopicIdPartition,
 )
-from tieredfs.storage.log_stream import FETCH_SIZE, read_log
+from tieredfs.storage.segment_log.stream import FETCH_SIZE, read_log
 from wire import WireRecord, encode_batch
 
 if TYPE_CHECKING:

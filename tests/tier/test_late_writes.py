@@ -5,7 +5,7 @@ import pytest
 from brokers import ID
 from servers import Hold, ProxiedBucket
 from tieredfs import ObjectStore, RequestPolicy, TopicIdPartition
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.samples import sample
 
 PARTITION = TopicIdPartition("t", 0, ID)

@@ -19,9 +19,9 @@ from brokers import source_of
 from logs import KAFKA, REMOTE, files_of, fill, records, segment
 from tieredfs import CorruptDataError, ObjectStore, Tier, Topic, Uuid, open_storage
 from tieredfs.errors import ErrorKind
-from tieredfs.log.pull import pull
-from tieredfs.log.verify import verify
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.log.pull.pull import pull
+from tieredfs.log.verify.verify import verify
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from wire import encode_batch
 
 ID = "dao62lTOQsGBPyjJLrpQKw"

@@ -9,9 +9,9 @@ from golden import Golden, expected_record_facts, goldens, record_facts, rows_of
 from logs import files_of
 from servers import Bucket
 from tieredfs import ObjectStore, OffsetAndTimestamp
-from tieredfs.log.pull import pull
-from tieredfs.log.push import PushOutcome
-from tieredfs.log.verify import Depth, verify
+from tieredfs.log.pull.pull import pull
+from tieredfs.log.push.push import PushOutcome
+from tieredfs.log.verify.verify import Depth, verify
 from tieredfs.storage import RemoteStorageManager
 
 _OLD = [

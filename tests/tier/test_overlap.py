@@ -17,10 +17,10 @@ from tieredfs import (
     TopicIdPartition,
 )
 from tieredfs.epochs import LeaderEpochs
-from tieredfs.log.overlap import serve
-from tieredfs.log.verify import Depth, verify
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.log.planning.overlap import serve
+from tieredfs.log.verify.verify import Depth, verify
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from wire import WireRecord, encode_batch
 
 FOLDER = f"t-0-{ID}"

@@ -30,11 +30,11 @@ from tieredfs import (
     UnsupportedOperationError,
 )
 from tieredfs.log.partitions import select_partitions
-from tieredfs.log.pull import PulledSegment, pull
+from tieredfs.log.pull.pull import PulledSegment, pull
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.kafka_log import KafkaLog
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from wire import encode_batch
 
 CHECKPOINT = "t-0/leader-epoch-checkpoint"

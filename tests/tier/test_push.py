@@ -46,17 +46,17 @@ from tieredfs import (
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
-from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
-from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
+from tieredfs.format.index.leader_epochs import parse_leader_epochs
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot, ProducerState
 from tieredfs.log.partitions import select_partitions, without_internal
-from tieredfs.log.pull import pull
-from tieredfs.log.push import PushOutcome, push
-from tieredfs.log.verify import Depth, verify
+from tieredfs.log.pull.pull import pull
+from tieredfs.log.push.push import PushOutcome, push
+from tieredfs.log.verify.verify import Depth, verify
 from tieredfs.objects import Content
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.kafka_log import KafkaLog
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.storage.wrapper import StorageWrapper
 from wire import seal
 
@@ -227,7 +227,7 @@ class TestWhatIsPushed:
         stores = [SingleObject(ObjectStore(str(tmp_path / n))) for n in ("a", "b")]
         push_all(source_of(logdir), stores[0])
         monkeypatch.setattr("tieredfs.storage.held_log._IN_MEMORY", 100)
-        monkeypatch.setattr("tieredfs.storage.spool._IN_MEMORY", 100)
+        monkeypatch.setattr("tieredfs.storage.segment_log.spool._IN_MEMORY", 100)
         counter = RequestCounter()
         store = ObjectStore(str(tmp_path / "b"), observer=counter)
         push_all(source_of(logdir), SingleObject(store))
@@ -549,7 +549,7 @@ class TestALargeLogIsPutFromWhereItLies:
     @pytest.fixture(autouse=True)
     def large(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("tieredfs.storage.held_log._IN_MEMORY", 100)
-        monkeypatch.setattr("tieredfs.storage.spool._IN_MEMORY", 100)
+        monkeypatch.setattr("tieredfs.storage.segment_log.spool._IN_MEMORY", 100)
 
     @pytest.fixture
     def changed(self, memory: ObjectStore) -> _ChangedWhilePut:

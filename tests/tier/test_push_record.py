@@ -10,11 +10,11 @@ import pytest
 from brokers import log_of, outcomes, push_all, small, source_of
 from damage import flipped
 from tieredfs import ObjectStore, SegmentMetadata, TopicIdPartition
-from tieredfs.log.push import PushOutcome, PushReport, push
-from tieredfs.log.push_record import PushRecord
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.kafka_log import KafkaLog
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.log.push.push import PushOutcome, PushReport, push
+from tieredfs.log.push.push_record import PushRecord
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 COPIED, PRESENT, CHANGED, FAILED = PushOutcome
 ALL_PRESENT = [(0, PRESENT), (10, PRESENT), (20, PRESENT)]

@@ -22,7 +22,7 @@ from tieredfs import (
     TopicIdPartition,
     open_tier,
 )
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.stores import scratch_store
 from wire import CONTROL, WireRecord, encode_batch
 

@@ -30,13 +30,13 @@ from tieredfs import (
     SegmentMetadata,
 )
 from tieredfs.log.partitions import select_partitions
-from tieredfs.log.pull import pull
-from tieredfs.log.push import PushOutcome, push
-from tieredfs.log.verify import Depth, PartitionReport, verify
+from tieredfs.log.pull.pull import pull
+from tieredfs.log.push.push import PushOutcome, push
+from tieredfs.log.verify.verify import Depth, PartitionReport, verify
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.kafka_log import KafkaLog
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from wire import WireRecord, encode_batch
 
 COPIED, PRESENT, CHANGED, FAILED = PushOutcome

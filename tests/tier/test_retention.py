@@ -31,9 +31,9 @@ from tieredfs import (
     Uuid,
     open_storage,
 )
-from tieredfs.log.catalog import SegmentCatalog
-from tieredfs.log.present import plan_present
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.log.planning.catalog import SegmentCatalog
+from tieredfs.log.read.replan import plan_present
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from wire import encode_batch
 
 _ID = "dao62lTOQsGBPyjJLrpQKw"

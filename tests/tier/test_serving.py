@@ -10,7 +10,13 @@ from hypothesis import strategies as st
 from brokers import ID
 from tieredfs import EpochEntry, SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.epochs import LeaderEpochs
-from tieredfs.log.overlap import Compare, Tile, contradictions, serve, stale_pairs
+from tieredfs.log.planning.overlap import (
+    Compare,
+    Tile,
+    contradictions,
+    serve,
+    stale_pairs,
+)
 
 END = 12
 ONE_LEADER = ((0, 0),)

@@ -25,9 +25,9 @@ from tieredfs import (
     open_tier,
 )
 from tieredfs.cache import with_index_cache
-from tieredfs.log.catalog import SegmentCatalog
 from tieredfs.log.partitions import select_partitions
-from tieredfs.storage.kafka_local import KafkaLocal
+from tieredfs.log.planning.catalog import SegmentCatalog
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from wire import encode_batch
 
 OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAQ", "-AAAAAAAAAAAAAAAAAAAAA"

@@ -9,10 +9,10 @@ from logs import files_of
 from servers import Bucket
 from tieredfs import ObjectStore, RemoteStorageManager, Tier, TopicIdPartition
 from tieredfs.cache import with_index_cache
-from tieredfs.log.pull import pull
-from tieredfs.log.push import PushOutcome
-from tieredfs.log.verify import Depth, verify
-from tieredfs.storage.content_id import ContentId
+from tieredfs.log.pull.pull import pull
+from tieredfs.log.push.push import PushOutcome
+from tieredfs.log.verify.verify import Depth, verify
+from tieredfs.storage.segment_log.content_id import ContentId
 
 TOPICS = ("orders", "payments")
 """Of one log, so that nothing but the name tells their segments apart."""

@@ -10,9 +10,9 @@ import pytest
 
 from brokers import push_all, source_of, topic_of, write_log
 from tieredfs import ObjectStore
-from tieredfs.log.push import PushOutcome
-from tieredfs.log.verify import Depth, PartitionReport, verify
-from tieredfs.storage.single_object import SingleObject
+from tieredfs.log.push.push import PushOutcome
+from tieredfs.log.verify.verify import Depth, PartitionReport, verify
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from wire import WireRecord, encode_batch
 
 COPIED, PRESENT, CHANGED, FAILED = PushOutcome

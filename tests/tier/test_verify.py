@@ -30,13 +30,13 @@ from tieredfs import (
     StorageUnavailableError,
     open_storage,
 )
-from tieredfs.format.producer_snapshot import ProducerSnapshot
-from tieredfs.log.push import push
-from tieredfs.log.verify import Depth, PartitionReport, Problem, verify
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
+from tieredfs.log.push.push import push
+from tieredfs.log.verify.verify import Depth, PartitionReport, Problem, verify
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.kafka_local import KafkaLocal
-from tieredfs.storage.single_object import SingleObject
-from tieredfs.storage.stored_log import Compression
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.storage.layouts.single_object.stored_log import Compression
 
 DEPTHS = list(Depth)
 
@@ -291,7 +291,7 @@ class TestSeveralProblems:
     def test_a_store_that_is_not_reached_is_an_error(
         self, stored: SingleObject, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        from tieredfs.objects.quirks import Backend  # noqa: PLC0415 - changed
+        from tieredfs.objects.backends import Backend  # noqa: PLC0415 - changed
 
         def fail(*_: object, **__: object) -> bytes:
             raise ConnectionResetError

@@ -9,9 +9,9 @@ from typing import TypeVar
 from fsspec.implementations.memory import MemoryFileSystem
 
 from tieredfs import ObjectStore, RequestPolicy
+from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page
+from tieredfs.objects.backends.memory import MemoryBackend
 from tieredfs.objects.content import Content
-from tieredfs.objects.quirks.listing import Listing, ObjectInfo, Page
-from tieredfs.objects.quirks.memory import MemoryBackend
 
 __all__ = ["DeadError", "Fault", "Place", "Trouble", "UnreliableBackend"]
 

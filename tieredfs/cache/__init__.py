@@ -1,12 +1,12 @@
 """Floor 4: indexes of stored segments, kept on a local disk across restarts."""
 
-from tieredfs.cache.cached_storage import IndexCachedStorage, with_index_cache
+from tieredfs.cache.cache import RemoteIndexCache
 from tieredfs.cache.directory import DEFAULT_BYTES, CacheDirectory, Usage
 from tieredfs.cache.entry import CachedIndexes
-from tieredfs.cache.index_cache import RemoteIndexCache
 from tieredfs.cache.inspection import EntryReport, inspect_entries
 from tieredfs.cache.place import CACHE_SETTING, default_directory
 from tieredfs.cache.stats import CacheStats
+from tieredfs.cache.storage import IndexCachedStorage, with_index_cache
 
 __all__ = [
     "CACHE_SETTING",

@@ -118,14 +118,14 @@ class CacheDirectory:
         """
         with self._changing(self._counted()) as room:
             room.bound = room.bound if bound is None else bound
-            room.make(0)
+            room.evict_to_fit(0)
 
     def resize(self, bound: int) -> list[str]:
         """Set the bound for all processes; return the names of what had to go."""
         self._bound = bound
         with self._changing() as room:
             room.bound = bound
-            return room.make(0)
+            return room.evict_to_fit(0)
 
     def read(self, name: str) -> memoryview:
         """Map the file of an entry, read-only; the mapping outlives the file.
@@ -169,7 +169,7 @@ class CacheDirectory:
                 if size > room.bound:
                     return []
                 room.remove(name)
-                gone = room.make(size)
+                gone = room.evict_to_fit(size)
                 temporary.replace(self._file(name))
                 room.total += size
                 return gone
@@ -198,7 +198,7 @@ class CacheDirectory:
                 room.remove(candidate.name)
             room.total = 0
 
-    def use_again(self, name: str) -> None:
+    def touch(self, name: str) -> None:
         """Note that an entry was used once more: it is hot from now on.
 
         Where nothing can be written the oldest goes first, used again or not.
@@ -248,7 +248,7 @@ class CacheDirectory:
     @contextmanager
     def _changing(
         self, count: "_Count | None" = None, *, patience: float = _PATIENCE
-    ) -> Iterator["_Room"]:
+    ) -> Iterator["_Eviction"]:
         """Hold the lock, and the account of what is there.
 
         Whoever is killed inside, or fails, leaves word that it has to be counted, and
@@ -266,7 +266,7 @@ class CacheDirectory:
                 if total is not None:
                     bound = told.bound if told else self._bound
                     self._ledger.write(Balance(bound, None))
-                    room = _Room(self, bound, total)
+                    room = _Eviction(self, bound, total)
                     yield room
                     self._ledger.write(Balance(room.bound, room.total))
                     return
@@ -364,7 +364,7 @@ def _settled(told: Balance | None, count: _Count | None) -> int | None:
     return told.total if told else None
 
 
-class _Room:
+class _Eviction:
     """The account of a directory while it is changed."""
 
     def __init__(self, directory: CacheDirectory, bound: int, total: int) -> None:
@@ -376,7 +376,7 @@ class _Room:
         """Remove an entry, if it is there."""
         self.total = max(0, self.total - self._directory.unlink(name))
 
-    def make(self, size: int) -> list[str]:
+    def evict_to_fit(self, size: int) -> list[str]:
         """Remove what has to go for ``size`` bytes more; return the names."""
         if self.total + size <= self.bound:
             return []

@@ -1,14 +1,13 @@
 """The indexes of one segment, ready to be looked into."""
 
 from tieredfs.errors import NotFoundError
-from tieredfs.format.buffers import Buffer
-from tieredfs.format.index_lookup import OffsetLookup, TimeLookup
-from tieredfs.format.leader_epoch_checkpoint import parse_leader_epochs
-from tieredfs.format.offset_index import OffsetIndex, OffsetPosition
-from tieredfs.format.producer_snapshot import ProducerSnapshot
-from tieredfs.format.time_index import TimeIndex
-from tieredfs.format.txn_index import CollectedAborts, TransactionIndex
-from tieredfs.format.varints import Int64Array
+from tieredfs.format.buffers import Buffer, Int64Array
+from tieredfs.format.index.leader_epochs import parse_leader_epochs
+from tieredfs.format.index.lookup import OffsetLookup, TimeLookup
+from tieredfs.format.index.offset import OffsetIndex, OffsetPosition
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
+from tieredfs.format.index.time import TimeIndex
+from tieredfs.format.index.txn import CollectedAborts, TransactionIndex
 from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
 
 __all__ = ["CachedIndexes", "check_indexes"]

@@ -40,7 +40,7 @@ _KINDS: Final = {
     5: IndexType.TRANSACTION,
 }
 _LAYOUT: Final = 100
-_MOST_SECTIONS: Final = len(_KINDS) + 1
+_MAX_SECTIONS: Final = len(_KINDS) + 1
 
 
 class InvalidEntryError(Exception):
@@ -135,7 +135,7 @@ def _sections(data: memoryview, identity: bytes) -> Sequence[tuple[int, ...]]:
         msg = f"{len(data)} bytes are too few"
         raise InvalidEntryError(msg)
     magic, version, count, size, found = _HEADER.unpack_from(data)
-    if (magic, version) != (_MAGIC, _VERSION) or count > _MOST_SECTIONS:
+    if (magic, version) != (_MAGIC, _VERSION) or count > _MAX_SECTIONS:
         msg = f"not of version {_VERSION}"
         raise InvalidEntryError(msg)
     end = _HEADER.size + count * _SECTION.size

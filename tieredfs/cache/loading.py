@@ -14,7 +14,7 @@ from tieredfs.cache.entry import CachedIndexes, check_indexes
 from tieredfs.cache.entry_name import EntryKey, EntryName
 from tieredfs.errors import DeadlineExceededError
 from tieredfs.model import SegmentIndexes, SegmentMetadata
-from tieredfs.objects.waiting import result_of
+from tieredfs.objects.concurrency.waiting import result_of
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["EntryLoader"]

@@ -15,7 +15,7 @@ from cachetools import Cache, LRUCache
 from tieredfs.cache.entry import CachedIndexes
 from tieredfs.cache.entry_name import EntryKey
 from tieredfs.objects import RequestPolicy
-from tieredfs.objects.daemon_executor import DaemonExecutor
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 
 __all__ = ["Counts", "Opened", "ProcessState"]
 
@@ -76,10 +76,10 @@ class ProcessState:
     def __init__(self) -> None:
         """Begin with nothing."""
         self.is_closed = False
-        self.begin_anew()
+        self.reset_after_fork()
         _states.add(self)
 
-    def begin_anew(self) -> None:
+    def reset_after_fork(self) -> None:
         """Forget everything; a fork's child does this."""
         self.lock = threading.Lock()
         self.opened = LRUCache(_OPENED)
@@ -112,7 +112,7 @@ _states: "weakref.WeakSet[ProcessState]" = weakref.WeakSet()
 
 def _in_child() -> None:
     for state in list(_states):
-        state.begin_anew()
+        state.reset_after_fork()
 
 
 if hasattr(os, "register_at_fork"):

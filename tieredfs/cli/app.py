@@ -17,11 +17,11 @@ from tieredfs.cli.cat import cat
 from tieredfs.cli.demo import demo
 from tieredfs.cli.exit_codes import EXIT_CODES, INTERRUPTED, OTHER
 from tieredfs.cli.ls import ls
-from tieredfs.cli.output import show_error, show_warning
+from tieredfs.cli.output.streams import OutputError, StandardStream, standard_streams
+from tieredfs.cli.output.tables import show_error, show_warning
 from tieredfs.cli.plugins import plugins
 from tieredfs.cli.pull import pull
 from tieredfs.cli.push import push
-from tieredfs.cli.streams import OutputError, StandardStream, standard_streams
 from tieredfs.cli.verify import verify
 from tieredfs.errors import (
     InvalidArgumentError,

@@ -13,8 +13,8 @@ from tieredfs.cache import (
 )
 from tieredfs.cli.exit_codes import CORRUPT
 from tieredfs.cli.options import json_option
-from tieredfs.cli.output import show_json, show_line, show_table
-from tieredfs.log.push_record import PushRecord
+from tieredfs.cli.output.tables import show_json, show_line, show_table
+from tieredfs.log.push.push_record import PushRecord
 
 __all__ = ["cache"]
 

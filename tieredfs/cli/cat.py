@@ -15,7 +15,9 @@ from tieredfs.cli.options import (
     max_batch_bytes_option,
     tier_options,
 )
-from tieredfs.cli.output import answer_stream, show_warning
+from tieredfs.cli.output.progress import Transfer
+from tieredfs.cli.output.records import DECODINGS, ENCODINGS, FORMATS, TextEncoder
+from tieredfs.cli.output.tables import answer_stream, show_warning
 from tieredfs.cli.positions import (
     LastRecords,
     Place,
@@ -23,11 +25,9 @@ from tieredfs.cli.positions import (
     check_order,
     range_of,
 )
-from tieredfs.cli.progress import Transfer
-from tieredfs.cli.records import DECODINGS, ENCODINGS, FORMATS, TextEncoder
 from tieredfs.errors import InvalidArgumentError
-from tieredfs.format.schema import COLUMNS, project
-from tieredfs.log.scan import Scan
+from tieredfs.format.records.schema import COLUMNS, project
+from tieredfs.log.read.scan import Scan
 
 __all__ = ["cat"]
 

@@ -19,18 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
-from tieredfs.cli.escapes import escape
 from tieredfs.cli.options import StoreOptions, json_option, store_options
-from tieredfs.cli.output import (
+from tieredfs.cli.output.escapes import escape
+from tieredfs.cli.output.progress import waiting
+from tieredfs.cli.output.tables import (
     show_json,
     show_line,
     show_table,
     show_text,
     show_time,
 )
-from tieredfs.cli.progress import waiting
 from tieredfs.errors import NotFoundError
-from tieredfs.log.push import push
+from tieredfs.log.push.push import push
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects import ObjectStore, RequestCounter
 from tieredfs.storage import NATIVE_LAYOUT, RemoteStorageManager, open_storage

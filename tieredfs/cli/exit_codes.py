@@ -34,7 +34,7 @@ EXIT_CODES: Final[dict[ErrorKind, int]] = {
 }
 """The exit code of each kind of error; stable."""
 
-_MOST_SERIOUS_FIRST: Final = (CORRUPT, PERMISSION, USAGE, UNAVAILABLE)
+_MAX_SERIOUS_FIRST: Final = (CORRUPT, PERMISSION, USAGE, UNAVAILABLE)
 
 
 def worst_code(errors: Iterable[TieredFSError]) -> int:
@@ -47,4 +47,4 @@ def worst_code(errors: Iterable[TieredFSError]) -> int:
         CORRUPT if isinstance(error, AlreadyExistsError) else EXIT_CODES[error.kind]
         for error in errors
     }
-    return next((code for code in _MOST_SERIOUS_FIRST if code in codes), max(codes))
+    return next((code for code in _MAX_SERIOUS_FIRST if code in codes), max(codes))

@@ -15,14 +15,14 @@ from tieredfs.cli.options import (
     max_batch_bytes_option,
     tier_options,
 )
-from tieredfs.cli.output import (
+from tieredfs.cli.output.progress import counted
+from tieredfs.cli.output.tables import (
     show_error,
     show_json,
     show_line,
     show_table,
     show_time,
 )
-from tieredfs.cli.progress import counted
 from tieredfs.errors import (
     CorruptDataError,
     NotFoundError,
@@ -30,7 +30,7 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedFormatError,
 )
-from tieredfs.log.reader import TieredReader, bounds_of
+from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.model import SegmentId, SegmentMetadata
 from tieredfs.storage import check_layout
 from tieredfs.tier import Tier, Topic

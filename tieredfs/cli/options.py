@@ -11,10 +11,10 @@ from typing import Final
 
 import click
 
-from tieredfs.cli.output import without_prints
-from tieredfs.cli.progress import quiet_option
+from tieredfs.cli.output.progress import quiet_option
+from tieredfs.cli.output.tables import without_prints
 from tieredfs.errors import InvalidArgumentError, NotFoundError
-from tieredfs.format.codecs import (
+from tieredfs.format.compression.codecs import (
     MAX_BATCH_LIMIT,
     MAX_DECOMPRESSED,
     MIN_BATCH_LIMIT,

@@ -5,15 +5,15 @@ from dataclasses import asdict
 import click
 
 from tieredfs.cli.options import json_option
-from tieredfs.cli.output import (
+from tieredfs.cli.output.tables import (
     show_json,
     show_table,
     show_warning,
     without_prints,
 )
 from tieredfs.errors import PluginError
-from tieredfs.format.decompressors import PACKAGES_IN_USE
-from tieredfs.format.kernel import chosen_kernel
+from tieredfs.format.compression.registry import PACKAGES_IN_USE
+from tieredfs.format.kernel.select import chosen_kernel
 from tieredfs.storage import (
     Capability,
     PluginInfo,

@@ -4,11 +4,11 @@ import click
 
 from tieredfs.cli.log_directory import check_is_directory
 from tieredfs.cli.options import TierOptions, json_option, tier_options
-from tieredfs.cli.output import show_json, show_table
-from tieredfs.cli.progress import Transfer
+from tieredfs.cli.output.progress import Transfer
+from tieredfs.cli.output.tables import show_json, show_table
 from tieredfs.log.partitions import listed_size, select_partitions
-from tieredfs.log.pull import PulledSegment
-from tieredfs.log.pull import pull as pull_segments
+from tieredfs.log.pull.pull import PulledSegment
+from tieredfs.log.pull.pull import pull as pull_segments
 from tieredfs.model import TopicIdPartition
 
 __all__ = ["pull"]

@@ -9,8 +9,8 @@ from tieredfs.cache.place import default_directory
 from tieredfs.cli.exit_codes import worst_code
 from tieredfs.cli.log_directory import check_is_directory, open_log_directory
 from tieredfs.cli.options import Rate, TierOptions, json_option, tier_options
-from tieredfs.cli.output import show_error, show_json, show_table
-from tieredfs.cli.progress import Transfer
+from tieredfs.cli.output.progress import Transfer
+from tieredfs.cli.output.tables import show_error, show_json, show_table
 from tieredfs.errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -22,9 +22,9 @@ from tieredfs.log.partitions import (
     without_internal,
     without_topics,
 )
-from tieredfs.log.push import CONCURRENCY, PushedSegment, PushOutcome, PushReport
-from tieredfs.log.push import push as push_segments
-from tieredfs.log.push_record import PushRecord
+from tieredfs.log.push.push import CONCURRENCY, PushedSegment, PushOutcome, PushReport
+from tieredfs.log.push.push import push as push_segments
+from tieredfs.log.push.push_record import PushRecord
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects import Pace
 from tieredfs.storage import RemoteStorageManager

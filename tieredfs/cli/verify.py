@@ -4,12 +4,12 @@ import click
 
 from tieredfs.cli.exit_codes import CORRUPT, PERMISSION
 from tieredfs.cli.options import TierOptions, json_option, tier_options
-from tieredfs.cli.output import show_json, show_line, show_table
-from tieredfs.cli.progress import Transfer, counting
+from tieredfs.cli.output.progress import Transfer, counting
+from tieredfs.cli.output.tables import show_json, show_line, show_table
 from tieredfs.errors import ErrorKind
 from tieredfs.log.partitions import listed_size, select_partitions
-from tieredfs.log.verify import Depth, PartitionReport
-from tieredfs.log.verify import verify as verify_partitions
+from tieredfs.log.verify.verify import Depth, PartitionReport
+from tieredfs.log.verify.verify import verify as verify_partitions
 from tieredfs.storage import Capability
 
 __all__ = ["verify"]

@@ -1,11 +1,33 @@
-"""Any buffer as a read-only view of bytes."""
+"""Bytes and numbers where they lie: views of buffers, without a copy."""
 
-__all__ = ["Buffer", "byte_view"]
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+__all__ = ["Buffer", "Int64Array", "byte_view", "int64s"]
 
 Buffer = bytes | bytearray | memoryview
 """What a parser accepts: anything that exposes contiguous bytes."""
+
+Int64Array = npt.NDArray[np.int64]
+
+_INT64_BYTES: Final = 8
 
 
 def byte_view(data: Buffer) -> memoryview:
     """Return ``data`` as a flat, read-only view of bytes, without a copy."""
     return memoryview(data).cast("B").toreadonly()
+
+
+def int64s(array: pa.Array) -> Int64Array:
+    """Return numbers or times of 64 bits, none of them null, as they lie in memory.
+
+    pyarrow's own ways there import pandas, where it is installed, which takes longer
+    than most of what is asked for.
+    """
+    held = array.buffers()[1]
+    if held is None or not len(array):
+        return np.zeros(0, np.int64)
+    return np.frombuffer(held, np.int64, len(array), _INT64_BYTES * array.offset)

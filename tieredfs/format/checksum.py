@@ -7,7 +7,7 @@ import google_crc32c
 
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.buffers import Buffer
-from tieredfs.format.kernel import Kernel, chosen_kernel
+from tieredfs.format.kernel.select import Kernel, chosen_kernel
 
 __all__ = ["check_crc32c", "crc32c"]
 
@@ -28,7 +28,7 @@ def crc32c(data: Buffer, crc: int = 0) -> int:
 @cache
 def _implementation(kernel: Kernel) -> Callable[[Buffer, int], int]:
     if kernel is Kernel.COMPILED:
-        from tieredfs.format import _kernel  # noqa: PLC0415 - it may not be there
+        from tieredfs.format.kernel import _kernel  # noqa: PLC0415 - it may not be there
 
         return _kernel.crc32c
     return _extend

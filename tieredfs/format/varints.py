@@ -8,10 +8,11 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from tieredfs.format.buffers import Int64Array
+
 __all__ = [
     "VARINT",
     "VARLONG",
-    "Int64Array",
     "VarintError",
     "encode_varint",
     "encode_varints",
@@ -19,8 +20,6 @@ __all__ = [
     "varint_sizes",
     "varints",
 ]
-
-Int64Array = npt.NDArray[np.int64]
 
 VARINT: Final = 5
 VARLONG: Final = 10

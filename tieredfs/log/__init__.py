@@ -6,11 +6,11 @@ offsets, ``reader`` fetches and decodes them
 ``scan`` is the plan that users hold in their hands.
 """
 
-from tieredfs.log.catalog import SegmentCatalog
-from tieredfs.log.fetched import Fetched
-from tieredfs.log.plan import ScanPlan, SegmentSlice
-from tieredfs.log.reader import Bounds, TieredReader
-from tieredfs.log.scan import Scan
+from tieredfs.log.planning.catalog import SegmentCatalog
+from tieredfs.log.planning.tiles import ScanPlan, SegmentSlice
+from tieredfs.log.read.fetched import Fetched
+from tieredfs.log.read.reader import Bounds, TieredReader
+from tieredfs.log.read.scan import Scan
 
 __all__ = [
     "Bounds",

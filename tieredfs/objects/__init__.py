@@ -4,14 +4,14 @@
 file per backend, saying what that backend does otherwise and how it is put right.
 """
 
+from tieredfs.objects.backends import ObjectInfo
+from tieredfs.objects.backends.local.version import last_changed
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.dry_run import DryRunStore
 from tieredfs.objects.observer import RequestCounter, RequestEvent, RequestObserver
 from tieredfs.objects.pace import Pace
 from tieredfs.objects.policy import RequestPolicy
-from tieredfs.objects.quirks import ObjectInfo
-from tieredfs.objects.quirks.local_version import last_changed
 from tieredfs.objects.store import ObjectStore
 
 __all__ = [

@@ -17,18 +17,18 @@ from tieredfs.errors import (
     TieredFSWarning,
     UnsupportedOperationError,
 )
-from tieredfs.objects.failures import links, text_of
+from tieredfs.objects.backends import Backend, UnfinishedUpload, backend_of
+from tieredfs.objects.backends.chain import Place, links_of, undo_wrappers
+from tieredfs.objects.concurrency.waiting import acquire
+from tieredfs.objects.errors_map import links, text_of
 from tieredfs.objects.identity import is_local
 from tieredfs.objects.policy import Deadline
-from tieredfs.objects.quirks import Backend, UnfinishedUpload, backend_of
-from tieredfs.objects.quirks.chain import Place, links_of, undo_wrappers
-from tieredfs.objects.secrets import (
+from tieredfs.objects.redact import (
     redact_text,
     redact_url,
     secret_values,
     url_secrets,
 )
-from tieredfs.objects.waiting import acquire
 
 __all__ = ["Connection"]
 
@@ -130,7 +130,7 @@ class Connection:
         finally:
             lock.release()
 
-    def give_up(self, backend: Backend) -> None:
+    def discard(self, backend: Backend) -> None:
         """Forget a backend whose connection is no good; calls under way keep it."""
         if self._made is backend:  # no lock: whoever connects now may hold it for long
             self._made = None
@@ -140,12 +140,12 @@ class Connection:
         secrets = secret_values(self.options) | url_secrets(self.url)
         return redact_text(text, secrets)
 
-    def shown(self, error: Exception) -> Exception | None:
+    def safe_cause(self, error: Exception) -> Exception | None:
         """Return ``error`` as a cause, unless a traceback of it would tell a secret."""
         texts = [text_of(link) for link in links(error)]
         return error if texts == [self.redacted(text) for text in texts] else None
 
-    def begin_anew(self) -> Backend | None:
+    def reset_after_fork(self) -> Backend | None:
         """Forget the backend, and return it; a fork's child does this."""
         # Another thread of the parent may hold the old ones.
         self._lock, self.proving = threading.Lock(), threading.Lock()
@@ -157,7 +157,7 @@ class Connection:
         try:
             place = self._place
         except _REFUSALS as error:
-            raise self._refused(error) from self.shown(error)
+            raise self._refused(error) from self.safe_cause(error)
         try:
             for cache in place.caches:
                 msg = f"{cache} is left out: after a download that failed it gives "
@@ -172,7 +172,7 @@ class Connection:
             msg = f"{redact_url(self.url)}: a package is missing: {hint}"
             raise PluginNotInstalledError(msg) from error
         except _REFUSALS as error:
-            raise self._refused(error) from self.shown(error)
+            raise self._refused(error) from self.safe_cause(error)
 
     def _refused(self, error: Exception) -> InvalidArgumentError:
         msg = f"{redact_url(self.url)}: {self.redacted(str(error))}"
@@ -215,7 +215,7 @@ def _in_parent() -> None:
 
 
 def _in_child() -> None:
-    _kept.extend([connection.begin_anew() for connection in list(_connections)])
+    _kept.extend([connection.reset_after_fork() for connection in list(_connections)])
     # Sessions are closed when a process ends, too (seen with HTTP: the parent's next
     # request was never answered).
     for end in list(weakref.finalize._registry):  # type: ignore[attr-defined] # noqa: SLF001

@@ -15,14 +15,14 @@ from tieredfs.errors import (
     NotFoundError,
     UnsupportedOperationError,
 )
+from tieredfs.objects.backends import ObjectInfo
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.keys import check_key, check_target
-from tieredfs.objects.new_key import new_key
 from tieredfs.objects.policy import Deadline, RequestPolicy
-from tieredfs.objects.quirks import ObjectInfo
-from tieredfs.objects.requests import Requests
+from tieredfs.objects.request import Requests
 from tieredfs.objects.store import ObjectStore
+from tieredfs.objects.write.new_key import new_key
 
 __all__ = ["DryRunStore"]
 

@@ -16,7 +16,7 @@ from hashlib import sha256
 from fsspec.config import conf
 from fsspec.utils import get_protocol
 
-from tieredfs.objects.secrets import redact_url, without_passwords
+from tieredfs.objects.redact import redact_url, without_passwords
 
 __all__ = ["identity_of", "is_local", "place_of"]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tieredfs.errors import ErrorKind
-from tieredfs.objects.fork_locks import make_lock
+from tieredfs.objects.concurrency.fork_locks import make_lock
 
 __all__ = ["RequestCounter", "RequestEvent", "RequestObserver"]
 

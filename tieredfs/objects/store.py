@@ -14,32 +14,31 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.model import ByteRange
+from tieredfs.objects.backends import (
+    Backend,
+    Listing,
+    MultipartConfig,
+    ObjectInfo,
+    Page,
+    UnfinishedUpload,
+)
+from tieredfs.objects.backends.chain import absolute
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.connection import Connection
 from tieredfs.objects.content import BufferContent, Content, opened
-from tieredfs.objects.deletion import delete
-from tieredfs.objects.exclusive import prove_create
 from tieredfs.objects.identity import identity_of, is_local
-from tieredfs.objects.keys import check_key, check_target, is_key
-from tieredfs.objects.new_key import Send, new_key, put_new
+from tieredfs.objects.keys import check_key, check_target, is_key, is_probe
 from tieredfs.objects.observer import RequestObserver
 from tieredfs.objects.pace import PACED_PART, Pace, PacedContent, tries
 from tieredfs.objects.policy import RequestPolicy
-from tieredfs.objects.quirks import (
-    Backend,
-    Listing,
-    ObjectInfo,
-    Page,
-    PartLimits,
-    UnfinishedUpload,
-)
-from tieredfs.objects.quirks.chain import absolute
 from tieredfs.objects.ranges import plan_ranges
-from tieredfs.objects.requests import Call, Requests
-from tieredfs.objects.reserved import is_probe
-from tieredfs.objects.secrets import redact_url
-from tieredfs.objects.settling import write
-from tieredfs.objects.uploads import abandon_all, abort_all, upload
+from tieredfs.objects.redact import redact_url
+from tieredfs.objects.request import Call, Requests
+from tieredfs.objects.write.delete import delete
+from tieredfs.objects.write.exclusive import probe_conditional_put
+from tieredfs.objects.write.multipart import abandon_all, abort_all, upload
+from tieredfs.objects.write.new_key import Send, new_key, put_new
+from tieredfs.objects.write.verified import write_verified
 
 __all__ = ["ObjectStore"]
 
@@ -131,7 +130,7 @@ class ObjectStore:
             TieredFSError: The store cannot be reached, or may not be written to.
         """
         backend = self._requests.backend("capabilities", "")
-        prove_create(self._requests, backend, "", self._requests.deadline())
+        probe_conditional_put(self._requests, backend, "", self._requests.deadline())
         return backend.capabilities
 
     def with_policy(self, policy: RequestPolicy) -> Self:
@@ -445,11 +444,11 @@ class ObjectStore:
         deadline = requests.deadline()
         backend = requests.need(StoreCapability.WRITE, verb, key, deadline)
         if not overwrite:
-            prove_create(requests, backend, key, deadline)
+            probe_conditional_put(requests, backend, key, deadline)
             exclusive = StoreCapability.EXCLUSIVE_CREATE
             requests.need(exclusive, f"exclusive {verb}", key, deadline)
         limits = self._limits(backend)
-        if limits is not None and content.size > limits.above:
+        if limits is not None and content.size > limits.threshold:
             upload(requests, key, content, limits, deadline, overwrite=overwrite)
             return
         send = self._sender(backend, content)
@@ -459,26 +458,28 @@ class ObjectStore:
             send(backend, key, left, overwrite=overwrite)
 
         call = Call(verb, key, attempt, lambda _: content.size)
-        write(requests, call, content, deadline)
+        write_verified(requests, call, content, deadline)
 
     def _put_new(self, prefix: str, content: Content) -> str:
         requests = self._requests
         deadline = requests.deadline()
         backend = requests.need(StoreCapability.WRITE, "put", prefix, deadline)
         limits = self._limits(backend)
-        if limits is not None and content.size > limits.above:
+        if limits is not None and content.size > limits.threshold:
             key = new_key(prefix)  # one will do: an upload can be finished once
             upload(requests, key, content, limits, deadline, overwrite=True)
             return key
         send = self._sender(backend, content)
         return put_new(requests, prefix, content, send, requests.renewed(deadline))
 
-    def _limits(self, backend: Backend) -> PartLimits | None:
+    def _limits(self, backend: Backend) -> MultipartConfig | None:
         """Return how large objects go in parts; a pace makes the parts smaller."""
         limits = backend.parts
         if self._requests.pace is None or limits is None:
             return limits
-        return replace(limits, above=PACED_PART, size=PACED_PART, at_once=1)
+        return replace(
+            limits, threshold=PACED_PART, part_size=PACED_PART, concurrency=1
+        )
 
     def _sender(self, backend: Backend, content: Content) -> Send:
         """Wait for the turn of a whole object; return what makes one attempt."""

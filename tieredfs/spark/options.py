@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from tieredfs.errors import InvalidArgumentError, UnsupportedOperationError
-from tieredfs.format.codecs import MAX_DECOMPRESSED
+from tieredfs.format.compression.codecs import MAX_DECOMPRESSED
 
 __all__ = ["EARLIEST", "LATEST", "Offsets", "SourceOptions", "parse_options"]
 

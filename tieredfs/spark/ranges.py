@@ -7,7 +7,7 @@ from tieredfs.errors import (
     InvalidArgumentError,
     OffsetOutOfRangeError,
 )
-from tieredfs.log.reader import Bounds
+from tieredfs.log.read.reader import Bounds
 from tieredfs.spark.options import EARLIEST, LATEST, Offsets
 
 __all__ = ["check_named", "resolve_range"]

@@ -12,11 +12,11 @@ from tieredfs.errors import (
     PluginNotInstalledError,
     UnsupportedOperationError,
 )
-from tieredfs.format.schema import COLUMNS
-from tieredfs.log.plan import ScanPlan, SegmentSlice
-from tieredfs.log.present import plan_despite_deletes
-from tieredfs.log.reader import TieredReader, bounds_of
-from tieredfs.log.scan import Scan
+from tieredfs.format.records.schema import COLUMNS
+from tieredfs.log.planning.tiles import ScanPlan, SegmentSlice
+from tieredfs.log.read.reader import TieredReader, bounds_of
+from tieredfs.log.read.replan import plan_despite_deletes
+from tieredfs.log.read.scan import Scan
 from tieredfs.spark.options import (
     EARLIEST,
     LATEST,
@@ -57,7 +57,7 @@ _TYPES = {
     _HEADERS: "array<struct<key:string,value:binary>>",
 }
 _SPARK_TIMESTAMP = pa.timestamp("us", tz="UTC")
-_MOST_MILLISECONDS = ((1 << 63) - 1) // 1000
+_MAX_MILLISECONDS = ((1 << 63) - 1) // 1000
 
 
 def register(spark: "SparkSession") -> None:
@@ -261,7 +261,7 @@ def _microseconds(batch: pa.RecordBatch, topic: str) -> pa.Array:
     except pa.ArrowInvalid as error:
         raw = stamps.cast(pa.int64())
         late = pc.or_(
-            pc.greater(raw, _MOST_MILLISECONDS), pc.less(raw, -_MOST_MILLISECONDS)
+            pc.greater(raw, _MAX_MILLISECONDS), pc.less(raw, -_MAX_MILLISECONDS)
         )
         row = late.index(True).as_py()
         raise UnsupportedOperationError(

@@ -1,11 +1,11 @@
 """Floor 3: what a plugin promises, where plugins are found, and the built-in ones."""
 
-from tieredfs.storage.address import StorageAddress
 from tieredfs.storage.capability import Capability
 from tieredfs.storage.contract import RemoteStorageManager
-from tieredfs.storage.installed import PluginInfo, installed_plugins
 from tieredfs.storage.leftover import Leftover
-from tieredfs.storage.registry import (
+from tieredfs.storage.plugins.address import StorageAddress
+from tieredfs.storage.plugins.installed import PluginInfo, installed_plugins
+from tieredfs.storage.plugins.registry import (
     NATIVE_LAYOUT,
     check_layout,
     check_plugin,

@@ -27,8 +27,8 @@ from tieredfs.model import (
 from tieredfs.objects import ObjectStore, RequestPolicy
 from tieredfs.storage.capability import Capability
 from tieredfs.storage.leftover import Leftover
-from tieredfs.storage.log_source import LogSource
-from tieredfs.storage.spool import spooled
+from tieredfs.storage.segment_log.source import LogSource
+from tieredfs.storage.segment_log.spool import spooled
 
 __all__ = ["STREAM_PIECE", "RemoteStorageManager"]
 

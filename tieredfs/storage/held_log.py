@@ -7,23 +7,23 @@ from typing import Final
 
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage.contract import RemoteStorageManager
-from tieredfs.storage.log_source import (
+from tieredfs.storage.segment_log.source import (
     LogSource,
     log_in_file,
     log_in_place,
     open_log,
 )
-from tieredfs.storage.log_stream import read_log
-from tieredfs.storage.temporary_file import open_temporary_file
+from tieredfs.storage.segment_log.stream import read_log
+from tieredfs.storage.segment_log.temporary_file import open_temporary_file
 
-__all__ = ["hold_log", "last_offset"]
+__all__ = ["last_offset", "spool_log"]
 
 _IN_MEMORY: Final = 32 << 20
 """Bytes of a log that are held in memory."""
 
 
 @contextmanager
-def hold_log(
+def spool_log(
     storage: RemoteStorageManager,
     metadata: SegmentMetadata,
     *,

@@ -2,10 +2,10 @@
 
 from tieredfs.errors import CorruptObjectError
 from tieredfs.format.buffers import Buffer
-from tieredfs.format.time_index import TimeIndex
+from tieredfs.format.index.time import TimeIndex
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage.contract import RemoteStorageManager
-from tieredfs.storage.log_stream import read_batches
+from tieredfs.storage.segment_log.stream import read_batches
 
 __all__ = ["check_max_timestamp"]
 

@@ -16,7 +16,7 @@ from tieredfs.model import (
 from tieredfs.objects import RequestPolicy
 from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.leftover import Leftover
-from tieredfs.storage.log_source import LogSource
+from tieredfs.storage.segment_log.source import LogSource
 
 __all__ = ["StorageWrapper"]
 

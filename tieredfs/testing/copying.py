@@ -33,8 +33,8 @@ __all__ = [
 ]
 
 _PARTITION = PARTITIONS[0]
-_MOST_CUSTOM_METADATA = 128
-_MOST_WRITES = 100
+_MAX_CUSTOM_METADATA = 128
+_MAX_WRITES = 100
 _WRITERS = 4
 
 
@@ -72,7 +72,7 @@ def check_custom_metadata_is_small(case: Case) -> None:
     for one in (sample(_PARTITION, 0), sample(PARTITIONS[-1], 1)):
         custom = case.storage.copy_log_segment(one.metadata, one.data)
         require(
-            len(custom) <= _MOST_CUSTOM_METADATA,
+            len(custom) <= _MAX_CUSTOM_METADATA,
             f"Of {one.metadata} it returned {custom!r}.",
         )
 
@@ -122,7 +122,7 @@ def check_copy_of_a_missing_file_is_not_found(case: Case) -> None:
 def check_copy_is_visible_only_whole(case: Case) -> None:
     """A copy that fails anywhere leaves a whole segment or none that is listed."""
     for is_landed in (False, True):
-        for limit in range(_MOST_WRITES):
+        for limit in range(_MAX_WRITES):
             one = sample(_PARTITION, 1, f"{is_landed}{limit}")
             if not _fails(case, one, limit, is_landed=is_landed):
                 break
@@ -147,7 +147,7 @@ def check_leftovers_are_found_and_removed(case: Case) -> None:
     other = sample(PARTITIONS[1], 0)
     case.storage.copy_log_segment(other.metadata, other.data)
     whole = {entry.key for entry in case.store.list()}
-    for limit in range(_MOST_WRITES):
+    for limit in range(_MAX_WRITES):
         one = sample(_PARTITION, 1, str(limit))
         if not _fails(case, one, limit, is_landed=False):
             case.storage.delete_log_segment(case.listed(one))

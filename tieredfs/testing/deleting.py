@@ -18,7 +18,7 @@ __all__ = [
 ]
 
 _PARTITION = PARTITIONS[0]
-_MOST_WRITES = 100
+_MAX_WRITES = 100
 
 
 @rule(Capability.WRITE)
@@ -55,7 +55,7 @@ def check_delete_is_seen_whole(case: Case) -> None:
     """A delete that fails anywhere leaves a whole segment or none that is listed."""
     one = sample(_PARTITION, 1)
     for is_landed in (False, True):
-        for limit in range(_MOST_WRITES):
+        for limit in range(_MAX_WRITES):
             case.storage.copy_log_segment(one.metadata, one.data)
             listed = case.listed(one)
             dying = WatchedStore.over(

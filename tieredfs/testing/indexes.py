@@ -8,9 +8,9 @@ from typing import Final
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import CorruptDataError, NotFoundError
-from tieredfs.format.leader_epoch_checkpoint import format_leader_epochs
-from tieredfs.format.producer_snapshot import ProducerSnapshot, ProducerState
-from tieredfs.format.txn_index import AbortedTransaction, TransactionIndex
+from tieredfs.format.index.leader_epochs import format_leader_epochs
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot, ProducerState
+from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
 from tieredfs.model import EpochEntry, IndexType
 from tieredfs.storage import Capability
 from tieredfs.testing.rule import Case, expect_error, require, rule

@@ -10,8 +10,8 @@ from typing import Final
 import pyarrow as pa
 
 from tieredfs.epochs import LeaderEpochs
-from tieredfs.format.batch_writer import BatchOptions, encode_batch
-from tieredfs.format.producer_snapshot import ProducerSnapshot
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
+from tieredfs.format.records.writer import BatchOptions, encode_batch
 from tieredfs.model import (
     EpochEntry,
     LogSegmentData,
@@ -20,8 +20,8 @@ from tieredfs.model import (
     TopicIdPartition,
     Uuid,
 )
-from tieredfs.storage.inspection import Lead, inspect_segment
-from tieredfs.storage.log_stream import read_batches
+from tieredfs.storage.segment_log.inspection import PriorState, inspect_segment
+from tieredfs.storage.segment_log.stream import read_batches
 
 __all__ = ["MISSING", "PARTITIONS", "Sample", "all_samples", "sample"]
 
@@ -99,7 +99,7 @@ def sample(partition: TopicIdPartition, number: int, name: str = "") -> Sample:
         read_batches(lambda first, last: view[first:last], len(log), name="sample"),
         SegmentMetadata(partition, made, start, end, size=len(log)),
         {},
-        Lead(ProducerSnapshot(), _EPOCHS),
+        PriorState(ProducerSnapshot(), _EPOCHS),
         interval_bytes=_INTERVAL,
     )
     told = SegmentMetadata(

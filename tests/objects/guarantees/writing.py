@@ -217,7 +217,7 @@ def in_parts(subject: Subject) -> None:
     backend = store._requests.backend("", "")
     assert backend.parts is not None
     backend.parts = replace(  # type: ignore[misc] # smaller, for this test
-        backend.parts, above=5 * MIB, size=5 * MIB
+        backend.parts, threshold=5 * MIB, part_size=5 * MIB
     )
     content = os.urandom(11 * MIB)
     exclusive = subject.can(StoreCapability.EXCLUSIVE_CREATE)

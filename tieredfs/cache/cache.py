@@ -1,0 +1,322 @@
+"""Kafka's RemoteIndexCache: indexes of stored segments, kept on a local disk."""
+
+import os
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tieredfs.cache.directory import DEFAULT_BYTES, CacheDirectory, bound_if_new
+from tieredfs.cache.disk_entries import DiskEntries
+from tieredfs.cache.entry import CachedIndexes
+from tieredfs.cache.entry_file import InvalidEntryError
+from tieredfs.cache.entry_name import EntryKey, key_of, name_of
+from tieredfs.cache.loading import EntryLoader
+from tieredfs.cache.process_state import ProcessState
+from tieredfs.cache.stats import CacheStats
+from tieredfs.errors import InvalidArgumentError
+from tieredfs.format.buffers import Int64Array
+from tieredfs.format.index.offset import OffsetPosition
+from tieredfs.format.index.txn import CollectedAborts
+from tieredfs.model import SegmentMetadata
+from tieredfs.storage import RemoteStorageManager
+
+__all__ = ["RemoteIndexCache"]
+
+_NOTED_SECONDS = 30.0
+"""The directory is told of the uses of an entry so often."""
+
+
+class RemoteIndexCache:
+    """Fetch the indexes of segments once, and keep them across restarts.
+
+    The directory may be shared by any number of caches, threads and processes, of any
+    stores. What is in it that is missing, short, changed, of another version or store
+    costs one ``fetch_all_indexes``, never an error. An entry that was handed out stays
+    readable, whatever becomes of the cache.
+
+    A cache may be shared by threads, used after a fork, and pickled; each process has
+    its own, over the same files.
+
+    Source: Kafka's RemoteIndexCache (KIP-405), KIP-1002.
+
+    Attributes:
+        storage: Where the indexes come from.
+        ttl: Seconds after which an entry that nobody used is not served any more.
+    """
+
+    def __init__(
+        self,
+        storage: RemoteStorageManager,
+        directory: str | os.PathLike[str],
+        *,
+        max_bytes: int | None = None,
+        ttl: float | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        """Open a cache; entries that are there are opened when they are asked for.
+
+        Args:
+            storage: Where the indexes come from.
+            directory: Where they are kept; made if need be.
+            max_bytes: Bytes on disk, of all that share the directory, from now on;
+                None for what was said before, and 1 GiB when nothing was.
+            ttl: Seconds after which an entry that nobody used is not served any more;
+                None for never.
+            clock: Seconds since 1970.
+
+        Raises:
+            InvalidArgumentError: ``max_bytes`` is negative or beyond 63 bits, or
+                ``ttl`` not above 0.
+            OSError: The directory cannot be made or written.
+        """
+        if max_bytes is not None:
+            _check_bound(max_bytes)
+        if ttl is not None and not ttl > 0:
+            msg = f"a cache cannot keep its entries for {ttl} seconds"
+            raise InvalidArgumentError(msg)
+        self.storage = storage
+        self.ttl = ttl
+        self._clock = clock
+        self._noted = _NOTED_SECONDS if ttl is None else min(_NOTED_SECONDS, ttl / 4)
+        self._place = storage.identity
+        self._directory = CacheDirectory(Path(directory), DEFAULT_BYTES, clock)
+        self._directory.establish(max_bytes)
+        self._state = ProcessState()
+        self._entries = DiskEntries(self._directory, self._state, ttl, clock)
+        self._loader = EntryLoader(storage, self._entries)
+
+    @property
+    def directory(self) -> Path:
+        """Where the entries are."""
+        return self._directory.path
+
+    @property
+    def max_bytes(self) -> int:
+        """How many bytes there may be on disk, of all that share the directory."""
+        return self._directory.bound
+
+    @property
+    def stats(self) -> CacheStats:
+        """What this cache has done so far, and what the directory holds."""
+        size = self._directory.usage().size
+        with self._state.lock:
+            counts = self._state.counts
+            return CacheStats(
+                counts.hits,
+                counts.misses,
+                counts.loads,
+                counts.load_seconds,
+                counts.evictions,
+                counts.corruptions,
+                size,
+            )
+
+    def get(
+        self, metadata: SegmentMetadata, *, timeout: float | None = None
+    ) -> CachedIndexes:
+        """Return the indexes of a segment, fetched anew if need be, in one operation.
+
+        A file that is not valid is replaced. Of several that want one segment, in any
+        process, one fetches; it goes on when ``timeout`` passes, and serves the next.
+
+        Args:
+            metadata: As it was listed.
+            timeout: Seconds to wait for a fetch; None for the deadline of the storage's
+                policy.
+
+        Raises:
+            ClosedError: The cache was closed.
+            CorruptIndexError: The stored indexes are malformed; nothing is kept, and
+                the next call asks again.
+            DeadlineExceededError: ``timeout`` passed.
+            TieredFSError: What the storage raised.
+        """
+        key = key_of(metadata)
+        now = self._clock()
+        state = self._state
+        with state.lock:
+            self._entries.check_open()
+            opened = state.opened.get(key)
+            if opened is not None and self._entries.is_idle(now, opened.used):
+                del state.opened[key]
+                opened = None
+            if opened is not None:
+                state.counts.hits += 1
+                opened.used = now
+                if now - opened.noted < self._noted:
+                    return opened.indexes
+                opened.noted = now
+        if opened is None:
+            return self._find(metadata, key, timeout)
+        self._directory.touch(opened.name)
+        return opened.indexes
+
+    def layout_of(self, metadata: SegmentMetadata) -> bytes:
+        """Return what the layout keeps of a segment, if that is here; nothing is asked.
+
+        Returns:
+            Empty when it is not here, or there is nothing that the layout keeps.
+        """
+        key = key_of(metadata)
+        state = self._state
+        with state.lock:
+            opened = state.opened.get(key)
+            removals = state.removals
+        if opened is None:
+            with suppress(InvalidEntryError):
+                entry = name_of(self._place, metadata)
+                opened = self._entries.open(entry, metadata.start_offset)
+            if opened is None:
+                return b""
+            with state.lock:  # or each range of a log would have it checked again
+                state.keep(key, opened, removals)
+        return opened.indexes.indexes.layout
+
+    def with_storage(self, storage: RemoteStorageManager) -> "RemoteIndexCache":
+        """Return this cache as one that asks another view of the same storage.
+
+        What is opened, counted and closed is the same.
+        """
+        view = object.__new__(type(self))
+        vars(view).update(vars(self))  # copy() would open another one, as pickle does
+        view.storage = storage
+        view._loader = EntryLoader(storage, self._entries)
+        return view
+
+    def lookup_offset(self, metadata: SegmentMetadata, offset: int) -> OffsetPosition:
+        """Return where in a segment's log to look for an offset, by ``get``."""
+        return self.get(metadata).lookup_offset(offset)
+
+    def lookup_offsets(
+        self, metadata: SegmentMetadata, offsets: Int64Array
+    ) -> Int64Array:
+        """Return the positions of many offsets of a segment at once, by ``get``."""
+        return self.get(metadata).lookup_offsets(offsets)
+
+    def lookup_timestamp(
+        self, metadata: SegmentMetadata, timestamp: int, start_offset: int = 0
+    ) -> OffsetPosition:
+        """Return where in a segment's log to look for a time (ms), by ``get``."""
+        return self.get(metadata).lookup_timestamp(timestamp, start_offset)
+
+    def aborted_transactions(
+        self, metadata: SegmentMetadata, start: int, end: int
+    ) -> CollectedAborts:
+        """Collect a segment's aborted transactions that touch ``[start, end)``."""
+        return self.get(metadata).aborted_transactions(start, end)
+
+    def remove(self, segments: Iterable[SegmentMetadata]) -> None:
+        """Forget segments, here and on disk; one that is not there is no error.
+
+        Raises:
+            ClosedError: The cache was closed.
+            OSError: The files cannot be removed.
+        """
+        with self._state.lock:
+            self._entries.check_open()
+        names = [name_of(self._place, metadata).name for metadata in segments]
+        try:
+            self._directory.remove(names)
+        finally:  # after the files: whoever opened one of them before sees it here
+            with self._state.lock:
+                self._state.removals += 1
+                self._state.forget(set(names))
+
+    def clear(self) -> None:
+        """Forget all segments, those of other stores in the directory too.
+
+        Raises:
+            ClosedError: The cache was closed.
+            OSError: The files cannot be removed.
+        """
+        with self._state.lock:
+            self._entries.check_open()
+        try:
+            self._directory.clear()
+        finally:
+            with self._state.lock:
+                self._state.removals += 1
+                self._state.opened.clear()
+
+    def resize(self, max_bytes: int) -> None:
+        """Set how many bytes all that share the directory may keep.
+
+        Raises:
+            ClosedError: The cache was closed.
+            InvalidArgumentError: ``max_bytes`` is negative or beyond 63 bits.
+            OSError: The directory cannot be written.
+        """
+        _check_bound(max_bytes)
+        with self._state.lock:
+            self._entries.check_open()
+        self._entries.drop(self._directory.resize(max_bytes))
+
+    def close(self) -> None:
+        """Let go of everything but the files; again is no error.
+
+        What was handed out stays readable. A fetch that is under way comes to its end,
+        but the end of the process does not wait for it. Views of the cache are closed
+        with it.
+        """
+        with self._state.lock:
+            self._state.is_closed = True
+            self._state.opened.clear()
+        self._state.pool.shutdown(wait=False, cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        """Use the cache in a with block."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the cache."""
+        self.close()
+
+    def __repr__(self) -> str:
+        """Show the storage and the directory, without secrets."""
+        return f"RemoteIndexCache({self.storage!r}, {str(self.directory)!r})"
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle where it is and how large; what it has done stays here."""
+        arguments = (self.storage, self.directory, self.max_bytes, self.ttl)
+        return _reopened, arguments
+
+    def _find(
+        self, metadata: SegmentMetadata, key: EntryKey, timeout: float | None
+    ) -> CachedIndexes:
+        """Open an entry that is not held, or have it loaded."""
+        entry = name_of(self._place, metadata)
+        state = self._state
+        removals = state.removals
+        opened = None
+        with suppress(InvalidEntryError):  # the load counts it
+            opened = self._entries.open(entry, metadata.start_offset)
+        if opened is None:
+            return self._loader.load(metadata, key, entry, timeout)
+        opened.noted = opened.used
+        with state.lock:
+            self._entries.check_open()
+            state.counts.hits += 1
+            state.keep(key, opened, removals)
+        self._directory.touch(entry.name)
+        return opened.indexes
+
+
+def _check_bound(max_bytes: int) -> None:
+    if not 0 <= max_bytes < 1 << 63:
+        msg = f"a cache cannot have {max_bytes} bytes"
+        raise InvalidArgumentError(msg)
+
+
+def _reopened(
+    storage: RemoteStorageManager, directory: Path, max_bytes: int, ttl: float | None
+) -> RemoteIndexCache:
+    bound = bound_if_new(directory, max_bytes)
+    return RemoteIndexCache(storage, directory, max_bytes=bound, ttl=ttl)

@@ -1,0 +1,170 @@
+"""A storage whose indexes come from a cache; whoever reads through it need not know."""
+
+import os
+import warnings
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from tieredfs.cache.cache import RemoteIndexCache
+from tieredfs.cache.directory import bound_if_new
+from tieredfs.cache.entry import CachedIndexes
+from tieredfs.errors import (
+    CorruptIndexError,
+    TieredFSWarning,
+    UnsupportedFormatError,
+)
+from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
+from tieredfs.objects import RequestPolicy
+from tieredfs.storage import RemoteStorageManager, StorageWrapper
+
+__all__ = ["IndexCachedStorage", "with_index_cache"]
+
+
+class IndexCachedStorage(StorageWrapper):
+    """A storage that asks for the indexes of a segment once.
+
+    Attributes:
+        cache: Where the indexes are kept.
+    """
+
+    def __init__(self, inner: RemoteStorageManager, cache: RemoteIndexCache) -> None:
+        """Stand in front of ``inner``, whose indexes ``cache`` fetches."""
+        super().__init__(inner)
+        self.cache = cache
+
+    def fetch_index(
+        self, metadata: SegmentMetadata, index_type: IndexType
+    ) -> memoryview:
+        """Return one index of a segment; the first asks for all of them."""
+        found = self._cached(metadata)
+        if found is None:
+            return self.inner.fetch_index(metadata, index_type)
+        return found.index(index_type, self.name_of(metadata))
+
+    def fetch_indexes(
+        self, metadata: SegmentMetadata, index_types: Iterable[IndexType]
+    ) -> SegmentIndexes:
+        """Return several indexes of a segment; the first call asks for all."""
+        wanted = list(index_types)
+        found = self._cached(metadata)
+        if found is None:
+            return self.inner.fetch_indexes(metadata, wanted)
+        kept = found.indexes
+        chosen = {kind: kept[kind] for kind in wanted if kind in kept}
+        return SegmentIndexes(chosen, kept.layout)
+
+    def fetch_all_indexes(self, metadata: SegmentMetadata) -> SegmentIndexes:
+        """Return all indexes of a segment; only the first call asks."""
+        found = self._cached(metadata)
+        if found is None:
+            return self.inner.fetch_all_indexes(metadata)
+        return found.indexes
+
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        """Return ``metadata`` with every field told, by the indexes that are kept."""
+        if indexes is None and not metadata.is_described:
+            found = self._cached(metadata)
+            indexes = None if found is None else found.indexes
+        return self.inner.describe(metadata, indexes)
+
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Return a part of a log; what the cache has of the layout is not asked for."""
+        known = layout or self.cache.layout_of(metadata)
+        return self.inner.fetch_log_segment(metadata, start, end, layout=known)
+
+    def fetch_log_ahead(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Return a part of a log or more, as ``fetch_log_segment`` does."""
+        known = layout or self.cache.layout_of(metadata)
+        return self.inner.fetch_log_ahead(metadata, start, end, layout=known)
+
+    def delete_log_segment(self, metadata: SegmentMetadata) -> None:
+        """Delete a segment, and what is kept of it; not there is success."""
+        self.inner.delete_log_segment(metadata)
+        # What stays behind is of no use to anyone, and the first to go.
+        with suppress(OSError):
+            self.cache.remove([metadata])
+
+    def with_policy(self, policy: RequestPolicy) -> Self:
+        """Return the same storage, on the same connections and files."""
+        view = object.__new__(type(self))
+        vars(view).update(vars(self))  # copy() would open another cache, as pickle does
+        view.inner = self.inner.with_policy(policy)
+        view.store = view.inner.store
+        view.cache = self.cache.with_storage(view.inner)
+        return self._shared_with(view)
+
+    def close(self) -> None:
+        """Let go of the cache, whose files stay, and of the storage behind it."""
+        self.cache.close()
+        super().close()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle the storage and where the cache is."""
+        cache = self.cache
+        arguments = (cache.directory, cache.max_bytes, cache.ttl)
+        return _reopened, (self.inner, *arguments)
+
+    def _cached(self, metadata: SegmentMetadata) -> CachedIndexes | None:
+        """Return the indexes; None when they are such that none are kept.
+
+        Those that a broker is still writing are not; and one that is damaged, and that
+        nobody asked for, must not keep the others from being read.
+        """
+        if self.inner.is_active(metadata):
+            return None
+        try:
+            return self.cache.get(metadata)
+        except (CorruptIndexError, UnsupportedFormatError):
+            return None
+
+
+def with_index_cache(
+    storage: RemoteStorageManager,
+    directory: str | os.PathLike[str],
+    max_bytes: int | None = None,
+    ttl: float | None = None,
+) -> RemoteStorageManager:
+    """Put a cache of indexes in front of a storage.
+
+    Args:
+        storage: What is read through it.
+        directory: Where the indexes are kept; made if need be.
+        max_bytes: Bytes on disk, of all that share the directory, from now on; None
+            for what was said before, and 1 GiB when nothing was.
+        ttl: Seconds after which an entry that nobody used is not served any more.
+
+    Returns:
+        The storage with the cache in front; as it is, with a TieredFSWarning, when the
+        directory cannot be made or written.
+    """
+    try:
+        cache = RemoteIndexCache(storage, directory, max_bytes=max_bytes, ttl=ttl)
+    except OSError as error:
+        msg = f"no indexes are kept: {os.fspath(directory)} cannot be used: {error}"
+        warnings.warn(msg, TieredFSWarning, stacklevel=2)
+        return storage
+    return IndexCachedStorage(storage, cache)
+
+
+def _reopened(
+    storage: RemoteStorageManager, directory: Path, max_bytes: int, ttl: float | None
+) -> RemoteStorageManager:
+    return with_index_cache(storage, directory, bound_if_new(directory, max_bytes), ttl)

@@ -1,0 +1,220 @@
+"""A progress bar for long work: on a terminal, and never in a pipe."""
+
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    SpinnerColumn,
+    TextColumn,
+    TimeRemainingColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Column
+
+from tieredfs.cli.output.escapes import escape
+from tieredfs.objects import RequestEvent, RequestObserver
+
+__all__ = ["Transfer", "counted", "counting", "quiet_option", "waiting"]
+
+_T = TypeVar("_T")
+_QUIET: Final = "tieredfs.quiet"
+_WRITES: Final = frozenset({"put", "put_file", "put_part"})
+_LABEL_WIDTH: Final = 32
+
+
+def _be_quiet(context: click.Context, _: click.Parameter, value: object) -> None:
+    context.meta[_QUIET] = bool(value)
+
+
+quiet_option = click.option(
+    "-q",
+    "--quiet",
+    is_flag=True,
+    expose_value=False,
+    callback=_be_quiet,
+    help="Show no progress on a terminal either.",
+)
+
+
+class Transfer:
+    """How many bytes of log have been moved, and of how many; an observer of stores.
+
+    Bytes count as their requests end, so that one large segment is seen to move. What
+    is moved beside the logs, such as indexes, and what compression saves is set right
+    when a segment is finished; until then the sum is never past the total. Safe to
+    share between threads.
+    """
+
+    def __init__(self, *, passes: int = 1) -> None:
+        """Count nothing yet.
+
+        Args:
+            passes: How often each byte of a log is counted: 2 where it is read, and
+                then written elsewhere.
+        """
+        self._lock = threading.Lock()
+        self._passes = passes
+        self._moved = 0
+        self._finished = 0
+        self._total: int | None = None
+        self._show: Callable[[int, int | None], object] | None = None
+
+    @property
+    def completed(self) -> int:
+        """Bytes of log that have been moved."""
+        reached = max(self._finished, self._moved // self._passes)
+        return reached if self._total is None else min(reached, self._total)
+
+    @property
+    def total(self) -> int | None:
+        """Bytes of log that there are to move; None when that is not known."""
+        return self._total
+
+    def on_request(self, event: RequestEvent) -> None:
+        """Count the bytes of ``event``."""
+        self._count(moved=event.size)
+
+    def on_piece(self, piece: memoryview) -> None:
+        """Count a piece of a log."""
+        self._count(moved=len(piece))
+
+    @property
+    def writes(self) -> RequestObserver:
+        """An observer that counts what is written here, and nothing that is read."""
+        return _Writes(self)
+
+    def expect(self, total: int | None) -> None:
+        """Set the bytes of log that there are to move."""
+        with self._lock:
+            self._total = total
+
+    def finish(self, size: int) -> None:
+        """Count a segment whose log of ``size`` bytes has been moved."""
+        self._count(finished=size)
+
+    def leave_out(self, size: int) -> None:
+        """Expect a segment no more that was read, and then not moved any further."""
+        self._count(left_out=size)
+
+    def _count(self, *, moved: int = 0, finished: int = 0, left_out: int = 0) -> None:
+        with self._lock:
+            if self._total is not None:
+                self._total = max(0, self._total - left_out)
+            self._finished += finished
+            least = self._finished * self._passes
+            self._moved = max(self._moved + moved - left_out, least)
+            if self._show is not None:
+                self._show(self.completed, self._total)
+
+    @contextmanager
+    def shown(
+        self, what: str, total: Callable[[], int | None]
+    ) -> Iterator[Callable[[int], object]]:
+        """Show a bar from here on.
+
+        Args:
+            what: What is being done.
+            total: Finds out the bytes of log that there are to move; it is not called
+                where no bar is shown.
+
+        Yields:
+            ``finish``.
+        """
+        if not _is_shown():
+            yield self.finish
+            return
+        self.expect(total())
+        if self._total == 0:  # a bar of nothing
+            yield self.finish
+            return
+        columns = (
+            _label(),
+            BarColumn(),
+            DownloadColumn(),
+            TransferSpeedColumn(),
+            TimeRemainingColumn(),
+        )
+        with _on_stderr(*columns) as bar:
+            task = bar.add_task(escape(what), total=self._total)
+            self._show = lambda completed, total: bar.update(
+                task, completed=completed, total=total, visible=total != 0
+            )
+            try:
+                yield self.finish
+            finally:
+                self._show = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Writes:
+    transfer: Transfer
+
+    def on_request(self, event: RequestEvent) -> None:
+        if event.verb in _WRITES:
+            self.transfer.on_request(event)
+
+
+@contextmanager
+def counting(what: str) -> Iterator[Callable[[int], object]]:
+    """Show how many segments are done, of a number that is not known.
+
+    Yields:
+        What to call, from any thread, with the size of one more that is done.
+    """
+    if not _is_shown():
+        yield lambda _: None
+        return
+    with _on_stderr(SpinnerColumn(), _label(), MofNCompleteColumn()) as bar:
+        task = bar.add_task(escape(what), total=None)
+        yield lambda _: bar.advance(task)
+
+
+def counted(what: str, items: Sequence[_T]) -> Iterator[_T]:
+    """Yield the items and show how many are done."""
+    if not _is_shown():
+        yield from items
+        return
+    with _on_stderr(_label(), BarColumn(), MofNCompleteColumn()) as bar:
+        yield from bar.track(items, description=escape(what))
+
+
+@contextmanager
+def waiting(what: str) -> Iterator[None]:
+    """Show that something goes on whose end cannot be foreseen."""
+    if not _is_shown():
+        yield
+        return
+    with _on_stderr(SpinnerColumn(), _label()) as bar:
+        bar.add_task(escape(what), total=None)
+        yield
+
+
+def _is_shown() -> bool:
+    """Tell whether a bar is shown: on a terminal, unless the user wants none."""
+    context = click.get_current_context(silent=True)
+    is_quiet = context is not None and context.meta.get(_QUIET, False)
+    return sys.stderr.isatty() and not is_quiet
+
+
+def _on_stderr(*columns: ProgressColumn) -> Progress:
+    return Progress(*columns, console=Console(stderr=True), transient=True)
+
+
+def _label() -> ProgressColumn:
+    """Show what is being done; rich would take a name for a template with markup.
+
+    A long name is cut: how far it has come is to be seen, too.
+    """
+    column = Column(no_wrap=True, overflow="ellipsis", max_width=_LABEL_WIDTH)
+    return TextColumn("{task.description}", markup=False, table_column=column)

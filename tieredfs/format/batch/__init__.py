@@ -1,0 +1,1 @@
+"""Record batches: their headers, checks and bytes, without their records."""

@@ -1,0 +1,1 @@
+"""How the records of a batch are compressed, and by which package."""

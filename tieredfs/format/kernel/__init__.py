@@ -1,0 +1,1 @@
+"""What costs time, compiled; and which implementation is in use."""

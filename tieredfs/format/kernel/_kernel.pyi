@@ -1,0 +1,81 @@
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tieredfs.format.batch.table import BatchTable
+from tieredfs.format.buffers import Buffer, Int64Array
+
+FAULTS: tuple[str, ...]
+STATE_SIZE: int
+COUNTER_COUNT: int
+IS_FULL: int
+HAS_NO_ROOM: int
+STATE_BATCH: int
+STATE_AT: int
+STATE_NEEDED: int
+STATE_NEED: int
+
+def crc32c(data: Buffer, crc: int = 0) -> int: ...
+def crc32c_table(data: Buffer, crc: int = 0) -> int: ...
+def scan_headers(
+    data: Buffer, start: int, offset: int, previous: int, table: BatchTable
+) -> int: ...
+def fill(
+    data: Buffer,
+    table: BatchTable,
+    limits: Int64Array,
+    state: Int64Array,
+    buffers: Sequence[pa.Buffer | None],
+    *,
+    is_checked: bool,
+) -> int: ...
+
+BLOCK_SIZE: int
+
+def scan_packed(
+    data: Buffer,
+    table: BatchTable,
+    blocks: Int64Array,
+    most_stored: int,
+    most_room: int,
+    *,
+    is_checked: bool,
+) -> tuple[int, int, int]: ...
+
+class Ranks:
+    def __init__(self, numbers: memoryview) -> None: ...
+    def of(self, number: int) -> int: ...
+
+class WireRanks:
+    def __init__(self, data: Buffer, size: int, width: int) -> None: ...
+    def of(self, number: int) -> int: ...
+    def of_all(self, numbers: Int64Array, ranks: Int64Array) -> None: ...
+
+_Bytes: TypeAlias = Buffer | pa.Buffer | npt.NDArray[np.int32] | None
+_Numbers: TypeAlias = tuple[Int64Array, int]
+_Payloads: TypeAlias = tuple[_Bytes, _Bytes, int, _Bytes]
+
+class RecordBody:
+    def __init__(
+        self,
+        stamps: _Numbers,
+        offsets: _Numbers,
+        rows: int,
+        first: int,
+        base: int,
+        key: _Payloads | None,
+        value: _Payloads | None,
+        headers: tuple[_Bytes, _Bytes, int, int, _Payloads | None, _Payloads | None]
+        | None,
+    ) -> None: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def max_timestamp(self) -> int: ...
+    @property
+    def offsets_increase(self) -> bool: ...
+    def encode_records(self) -> bytes: ...
+    def encode_batch(self, header: bytes) -> bytes: ...

@@ -1,0 +1,149 @@
+# The headers of batches that follow one another.
+
+# Where the fields of a batch's header lie, and what is read: see batch.py.
+cdef enum:
+    HEADER_SIZE = 61
+    LENGTH_AT = 12
+    MAGIC_AT = 16
+    CRC_END = 21
+    MIN_RECORD = 7
+    CODEC_MASK = 0x07
+    LOG_APPEND_TIME = 0x08
+
+# The columns of a table of batches: see BATCH_ROW in log_batches.py.
+cdef enum:
+    POSITION
+    SIZE
+    BASE_OFFSET
+    LAST_OFFSET
+    LEADER_EPOCH
+    CRC
+    ATTRIBUTES
+    BASE_TIMESTAMP
+    MAX_TIMESTAMP
+    PRODUCER_ID
+    PRODUCER_EPOCH
+    BASE_SEQUENCE
+    RECORD_COUNT
+    MAGIC
+    START
+    END
+    COLUMNS
+
+
+cdef inline uint32_t read_32(const uint8_t *at) noexcept nogil:
+    return <uint32_t>at[0] << 24 | <uint32_t>at[1] << 16 | <uint32_t>at[2] << 8 | at[3]
+
+
+cdef inline int64_t read_64(const uint8_t *at) noexcept nogil:
+    return <int64_t>(<uint64_t>read_32(at) << 32 | read_32(at + 4))
+
+
+cdef inline int16_t read_16(const uint8_t *at) noexcept nogil:
+    return <int16_t>(at[0] << 8 | at[1])
+
+
+cdef bint is_valid_header(const int64_t *row, int64_t delta, int64_t previous) noexcept nogil:
+    """Whether a header is one that read_header accepts, and follows another."""
+    cdef int64_t base = row[BASE_OFFSET]
+    cdef int codec = row[ATTRIBUTES] & CODEC_MASK
+    if codec > 4 or row[LEADER_EPOCH] < -1:
+        return False
+    if base < 0 or base <= previous or delta < 0 or delta > INT64_MAX - base:
+        return False
+    if row[RECORD_COUNT] < 0 or row[RECORD_COUNT] > delta + 1:
+        return False
+    return (
+        codec != 0
+        or row[RECORD_COUNT] <= (row[SIZE] - HEADER_SIZE) // MIN_RECORD
+    )
+
+
+cdef int64_t find_batches(
+    const uint8_t *data,
+    int64_t size,
+    int64_t start,
+    int64_t offset,
+    int64_t previous,
+    int64_t *row,
+    int64_t room,
+) noexcept nogil:
+    """Find whole batches whose headers are right; return how many."""
+    cdef int64_t position = start
+    cdef int64_t length, delta
+    cdef int64_t found = 0
+    cdef const uint8_t *at
+    while found < room:
+        if size - position < HEADER_SIZE:
+            break
+        at = data + position
+        length = <int64_t><int32_t>read_32(at + 8) + LENGTH_AT
+        if length < HEADER_SIZE or length > size - position or at[MAGIC_AT] != 2:
+            break
+        # Each header tells where the next one is, which nobody has touched so far: that
+        # took a tenth of the time for small batches. The fourth from here is about where
+        # it would be if they were all as long; a prefetch is no access.
+        CRC32C_PREFETCH(at + 4 * length - 64)
+        CRC32C_PREFETCH(at + 4 * length)
+        CRC32C_PREFETCH(at + 4 * length + 64)
+        row[POSITION] = position + offset
+        row[SIZE] = length
+        row[BASE_OFFSET] = read_64(at)
+        row[LEADER_EPOCH] = <int32_t>read_32(at + 12)
+        row[CRC] = read_32(at + 17)
+        row[ATTRIBUTES] = read_16(at + 21)
+        row[BASE_TIMESTAMP] = read_64(at + 27)
+        row[MAX_TIMESTAMP] = read_64(at + 35)
+        row[PRODUCER_ID] = read_64(at + 43)
+        row[PRODUCER_EPOCH] = read_16(at + 51)
+        row[BASE_SEQUENCE] = <int32_t>read_32(at + 53)
+        row[RECORD_COUNT] = <int32_t>read_32(at + 57)
+        row[MAGIC] = 2
+        row[START] = position + HEADER_SIZE
+        row[END] = position + length
+        delta = <int32_t>read_32(at + 23)
+        if not is_valid_header(row, delta, previous):
+            break
+        previous = row[BASE_OFFSET] + delta
+        row[LAST_OFFSET] = previous
+        position += length
+        row += COLUMNS
+        found += 1
+    return found
+
+
+def scan_headers(
+    object data, int64_t start, int64_t offset, int64_t previous, object table
+):
+    """Read the headers of batches that follow one another; checksums are left for later.
+
+    It stops before a batch that is cut off, not of version 2 or has a wrong header, and
+    does not say why: ``read_header`` does.
+
+    Args:
+        data: Log bytes.
+        start: Where the first batch begins in them.
+        offset: Position of the first of the bytes in the log.
+        previous: Offset that the first batch must lie above.
+        table: Rows of BATCH_ROW: filled, as far as they reach.
+
+    Returns:
+        How many batches were found.
+    """
+    cdef _View source = _View(data)
+    cdef _View rows = _View(table, True)
+    cdef int64_t found
+    rows.hold_int64(0)
+    if not 0 <= start <= source.held.len:
+        raise ValueError(f"position {start} is not in the bytes")
+    with nogil:
+        found = find_batches(
+            <const uint8_t *>source.held.buf,
+            source.held.len,
+            start,
+            offset,
+            previous,
+            <int64_t *>rows.held.buf,
+            rows.held.len // <int64_t>(COLUMNS * sizeof(int64_t)),
+        )
+    return found

@@ -1,0 +1,1 @@
+"""The records of batches, to and from Arrow."""

@@ -1,0 +1,232 @@
+"""Records of batches → Arrow columns, by the compiled kernel.
+
+Each record is walked once, and each of its payloads copied once, straight into the
+buffers of the columns; the interpreter's lock is released meanwhile.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from tieredfs.errors import CorruptBatchError
+from tieredfs.format.batch.header import MIN_RECORD
+from tieredfs.format.batch.table import LogBatches
+from tieredfs.format.kernel import _kernel
+from tieredfs.format.records.header_keys import decode_text
+from tieredfs.format.records.schema import (
+    FULL_BYTES,
+    HEADERS,
+    MAX_BYTES,
+    MAX_ROWS,
+    SCHEMA,
+    RecordColumns,
+    fixed_bytes,
+)
+
+__all__ = ["build_columns"]
+
+# What a piece holds, as the kernel counts it.
+_ROWS, _KEYS, _VALUES, _HEADERS, _HEADER_KEYS, _HEADER_VALUES = range(6)
+_NULLS: Final = (6, 7, 8, 9)  # keys, values, rows without headers, values of headers
+_ROW_BYTES: Final = 10  # that Arrow takes for them
+_BITS, _OFFSETS, _INT64, _INT32, _BYTES = range(5)  # what the items of a buffer are
+
+# The buffers of a column: what they hold, and how.
+_COLUMNS: Final = {
+    "key": ((_ROWS, _BITS), (_ROWS, _OFFSETS), (_KEYS, _BYTES)),
+    "value": ((_ROWS, _BITS), (_ROWS, _OFFSETS), (_VALUES, _BYTES)),
+    "offset": ((_ROWS, _INT64),),
+    "timestamp": ((_ROWS, _INT64),),
+    "timestampType": ((_ROWS, _INT32),),
+    "headers": (
+        (_ROWS, _BITS),
+        (_ROWS, _OFFSETS),
+        (_HEADERS, _OFFSETS),
+        (_HEADER_KEYS, _BYTES),
+        (_HEADERS, _BITS),
+        (_HEADERS, _OFFSETS),
+        (_HEADER_VALUES, _BYTES),
+    ),
+}
+_MIN_ROOM: Final = (64, 1 << 10, 1 << 10, 16, 256, 256)
+_FULL_ROOM: Final = (MAX_ROWS, *[FULL_BYTES] * 2, FULL_BYTES // 8, *[FULL_BYTES] * 2)
+_BOLDEST: Final = 16  # times as much room as is needed so far
+_TYPES: Final = {field.name: field.type for field in SCHEMA}
+_BINARY: Final = pa.binary()
+_HEADER: Final = HEADERS.value_type
+_SPARE: Final = 16  # bytes behind a payload let the kernel copy it without a call
+
+
+def build_columns(
+    runs: Iterable[LogBatches], names: Iterable[str], other_bytes: int
+) -> Iterator[RecordColumns]:
+    """Yield the columns of records in pieces: see ColumnBuilder."""
+    piece = _OutputChunk(frozenset(names), other_bytes)
+    try:
+        for run in runs:
+            yield from piece.add(run)
+    except Exception:
+        if piece.rows:  # what lies before the error comes out first
+            yield piece.take()
+        raise
+    if piece.rows:
+        yield piece.take()
+
+
+class _OutputChunk:
+    """Columns under construction."""
+
+    def __init__(self, names: frozenset[str], other_bytes: int) -> None:
+        self._names = names
+        fixed = other_bytes + fixed_bytes(names)
+        self._limits = np.array(
+            [0, 0, fixed, FULL_BYTES, MAX_BYTES, MAX_ROWS], np.int64
+        )
+        self._state = np.zeros(_kernel.STATE_SIZE, np.int64)
+        self._room: list[int] = []
+        self._buffers: dict[str, list[pa.Buffer]] = {}
+
+    @property
+    def rows(self) -> int:
+        """How many records it holds."""
+        return int(self._state[_ROWS])
+
+    def add(self, run: LogBatches) -> Iterator[RecordColumns]:
+        """Decode the records of some batches; yield what is full meanwhile."""
+        if not self._room:
+            self._room = _first_room(run)
+        self._limits[:2] = run.first_offset, run.end_offset - 1
+        self._state[_kernel.STATE_BATCH] = 0
+        self._state[_kernel.STATE_AT] = -1
+        while ended := self._fill(run):
+            if ended == _kernel.IS_FULL:
+                yield self.take()
+            elif ended == _kernel.HAS_NO_ROOM:
+                self._grow()
+            else:
+                row = int(self._state[_kernel.STATE_BATCH])
+                run.take([row]).check()  # says more of a checksum
+                msg = f"{run.where(row)}: {_kernel.FAULTS[ended]}"
+                raise CorruptBatchError(msg)
+
+    def take(self) -> RecordColumns:
+        """Return what it holds, and begin another."""
+        held: list[int] = self._state[: _kernel.COUNTER_COUNT].tolist()
+        self._trim(held)
+        made = RecordColumns(
+            held[_ROWS],
+            {
+                name: _column(name, self._buffers[name], held)
+                for name in _COLUMNS
+                if name in self._names
+            },
+        )
+        # Pieces of a log are much alike: a little more than the last one had will do.
+        self._room = [
+            max(least, count + count // 8)
+            for least, count in zip(_MIN_ROOM, held, strict=False)
+        ]
+        self._state[: 2 * _kernel.COUNTER_COUNT] = 0
+        self._buffers = {}
+        return made
+
+    def _fill(self, run: LogBatches) -> int:
+        if not self._buffers:
+            self._buffers = self._allocate()
+        buffers: list[pa.Buffer | None] = []
+        for name, items in _COLUMNS.items():
+            buffers += self._buffers.get(name, [None] * len(items))
+        return _kernel.fill(
+            run.buffer,
+            run.table,
+            self._limits,
+            self._state,
+            buffers,
+            is_checked=run.is_checked,
+        )
+
+    def _allocate(self) -> dict[str, list[pa.Buffer]]:
+        # From Arrow's pool: it gives memory again that is already mapped.
+        return {
+            name: [
+                pa.allocate_buffer(_size(kind, self._room[held]), resizable=True)
+                for held, kind in items
+            ]
+            for name, items in _COLUMNS.items()
+            if name in self._names
+        }
+
+    def _trim(self, held: list[int]) -> None:
+        """End each buffer where it is filled: what lies behind was never written.
+
+        Memory that is far from filled is given back: a piece may live long.
+        """
+        for name, buffers in self._buffers.items():
+            for (holds, kind), buffer in zip(_COLUMNS[name], buffers, strict=True):
+                count = held[holds]
+                size = _size(kind, count) - _SPARE * (kind == _BYTES)
+                wasteful = 4 * count < 3 * self._room[holds]
+                buffer.resize(size, shrink_to_fit=wasteful)
+
+    def _grow(self) -> None:
+        """Make room for what the kernel needs, and for what may still come."""
+        held, need = (
+            int(self._state[at]) for at in (_kernel.STATE_NEEDED, _kernel.STATE_NEED)
+        )
+        # What a full piece takes if all is like what there is so far, but not too bold.
+        filled = max(int(self._state[_ROW_BYTES]), FULL_BYTES // _BOLDEST)
+        whole = min(need * FULL_BYTES // filled * 9 // 8, _FULL_ROOM[held])
+        self._room[held] = max(2 * self._room[held], need, whole)
+        for name, buffers in self._buffers.items():
+            for (holds, kind), buffer in zip(_COLUMNS[name], buffers, strict=True):
+                if holds == held:
+                    buffer.resize(_size(kind, self._room[held]))
+
+
+def _first_room(run: LogBatches) -> list[int]:
+    """Guess what the first piece holds: memory that it does not fill costs nothing."""
+    size = min(int((run["end"] - run["start"]).sum()), FULL_BYTES)
+    rows = min(int(run["record_count"].sum()), size // MIN_RECORD, MAX_ROWS)
+    guess = (rows, size // 8, size, rows, size // 8, size // 8)
+    return list(map(max, _MIN_ROOM, guess))
+
+
+def _size(kind: int, count: int) -> int:
+    """Return the bytes of a buffer of so many items."""
+    if kind == _BITS:
+        return (count + 7) // 8
+    if kind == _BYTES:
+        return count + _SPARE
+    if kind == _OFFSETS:
+        count += 1
+    return count * (8 if kind == _INT64 else 4)
+
+
+def _column(name: str, buffers: list[pa.Buffer], held: list[int]) -> pa.Array:
+    rows = held[_ROWS]
+    no_keys, no_values, bare, no_header_values = (held[at] for at in _NULLS)
+    if name == "key":
+        return _binary(rows, no_keys, buffers)
+    if name == "value":
+        return _binary(rows, no_values, buffers)
+    if name != "headers":
+        return pa.Array.from_buffers(_TYPES[name], rows, [None, *buffers])
+    if bare == rows:
+        return pa.nulls(rows, HEADERS)
+    is_there, ends, key_ends, keys, *values = buffers
+    count = held[_HEADERS]
+    texts = decode_text(_binary(count, 0, [None, key_ends, keys]))
+    pairs = [texts, _binary(count, no_header_values, values)]
+    structs = pa.Array.from_buffers(_HEADER, count, [None], 0, children=pairs)
+    return pa.Array.from_buffers(
+        HEADERS, rows, [is_there if bare else None, ends], bare, children=[structs]
+    )
+
+
+def _binary(count: int, nulls: int, buffers: list[pa.Buffer | None]) -> pa.Array:
+    valid, *rest = buffers
+    return pa.Array.from_buffers(
+        _BINARY, count, [valid if nulls else None, *rest], nulls
+    )

@@ -1,0 +1,173 @@
+"""Arrow → record batches, version 2.
+
+Source: Kafka's DefaultRecordBatch and DefaultRecord; KIP-98. What is written is what
+Java's and librdkafka's clients can read: snappy in xerial blocks, lz4 in frames of
+independent blocks.
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+
+from tieredfs.errors import InvalidArgumentError
+from tieredfs.format.batch.header import (
+    CONTROL,
+    DELETE_HORIZON,
+    LOG_APPEND_TIME,
+    MAGIC,
+    TRANSACTIONAL,
+    TimestampType,
+    seal_batch,
+)
+from tieredfs.format.buffers import Int64Array
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codecs import MAX_DECOMPRESSED, compress
+from tieredfs.format.records.encode import measure_records
+from tieredfs.format.records.fields import (
+    RecordFields,
+    offset_column,
+    payload_columns,
+    timestamp_column,
+)
+
+__all__ = ["BatchOptions", "encode_batch"]
+
+_HEADER: Final = struct.Struct(">qiibIhiqqqhii")
+_LENGTH_AT: Final = 12
+_OFFSETS: Final = "the offsets of a batch must rise within an int32"
+_MAX_INT32: Final = (1 << 31) - 1
+_MAX_OFFSET: Final = (1 << 63) - 1
+_WRAP: Final = 1 << 64
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """What a batch says beside its records.
+
+    Attributes:
+        codec: How the records are compressed.
+        leader_epoch: Of the leader that writes it; -1 for none.
+        timestamp_type: LOG_APPEND_TIME gives every record the largest timestamp.
+        producer_id: -1 for a producer that is not idempotent.
+        producer_epoch: -1 likewise.
+        base_sequence: Of the first record; -1 likewise.
+        is_transactional: Whether it is part of a transaction.
+        is_control: Whether its records are control records.
+        delete_horizon_ms: When the cleaner may drop its tombstones.
+    """
+
+    codec: Codec = Codec.NONE
+    leader_epoch: int = -1
+    timestamp_type: TimestampType = TimestampType.CREATE_TIME
+    producer_id: int = -1
+    producer_epoch: int = -1
+    base_sequence: int = -1
+    is_transactional: bool = False
+    is_control: bool = False
+    delete_horizon_ms: int | None = None
+
+    @property
+    def attributes(self) -> int:
+        """The flags as they are stored."""
+        append_time = self.timestamp_type is TimestampType.LOG_APPEND_TIME
+        return (
+            int(self.codec)
+            | LOG_APPEND_TIME * append_time
+            | TRANSACTIONAL * self.is_transactional
+            | CONTROL * self.is_control
+            | DELETE_HORIZON * (self.delete_horizon_ms is not None)
+        )
+
+
+_PLAIN: Final = BatchOptions()
+
+
+def encode_batch(
+    records: pa.RecordBatch,
+    options: BatchOptions | None = None,
+    *,
+    base_offset: int | None = None,
+    last_offset: int | None = None,
+) -> bytes:
+    """Write records as one batch.
+
+    Args:
+        records: The columns offset and timestamp (of any unit, or int64 as ms), and
+            key, value and headers where there are any; offsets rise strictly.
+        options: What the batch says beside them.
+        base_offset: The batch's first offset; None for that of the first record.
+        last_offset: The batch's last offset; None for that of the last record. A batch
+            without records needs both, as the cleaner leaves them behind.
+
+    Raises:
+        InvalidArgumentError: A column is missing, has another type or a null that no
+            batch can hold; offsets do not rise or span more than an int32; an option
+            is outside its range, or says that there are no timestamps; a batch without
+            records lacks its offsets; or the records have more bytes than a batch may
+            have.
+    """
+    how = _PLAIN if options is None else options
+    if how.timestamp_type is TimestampType.NO_TIMESTAMP:
+        raise InvalidArgumentError(f"{how}: version 2 has timestamps")
+    offsets = offset_column(records)
+    base = int(offsets[0]) if base_offset is None and len(offsets) else base_offset
+    last = int(offsets[-1]) if last_offset is None and len(offsets) else last_offset
+    if base is None or last is None:
+        raise InvalidArgumentError("a batch without records needs its offsets")
+    _check_offsets(base, offsets, last)
+    stamps = timestamp_column(records)
+    first = int(stamps[0]) if len(stamps) else -1
+    if how.delete_horizon_ms is not None:
+        first = how.delete_horizon_ms
+    body = measure_records(
+        RecordFields(
+            stamps,
+            offsets,
+            _wrapped(first),
+            base,
+            *payload_columns(records, offsets),
+        )
+    )
+    if not body.offsets_increase:
+        raise InvalidArgumentError(_OFFSETS)
+    if body.size > MAX_DECOMPRESSED:
+        msg = f"{body.size} bytes of records are more than a batch may have"
+        raise InvalidArgumentError(msg)
+    stored = (
+        None if how.codec is Codec.NONE else compress(how.codec, body.encode_records())
+    )
+    size = body.size if stored is None else len(stored)
+    try:
+        header = _HEADER.pack(
+            base,
+            _HEADER.size - _LENGTH_AT + size,
+            how.leader_epoch,
+            MAGIC,
+            0,  # the checksum, of what follows
+            how.attributes,
+            last - base,
+            first,
+            body.max_timestamp if len(stamps) else -1,
+            how.producer_id,
+            how.producer_epoch,
+            how.base_sequence,
+            len(offsets),
+        )
+    except struct.error as error:
+        msg = f"{how}: {error}"
+        raise InvalidArgumentError(msg) from error
+    return body.encode_batch(header) if stored is None else seal_batch(header, stored)
+
+
+def _check_offsets(base: int, offsets: Int64Array, last: int) -> None:
+    lowest, highest = (int(offsets[at]) if len(offsets) else base for at in (0, -1))
+    fits = 0 <= base <= lowest and highest <= last <= _MAX_OFFSET
+    if not fits or last - base > _MAX_INT32:
+        raise InvalidArgumentError(_OFFSETS)
+
+
+def _wrapped(value: int) -> int:
+    """Wrap like Java's long, as the reader's sum does."""
+    return (value + _WRAP // 2) % _WRAP - _WRAP // 2

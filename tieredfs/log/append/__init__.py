@@ -1,0 +1,1 @@
+"""Write records as new segments at the end of a partition."""

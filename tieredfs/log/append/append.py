@@ -1,0 +1,444 @@
+"""Write records as new segments at the end of a partition, once.
+
+An append whose call failed is in doubt: its segment may be there, may become so when
+anyone appends, or never will. The appender keeps it until its records are appended
+again, which is the same append, not another one, and ends the doubt:
+
+======================  ==============================  ================================
+the append in doubt     the same records again          other records meanwhile
+======================  ==============================  ================================
+is a segment            are found there: its offsets    are appended behind it
+claimed its offset      become a segment: its offsets   make it one; go behind it
+claimed nothing         are written, at its offset      are written, at its offset
+lost to another writer  are written at the new end      are written at the new end
+======================  ==============================  ================================
+
+So other records never push one in doubt into the log that has no claim, and records
+that were given up are there once or not at all. After a success they are in doubt no
+longer: the same records are appended once more. Another process, or another appender,
+knows nothing of this: to it, what is in doubt is another writer's.
+
+What is more than a segment may have is several appends, one behind the other. One that
+ends between them is remembered as well: the same records again are its rest.
+
+Each append has an id of its own, by which it is known again: two writers of the same
+bytes have two. The records are the same when they encode to the same log at the offset
+and the time of the append in doubt, so of each only a few hundred bytes are kept.
+"""
+
+import hashlib
+import secrets
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Final
+
+import pyarrow as pa
+
+from tieredfs.epochs import LeaderEpochs
+from tieredfs.errors import (
+    AlreadyExistsError,
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedOperationError,
+)
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
+from tieredfs.format.records.writer import BatchOptions, encode_batch
+from tieredfs.log.append.rows import AppendRows
+from tieredfs.log.planning.catalog import SegmentCatalog
+from tieredfs.log.planning.tiles import last_of, lineage_of, log_end
+from tieredfs.log.read.reader import TieredReader
+from tieredfs.model import (
+    EpochEntry,
+    IndexType,
+    LogSegmentData,
+    SegmentId,
+    SegmentIndexes,
+    SegmentMetadata,
+    TopicIdPartition,
+    Uuid,
+)
+from tieredfs.objects.concurrency.fork_locks import make_lock
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.segment_log.content_id import ContentId
+from tieredfs.storage.segment_log.inspection import PriorState, inspect_segment
+from tieredfs.storage.segment_log.stream import read_batches
+
+__all__ = ["SEGMENT_BYTES", "Appender"]
+
+SEGMENT_BYTES: Final = 1 << 30
+"""Most bytes of a segment's log: Kafka's own default of ``segment.bytes``."""
+
+_MAX_SEGMENT_BYTES: Final = (1 << 31) - 1  # the positions of an offset index are int32
+
+_FIRST: Final = EpochEntry(0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _LogEnd:
+    """Where a partition ends, and the history that leads there."""
+
+    offset: int
+    epochs: LeaderEpochs
+    producers: ProducerSnapshot
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """How records become segments.
+
+    Attributes:
+        codec: How the records are compressed.
+        now_ms: The timestamp of records that have none.
+        segment_bytes: Most bytes of a segment's log, unless one batch has more.
+    """
+
+    codec: Codec
+    now_ms: int
+    segment_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Append:
+    """All but the records of one append.
+
+    Attributes:
+        partition: Where to.
+        end: Where the log ended when it began.
+        options: How the records become a segment.
+        nonce: Tells it from any other append of the same records.
+        begins_topic: Whether no topic of the name was there.
+    """
+
+    partition: TopicIdPartition
+    end: _LogEnd
+    options: _Options
+    nonce: bytes
+    begins_topic: bool
+
+    def encode(self, rows: AppendRows) -> tuple[SegmentMetadata, memoryview]:
+        """Return the segment that it makes of as many rows as fit, and its log."""
+        options = BatchOptions(
+            codec=self.options.codec, leader_epoch=self.end.epochs.entries[-1].epoch
+        )
+        start = following = self.end.offset
+        content = ContentId(self.partition, start).add(self.nonce)
+        log = bytearray()
+        for batch in rows.batches(start, self.options.now_ms):
+            encoded = encode_batch(batch, options)
+            if log and len(log) + len(encoded) > self.options.segment_bytes:
+                break
+            content.add(encoded)
+            log += encoded
+            following += batch.num_rows
+        segment = SegmentMetadata(
+            self.partition,
+            content.finish(),
+            start,
+            end_offset=following - 1,
+            size=len(log),
+        )
+        return segment, memoryview(log).toreadonly()
+
+    def store(
+        self, storage: RemoteStorageManager, segment: SegmentMetadata, log: memoryview
+    ) -> None:
+        """Store what ``encode`` gave, or find it stored.
+
+        Raises:
+            AlreadyExistsError: Another writer was first; nothing was written.
+            InvalidArgumentError: Another writer has begun a topic of the same name;
+                nothing is left of this one.
+        """
+        batches = read_batches(
+            lambda start, stop: log[start:stop], len(log), name="log"
+        )
+        lead = PriorState(self.end.producers, self.end.epochs)
+        indexes = inspect_segment(batches, segment, {}, lead).rebuilt
+        storage.append_log_segment(segment, LogSegmentData(log, indexes))
+        # Two writers that each create a topic give it two ids; readers see one of them.
+        if self.begins_topic and len(_topic_ids(storage, self.partition)) > 1:
+            storage.delete_log_segment(segment)
+            raise _begun_elsewhere(self.partition)
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far an append of several segments has come.
+
+    Attributes:
+        options: How the records become segments.
+        count: How many records there are.
+        digest: Of all the records; empty while one segment may hold them.
+        written: The segments that are there.
+    """
+
+    options: _Options
+    count: int
+    digest: bytes = b""
+    written: list[SegmentMetadata] = field(default_factory=list)
+
+    @property
+    def done(self) -> int:
+        """How many of the records are written."""
+        return sum(map(_count, self.written))
+
+    def is_of(self, rows: AppendRows) -> bool:
+        """Tell whether it is of these records."""
+        return self.count == len(rows) and self.digest == self.digest_of(rows)
+
+    def digest_of(self, rows: AppendRows) -> bytes:
+        """Return the digest of records; all of them are encoded once for it.
+
+        Raises:
+            InvalidArgumentError: One of them cannot be written.
+        """
+        found = hashlib.sha256()
+        for batch in rows.batches(0, self.options.now_ms):
+            found.update(encode_batch(batch))
+        return found.digest()
+
+    def offsets(self, first: int) -> range:
+        """Return the offsets of all segments, or of those from ``first`` on.
+
+        Of all where no other writer came between them.
+        """
+        spans = [
+            range(found.start_offset, found.start_offset + _count(found))
+            for found in self.written
+        ]
+        pairs = pairwise(spans[: first + 1])
+        begin = 0 if all(a.stop == b.start for a, b in pairs) else first
+        return range(spans[begin].start, spans[-1].stop)
+
+
+class Appender:
+    """Append to one partition, and know the appends again that are in doubt.
+
+    It may be shared by threads, whose appends follow one another.
+    """
+
+    def __init__(
+        self, storage: RemoteStorageManager, partition: TopicIdPartition
+    ) -> None:
+        """Ask nothing yet; the first segment makes the partition."""
+        self._storage = storage
+        self._partition = partition
+        self._lock = make_lock()
+        self._in_doubt: dict[SegmentMetadata, _Append] = {}
+        self._unfinished: list[_Progress] = []
+
+    def append(
+        self,
+        records: pa.Table,
+        *,
+        codec: Codec,
+        now_ms: int,
+        segment_bytes: int = SEGMENT_BYTES,
+    ) -> range:
+        """Write records as one segment, or as several, at the end of the partition.
+
+        Afterwards the segments are there whole. They are written under the leader epoch
+        that the partition's end has. After an error that leaves it in doubt whether one
+        is, the same records are the same append: what is not there of them is written.
+
+        Args:
+            records: Any of the columns key, value, headers and timestamp.
+            codec: How the records are compressed.
+            now_ms: The timestamp of records that have none, ms since 1970 UTC.
+            segment_bytes: Most bytes of a segment's log, unless one batch has more.
+
+        Returns:
+            The offsets of the records; if another writer came between the segments of
+            an append that is repeated, of those that it had not written yet.
+
+        Raises:
+            InvalidArgumentError: A column is another one or has another type, there is
+                no record, or ``segment_bytes`` is not from 1 to 2 GiB; nothing was
+                written.
+            AlreadyExistsError: Another writer was first; nothing was written but what
+                the message says.
+            UnsupportedOperationError: The layout cannot be appended to.
+            StorageUnavailableError: The store failed; the append is in doubt.
+            DeadlineExceededError: It did not answer in time; the append is in doubt.
+            TieredFSError: Any other error of the store, such as StorageFullError; the
+                append is in doubt.
+        """
+        if not 0 < segment_bytes <= _MAX_SEGMENT_BYTES:
+            msg = f"segment_bytes {segment_bytes}: 1 to {_MAX_SEGMENT_BYTES} bytes"
+            raise InvalidArgumentError(msg)
+        rows = AppendRows.of(records, name=str(self._partition))
+        with self._lock:
+            progress = self._resumed(rows)
+            if progress is None:
+                options = _Options(codec, now_ms, segment_bytes)
+                progress = _Progress(options, len(rows))
+            first = len(progress.written)
+            try:
+                while progress.done < len(rows):
+                    self._append_segment(rows, progress, first)
+            except AlreadyExistsError as error:
+                if not progress.written:
+                    raise
+                raise _overtaken(rows, progress) from error
+            finally:
+                if 0 < progress.done < len(rows):
+                    self._unfinished.append(progress)
+        return progress.offsets(first)
+
+    def _resumed(self, rows: AppendRows) -> _Progress | None:
+        """Return how far an append of the same records came that did not end."""
+        for progress in self._unfinished:
+            if progress.is_of(rows):
+                self._unfinished.remove(progress)
+                return progress
+        return None
+
+    def _append_segment(
+        self, rows: AppendRows, progress: _Progress, first: int
+    ) -> None:
+        """Append as many of the rows that are left as one segment holds.
+
+        Args:
+            rows: All of them.
+            progress: What is written of them; the segment is added to it.
+            first: How many segments were written when this call began: the others
+                follow one another.
+        """
+        rest = rows.behind(progress.done)
+        for known, append in tuple(self._in_doubt.items()):
+            if _count(known) > len(rest):
+                continue
+            segment, log = append.encode(rest)
+            if segment == known:
+                progress.options = append.options
+                with suppress(AlreadyExistsError):  # it lost: the end is elsewhere
+                    self._store(append, segment, log, rows, progress)
+                    return
+        begun = self._begin_behind(progress, first)
+        rival = any(s.start_offset == begun.end.offset for s in self._in_doubt)
+        try:
+            self._store(begun, *begun.encode(rest), rows, progress)
+        except AlreadyExistsError:
+            if not rival:
+                raise
+            # The one that was first may be our own, which was in doubt.
+            begun = self._begin_behind(progress, first)
+            self._store(begun, *begun.encode(rest), rows, progress)
+
+    def _begin_behind(self, progress: _Progress, first: int) -> _Append:
+        """Begin at the end of the log, which is that of the segment before.
+
+        Raises:
+            AlreadyExistsError: Another writer has appended behind that one.
+        """
+        begun = self._begin(progress.options)
+        if len(progress.written) > first:
+            last = progress.written[-1]
+            if begun.end.offset != last.start_offset + _count(last):
+                msg = f"another writer has appended behind {last}"
+                raise AlreadyExistsError(msg)
+        return begun
+
+    def _begin(self, options: _Options) -> _Append:
+        end, there = _log_end(self._storage, self._partition)
+        # One that the log has left behind and that is not in it never will be.
+        self._in_doubt = {
+            segment: append
+            for segment, append in self._in_doubt.items()
+            if segment.start_offset >= end.offset or segment.id in there
+        }
+        begins_topic = not there and self._begins_topic()
+        nonce = secrets.token_bytes(16)
+        return _Append(self._partition, end, options, nonce, begins_topic)
+
+    def _begins_topic(self) -> bool:
+        """Return whether no topic of the name is there.
+
+        Raises:
+            InvalidArgumentError: There are others, and not this one.
+        """
+        ids = _topic_ids(self._storage, self._partition)
+        if ids and self._partition.topic_id not in ids:
+            raise _begun_elsewhere(self._partition)
+        return not ids
+
+    def _store(
+        self,
+        append: _Append,
+        segment: SegmentMetadata,
+        log: memoryview,
+        rows: AppendRows,
+        progress: _Progress,
+    ) -> None:
+        if not progress.digest and _count(segment) < len(rows):
+            # Nothing is written of records that cannot all be written.
+            progress.digest = progress.digest_of(rows)
+        self._in_doubt[segment] = append
+        try:
+            append.store(self._storage, segment, log)
+        except (AlreadyExistsError, InvalidArgumentError, UnsupportedOperationError):
+            del self._in_doubt[segment]
+            raise
+        del self._in_doubt[segment]
+        progress.written.append(segment)
+
+
+def _overtaken(rows: AppendRows, progress: _Progress) -> AlreadyExistsError:
+    """Return the error of an append that another writer came into the middle of."""
+    last = progress.written[-1]
+    return AlreadyExistsError(
+        f"{rows.name}: another writer appended behind the first {progress.done} of "
+        f"{progress.count} records, which are written up to offset {last.end_offset}: "
+        "append the same records again to write the others"
+    )
+
+
+def _count(segment: SegmentMetadata) -> int:
+    """Return how many records an appended segment has."""
+    end = segment.start_offset if segment.end_offset is None else segment.end_offset
+    return end - segment.start_offset + 1
+
+
+def _topic_ids(storage: RemoteStorageManager, partition: TopicIdPartition) -> set[Uuid]:
+    """Return the ids of the topics that have a partition's name."""
+    return {found.topic_id for found in storage.list_partitions(partition.topic)}
+
+
+def _begun_elsewhere(partition: TopicIdPartition) -> InvalidArgumentError:
+    return InvalidArgumentError(
+        f"{partition}: another writer has begun a topic of this name; nothing was "
+        "written: open the topic by its name, and append to that"
+    )
+
+
+def _log_end(
+    storage: RemoteStorageManager, partition: TopicIdPartition
+) -> tuple[_LogEnd, frozenset[SegmentId]]:
+    """Return where a partition ends, and the ids of its segments."""
+    catalog = SegmentCatalog(storage)
+    try:
+        segments = TieredReader(storage, catalog, partition).segments()
+    except NotFoundError:
+        segments = []
+    ids = frozenset(segment.id for segment in segments)
+    last = last_of(segments)
+    if last is None:
+        return _LogEnd(0, LeaderEpochs((_FIRST,)), ProducerSnapshot()), ids
+    indexes = storage.fetch_all_indexes(last)
+    last = catalog.describe(last, indexes)
+    epochs = lineage_of([last])
+    known = epochs if epochs.entries else LeaderEpochs((_FIRST,))
+    return _LogEnd(log_end([last]), known, _producers(storage, last, indexes)), ids
+
+
+def _producers(
+    storage: RemoteStorageManager, segment: SegmentMetadata, indexes: SegmentIndexes
+) -> ProducerSnapshot:
+    """Return the producers where a segment ends: an open transaction stays open."""
+    data = indexes.get(IndexType.PRODUCER_SNAPSHOT)
+    if data is None:
+        return ProducerSnapshot()
+    name = f"{storage.name_of(segment)}: producer snapshot"
+    return ProducerSnapshot.parse(data, name=name)

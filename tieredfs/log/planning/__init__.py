@@ -1,0 +1,1 @@
+"""Which segment serves which offsets."""

@@ -1,0 +1,225 @@
+"""Which segments a partition has, and everything that is known of them."""
+
+from collections.abc import Callable, Container, Iterable, Sequence
+from itertools import islice
+from typing import TypeAlias, TypeVar
+
+from cachetools import LRUCache
+
+from tieredfs.errors import NotFoundError, PluginError
+from tieredfs.format.compression.codecs import MAX_DECOMPRESSED
+from tieredfs.log.planning.copies import CopyComparison
+from tieredfs.log.planning.tiles import may_part, overlaps
+from tieredfs.model import (
+    SegmentId,
+    SegmentIndexes,
+    SegmentMetadata,
+    TopicIdPartition,
+)
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
+from tieredfs.objects.concurrency.fork_locks import make_lock
+from tieredfs.storage import RemoteStorageManager
+
+__all__ = ["SegmentCatalog", "SegmentContent", "content_of"]
+
+SegmentContent: TypeAlias = "tuple[SegmentId, str]"
+"""A segment's id and version: what tells one content of it from any other."""
+
+_T = TypeVar("_T")
+
+_KEPT = 100_000  # descriptions; some 500 bytes each
+_NEAR = 500  # segments to plan a read from, and to describe for it
+_AT_ONCE = 16  # requests of a few KiB: latency is all they cost
+
+
+def content_of(segment: SegmentMetadata) -> SegmentContent:
+    """Return which content of which segment it is, listed or described."""
+    return segment.id, segment.version
+
+
+class SegmentCatalog:
+    """List the segments of partitions, and describe those that the listing does not.
+
+    Every call lists anew, so new segments are seen. What a segment was described as is
+    kept: its contents never change under one id and version.
+
+    Attributes:
+        compare: Which of two copies of the same offsets has fewer records.
+    """
+
+    def __init__(
+        self,
+        storage: RemoteStorageManager,
+        max_batch_bytes: int = MAX_DECOMPRESSED,
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            storage: Where the segments are.
+            max_batch_bytes: Most bytes that a compressed batch may decompress to, where
+                copies have to be counted.
+        """
+        self.compare = CopyComparison(storage, max_batch_bytes)
+        self._storage = storage
+        self._lock = make_lock()
+        self._known: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(_KEPT)
+        self._confirmed: LRUCache[SegmentMetadata, None] = LRUCache(_KEPT)
+        self._begun: set[TopicIdPartition] = set()
+        self._is_tiled: dict[TopicIdPartition, bool] = {}
+        """Whether segments of one history, without overlaps, were listed last."""
+
+    def begin(self, partitions: Iterable[TopicIdPartition]) -> None:
+        """Take new partitions for empty until they have a segment, not for missing."""
+        with self._lock:
+            self._begun.update(partitions)
+
+    def segments(
+        self,
+        partition: TopicIdPartition,
+        *,
+        without: Container[SegmentContent] = frozenset(),
+    ) -> list[SegmentMetadata]:
+        """Return the segments with their ends, sorted by start offset.
+
+        Args:
+            partition: Whose segments.
+            without: Segments to leave out.
+
+        Raises:
+            NotFoundError: There is no such partition.
+            CorruptDataError: A segment contradicts its own indexes.
+            PluginError: The plugin does not describe what it lists.
+        """
+        return self._described(
+            partition, lambda s: None in (s.end_offset, s.size), without
+        )
+
+    def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
+        """Return the first segments that end at ``offset`` or later, with their ends.
+
+        Raises:
+            NotFoundError: There is no such partition, or nothing in it ends so late.
+        """
+        listed = self._listed_from(partition, offset)
+        return self._complete(listed, lambda s: None in (s.end_offset, s.size))
+
+    def _listed_from(
+        self, partition: TopicIdPartition, offset: int
+    ) -> list[SegmentMetadata]:
+        """List the first segments that end at ``offset`` or later; none if unsure.
+
+        Where segments overlap, those that end elsewhere say which of them count. So all
+        are listed once, and from then on pages are relied on if nothing overlapped.
+        """
+        with self._lock:
+            is_tiled = self._is_tiled.get(partition)
+        if is_tiled:
+            return self._storage.seek(partition, offset)
+        if is_tiled is None:
+            listed = self._storage.list_segments(partition)
+            if any(segment.end_offset is None for segment in listed):
+                return self._storage.seek(partition, offset)  # shows all of them
+            is_tiled = not (overlaps(listed) or self.may_part(listed))
+            with self._lock:
+                self._is_tiled[partition] = is_tiled
+            if is_tiled:
+                near = (s for s in listed if (s.end_offset or 0) >= offset)
+                return list(islice(near, _NEAR))
+        return []
+
+    def timed_segments(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
+        """Return the segments with their ends and largest timestamps as well."""
+        return self._described(
+            partition, lambda s: None in (s.end_offset, s.size, s.max_timestamp_ms)
+        )
+
+    def full_segments(
+        self,
+        partition: TopicIdPartition,
+        *,
+        without: Container[SegmentContent] = frozenset(),
+    ) -> list[SegmentMetadata]:
+        """Return the segments with every field told, sorted by start offset."""
+        return self._described(partition, lambda s: not s.is_described, without)
+
+    def describe(
+        self, segment: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        """Return ``segment`` with every field told.
+
+        Args:
+            segment: As it was listed.
+            indexes: All of its indexes, where they have been fetched.
+
+        Raises:
+            PluginError: The plugin left one out: what is not known would not be read.
+        """
+        with self._lock:
+            known = self._known.get(segment)
+        if known is None:
+            known = self._storage.describe(segment, indexes)
+            if not known.is_described:
+                msg = f"{self._storage!r} does not describe {segment}"
+                raise PluginError(msg)
+            with self._lock:
+                self._known[segment] = known
+        return known
+
+    def may_part(self, segments: Sequence[SegmentMetadata]) -> bool:
+        """Tell whether segments, as listed, may be of different histories."""
+        return may_part(segments, self._storage.highest_epoch, self.describe)
+
+    def confirm(
+        self,
+        segments: Iterable[SegmentMetadata],
+        check: Callable[[SegmentMetadata], None],
+    ) -> None:
+        """Check segments that have not passed the check before, several at a time.
+
+        Args:
+            segments: As they were described.
+            check: The same one for the life of this catalog; raises what is wrong.
+        """
+        with self._lock:
+            new = [segment for segment in segments if segment not in self._confirmed]
+        _ask_all(check, new)
+        with self._lock:
+            self._confirmed.update(dict.fromkeys(new))
+
+    def _described(
+        self,
+        partition: TopicIdPartition,
+        lacks: Callable[[SegmentMetadata], bool],
+        without: Container[SegmentContent] = frozenset(),
+    ) -> list[SegmentMetadata]:
+        try:
+            listed = self._storage.list_segments(partition)
+        except NotFoundError:
+            if partition not in self._begun:
+                raise
+            listed = []
+        wanted = [segment for segment in listed if content_of(segment) not in without]
+        return self._complete(wanted, lacks)
+
+    def _complete(
+        self,
+        listed: Sequence[SegmentMetadata],
+        lacks: Callable[[SegmentMetadata], bool],
+    ) -> list[SegmentMetadata]:
+        wanted = [segment for segment in listed if lacks(segment)]
+        told = dict(zip(wanted, _ask_all(self.describe, wanted), strict=True))
+        return [told.get(segment, segment) for segment in listed]
+
+
+def _ask_all(
+    ask: Callable[[SegmentMetadata], _T], segments: Sequence[SegmentMetadata]
+) -> list[_T]:
+    """Return the answers for segments, in their order; the first error is raised."""
+    if len(segments) < 2:  # noqa: PLR2004 - no pool for one
+        return [ask(segment) for segment in segments]
+    pool = DaemonExecutor(min(_AT_ONCE, len(segments)))
+    try:
+        return list(pool.map(ask, segments))
+    finally:
+        # Neither an error nor Ctrl-C waits for the requests that are under way.
+        pool.shutdown(wait=False, cancel_futures=True)

@@ -1,0 +1,115 @@
+"""Which of two copies of the same offsets is the later state of a compacted log.
+
+A cleaner only removes records, so of two copies that differ the one with fewer records
+of the offsets that both cover was written later. How many records a whole segment has
+stands in its manifest; how many lie in a part of it is read from the log, and only
+where the manifests leave it open.
+"""
+
+from typing import Final
+
+from cachetools import LRUCache
+
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.log.planning.positions import read_offsets
+from tieredfs.model import SegmentMetadata
+from tieredfs.objects.concurrency.fork_locks import make_lock
+from tieredfs.storage import RemoteStorageManager
+
+__all__ = ["CopyComparison"]
+
+_MAX_COUNTS: Final = 100_000
+
+
+class CopyComparison:
+    """Compare copies by the records they hold; what was counted is kept.
+
+    Segments never change, so a count is right for as long as its segment is there.
+    """
+
+    def __init__(
+        self, storage: RemoteStorageManager, max_batch_bytes: int | None = None
+    ) -> None:
+        """Ask nothing yet.
+
+        Args:
+            storage: Where the copies are.
+            max_batch_bytes: As ``RecordDecoder`` takes it.
+        """
+        self._storage = storage
+        self._max_batch_bytes = max_batch_bytes
+        self._lock = make_lock()
+        self._counts: LRUCache[tuple[SegmentMetadata, int, int], int]
+        self._counts = LRUCache(_MAX_COUNTS)
+
+    def __call__(
+        self, one: SegmentMetadata, other: SegmentMetadata, start: int, end: int
+    ) -> int:
+        """Compare how many records two segments hold of the offsets ``[start, end)``.
+
+        Args:
+            one: A segment that covers the offsets, described.
+            other: Another one.
+            start: First offset.
+            end: End (exclusive) of the offsets.
+
+        Returns:
+            Below 0 if ``one`` holds fewer, above 0 if ``other`` does; 0 if they hold as
+            many, or where the layout does not keep counts.
+
+        Raises:
+            CorruptDataError: A log that had to be read is not what it should be.
+            NotFoundError: A segment is gone.
+        """
+        ours, theirs = count_bounds(one, start, end), count_bounds(other, start, end)
+        if ours is None or theirs is None:
+            return 0
+        if ours[1] < theirs[0] or ours[0] > theirs[1]:
+            return ours[0] - theirs[0]
+        return self._count(one, start, end) - self._count(other, start, end)
+
+    def _count(self, segment: SegmentMetadata, start: int, end: int) -> int:
+        """Count the records of a segment among some offsets."""
+        bounds = count_bounds(segment, start, end)
+        if bounds is not None and bounds[0] == bounds[1]:
+            return bounds[0]
+        key = (segment, start, end)
+        with self._lock:
+            known = self._counts.get(key)
+        if known is None:
+            known = self._count_in_log(segment, start, end)
+            with self._lock:
+                self._counts[key] = known
+        return known
+
+    def _count_in_log(self, segment: SegmentMetadata, start: int, end: int) -> int:
+        decoder = RecordDecoder("", 0, ("offset",), self._max_batch_bytes)
+        total = 0
+        for batches in read_offsets(self._storage, segment, start, end):
+            batches.check()
+            inside = (batches["base_offset"] >= start) & (batches["last_offset"] < end)
+            total += int(batches["record_count"][inside].sum())
+            others = batches.take(~inside).within(start, end)
+            total += sum(rows.num_rows for rows in decoder.decode([others]))
+        return total
+
+
+def count_bounds(
+    segment: SegmentMetadata, start: int, end: int
+) -> tuple[int, int] | None:
+    """Say how many records a segment has among some offsets, by its description alone.
+
+    Args:
+        segment: The segment, which covers the offsets.
+        start: First offset.
+        end: End (exclusive) of the offsets.
+
+    Returns:
+        The least and the most there can be; None where the number of its records is not
+        known.
+    """
+    if segment.record_count is None or segment.end_offset is None:
+        return None
+    wanted = end - start
+    others = segment.end_offset + 1 - segment.start_offset - wanted
+    return max(0, segment.record_count - others), min(segment.record_count, wanted)

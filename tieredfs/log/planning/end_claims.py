@@ -1,0 +1,127 @@
+"""Objects that hold one log and say different ends: which of them a push keeps.
+
+A segment ends where the next one begins, so the same log is copied again when what
+follows it has changed. Usually a cleaner has emptied the next segment and put both into
+one: then the longer end is the later state. A directory of which an earlier push saw
+too little has the shorter one, and so has a replica that is behind.
+"""
+
+from collections.abc import Collection, Iterable
+from itertools import pairwise
+
+from tieredfs.epochs import LeaderEpochs
+from tieredfs.log.planning.overlap import Compare
+from tieredfs.model import SegmentMetadata
+from tieredfs.storage import RemoteStorageManager
+
+__all__ = ["beyond", "is_disputed", "same_log", "was_cleaned"]
+
+
+def same_log(
+    segment: SegmentMetadata, stored: Iterable[SegmentMetadata]
+) -> list[SegmentMetadata]:
+    """Return the stored objects that hold a segment's log and say another end of it.
+
+    Args:
+        segment: The segment, with the id that it has in the target.
+        stored: The segments of the target as they were listed.
+    """
+    return [
+        one
+        for one in stored
+        if (one.start_offset, one.id) == (segment.start_offset, segment.id)
+        and one.end_offset not in {None, segment.end_offset}
+    ]
+
+
+def beyond(
+    shorter: SegmentMetadata,
+    longer: SegmentMetadata,
+    stored: Iterable[SegmentMetadata],
+) -> list[SegmentMetadata]:
+    """Return the other segments that span offsets which only the longer object claims.
+
+    Args:
+        shorter: One of the objects.
+        longer: The one with the later end.
+        stored: Segments with their ends.
+    """
+    first, stop = _end(shorter), _end(longer)
+    return [
+        one
+        for one in stored
+        if one.id != shorter.id and max(first, one.start_offset) < min(stop, _end(one))
+    ]
+
+
+def is_disputed(
+    shorter: SegmentMetadata,
+    longer: SegmentMetadata,
+    others: Collection[SegmentMetadata],
+    compare: Compare,
+) -> bool:
+    """Tell whether other segments have records where the longer object has none.
+
+    One that only spans these offsets disputes nothing: a cleaner has emptied its start.
+    Nor does one of which there is a later copy, which another replica has cleaned: that
+    copy is asked.
+
+    Args:
+        shorter: One of the objects.
+        longer: The one with the later end, described.
+        others: What ``beyond`` returned, described; a segment whose number of records
+            is unknown disputes.
+        compare: Which of two copies has fewer records.
+
+    Raises:
+        CorruptDataError: A log that had to be read is not what it should be.
+        NotFoundError: A segment is gone.
+    """
+    first, stop = _end(shorter), _end(longer)
+    turns = {first, stop}
+    for one in others:
+        turns |= {one.start_offset, _end(one)}
+    marks = sorted(turn for turn in turns if first <= turn <= stop)
+    for low, high in pairwise(marks):
+        copies = [s for s in others if s.start_offset <= low and high <= _end(s)]
+        for one in copies:
+            if one.record_count is None:
+                return True
+            if compare(longer, one, low, high) < 0 and not any(
+                _agree(one, other, low, high) and compare(other, one, low, high) < 0
+                for other in copies
+            ):
+                return True
+    return False
+
+
+def was_cleaned(
+    target: RemoteStorageManager, stored: Iterable[SegmentMetadata]
+) -> bool:
+    """Tell whether a cleaner has removed records from any of some segments.
+
+    Args:
+        target: Where the segments are.
+        stored: The segments as they were listed.
+
+    Raises:
+        CorruptDataError: A segment contradicts itself.
+        NotFoundError: A segment is gone.
+    """
+    for listed in stored:
+        one = target.describe(listed)
+        if one.record_count is not None and one.end_offset is not None:
+            offsets = one.end_offset + 1 - one.start_offset
+            if one.record_count < offsets:
+                return True
+    return False
+
+
+def _end(segment: SegmentMetadata) -> int:
+    return 0 if segment.end_offset is None else segment.end_offset + 1
+
+
+def _agree(one: SegmentMetadata, other: SegmentMetadata, low: int, high: int) -> bool:
+    """Tell whether two segments are of one history at the offsets ``[low, high)``."""
+    ours, theirs = (LeaderEpochs(s.leader_epochs or ()) for s in (one, other))
+    return ours.agreement_end(theirs, low, high) == high

@@ -1,0 +1,90 @@
+"""Where in a segment's log its offsets lie, as its offset index says."""
+
+from collections.abc import Iterator
+
+from tieredfs.format.batch.table import LogBatches
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.model import IndexType, SegmentMetadata
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.segment_log.stream import read_log
+
+__all__ = ["locate", "offset_index", "read_offsets"]
+
+
+def read_offsets(
+    storage: RemoteStorageManager, segment: SegmentMetadata, start: int, end: int
+) -> Iterator[LogBatches]:
+    """Yield the batches that have some of the offsets ``[start, end)``.
+
+    Args:
+        storage: Where the segment is.
+        segment: The segment, its end and size known.
+        start: First offset.
+        end: End (exclusive) of the offsets.
+
+    Raises:
+        CorruptDataError: The log or its offset index is not what it should be.
+        NotFoundError: The segment is gone.
+    """
+    position, until = locate(storage, segment, start, end)
+    for batches in read_log(
+        lambda first, stop: storage.fetch_log_ahead(segment, first, stop),
+        segment.size or 0,
+        name=storage.name_of(segment),
+        start=position,
+        until=until,
+    ):
+        base, last = batches["base_offset"], batches["last_offset"]
+        found = batches.take((last >= start) & (base < end))
+        if len(found):
+            yield found
+        if base[-1] >= end:
+            return
+
+
+def locate(
+    storage: RemoteStorageManager, segment: SegmentMetadata, start: int, end: int
+) -> tuple[int, int]:
+    """Look up where in a segment's log some offsets lie.
+
+    Args:
+        storage: Where the segment is.
+        segment: The segment, its end and size known.
+        start: First offset.
+        end: End (exclusive) of the offsets.
+
+    Returns:
+        The position of a batch at or before ``start``, and one by which ``end`` has
+        surely been reached.
+
+    Raises:
+        CorruptIndexError: The offset index is malformed.
+    """
+    size = segment.size or 0
+    if segment.start_offset >= start and end > (segment.end_offset or 0):
+        return 0, size
+    index = offset_index(storage, segment)
+    position = index.end_position(end)
+    return index.lookup(start).position, size if position is None else position
+
+
+def offset_index(
+    storage: RemoteStorageManager, segment: SegmentMetadata
+) -> OffsetIndex:
+    """Fetch the offset index of a segment.
+
+    Args:
+        storage: Where the segment is.
+        segment: The segment, its end and size known.
+
+    Raises:
+        CorruptIndexError: The index is malformed.
+    """
+    found = storage.fetch_indexes(segment, [IndexType.OFFSET])
+    return OffsetIndex.parse(
+        found.get(IndexType.OFFSET, b""),
+        segment.start_offset,
+        end_offset=segment.end_offset,
+        log_size=segment.size,
+        name=f"{storage.name_of(segment)}: offset index",
+    )

@@ -1,0 +1,446 @@
+"""Which segment serves which offsets: pure, from what is known of the segments.
+
+The true history of a partition is that of the segment with the highest leader epoch and
+end. What another segment holds beyond the point where its own history departs from that
+one is left out; ``overlap`` says which of several segments of one history counts.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from tieredfs.epochs import NO_EPOCH, LeaderEpochs
+from tieredfs.errors import (
+    CorruptDataError,
+    NotFoundError,
+    UnsupportedFormatError,
+)
+from tieredfs.format.batch.table import LogBatches
+from tieredfs.log.planning.end_claims import beyond, is_disputed
+from tieredfs.log.planning.overlap import (
+    Compare,
+    Tile,
+    contradictions,
+    serve,
+    stale_pairs,
+)
+from tieredfs.model import SegmentMetadata
+from tieredfs.storage.segment_log.stream import FETCH_SIZE
+
+__all__ = [
+    "ScanPlan",
+    "SegmentSlice",
+    "check_one_state",
+    "check_served",
+    "deciding_ends",
+    "disputed",
+    "disputes",
+    "holes",
+    "last_of",
+    "lineage_of",
+    "log_end",
+    "may_part",
+    "mixed",
+    "overlaps",
+    "tile",
+]
+
+_TO_GO_ON: Final = (
+    "to read what is there: scan with on_gap='skip', cat with --on-gap skip, or Spark "
+    "with failOnDataLoss=false"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentSlice:
+    """Some offsets of one segment, and where in its log they lie.
+
+    Attributes:
+        segment: The segment, its end and size told.
+        start_offset: First offset to serve.
+        end_offset: End (exclusive) of the offsets to serve.
+        start_position: Position of a batch at or before ``start_offset``.
+        end_position: Position by which ``end_offset`` is surely reached.
+        lineage: The epochs that a batch must have been written under.
+        previous_offset: Last offset of the batch before ``start_position``, where
+            reading goes on there; -1 where an index says that a batch begins there.
+    """
+
+    segment: SegmentMetadata
+    start_offset: int
+    end_offset: int
+    start_position: int
+    end_position: int
+    lineage: LeaderEpochs
+    previous_offset: int = -1
+
+    @property
+    def size(self) -> int:
+        """Bytes of the log from its first position to its last."""
+        return self.end_position - self.start_position
+
+    def behind(self, batches: LogBatches) -> Self:
+        """Return what is left of the slice behind some of its batches."""
+        last = int(batches["last_offset"][-1])
+        position = int(batches["position"][-1] + batches["size"][-1])
+        return replace(
+            self,
+            start_offset=min(last + 1, self.end_offset),
+            start_position=position,
+            end_position=max(position, self.end_position),
+            previous_offset=last,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ScanPlan:
+    """What a scan will read.
+
+    Attributes:
+        slices: The parts of segments, in the order in which they are read.
+        fetch_size: Bytes that are fetched at once.
+    """
+
+    slices: tuple[SegmentSlice, ...]
+    fetch_size: int = FETCH_SIZE
+
+    @property
+    def segments(self) -> int:
+        """Segments to read from."""
+        return len({(s.segment.partition, s.segment.id) for s in self.slices})
+
+    @property
+    def requests(self) -> int:
+        """Requests for the bytes of the slices.
+
+        A slice that ends inside a segment may take more, for the batch behind it, and
+        so may a layout, for a manifest or where it keeps a log in chunks.
+        """
+        return sum(-(-part.size // self.fetch_size) for part in self.slices)
+
+    @property
+    def size(self) -> int:
+        """Bytes of the slices, as the broker wrote them."""
+        return sum(part.size for part in self.slices)
+
+    def __repr__(self) -> str:
+        """Say it in figures."""
+        return (
+            f"ScanPlan(segments={self.segments}, requests={self.requests}, "
+            f"size={self.size})"
+        )
+
+
+def last_of(segments: Iterable[SegmentMetadata]) -> SegmentMetadata | None:
+    """Return the segment that the true history ends in, if there is any segment.
+
+    Epochs count only where those of all are known: a listing that needs no description
+    does not say them, and a segment without them would lose to an older one with them.
+    """
+    found = list(segments)
+    return max(found, key=_rank if _has_epochs(found) else _end, default=None)
+
+
+def lineage_of(segments: Iterable[SegmentMetadata]) -> LeaderEpochs:
+    """Return the true history: that of the segment with the highest (epoch, end).
+
+    It is empty, and accepts everything, where the epochs of a segment are not known.
+    """
+    found = list(segments)
+    last = last_of(found) if _has_epochs(found) else None
+    return LeaderEpochs(last.leader_epochs or ()) if last else LeaderEpochs()
+
+
+def log_end(segments: Iterable[SegmentMetadata]) -> int:
+    """Return the end (exclusive) of the true history; 0 without segments."""
+    last = last_of(segments)
+    return _end(last) if last else 0
+
+
+def overlaps(segments: Sequence[SegmentMetadata]) -> bool:
+    """Tell whether any two of the segments, sorted by start, hold an offset both."""
+    ends = 0
+    for segment in segments:
+        if segment.start_offset < ends:
+            return True
+        ends = max(ends, _end(segment))
+    return False
+
+
+def may_part(
+    segments: Sequence[SegmentMetadata],
+    highest_epoch: Callable[[SegmentMetadata], int | None],
+    describe: Callable[[SegmentMetadata], SegmentMetadata],
+) -> bool:
+    """Tell whether segments that do not overlap may be of different histories.
+
+    Where one epoch is the highest of all, they are of one: its leader had what lies
+    before. Otherwise the last one's history says under which epoch each has to end; a
+    cleaner, too, may have left an older one.
+
+    Args:
+        segments: The segments of a partition with their ends, as listed.
+        highest_epoch: What a listing says of the epochs of one.
+        describe: Asks for the history of the last one.
+    """
+    epochs = [highest_epoch(segment) for segment in segments]
+    known = [epoch for epoch in epochs if epoch is not None]
+    if len(known) < len(segments) or len(set(known)) <= 1:
+        return False
+    _, _, last = max(zip(known, map(_end, segments), segments, strict=True), key=_order)
+    try:
+        lineage = LeaderEpochs(describe(last).leader_epochs or ())
+    except (CorruptDataError, NotFoundError, UnsupportedFormatError):
+        return False  # said when it is read
+    return any(
+        not lineage.accepts(epoch, _end(segment) - 1)
+        for epoch, segment in zip(known, segments, strict=True)
+    )
+
+
+def deciding_ends(segments: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
+    """Return the segments whose ends no neighbour confirms.
+
+    Between two segments a wrong end leaves a gap or an overlap. The last segment has no
+    neighbour, and where segments overlap, a wrong end hides what another one holds.
+
+    Args:
+        segments: The segments of a partition with their ends, sorted by start offset.
+    """
+    decide = {id(segment): segment for segment in segments[-1:]}
+    last = last_of(segments)
+    if last is not None:
+        decide[id(last)] = last
+    longest: SegmentMetadata | None = None
+    for segment in segments:
+        if longest is not None and segment.start_offset < _end(longest):
+            decide[id(longest)], decide[id(segment)] = longest, segment
+        if longest is None or _end(segment) > _end(longest):
+            longest = segment
+    return list(decide.values())
+
+
+def tile(
+    segments: Sequence[SegmentMetadata],
+    start: int,
+    end: int,
+    *,
+    skip_gaps: bool,
+    compare: Compare,
+    place: str,
+) -> list[Tile]:
+    """Say which segment serves which of the offsets ``[start, end)``.
+
+    Args:
+        segments: The segments of a partition with their ends and, where they overlap,
+            everything else; sorted by start offset.
+        start: First offset.
+        end: End (exclusive) of the offsets.
+        skip_gaps: Whether offsets that no segment holds are left out.
+        compare: Which of two copies has fewer records; asked where segments overlap.
+        place: Name of the store in error messages.
+
+    Returns:
+        Segments with the offsets ``[from, to)`` they serve, which do not overlap.
+
+    Raises:
+        CorruptDataError: No segment holds an offset, and ``skip_gaps`` is false.
+    """
+    lineage = lineage_of(segments)
+    if overlaps(segments):
+        # Which copy counts must not depend on where reading begins or ends.
+        whole = serve(
+            _believed(segments, compare),
+            lineage,
+            first_of(segments),
+            log_end(segments),
+            compare,
+        )
+        tiles = _clipped(whole, start, end)
+    else:
+        tiles = list(_in_order(segments, lineage, start, end))
+    if skip_gaps:
+        return tiles
+    cursor = start
+    for segment, first, stop in tiles:
+        if first > cursor:
+            raise _gap(place, segment, cursor, first)
+        cursor = stop
+    if cursor < end and segments:
+        raise _gap(place, segments[-1], cursor, end)
+    return tiles
+
+
+def disputes(
+    segments: Sequence[SegmentMetadata], compare: Compare
+) -> list[tuple[SegmentMetadata, SegmentMetadata]]:
+    """Return objects with one content of which one must be wrong, the shorter first.
+
+    The longer one says that the offsets at its end are empty, and another segment has
+    records there.
+
+    Args:
+        segments: The segments of a partition, described.
+        compare: Which of two copies has fewer records.
+    """
+    return [
+        (shorter, longer)
+        for shorter, longer in contradictions(segments)
+        if is_disputed(shorter, longer, beyond(shorter, longer, segments), compare)
+    ]
+
+
+def check_one_state(
+    segments: Sequence[SegmentMetadata],
+    tiles: Sequence[Tile],
+    *,
+    compare: Compare,
+    place: str,
+) -> None:
+    """Check that what is served is one state of the log.
+
+    Args:
+        segments: The segments that were tiled.
+        tiles: What ``tile`` returned.
+        compare: Which of two copies has fewer records.
+        place: Name of the store in error messages.
+
+    Raises:
+        CorruptDataError: Nothing says which of two objects is right, or an older state
+            of a compacted log would be read before a later one.
+    """
+    if not overlaps(segments):
+        return
+    for shorter, longer in disputes(segments, compare):
+        raise CorruptDataError(f"{place}: {disputed(shorter, longer)} ({_TO_GO_ON})")
+    for older, later in stale_pairs(tiles, lineage_of(segments), compare):
+        raise CorruptDataError(f"{place}: {mixed(older, later)} ({_TO_GO_ON})")
+
+
+def disputed(shorter: SegmentMetadata, longer: SegmentMetadata) -> str:
+    """Describe two objects of which one must be wrong."""
+    return (
+        f"{shorter} is there twice, with the ends {shorter.end_offset} and "
+        f"{longer.end_offset}, and the same log: push the partition again from a "
+        "broker's log directory, or delete the wrong one"
+    )
+
+
+def mixed(older: Tile, later: Tile) -> str:
+    """Describe two states of a compacted log that would be read as one."""
+    return (
+        f"the offsets {older[1]} to {older[2] - 1} are only in {older[0]}, which is "
+        f"older than {later[0]}: read together, they may bring back deleted records"
+    )
+
+
+def check_served(
+    segments: Sequence[SegmentMetadata],
+    tiles: Sequence[Tile],
+    end: int,
+    *,
+    place: str,
+) -> None:
+    """Check that what is left out of tiles is what no segment holds.
+
+    Args:
+        segments: The segments that were tiled.
+        tiles: What ``tile`` returned from the beginning of the log on.
+        end: End (exclusive) of the log.
+        place: How to call the store in an error.
+
+    Raises:
+        CorruptDataError: A segment holds an offset that none serves: the epochs of a
+            segment are not those of the others.
+    """
+    cursor = segments[0].start_offset if segments else end
+    for _, first, stop in (*tiles, (None, end, end)):
+        for segment in segments if cursor < first else ():
+            if segment.start_offset < first and cursor < min(_end(segment), first):
+                raise _gap(place, segment, cursor, first)
+        cursor = stop
+
+
+def holes(tiles: Sequence[Tile], start: int) -> list[tuple[int, int]]:
+    """Return the offsets ``[from, to)`` inside the log that no segment serves.
+
+    Args:
+        tiles: What is served, as ``tile`` returned it.
+        start: Where the log begins.
+    """
+    found: list[tuple[int, int]] = []
+    for _, first, stop in tiles:
+        if first > start:
+            found.append((start, first))
+        start = stop
+    return found
+
+
+def first_of(segments: Iterable[SegmentMetadata]) -> int:
+    """Return the first offset that a segment holds; 0 without segments."""
+    return min((segment.start_offset for segment in segments), default=0)
+
+
+def _clipped(tiles: Iterable[Tile], start: int, end: int) -> list[Tile]:
+    """Return what is served of the offsets ``[start, end)``."""
+    return [
+        (segment, max(first, start), min(stop, end))
+        for segment, first, stop in tiles
+        if max(first, start) < min(stop, end)
+    ]
+
+
+def _in_order(
+    segments: Iterable[SegmentMetadata], lineage: LeaderEpochs, start: int, end: int
+) -> Iterator[Tile]:
+    """Tile segments that do not overlap: each serves what it has of the lineage."""
+    for segment in segments:
+        first, stop = max(start, segment.start_offset), min(end, _end(segment))
+        if first < stop:
+            own = LeaderEpochs(segment.leader_epochs or ())
+            stop = own.agreement_end(lineage, first, stop)
+        if first < stop:
+            yield segment, first, stop
+
+
+def _believed(
+    segments: Sequence[SegmentMetadata], compare: Compare
+) -> list[SegmentMetadata]:
+    """Leave out all but one of the objects that hold one content.
+
+    The shorter one stays where another segment has records that the longer one has not.
+    """
+    wrong = {longer for _, longer in disputes(segments, compare)}
+    wrong |= {
+        shorter for shorter, longer in contradictions(segments) if longer not in wrong
+    }
+    return [segment for segment in segments if segment not in wrong]
+
+
+def _has_epochs(segments: Sequence[SegmentMetadata]) -> bool:
+    return all(segment.leader_epochs is not None for segment in segments)
+
+
+def _rank(segment: SegmentMetadata) -> tuple[int, int]:
+    epochs = segment.leader_epochs or ()
+    return (epochs[-1].epoch if epochs else NO_EPOCH, _end(segment))
+
+
+def _order(one: tuple[int, int, SegmentMetadata]) -> tuple[int, int]:
+    return one[:2]
+
+
+def _end(segment: SegmentMetadata) -> int:
+    if segment.end_offset is None:
+        msg = f"{segment} has not been described"
+        raise ValueError(msg)
+    return segment.end_offset + 1
+
+
+def _gap(
+    place: str, segment: SegmentMetadata, start: int, end: int
+) -> CorruptDataError:
+    return CorruptDataError(
+        f"{place}: {segment.partition}: no segment holds the offsets {start} to "
+        f"{end - 1} ({_TO_GO_ON})"
+    )

@@ -1,0 +1,1 @@
+"""Get the segments of a tier back as files."""

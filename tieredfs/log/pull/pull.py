@@ -1,0 +1,352 @@
+"""Get the segments of a tier back as files, as a broker keeps them in its directory.
+
+Every file is byte for byte what was stored, unless segments overlap: of one that serves
+only some of its offsets, these come as a segment of their own, whose indexes are made
+from its log. A log comes last of its segment's files, so a
+directory whose logs are all there is whole.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+
+from tieredfs.epochs import LeaderEpochs
+from tieredfs.errors import (
+    AlreadyExistsError,
+    CorruptIndexError,
+    InvalidArgumentError,
+    NotFoundError,
+    PluginError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
+from tieredfs.format.buffers import Buffer
+from tieredfs.format.index.leader_epochs import (
+    format_leader_epochs,
+    parse_leader_epochs,
+)
+from tieredfs.log.planning.catalog import SegmentCatalog
+from tieredfs.log.planning.tiles import lineage_of
+from tieredfs.log.pull.cut import cut_segment
+from tieredfs.log.read.reader import TieredReader, bounds_of, changed_error
+from tieredfs.model import (
+    UNKNOWN_TOPIC_ID,
+    IndexType,
+    SegmentMetadata,
+    TopicIdPartition,
+)
+from tieredfs.objects import ObjectStore
+from tieredfs.storage import RemoteStorageManager, open_storage
+from tieredfs.storage.held_log import last_offset, spool_log
+from tieredfs.storage.layouts.kafka_files import LOG_SUFFIX, SUFFIXES
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.segment_log.inspection import PriorState, prior_state
+from tieredfs.storage.segment_log.source import LogContent, LogSource, open_log
+
+__all__ = ["PulledSegment", "pull"]
+
+_IN_MEMORY: Final = 32 << 20
+"""Bytes that are put as they are; a larger log is put a piece at a time."""
+
+_LOG: Final = re.compile(r"(\d{20})\.log", re.ASCII)
+_CLEANED: Final = "cleaner-offset-checkpoint"
+_BESIDE: Final = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
+
+
+@dataclass(frozen=True, slots=True)
+class PulledSegment:
+    """One segment of a pull.
+
+    Attributes:
+        segment: What was written: as the tier describes it, with the offsets and size
+            of the part that was.
+        written: Files that were written; 0 when all were there already.
+        is_cut: Whether it is a part of a stored segment.
+    """
+
+    segment: SegmentMetadata
+    written: int
+    is_cut: bool = False
+
+
+def pull(
+    source: RemoteStorageManager,
+    target: ObjectStore,
+    partitions: Sequence[TopicIdPartition],
+    *,
+    progress: Callable[[PulledSegment], object] = lambda _: None,
+) -> list[PulledSegment]:
+    """Write the log directory that a tier was made from.
+
+    What is there already and is the same stays as it is, so a pull that was ended is
+    taken up by doing it again, and two may run concurrently.
+
+    Args:
+        source: The tier.
+        target: Where the folders of the partitions go.
+        partitions: What to get.
+        progress: Called with each segment when it is done.
+
+    Returns:
+        The segments, by partition and offset.
+
+    Raises:
+        AlreadyExistsError: A file is there with other content, or a log that is not
+            among those to be written, or segments in another layout; all is left as it
+            is.
+        UnsupportedOperationError: A topic was made several times, or a batch of an old
+            message format would have to be cut.
+        CorruptDataError: What is stored is not what it should be, offsets are missing
+            between segments, or what is there is not one state of the log.
+    """
+    _check_names(partitions)
+    _check_no_other_layout(target)
+    done: list[PulledSegment] = []
+    for partition in partitions:
+        for one in _pull_partition(source, target, partition):
+            progress(one)
+            done.append(one)
+    return done
+
+
+def _pull_partition(
+    source: RemoteStorageManager, target: ObjectStore, partition: TopicIdPartition
+) -> Iterator[PulledSegment]:
+    reader = TieredReader(source, SegmentCatalog(source), partition)
+    try:
+        segments = reader.segments()
+    except NotFoundError:  # removed since it was listed, or strangers' only
+        return
+    held = bounds_of(segments)
+    tiles = reader.tiles(segments, held.beginning, held.end)
+    if not tiles:
+        return
+    if partition.topic_id != UNKNOWN_TOPIC_ID:
+        # First of all, so that the folder of another topic is refused.
+        told = f"version: 0\ntopic_id: {partition.topic_id}"
+        _write(target, f"{partition}/partition.metadata", told.encode())
+    _check_no_other_log(target, partition, {first for _, first, _ in tiles})
+    lead = PriorState()
+    for segment, first, end in tiles:
+        if (first, end - 1) == (segment.start_offset, segment.end_offset):
+            written, indexes = _write_whole(source, target, segment)
+            yield PulledSegment(segment, written)
+        else:
+            with cut_segment(source, segment, first, end, lead) as cut:
+                indexes = cut.indexes
+                written = _write_segment(target, cut.metadata, indexes, cut.log)
+            yield PulledSegment(cut.metadata, written, is_cut=True)
+        lead = prior_state(indexes)
+    _write_epochs(target, partition, lineage_of([source.describe(tiles[-1][0])]))
+
+
+def _check_no_other_layout(target: ObjectStore) -> None:
+    """Check that what lies in the place is no archive: a log directory would hide it.
+
+    Raises:
+        AlreadyExistsError: It is one.
+    """
+    try:
+        there = open_storage(target)
+    except (NotFoundError, UnsupportedFormatError, InvalidArgumentError):
+        return  # nothing, or nothing that begins here
+    except PluginError as error:
+        raise AlreadyExistsError(
+            f"already exists: {target.url} holds more than a log directory: pull into "
+            "another directory"
+        ) from error
+    if not isinstance(there, KafkaLog):
+        raise AlreadyExistsError(
+            f"already exists: {there!r} is an archive: pull into another directory"
+        )
+
+
+def _check_no_other_log(
+    target: ObjectStore, partition: TopicIdPartition, starts: Collection[int]
+) -> None:
+    """Check that the folder has no log that is not among those to be written.
+
+    Raises:
+        AlreadyExistsError: It has: with it the folder would be another log.
+    """
+    folder = f"{partition}/"
+    for entry in target.list(folder, delimiter="/"):
+        match = _LOG.fullmatch(entry.key[len(folder) :])
+        if match is not None and int(match[1]) not in starts:
+            raise AlreadyExistsError(
+                f"already exists: {target.url}/{entry.key}, which is not part of what "
+                "is pulled: pull into an empty directory, or remove it"
+            )
+
+
+def _write_cleaned(target: ObjectStore, segment: SegmentMetadata) -> None:
+    """Note in the cleaner's checkpoint that a log which ends early is the cleaner's.
+
+    Raises:
+        AlreadyExistsError: What is there is no checkpoint; it is left as it is.
+    """
+    partition = segment.partition
+    mine = f"{partition.topic} {partition.partition} "
+    try:
+        lines = bytes(target.get(_CLEANED)).decode("ascii", "replace").splitlines()
+    except NotFoundError:
+        lines = ["0", "0"]
+    if lines[:1] != ["0"] or lines[1:2] != [str(len(lines) - 2)]:
+        raise AlreadyExistsError(
+            f"already exists: {target.url}/{_CLEANED}, which is no checkpoint: remove "
+            "it, or pull into an empty directory"
+        )
+    if not any(line.startswith(mine) for line in lines[2:]):
+        entries = sorted([*lines[2:], f"{mine}{(segment.end_offset or 0) + 1}"])
+        text = "\n".join(["0", str(len(entries)), *entries, ""])
+        target.put(_CLEANED, text.encode(), overwrite=True)
+
+
+def _write_epochs(
+    target: ObjectStore, partition: TopicIdPartition, epochs: LeaderEpochs
+) -> None:
+    """Write the checkpoint, unless the one that is there says the same or more."""
+    if not epochs.entries:
+        return
+    key = f"{partition}/leader-epoch-checkpoint"
+    try:
+        _write(target, key, format_leader_epochs(epochs))
+    except AlreadyExistsError as error:
+        try:
+            there = parse_leader_epochs(target.get(key)).entries
+        except (CorruptIndexError, UnsupportedFormatError):
+            raise error from None
+        common = min(len(there), len(epochs.entries))
+        if there[:common] != epochs.entries[:common]:
+            raise
+        if common == len(there):  # the log has grown since
+            target.put(key, format_leader_epochs(epochs), overwrite=True)
+
+
+def _write_whole(
+    source: RemoteStorageManager, target: ObjectStore, segment: SegmentMetadata
+) -> tuple[int, Mapping[IndexType, Buffer]]:
+    """Write a segment's files as they are stored; return how many, and its indexes."""
+    indexes: Mapping[IndexType, Buffer] = source.fetch_all_indexes(segment)
+    with spool_log(source, segment) as log:
+        if not source.is_current(segment, last_offset(segment, log)):
+            raise changed_error(source, segment)
+        return _write_segment(target, segment, indexes, log), indexes
+
+
+def _write_segment(
+    target: ObjectStore,
+    segment: SegmentMetadata,
+    indexes: Mapping[IndexType, Buffer],
+    log: LogSource,
+) -> int:
+    """Write a segment's files, its log last; return how many were not there."""
+    folder = f"{segment.partition}"
+    written = 0
+    for name, data in _files(segment, indexes):
+        written += _write(target, f"{folder}/{name}", data)
+    if last_offset(segment, log) < (segment.end_offset or 0):
+        _write_cleaned(target, segment)
+    key = f"{folder}/{segment.start_offset:020d}.{LOG_SUFFIX}"
+    return written + _write_log(target, key, log)
+
+
+def _files(
+    segment: SegmentMetadata, indexes: Mapping[IndexType, Buffer]
+) -> Iterator[tuple[str, Buffer]]:
+    """Yield the names and bytes of the files beside a log."""
+    for kind in _BESIDE:
+        if kind in indexes:
+            yield f"{segment.start_offset:020d}.{SUFFIXES[kind]}", indexes[kind]
+    snapshot = indexes.get(IndexType.PRODUCER_SNAPSHOT)
+    if snapshot is not None and segment.end_offset is not None:
+        # On a broker's disk it has the name of the offset that it was taken before.
+        suffix = SUFFIXES[IndexType.PRODUCER_SNAPSHOT]
+        yield f"{segment.end_offset + 1:020d}.{suffix}", snapshot
+
+
+def _write(target: ObjectStore, key: str, data: Buffer) -> int:
+    """Write a file that is not there; return whether it was written.
+
+    Raises:
+        AlreadyExistsError: It is there with other content; the message says from where
+            on.
+    """
+    with open_log(data, key) as content:
+        return _write_log(target, key, content)
+
+
+def _write_log(target: ObjectStore, key: str, log: LogSource) -> int:
+    """Write a log that is not there, as ``_write`` does."""
+    size = _size(target, key)
+    if size is None:
+        content = LogContent(log)
+        try:
+            if log.size <= _IN_MEMORY:
+                target.put(key, content.read(0, log.size), overwrite=False)
+            else:
+                target.put_file(key, content, overwrite=False)
+        except AlreadyExistsError:
+            size = _size(target, key)  # another pull has written it meanwhile
+            if size is None:  # something that is no file is in the way
+                raise
+        else:
+            return 1
+    difference = _difference(target, key, size, log)
+    if difference is not None:
+        raise AlreadyExistsError(
+            f"already exists: {target.url}/{key}, and {difference}: remove it, or pull "
+            "into an empty directory"
+        )
+    return 0
+
+
+def _size(target: ObjectStore, key: str) -> int | None:
+    """Return the bytes of a file; None when it is not there."""
+    try:
+        return target.head(key).size or 0
+    except NotFoundError:
+        return None
+
+
+def _difference(target: ObjectStore, key: str, size: int, log: LogSource) -> str | None:
+    """Say where a file that is there differs from what is pulled; None if nowhere.
+
+    Args:
+        target: Where the file is.
+        key: The file.
+        size: Its bytes.
+        log: What is pulled.
+    """
+    if size != log.size:
+        return f"it has {size} bytes where {log.size} are pulled"
+    start = 0
+    for wanted in log.pieces():
+        there = target.get_range(key, start, start + len(wanted))
+        if there != wanted:
+            at = start + _first_difference(there, wanted)
+            return f"it differs from what is pulled at byte {at}"
+        start += len(wanted)
+    return None
+
+
+def _first_difference(one: Buffer, other: Buffer) -> int:
+    """Return the first place at which two buffers of one size differ."""
+    bytes_of = partial(np.frombuffer, dtype=np.uint8)
+    return int(np.argmax(bytes_of(one) != bytes_of(other)))
+
+
+def _check_names(partitions: Sequence[TopicIdPartition]) -> None:
+    """Refuse two partitions that would have one folder."""
+    folders: dict[str, TopicIdPartition] = {}
+    for partition in partitions:
+        other = folders.setdefault(str(partition), partition)
+        if other != partition:
+            raise UnsupportedOperationError(
+                f"{partition} was made several times (topic ids {other.topic_id} and "
+                f"{partition.topic_id}): choose one with topic_id, or --topic-id"
+            )

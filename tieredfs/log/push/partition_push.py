@@ -1,0 +1,588 @@
+"""Push one partition: its segments in their order, each one once.
+
+The broker goes on while its log is read. Where a segment ends is known from the one
+behind it, so a segment whose log ends sooner, as those of a compacted topic may, is
+copied only when the source has confirmed its end after it was read.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from typing import Final
+
+from tieredfs.errors import (
+    AlreadyExistsError,
+    CorruptBatchError,
+    CorruptDataError,
+    DeadlineExceededError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    StorageUnavailableError,
+    TieredFSError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
+from tieredfs.format.buffers import Buffer
+from tieredfs.log.planning.copies import CopyComparison
+from tieredfs.log.planning.end_claims import beyond, is_disputed, same_log, was_cleaned
+from tieredfs.log.planning.same_log import LogCopy, check_same_log
+from tieredfs.log.push.outcome import PushedSegment, PushOutcome
+from tieredfs.log.push.push_record import PartitionRecord
+from tieredfs.log.verify.segment_check import SegmentCheck
+from tieredfs.model import (
+    UNKNOWN_TOPIC_ID,
+    IndexType,
+    SegmentId,
+    SegmentMetadata,
+    TopicIdPartition,
+)
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.held_log import last_offset, spool_log
+from tieredfs.storage.segment_log.content_id import ContentId
+from tieredfs.storage.segment_log.inspection import (
+    PriorState,
+    inspect_segment,
+    parse_producers,
+    prior_state,
+)
+from tieredfs.storage.segment_log.source import LogSource
+from tieredfs.storage.segment_log.stream import read_batches
+
+__all__ = ["PartitionPush", "listed_segments"]
+
+_ROUNDS: Final = 3
+"""How often a partition is listed anew because the broker changed it meanwhile."""
+
+
+_FAILURES: Final = (
+    AlreadyExistsError,
+    CorruptDataError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
+"""What ends the decision on one object of a log, and not the push."""
+
+_UNUSABLE: Final = (
+    CorruptDataError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+)
+"""Why an index is made anew."""
+
+_REFUSALS: Final = (
+    InvalidArgumentError,
+    PermissionDeniedError,
+    UnsupportedOperationError,
+)
+"""What a target says of a log that it cannot hold."""
+
+_UNREADABLE: Final = (
+    DeadlineExceededError,
+    PermissionDeniedError,
+    StorageUnavailableError,
+)
+"""What a local source says of a file that cannot be read."""
+
+_Identity = tuple[int, int | None, SegmentId]
+"""First and last offset and id of a copy."""
+
+_Undecided = tuple[SegmentMetadata | None, bool]
+"""The segment before it as the target has it, and whether it has been reported."""
+
+
+class PartitionPush:
+    """Push one partition."""
+
+    def __init__(  # noqa: PLR0913 - what push() was given
+        self,
+        source: RemoteStorageManager,
+        target: RemoteStorageManager,
+        partition: TopicIdPartition,
+        *,
+        active: bool,
+        repair: bool,
+        interval_bytes: int,
+        record: PartitionRecord | None,
+        watch: Callable[[memoryview], object],
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._partition = partition
+        self._active = active
+        self._check = SegmentCheck(target, reads_logs=True) if repair else None
+        self._interval_bytes = interval_bytes
+        self._record = record
+        self._listing: list[SegmentMetadata] = []
+        """What the source had when it was listed last."""
+        self._watch = watch
+        self._there = self._listed()
+        self._undecided: dict[SegmentMetadata, _Undecided] = {}
+        """Segments whose log the target has with another end."""
+        self._after: dict[SegmentMetadata, PriorState] = {}
+        self._is_one_log = partition.topic_id != UNKNOWN_TOPIC_ID
+        """Whether it is known that the target has the log of the source."""
+        self._is_refused = False
+        """Whether the target cannot hold the log."""
+
+    def run(self) -> Iterator[PushedSegment]:
+        """Yield each segment when it is done, in order; what had to wait comes last."""
+        try:
+            yield from self._run()
+        finally:
+            if self._record is not None and self._listing:
+                self._record.save(self._listing)
+
+    def _run(self) -> Iterator[PushedSegment]:
+        done: dict[SegmentMetadata, SegmentMetadata | None] = {}
+        for again in reversed(range(_ROUNDS)):
+            before: SegmentMetadata | None = None
+            self._listing = listed_segments(self._source, self._partition)
+            for listed in self._listing:
+                if self._source.is_active(listed) and not self._active:
+                    continue
+                if listed not in done:
+                    try:
+                        one = self._tried(listed, before)
+                    except _ChangedError:
+                        if again:
+                            break  # the cleaner may have merged it with others: list
+                        # What follows waits for it, so that there is no hole.
+                        yield PushedSegment(listed, PushOutcome.CHANGED)
+                        return
+                    except _LongerError as error:
+                        self._undecided[listed] = before, False
+                        done[listed] = before = error.longer
+                        continue
+                    if one is not None:
+                        yield one
+                        if self._ends_with(one):
+                            return
+                    failed = one is None or one.outcome is PushOutcome.FAILED
+                    done[listed] = None if failed or one is None else one.segment
+                before = done[listed]
+            else:
+                yield from self._settle()
+                return
+
+    def _ends_with(self, one: PushedSegment) -> bool:
+        """Tell whether what follows a failed segment must not be copied either.
+
+        Behind records of another log nothing is of the log that the target has. What
+        the target refuses of one segment, it refuses of those that follow. And behind
+        an older state of what failed, a cleaned copy could bring deleted records back.
+        """
+        failed, source = one.segment, self._source
+        if one.outcome is not PushOutcome.FAILED:
+            return False
+        if self._is_refused or isinstance(one.error, AlreadyExistsError):
+            return True
+        last = failed.start_offset if failed.end_offset is None else failed.end_offset
+        return source.is_compacted(self._partition) and any(
+            stored.start_offset <= last
+            and (stored.end_offset or 0) >= failed.start_offset
+            for stored in self._there.values()
+        )
+
+    def _settle(self) -> Iterator[PushedSegment]:
+        """Decide which object of one log stays where ends differ: see ``end_claims``.
+
+        What the source has just confirmed replaces a shorter one, and a longer one if
+        only that says that a cleaner has been here while other segments have records
+        where it has none. Otherwise the longer one is the later state, and the source
+        behind.
+        Of two pushes that decide differently at the same time, one finds its own object
+        gone and copies it again.
+        """
+        for listed, (before, is_done) in self._undecided.items():
+            one: PushedSegment | None = PushedSegment(listed, PushOutcome.CHANGED)
+            for _ in range(_ROUNDS):
+                self._there = self._listed()
+                try:
+                    one = self._push(listed, before, settles=True)
+                except _LongerError as error:
+                    one = PushedSegment(error.longer, PushOutcome.PRESENT)
+                except _ChangedError:
+                    continue
+                except _UnreadableError as error:
+                    one = PushedSegment(listed, PushOutcome.FAILED, error=error.reason)
+                except _FAILURES as error:
+                    one = PushedSegment(listed, PushOutcome.FAILED, error=error)
+                break
+            if one is not None and not is_done:
+                yield one
+
+    def _is_wrong(self, longer: SegmentMetadata, shorter: SegmentMetadata) -> bool:
+        """Tell whether the longer of two objects of one log is the wrong one."""
+        target, there = self._target, list(self._there.values())
+        try:
+            others = [target.describe(s) for s in beyond(shorter, longer, there)]
+            described, compare = target.describe(longer), CopyComparison(target)
+            if not is_disputed(shorter, described, others, compare):
+                return False
+            return not was_cleaned(target, (s for s in there if s.id != longer.id))
+        except NotFoundError as error:  # another push has deleted it
+            raise _ChangedError from error
+
+    def _listed(self) -> dict[_Identity, SegmentMetadata]:
+        return {_identity(s): s for s in _whole(self._target, self._partition)}
+
+    def _tried(
+        self, listed: SegmentMetadata, before: SegmentMetadata | None
+    ) -> PushedSegment | None:
+        """Push one segment, which may fail alone, or with all that follow it."""
+        failure: TieredFSError
+        try:
+            return self._push(listed, before)
+        except _UnreadableError as error:
+            failure = error.reason
+        except _REFUSALS as error:
+            self._is_refused = True
+            failure = error
+        except (AlreadyExistsError, CorruptDataError, UnsupportedFormatError) as error:
+            failure = error
+        return PushedSegment(listed, PushOutcome.FAILED, error=failure)
+
+    def _push(
+        self,
+        listed: SegmentMetadata,
+        before: SegmentMetadata | None,
+        *,
+        settles: bool = False,
+    ) -> PushedSegment | None:
+        """Push one segment; None when it has no batch yet.
+
+        Args:
+            listed: As the source lists it.
+            before: The segment before it as the target has it, if it does.
+            settles: Whether all others have been pushed, so that it can be decided
+                which object of one log stays.
+
+        Raises:
+            _ChangedError: The broker has changed it meanwhile.
+            _UnreadableError: Its log cannot be read.
+            _LongerError: The target has its log with a later end.
+        """
+        known = self._known(listed)
+        if known is not None:
+            return PushedSegment(known, PushOutcome.PRESENT)
+        source = self._source
+        with ExitStack() as stack:
+            with self._reading(listed):
+                segment = _measured(source, listed)
+                if segment is None:
+                    return None
+                indexes = _indexes(source, segment)
+                content = ContentId(segment.partition, segment.start_offset)
+                take = _both(content.add, self._watch)
+                log = stack.enter_context(spool_log(source, segment, watch=take))
+                last = last_offset(segment, log)
+                if not source.is_current(listed, last):
+                    raise _ChangedError
+            segment = replace(segment, id=content.finish())
+            if self._record is not None:
+                self._record.add(listed, segment.id, last)
+            others = same_log(segment, self._there.values())
+            if source.is_active(listed) and others:
+                return PushedSegment(others[0], PushOutcome.PRESENT)
+            longer = [one for one in others if _ends_later(one, segment)]
+            if longer and not (
+                settles and all(self._is_wrong(one, segment) for one in longer)
+            ):
+                raise _LongerError(longer[0])
+            present = self._present(segment)
+            damage = None if present is None else self._damage(present, before)
+            if present is not None and damage is None:
+                pushed = PushedSegment(present, PushOutcome.PRESENT)
+            else:
+                lead = self._lead(segment, before)
+                with self._unchanged(listed):  # it is read again where it lies
+                    pushed = self._copy(segment, log, indexes, lead, damage)
+            if others and settles:
+                self._replace(pushed.segment, others)
+            elif others:
+                self._undecided[listed] = before, True
+            return pushed
+
+    def _known(self, listed: SegmentMetadata) -> SegmentMetadata | None:
+        """Return a segment as the target has it, if its log need not be read for that.
+
+        Its log was read before and is the same, the source confirms its end as it does
+        after a log was read, and the target has just this segment. All else is decided
+        by reading it.
+        """
+        if self._record is None or self._check is not None:
+            return None
+        found = self._record.find(listed)
+        if found is None:
+            return None
+        segment = replace(listed, id=found.id)
+        present = self._present(segment)
+        if present is None or same_log(segment, self._there.values()):
+            return None
+        is_current = self._source.is_current(listed, found.last_offset)
+        return present if is_current else None
+
+    def _replace(
+        self, segment: SegmentMetadata, others: Iterable[SegmentMetadata]
+    ) -> None:
+        """Delete other objects of a segment's log, and see that it is still there.
+
+        Raises:
+            _ChangedError: Another push has deleted it meanwhile.
+        """
+        for other in others:
+            self._target.delete_log_segment(other)
+        self._there = self._listed()
+        if self._present(segment) is None:
+            raise _ChangedError
+
+    @contextmanager
+    def _reading(self, listed: SegmentMetadata) -> Iterator[None]:
+        """Tell what is wrong with a segment from what the broker did to it."""
+        try:
+            with self._unchanged(listed):
+                yield
+        except NotFoundError as error:
+            raise _ChangedError from error
+        except _UNREADABLE as error:
+            # A disk has files that cannot be read; a server that fails, fails for all.
+            if not self._source.store.is_local:
+                raise
+            raise _UnreadableError(error) from error
+
+    @contextmanager
+    def _unchanged(self, listed: SegmentMetadata) -> Iterator[None]:
+        """Tell a log that is corrupt from one that was rewritten meanwhile."""
+        try:
+            yield
+        except CorruptDataError as error:
+            if self._source.is_current(listed):
+                raise
+            raise _ChangedError from error
+
+    def _present(self, segment: SegmentMetadata) -> SegmentMetadata | None:
+        """Return the segment as the target has it; a listing may not say all.
+
+        One of another size is not it: what has an id has its bytes, unless it was cut.
+        """
+        unsaid = replace(segment, end_offset=None)
+        there = self._there
+        found = there.get(_identity(segment)) or there.get(_identity(unsaid))
+        if found is None:
+            return None
+        if found.size is not None and found.size != segment.size:
+            return None
+        return replace(found, end_offset=segment.end_offset, size=segment.size)
+
+    def _copy(
+        self,
+        segment: SegmentMetadata,
+        log: LogSource,
+        found: Mapping[IndexType, Buffer],
+        lead: PriorState,
+        damage: TieredFSError | None,
+    ) -> PushedSegment:
+        """Copy a segment with its indexes, those that are untrue made anew.
+
+        Args:
+            segment: The segment, with the id that it has in the target.
+            log: Its log.
+            found: Its indexes, as far as they could be read.
+            lead: What is known of the partition where it begins.
+            damage: What is wrong with the copy that it replaces; None for no copy.
+        """
+        name = self._source.name_of(segment)
+        batches = read_batches(log.fetch, log.size, name=name)
+        inspection = inspect_segment(
+            batches, segment, found, lead, interval_bytes=self._interval_bytes
+        )
+        described = replace(segment, leader_epochs=inspection.facts.epochs)
+        stored = [one for one in self._there.values() if one.id != segment.id]
+        copy = LogCopy.held(described, log)
+        check_same_log(copy, log.name, self._target, stored)
+        self._check_what_follows(segment)
+        lost = inspection.lost_from
+        if lost is not None and not self._source.is_compacted(segment.partition):
+            raise CorruptBatchError(
+                f"{name}: the log ends before offset {lost}, the segment at "
+                f"{segment.end_offset}"
+            )
+        facts = inspection.facts
+        kept = {k: bytes(v) for k, v in found.items() if k not in inspection.untrue}
+        indexes = {**inspection.rebuilt, **kept}
+        segment = replace(
+            segment,
+            max_timestamp_ms=facts.max_timestamp_ms,
+            leader_epochs=facts.epochs,
+            version="",
+            custom_metadata=b"",
+        )
+        target = self._target
+        store = target.copy_open_log if damage is None else target.replace_log_segment
+        custom = store(segment, log, indexes)
+        copied = replace(segment, custom_metadata=custom)
+        self._there[_identity(copied)] = copied
+        self._after = {copied: prior_state(indexes)}
+        rebuilt = tuple(kind for kind in indexes if kind not in kept)
+        return PushedSegment(copied, PushOutcome.COPIED, rebuilt, replaced=damage)
+
+    def _check_what_follows(self, segment: SegmentMetadata) -> None:
+        """Check that a segment before stored ones is of the same log as these.
+
+        It shares no offset with them, so the source's next segments are asked. A topic
+        id says it as well.
+
+        Raises:
+            AlreadyExistsError: They are of another log.
+        """
+        source, last = self._source, segment.end_offset or 0
+        stored = [one for one in self._there.values() if one.start_offset > last]
+        if self._is_one_log or not stored:
+            return
+        behind = [one for one in self._listing if one.start_offset > last]
+        for listed in sorted(behind, key=source.is_active):  # these are read to the end
+            with suppress(*_UNREADABLE, *_UNUSABLE):
+                measured = _measured(source, listed)
+                if measured is None:
+                    continue
+                copy = LogCopy.stored(source, source.describe(measured))
+                name = source.name_of(listed)
+                if check_same_log(copy, name, self._target, stored):
+                    self._is_one_log = True
+                    return
+
+    def _damage(
+        self, present: SegmentMetadata, before: SegmentMetadata | None
+    ) -> TieredFSError | None:
+        """Return what ``verify`` would say of a stored segment, where that is asked.
+
+        Raises:
+            UnsupportedFormatError: A newer release has written it: that is no damage.
+        """
+        if self._check is None:
+            return None
+        try:
+            return next(self._check.problems(present, before), None)
+        except (CorruptDataError, NotFoundError) as error:
+            return error
+
+    def _lead(
+        self, segment: SegmentMetadata, before: SegmentMetadata | None
+    ) -> PriorState:
+        """Return what is known where a segment begins.
+
+        Args:
+            segment: The segment.
+            before: The one before it as the target has it, if it does.
+        """
+        if before is None:
+            try:
+                return PriorState(
+                    parse_producers(self._source.fetch_producers_before(segment))
+                )
+            except (NotFoundError, CorruptDataError):
+                return PriorState()
+        if before not in self._after:
+            try:
+                self._after = {
+                    before: prior_state(self._target.fetch_all_indexes(before))
+                }
+            except (NotFoundError, CorruptDataError, UnsupportedFormatError):
+                return PriorState()
+        return self._after[before]
+
+
+def _ends_later(one: SegmentMetadata, segment: SegmentMetadata) -> bool:
+    return (one.end_offset or 0) > (segment.end_offset or 0)
+
+
+class _ChangedError(Exception):
+    """The segment is no longer what was listed."""
+
+
+class _UnreadableError(Exception):
+    """The source cannot read the segment's log."""
+
+    def __init__(self, reason: TieredFSError) -> None:
+        super().__init__(reason)
+        self.reason = reason
+
+
+class _LongerError(Exception):
+    """The target has the segment's log, and says that it ends later."""
+
+    def __init__(self, longer: SegmentMetadata) -> None:
+        super().__init__(longer)
+        self.longer = longer
+
+
+def _identity(segment: SegmentMetadata) -> _Identity:
+    """Name a copy: the cleaner can change where a log ends and none of its bytes."""
+    return segment.start_offset, segment.end_offset, segment.id
+
+
+def _both(
+    one: Callable[[memoryview], object], other: Callable[[memoryview], object]
+) -> Callable[[memoryview], None]:
+    def call(piece: memoryview) -> None:
+        one(piece)
+        other(piece)
+
+    return call
+
+
+def listed_segments(
+    storage: RemoteStorageManager, partition: TopicIdPartition
+) -> list[SegmentMetadata]:
+    """List the segments of a partition; none when it is not there."""
+    try:
+        return storage.list_segments(partition)
+    except NotFoundError:
+        return []
+
+
+def _whole(
+    storage: RemoteStorageManager, partition: TopicIdPartition
+) -> Iterator[SegmentMetadata]:
+    """Yield the segments that are there; one that is damaged is not, and put again."""
+    try:
+        for one in storage.survey(partition):
+            if isinstance(one, SegmentMetadata):
+                yield one
+            elif not isinstance(one, CorruptDataError):
+                raise one
+    except NotFoundError:
+        return
+
+
+def _measured(
+    source: RemoteStorageManager, listed: SegmentMetadata
+) -> SegmentMetadata | None:
+    """Tell a segment's end and size by its log alone; None when it has no batch yet."""
+    if listed.end_offset is not None and listed.size is not None:
+        return listed
+    last = None
+    for batch in read_batches(
+        lambda start, end: source.fetch_log_ahead(listed, start, end),
+        listed.size or 0,
+        name=source.name_of(listed),
+        torn_tail=source.is_active(listed),
+    ):
+        last = batch.header
+    if last is None:
+        return None
+    return replace(listed, end_offset=last.last_offset, size=last.end)
+
+
+def _indexes(
+    source: RemoteStorageManager, segment: SegmentMetadata
+) -> Mapping[IndexType, Buffer]:
+    """Fetch the indexes that can be fetched: the others are made anew."""
+    found: dict[IndexType, Buffer] = {}
+    for kind in IndexType:
+        with suppress(*_UNUSABLE):
+            found[kind] = source.fetch_index(segment, kind)
+    return found

@@ -1,0 +1,214 @@
+"""A plan to read records, which can be carried anywhere and run as often as needed."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from itertools import chain, groupby
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
+
+import pyarrow as pa
+
+from tieredfs.errors import PluginNotInstalledError
+from tieredfs.format.batch.table import LogBatches
+from tieredfs.format.compression.codecs import MAX_DECOMPRESSED
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.format.records.schema import project
+from tieredfs.integers import to_integer
+from tieredfs.log.planning.tiles import ScanPlan, SegmentSlice
+from tieredfs.log.read.partition_read import PartitionRead
+from tieredfs.log.read.segment_fetch import HeldBytes
+from tieredfs.model import TopicIdPartition
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.segment_log.stream import FETCH_SIZE
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["OnGap", "Order", "Scan"]
+
+Order = Literal["partition", "fair"]
+"""One partition after the other, or a few MiB of each in turn."""
+
+OnGap = Literal["raise", "skip"]
+"""Whether offsets that are in no segment are an error, or left out."""
+
+
+_WIDENING = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """Records of a topic, planned and not yet read.
+
+    Iterating reads them: ``pyarrow.RecordBatch`` of at most 8 MiB, or of one larger
+    record, in offset order within each partition. It can be done many times, gives the
+    same records each time, and ends when it is left early. A scan can be pickled to
+    workers and split among them; any Arrow library takes it through
+    ``__arrow_c_stream__``, which reads lazily.
+
+    Control records are hidden. Errors keep their type.
+
+    Attributes:
+        storage: Where the segments are.
+        topic: The topic's name.
+        plan: What is read: which segments, from where to where in their logs.
+        columns: The columns to read, in this order; None for all.
+        order: Whether partitions come one after the other or in turn.
+        on_gap: Whether a segment that was deleted since the scan was planned is an
+            error, or left out: then what is still there of its offsets and of those
+            after it is planned anew.
+        max_batch_bytes: Most bytes that a compressed batch may decompress to.
+    """
+
+    storage: RemoteStorageManager
+    topic: str
+    plan: ScanPlan
+    columns: tuple[str, ...] | None = None
+    order: Order = "partition"
+    on_gap: OnGap = "raise"
+    max_batch_bytes: int = MAX_DECOMPRESSED
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The schema of every batch."""
+        return project(self.columns)
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Read the records.
+
+        Raises:
+            CorruptDataError: What is stored is not what it should be.
+            NotFoundError: A segment was deleted since the scan was planned; with
+                ``on_gap="skip"``, everything was.
+            StorageUnavailableError: The store failed more often than its policy allows.
+        """
+        reads = self._reads()
+        if self.order == "fair":
+            return self._in_turn(reads)
+        return chain.from_iterable(
+            self._decode(read.partition, read.batches()) for read in reads
+        )
+
+    def read_gradually(self, records: SupportsIndex) -> Iterator[pa.RecordBatch]:
+        """Read the same records, for a caller that needs about so many of the first.
+
+        At first the offset index says how little has to be fetched, then four times as
+        many offsets each time. It takes more requests than iterating, so that is better
+        for all records. Partitions come one after the other.
+
+        Args:
+            records: How many are needed; it may turn out that more are.
+
+        Raises:
+            InvalidArgumentError: ``records`` is not an integer.
+            CorruptDataError: What is stored is not what it should be.
+            NotFoundError: A segment was deleted since the scan was planned; with
+                ``on_gap="skip"``, everything was.
+            StorageUnavailableError: The store failed more often than its policy allows.
+        """
+        return self._in_steps(max(to_integer(records, "records"), 1))
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """Return a reader that reads as it is consumed."""
+        return pa.RecordBatchReader.from_batches(self.schema, iter(self))
+
+    def to_table(self) -> pa.Table:
+        """Read everything into memory."""
+        return pa.Table.from_batches(list(self), schema=self.schema)
+
+    def to_pandas(self) -> "pd.DataFrame":
+        """Read everything into a pandas DataFrame.
+
+        Raises:
+            PluginNotInstalledError: pandas is not installed.
+        """
+        if find_spec("pandas") is None:
+            msg = "to_pandas needs pandas: pip install 'tieredfs[pandas]'"
+            raise PluginNotInstalledError(msg)
+        frame: pd.DataFrame = self.to_table().to_pandas()
+        return frame
+
+    def split(self, target_bytes: SupportsIndex) -> list["Scan"]:
+        """Split into scans of neighbouring segments, for workers.
+
+        Args:
+            target_bytes: Stored bytes that a part should have; a segment is not split,
+                so a part may have more.
+
+        Returns:
+            Scans that together read what this one reads, in its order.
+
+        Raises:
+            InvalidArgumentError: ``target_bytes`` is not an integer.
+        """
+        most = to_integer(target_bytes, "target_bytes")
+        parts: list[list[SegmentSlice]] = []
+        held = 0
+        for piece in self.plan.slices:
+            if not parts or held + piece.size > most:
+                parts.append([])
+                held = 0
+            parts[-1].append(piece)
+            held += piece.size
+        return [
+            replace(self, plan=replace(self.plan, slices=tuple(part))) for part in parts
+        ]
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export an Arrow stream that reads as it is consumed."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def __enter__(self) -> Self:
+        """Use the scan in a with block."""
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Leave; a scan itself holds nothing open."""
+
+    def __repr__(self) -> str:
+        """Say what it will read."""
+        return f"Scan({self.topic!r}, {self.plan!r})"
+
+    def _in_steps(self, offsets: int) -> Iterator[pa.RecordBatch]:
+        for read in self._reads():
+            while not read.is_done:
+                yield from self._decode(read.partition, read.next_batches(offsets))
+                offsets *= _WIDENING
+
+    def _reads(self) -> list[PartitionRead]:
+        held = HeldBytes(FETCH_SIZE)
+        return [
+            PartitionRead(
+                self.storage,
+                slices,
+                fetch_size=self.plan.fetch_size,
+                skip_deleted=self.on_gap == "skip",
+                max_batch_bytes=self.max_batch_bytes,
+                held=held,
+            )
+            for _, slices in groupby(
+                self.plan.slices, lambda part: part.segment.partition
+            )
+        ]
+
+    def _in_turn(self, reads: Iterable[PartitionRead]) -> Iterator[pa.RecordBatch]:
+        """Read a few MiB of each partition in turn until all have ended."""
+        while left := [read for read in reads if not read.is_done]:
+            for read in left:
+                batches = read.batches(one_turn=True)
+                yield from self._decode(read.partition, batches)
+            reads = left
+
+    def _decode(
+        self, partition: TopicIdPartition, batches: Iterable[LogBatches]
+    ) -> Iterator[pa.RecordBatch]:
+        decoder = RecordDecoder(
+            self.topic, partition.partition, self.columns, self.max_batch_bytes
+        )
+        return decoder.decode(found.without_control() for found in batches)

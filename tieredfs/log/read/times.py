@@ -1,0 +1,174 @@
+"""From a time to an offset, as Kafka's ``offsetsForTimes`` does it."""
+
+from itertools import chain
+
+import numpy as np
+
+from tieredfs.epochs import NO_EPOCH
+from tieredfs.errors import CorruptBatchError, CorruptIndexError
+from tieredfs.format.batch.table import LogBatch, LogBatches
+from tieredfs.format.buffers import int64s
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.time import TimeIndex, TimestampOffset
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.log.planning.tiles import SegmentSlice, lineage_of
+from tieredfs.log.read.reader import TieredReader, bounds_of, read_slice
+from tieredfs.model import IndexType, OffsetAndTimestamp, SegmentMetadata
+
+__all__ = ["find_offset"]
+
+
+def find_offset(
+    reader: TieredReader, timestamp: int, *, skip_gaps: bool = False
+) -> OffsetAndTimestamp | None:
+    """Find the first record whose timestamp is at or after a time.
+
+    Control records count, as they do in Kafka. Timestamps need not rise along the log:
+    the answer is the first *offset*.
+
+    Args:
+        reader: The partition's log.
+        timestamp: Milliseconds since 1970 UTC.
+        skip_gaps: Whether to look in the states of the log as far as there are.
+
+    Returns:
+        The record; None when every record is older.
+
+    Raises:
+        CorruptIndexError: A time index is malformed, or contradicts its log or what is
+            said of its segment.
+        CorruptBatchError: A batch is malformed, or later than its segment.
+        CorruptDataError: What is there is not one state of the log, and ``skip_gaps``
+            is false.
+    """
+    columns = ("offset", "timestamp")
+    decoder = RecordDecoder("", 0, columns, reader.max_batch_bytes)
+    segments = reader.timed_segments()
+    lineage = lineage_of(segments)
+    if skip_gaps:
+        held = bounds_of(segments)
+        tiles = reader.tiles(segments, held.beginning, held.end, skip_gaps=True)
+    else:
+        tiles = reader.served_tiles(segments)
+    for segment, start, end in tiles:
+        if segment.max_timestamp_ms is not None and (
+            segment.max_timestamp_ms < timestamp
+        ):
+            continue
+        times, offsets = _indexes(reader, segment)
+        _check_claim(times, segment, reader.storage.name_of(segment))
+        entry = times.lookup(timestamp)
+        # From the entry before it on, no batch may be as late: it would have been that
+        # entry. So an entry that is untrue is seen, and leads to no wrong answer.
+        begin = max(start, times.lookup(entry.timestamp - 1).offset)
+        part = SegmentSlice(
+            segment,
+            begin,
+            end,
+            offsets.lookup(begin).position,
+            _reach(times, offsets, timestamp) or segment.size or 0,
+            lineage,
+        )
+        for batch in chain.from_iterable(read_slice(reader.storage, part)):
+            _check_entry(batch, entry)
+            _check_latest(batch, segment)
+            # Records before ``begin`` that share its batch are as late as it is.
+            found = _first_at(batch, start, end, timestamp, decoder)
+            if found is not None:
+                return found
+    return None
+
+
+def _reach(times: TimeIndex, offsets: OffsetIndex, timestamp: int) -> int | None:
+    """Return a position by which a record that is so late has come, if one is known."""
+    late = times.upper_bound(timestamp)
+    return None if late is None else offsets.end_position(late.offset + 1)
+
+
+def _indexes(
+    reader: TieredReader, segment: SegmentMetadata
+) -> tuple[TimeIndex, OffsetIndex]:
+    name = reader.storage.name_of(segment)
+    indexes = reader.storage.fetch_indexes(
+        segment, [IndexType.OFFSET, IndexType.TIMESTAMP]
+    )
+    times = TimeIndex.parse(
+        indexes.get(IndexType.TIMESTAMP, b""),
+        segment.start_offset,
+        end_offset=segment.end_offset,
+        name=f"{name}: time index",
+    )
+    offsets = OffsetIndex.parse(
+        indexes.get(IndexType.OFFSET, b""),
+        segment.start_offset,
+        end_offset=segment.end_offset,
+        log_size=segment.size,
+        name=f"{name}: offset index",
+    )
+    return times, offsets
+
+
+def _check_claim(times: TimeIndex, segment: SegmentMetadata, name: str) -> None:
+    """Check that the time index has nothing later than its segment's largest.
+
+    A segment is passed over where that is older than what is asked for: an untrue one
+    would hide records.
+    """
+    latest = segment.max_timestamp_ms
+    if latest is not None and len(times) and times.entry(-1).timestamp > latest:
+        msg = (
+            f"{name}: its time index ends with {times.entry(-1).timestamp}, its "
+            f"largest timestamp is said to be {latest}"
+        )
+        raise CorruptIndexError(msg)
+
+
+def _check_latest(batch: LogBatch, segment: SegmentMetadata) -> None:
+    """Check that no batch is later than its segment's largest timestamp."""
+    latest = segment.max_timestamp_ms
+    if latest is not None and batch.header.max_timestamp > latest:
+        msg = (
+            f"{batch.where}: its largest timestamp is {batch.header.max_timestamp}, "
+            f"that of the segment is said to be {latest}"
+        )
+        raise CorruptBatchError(msg)
+
+
+def _check_entry(batch: LogBatch, entry: TimestampOffset) -> None:
+    """Check that the batch of an entry, and none before it, has its timestamp.
+
+    If it has not, older batches may be later than the entry says.
+    """
+    header = batch.header
+    if entry.timestamp < 0 or header.base_offset > entry.offset:
+        return
+    untrue = (
+        header.max_timestamp != entry.timestamp
+        if header.last_offset >= entry.offset
+        else header.max_timestamp >= entry.timestamp
+    )
+    if untrue:
+        msg = (
+            f"{batch.where}: its largest timestamp is {header.max_timestamp}, the time "
+            f"index says {entry.timestamp} at offset {entry.offset}"
+        )
+        raise CorruptIndexError(msg)
+
+
+def _first_at(
+    batch: LogBatch, start: int, end: int, timestamp: int, decoder: RecordDecoder
+) -> OffsetAndTimestamp | None:
+    """Return the first record of a batch at or after a time, within some offsets."""
+    header = batch.header
+    if header.max_timestamp < timestamp:
+        return None
+    wanted = LogBatches.of(batch).within(start, end)
+    epoch = None if header.leader_epoch == NO_EPOCH else header.leader_epoch
+    for records in decoder.decode([wanted]):
+        stamps = int64s(records["timestamp"])
+        late = np.flatnonzero(stamps >= timestamp)
+        if late.size:
+            row = int(late[0])
+            offset = int64s(records["offset"]).item(row)
+            return OffsetAndTimestamp(offset, stamps.item(row), epoch)
+    return None

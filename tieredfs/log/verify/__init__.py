@@ -1,0 +1,1 @@
+"""Look whether a tier is whole."""

@@ -1,0 +1,132 @@
+"""Archives: zip and tar, in a file that lies anywhere.
+
+Traps closed here, seen with fsspec's archive filesystems 2026.9: ``ls`` goes through
+all members for each folder, and gives for a folder in the middle of a path what is not
+in it, so a listing is one pass over the members; a damaged member is a zlib error, a
+truncated one an EOFError, a missing password a RuntimeError; a tar's members share one
+file position, so reads take turns; one that is dropped closes the file below, by a
+request that may hang, in whatever thread drops it. An archive is read only, whatever it
+lies on, and stays what it was when it was opened.
+"""
+
+import _thread
+import tarfile
+import threading
+import weakref
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import Any, Self, cast
+from zipfile import BadZipFile
+
+from fsspec import AbstractFileSystem
+
+from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page
+from tieredfs.objects.backends.other import OtherBackend
+
+__all__ = ["ArchiveBackend"]
+
+_ENCRYPTED = 1
+
+
+class ArchiveBackend(OtherBackend):
+    """The members of an archive, or those below a folder in it.
+
+    A member that is compressed is read from its beginning, so RANGE_READ is not
+    promised.
+    """
+
+    capabilities = frozenset()
+
+    def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
+        """Read the directory of an archive, once: it stays in memory."""
+        super().__init__(filesystem, root)
+        self._turn = threading.Lock()
+        weakref.finalize(self, _leave, filesystem).atexit = False
+        filesystem._get_dirs()  # noqa: SLF001 - neither `info` nor `find` says all
+        self._members: Mapping[str, Mapping[str, Any]] = filesystem.dir_cache
+
+    @classmethod
+    def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
+        """Open the archive and what it lies on."""
+        with _damage_told():
+            return super().open(url, options, timeout)
+
+    def is_broken_by(self, error: Exception) -> bool:
+        """Open the archive again when it cannot be read: it may have been replaced."""
+        return super().is_broken_by(error) or isinstance(error, BadZipFile)
+
+    def get(self, key: str, timeout: float) -> bytes:
+        """Return a whole member, whose checksum is verified in a zip."""
+        return self._read(key, timeout)
+
+    def get_range(self, key: str, start: int, end: int, timeout: float) -> bytes:
+        """Return the bytes ``[start, end)``, or what there is of them."""
+        return self._read(key, timeout, start=start, end=end)
+
+    def head(self, key: str, timeout: float) -> ObjectInfo:
+        """Return size and version of a member."""
+        del timeout
+        return _entry(key, self._file(key))
+
+    def page(self, listing: Listing, at: object, timeout: float) -> Page:
+        """List the archive in one pass."""
+        del at, timeout
+        prefix, cut = listing.prefix, len(self._lead)
+        found: dict[str, ObjectInfo] = {}
+        for path, info in self._members.items():
+            key = path[cut:]
+            if not path.startswith(self._lead) or not key.startswith(prefix):
+                continue
+            if info["type"] != "file":
+                continue
+            name, slash, _ = key[len(prefix) :].partition("/")
+            if listing.delimiter and slash:
+                folded = prefix + name + slash
+                found[folded] = ObjectInfo(folded, None)
+            else:
+                found[key] = _entry(key, info)
+        return Page([found[key] for key in sorted(found)])
+
+    def _file(self, key: str) -> Mapping[str, Any]:
+        info = self._members.get(self.path(key), {})
+        if info.get("type") != "file":
+            raise FileNotFoundError(key)
+        return info
+
+    def _read(self, key: str, timeout: float, **span: int) -> bytes:
+        if self._file(key).get("flag_bits", 0) & _ENCRYPTED:
+            raise NotImplementedError(f"{key} is encrypted")
+
+        def read() -> bytes:
+            with self._turn, _damage_told():
+                return cast("bytes", self.filesystem.cat_file(self.path(key), **span))
+
+        return self.calls.run(read, timeout)
+
+
+def _leave(filesystem: AbstractFileSystem) -> None:
+    """Close the file below where nobody waits for it."""
+    # Not a Thread: this may run in the midst of anything, another Thread's start too.
+    with suppress(RuntimeError):  # the process ends
+        _thread.start_new_thread(_close, (filesystem,))
+
+
+def _close(filesystem: AbstractFileSystem) -> None:
+    with suppress(Exception):
+        filesystem.of.__exit__(None, None, None)
+
+
+def _entry(key: str, info: Mapping[str, Any]) -> ObjectInfo:
+    """Make an entry; a zip knows the checksum of what is in it."""
+    size = int(info["size"])
+    return ObjectInfo(key, size, f"{size}-{info.get('CRC', info.get('mtime', ''))}")
+
+
+@contextmanager
+def _damage_told() -> Iterator[None]:
+    """Give one name to all the ways in which an archive shows that it is damaged."""
+    try:
+        yield
+    except (zlib.error, EOFError, tarfile.ReadError) as error:
+        raise BadZipFile(str(error)) from error

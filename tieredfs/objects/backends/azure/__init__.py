@@ -1,0 +1,1 @@
+"""Azure Blob Storage, flat or hierarchical, through adlfs."""

@@ -1,0 +1,285 @@
+"""SFTP, through sshfs and asyncssh.
+
+Traps closed here, seen with sshfs 2026.8 and fsspec's own client on paramiko 5.1: sshfs
+gives the whole file for a range, knows no exclusive create, hangs for ever when the
+server does, and stays dead when its connection is; paramiko's client hangs when 16
+threads share it, so it is sshfs that is used, wherever it is installed or not taken for
+the name. Only the connection is sshfs's: one SFTP session, which asyncssh shares among
+all, asks for what is needed.
+
+A rename in SFTP's third version may fail or overwrite as the server likes (asyncssh's
+looks first, then renames). A hard link fails where there is something, on every server
+that makes any: that decides who is first, and a server without them cannot tell.
+"""
+
+import stat
+import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, cast
+
+from fsspec import AbstractFileSystem
+from fsspec.asyn import get_loop, sync
+
+from tieredfs.errors import StorageUnavailableError, TieredFSError
+from tieredfs.objects.backends.folders import FoldersBackend, Item
+from tieredfs.objects.backends.listing import ObjectInfo
+from tieredfs.objects.concurrency.call_with_timeout import calls_to
+from tieredfs.objects.concurrency.daemon_executor import run_on_daemons
+from tieredfs.objects.content import Content, pieces
+from tieredfs.objects.errors_map import failure_class
+from tieredfs.objects.identity import identity_of
+from tieredfs.objects.policy import Deadline
+
+__all__ = ["SftpBackend"]
+
+_ABSENT = frozenset({"SFTPNoSuchFile", "SFTPNoSuchPath", "SFTPNotADirectory"})
+_LOST = frozenset({"SFTPConnectionLost", "SFTPNoConnection"})
+_PIECE = 8 << 20
+
+
+class SftpBackend(FoldersBackend):
+    """A folder on a server that speaks SFTP."""
+
+    extra = "sftp"
+    at_once = 8
+    conditional_put_verified = False
+
+    def __init__(self, filesystem: AbstractFileSystem, root: str, session: Any) -> None:  # noqa: ANN401 - asyncssh's
+        """Take a connection, which is ended with this backend."""
+        super().__init__(filesystem, root or "/")
+        self._session = session
+        end = weakref.finalize(self, _abort, filesystem.loop, filesystem.client)
+        end.atexit = False  # a fork's child shares the connection
+
+    @classmethod
+    def open(
+        cls, url: str, options: Mapping[str, object], timeout: float
+    ) -> "SftpBackend":
+        """Connect."""
+        # Not at the top: tieredfs is imported without the client of any store.
+        from sshfs import SSHFileSystem  # noqa: PLC0415
+
+        end = Deadline(timeout)
+        told = SSHFileSystem._get_kwargs_from_urls(url)  # noqa: SLF001 - fsspec's
+        root = SSHFileSystem._strip_protocol(url)  # noqa: SLF001 - fsspec's
+        chosen = {**told, **options, "timeout": timeout, "skip_instance_cache": True}
+
+        def connect() -> "SftpBackend":
+            run_on_daemons(get_loop())  # it connects when it is made
+            filesystem = SSHFileSystem(**chosen)
+            session = sync(
+                filesystem.loop,
+                filesystem.client.start_sftp_client,
+                path_errors="surrogateescape",
+                timeout=end.check(),
+            )
+            return cls(filesystem, root, session)
+
+        # fsspec counts a timeout in whole seconds when what it cancels does not end,
+        # as asyncssh's connecting may not: 1.5 s were seen to be 2.0.
+        return calls_to(identity_of(url, options)).run(connect, timeout)
+
+    @classmethod
+    def destination(cls, url: str, options: Mapping[str, object]) -> str:
+        """Return the machine that a name stands for in the configuration of SSH."""
+        # Not at the top: tieredfs is imported without the client of any store.
+        from asyncssh import SSHClientConnectionOptions  # noqa: PLC0415
+        from sshfs import SSHFileSystem  # noqa: PLC0415
+
+        told = SSHFileSystem._get_kwargs_from_urls(url)  # noqa: SLF001 - fsspec's
+        given = {**told, **options}
+        known = ("host", "port", "username", "config")
+        # No file at all by default, where connecting reads ~/.ssh/config.
+        named = {"config": (), **{key: given[key] for key in known if key in given}}
+        # Nobody's: keys would be read, and an agent asked for more.
+        found = SSHClientConnectionOptions(**named, client_keys=None, agent_path=None)
+        way = found.tunnel or found.proxy_command or ""
+        return f"{found.username}@{found.host}:{found.port} {way}"
+
+    def is_broken_by(self, error: Exception) -> bool:
+        """Connect anew, unless it was the server that said no."""
+        if failure_class(error) is not StorageUnavailableError:
+            return False
+        answered = isinstance(error, TieredFSError) or _is_answer(error)
+        return not answered
+
+    def get(self, key: str, timeout: float) -> bytes:
+        """Return a whole file."""
+
+        async def read(file: Any) -> bytes:  # noqa: ANN401 - asyncssh's
+            size = (await file.stat()).size
+            data = cast("bytes", await file.read(size, 0))
+            if len(data) != size:
+                raise OSError(f"{key}: {len(data)} of {size} bytes came")
+            return data
+
+        return cast("bytes", self.run_async(self._read, timeout, key, read))
+
+    def get_range(self, key: str, start: int, end: int, timeout: float) -> bytes:
+        """Return the bytes ``[start, end)``, or what there is of them."""
+
+        async def read(file: Any) -> bytes:  # noqa: ANN401 - asyncssh's
+            return cast("bytes", await file.read(end - start, start))
+
+        return cast("bytes", self.run_async(self._read, timeout, key, read))
+
+    def put(
+        self, key: str, content: Content, timeout: float, *, overwrite: bool
+    ) -> None:
+        """Write beside the final name, then link or rename to it."""
+
+        async def write(file: Any) -> None:  # noqa: ANN401 - asyncssh's
+            for start, piece in pieces(content):
+                await file.write(piece, start)
+
+        self.run_async(self._publish, timeout, key, write, overwrite=overwrite)
+
+    def copy(self, source: str, target: str, timeout: float) -> None:
+        """Copy beside the final name, then rename to it."""
+
+        async def copy(file: Any) -> None:  # noqa: ANN401 - asyncssh's
+            async def read(origin: Any) -> None:  # noqa: ANN401 - asyncssh's
+                start = 0
+                while piece := await origin.read(_PIECE, start):
+                    await file.write(piece, start)
+                    start += len(piece)
+
+            await self._read(source, read)
+
+        self.run_async(self._publish, timeout, target, copy, overwrite=True)
+
+    def head(self, key: str, timeout: float) -> ObjectInfo:
+        """Return size and version of a file."""
+        return cast("ObjectInfo", self.run_async(self._head, timeout, key))
+
+    def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
+        """Delete one file; whatever else has its name is none."""
+        self.run_async(self._remove, timeout, keys[0])
+        return {}
+
+    def items(self, folder: str, timeout: float) -> list[Item]:
+        """Return what lies in a folder."""
+        found = self.run_async(self._items, timeout, folder)
+        return cast("list[Item]", found)
+
+    async def _read(
+        self, key: str, read: Callable[[Any], Awaitable[bytes | None]]
+    ) -> bytes | None:
+        try:
+            async with self._session.open(self.path(key), "rb") as file:
+                return await read(file)
+        except Exception as error:
+            if _is_answer(error):
+                await self._head(key)  # FileNotFoundError when it is no file
+            raise
+
+    async def _head(self, key: str) -> ObjectInfo:
+        try:
+            found = await self._session.stat(self.path(key))
+        except Exception as error:
+            if await self._is_absent(error, key):
+                raise FileNotFoundError(key) from None
+            raise
+        if not stat.S_ISREG(found.permissions):
+            raise FileNotFoundError(key)
+        return _item(key, found).entry(key)
+
+    async def _is_absent(self, error: Exception, key: str) -> bool:
+        """Tell whether an answer means that there is nothing under a key."""
+        if type(error).__name__ in _ABSENT:
+            return True
+        # Below a file there is nothing, which some servers call just a failure.
+        return _is_answer(error) and await self._is_below_a_file(key)
+
+    async def _is_below_a_file(self, key: str) -> bool:
+        folder = key.rpartition("/")[0]
+        while folder:
+            if await self._session.isfile(self.path(folder)):
+                return True
+            folder = folder.rpartition("/")[0]
+        return False
+
+    async def _remove(self, key: str) -> None:
+        path = self.path(key)
+        try:
+            await self._session.remove(path)
+        except Exception as error:
+            if await self._is_absent(error, key):
+                return
+            if _is_answer(error) and await self._session.isdir(path):
+                return
+            raise
+
+    async def _items(self, folder: str) -> list[Item]:
+        key = folder.removesuffix("/")
+        try:
+            found = await self._session.readdir(self.path(key))
+        except Exception as error:
+            if await self._is_absent(error, folder):
+                return []
+            raise
+        return [
+            _item(each.filename, each.attrs)
+            for each in found
+            if each.filename not in {".", ".."}
+            and stat.S_IFMT(each.attrs.permissions) in {stat.S_IFREG, stat.S_IFDIR}
+        ]
+
+    async def _publish(
+        self,
+        key: str,
+        write: Callable[[Any], Awaitable[None]],
+        *,
+        overwrite: bool,
+    ) -> None:
+        beside, final = self.beside(key), self.path(key)
+        session = self._session
+        try:
+            await self._write(key, beside, write)
+            if overwrite:
+                await session.posix_rename(beside, final)
+            else:
+                await session.link(beside, final)
+        except Exception as error:
+            taken = session.isdir if overwrite else session.exists
+            if _is_answer(error) and (
+                await taken(final) or await self._is_below_a_file(key)
+            ):
+                raise FileExistsError(key) from error
+            raise
+        finally:
+            with suppress(Exception):
+                await session.remove(beside)
+
+    async def _write(
+        self, key: str, beside: str, write: Callable[[Any], Awaitable[None]]
+    ) -> None:
+        folder = self.path(key.rpartition("/")[0])
+        for is_there in (False, True):
+            try:
+                file = await self._session.open(beside, "xb")
+                break
+            except Exception as error:
+                if is_there or type(error).__name__ not in _ABSENT:
+                    raise
+                await self._session.makedirs(folder, exist_ok=True)
+        async with file:
+            await write(file)
+
+
+def _is_answer(error: BaseException) -> bool:
+    """Tell whether an error is what the server said."""
+    names = {base.__name__ for base in type(error).__mro__}
+    return "SFTPError" in names and not names & _LOST
+
+
+def _item(name: str, attrs: Any) -> Item:  # noqa: ANN401 - asyncssh's
+    size = None if stat.S_ISDIR(attrs.permissions) else int(attrs.size)
+    return Item(name, size, float(attrs.mtime or 0))
+
+
+def _abort(loop: Any, client: Any) -> None:  # noqa: ANN401 - the loop's and asyncssh's
+    """End a connection that nobody uses any more; it may hang."""
+    with suppress(RuntimeError):  # the loop has ended
+        loop.call_soon_threadsafe(client.abort)

@@ -1,0 +1,1 @@
+"""Threads, locks and timeouts, as the requests of a store need them."""

@@ -1,0 +1,152 @@
+"""Calls that cannot be cancelled, and what they may do after they were given up.
+
+A client that blocks may block for ever; a thread in Python cannot be ended. So a call
+is made on a thread of its own, which is waited for until the deadline and no longer,
+not even by the end of the process. A write that was given up may be done minutes later.
+Two rules bound what that means within a process: the writes of one path take turns, so
+that none is acknowledged while an earlier one may still land; and no call is begun
+while too many that were given up have not ended.
+"""
+
+import os
+import threading
+import weakref
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import TypeVar
+
+from tieredfs.objects.concurrency.waiting import MOMENT, result_of
+from tieredfs.objects.policy import Deadline
+
+__all__ = [
+    "MAX_ABANDONED",
+    "AbandonedCallsError",
+    "BlockingCalls",
+    "EarlierWriteError",
+    "calls_to",
+]
+
+_T = TypeVar("_T")
+
+MAX_ABANDONED = 32
+"""Calls to one place that were given up and have not ended, each with its thread."""
+
+
+class EarlierWriteError(TimeoutError):
+    """A write was not begun: an earlier one of the same path may still be done."""
+
+
+class AbandonedCallsError(OSError):
+    """A call was not begun: too many that were given up have not ended."""
+
+
+class BlockingCalls:
+    """The blocking calls to one place that are under way in this process."""
+
+    def __init__(self) -> None:
+        """Begin with none."""
+        self._changed = threading.Condition()
+        self._under_way: dict[object, bool] = {}  # whether it was given up
+        self._writes: dict[str, object] = {}
+
+    def run(
+        self, function: Callable[[], _T], timeout: float, *, writes: str = ""
+    ) -> _T:
+        """Return what ``function`` returns, on a thread that is left alone in the end.
+
+        Args:
+            function: What to do; after a timeout its outcome is lost.
+            timeout: Seconds, the wait for an earlier write included.
+            writes: The path that it changes; no two calls that change one path are
+                under way together, also when the first of them was given up.
+
+        Raises:
+            TimeoutError: It was not done in time, and may still go on.
+            EarlierWriteError: It was not begun in time: the path was being written.
+            AbandonedCallsError: It was not begun: too many were given up.
+            Exception: What ``function`` raised.
+        """
+        deadline = Deadline(timeout)
+        future: Future[_T] = Future()
+
+        def work() -> None:
+            if not future.set_running_or_notify_cancel():
+                return
+            try:
+                result = function()
+            except BaseException as error:  # noqa: BLE001 - it is the caller's
+                self._end(future, writes)
+                future.set_exception(error)
+            else:
+                self._end(future, writes)
+                future.set_result(result)
+
+        # A pool's threads would be waited for when the process ends.
+        thread = threading.Thread(target=work, name="tieredfs-call", daemon=True)
+        self._begin(future, writes, deadline)
+        try:
+            thread.start()
+            return result_of(future, deadline.remaining)
+        except BaseException:  # a timeout, Ctrl-C, no more threads
+            # Ctrl-C may come between a thread's beginning and the end of its start.
+            if future.cancel():
+                self._end(future, writes)
+            else:
+                self._give_up(future)
+            raise
+
+    def _begin(self, call: object, writes: str, deadline: Deadline) -> None:
+        with self._changed:
+            while writes and writes in self._writes:
+                left = deadline.remaining
+                if not left:
+                    msg = f"an earlier write of {writes} has not ended and may yet land"
+                    raise EarlierWriteError(msg)
+                self._changed.wait(min(left, MOMENT))
+            if sum(self._under_way.values()) >= MAX_ABANDONED:
+                msg = (
+                    f"{MAX_ABANDONED} calls to this store were given up and have not "
+                    "ended; wait until it answers them, or restart the process"
+                )
+                raise AbandonedCallsError(msg)
+            self._under_way[call] = False
+            if writes:
+                self._writes[writes] = call
+
+    def _give_up(self, call: object) -> None:
+        with self._changed:
+            if call in self._under_way:
+                self._under_way[call] = True
+
+    def _end(self, call: object, writes: str) -> None:
+        with self._changed:
+            self._under_way.pop(call, None)
+            if self._writes.get(writes) is call:
+                del self._writes[writes]
+            self._changed.notify_all()
+
+
+_places: "weakref.WeakValueDictionary[str, BlockingCalls]"
+_lock: threading.Lock
+
+
+def calls_to(place: str) -> BlockingCalls:
+    """Return the calls to a place, the same ones for all stores of this process.
+
+    Args:
+        place: What tells it from others, as in ``place_of``.
+    """
+    with _lock:
+        return _places.setdefault(place, BlockingCalls())
+
+
+def _forget() -> None:
+    """Begin without any call; in a fork's child no thread makes the parent's."""
+    global _places, _lock  # noqa: PLW0603 - as global as threads are
+    _places = weakref.WeakValueDictionary()
+    _lock = threading.Lock()
+
+
+_forget()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

@@ -1,0 +1,174 @@
+"""A thread pool that the end of the process does not wait for.
+
+Python joins the threads of ``concurrent.futures.ThreadPoolExecutor`` when a process
+ends, so one request that hangs keeps the process until its deadline: after Ctrl-C,
+after an error, after ``close``.
+"""
+
+import asyncio
+import math
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
+
+from tieredfs.objects.concurrency.waiting import MOMENT, result_of
+from tieredfs.objects.policy import Deadline
+
+__all__ = ["DaemonExecutor", "run_on_daemons"]
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+_LOOKUPS = 32
+"""Blocking calls of a loop at a time, as many as asyncio makes at most."""
+
+
+class DaemonExecutor(ThreadPoolExecutor):
+    """Run calls on daemon threads, which live as long as there is a call to run.
+
+    A pool that is dropped holds no thread, so it need not be shut down. It is a
+    ThreadPoolExecutor by name only: asyncio takes no other class.
+    """
+
+    def __init__(self, max_workers: int, thread_name_prefix: str = "tieredfs") -> None:
+        """Begin without a thread.
+
+        Args:
+            max_workers: Most calls that run at the same time.
+            thread_name_prefix: What the threads are called.
+        """
+        super().__init__(max_workers, thread_name_prefix)  # which starts none
+        self._most = max_workers
+        self._name = thread_name_prefix
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[Future[object], Callable[[], object]]] = deque()
+        self._workers = 0
+        self._is_shut_down = False
+
+    def submit(
+        self, fn: Callable[_P, _T], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> Future[_T]:
+        """Run ``fn`` on a thread of the pool.
+
+        Returns:
+            What it will return or raise; cancelling it keeps it from being begun.
+
+        Raises:
+            RuntimeError: The pool was shut down, or no thread can be started.
+        """
+        future: Future[_T] = Future()
+        call = (future, partial(fn, *args, **kwargs))
+        with self._changed:
+            if self._is_shut_down:
+                raise RuntimeError("the pool was shut down")
+            self._waiting.append(call)  # type: ignore[arg-type] # a future of anything
+            if self._workers < self._most:
+                self._start_worker()
+        return future
+
+    def map(
+        self,
+        fn: Callable[..., _T],
+        *iterables: Iterable[Any],
+        timeout: float | None = None,
+        chunksize: int = 1,
+    ) -> Iterator[_T]:
+        """Run ``fn`` for each, and yield what it returns in their order.
+
+        Args:
+            fn: What to run.
+            iterables: Its arguments.
+            timeout: Seconds until all have to be done; None for ever.
+            chunksize: Nothing to threads.
+
+        Raises:
+            TimeoutError: One is not done in time.
+            Exception: What ``fn`` raised.
+        """
+        del chunksize
+        deadline = Deadline(math.inf if timeout is None else timeout)
+        futures = deque(self.submit(fn, *one) for one in zip(*iterables, strict=False))
+
+        def results() -> Iterator[_T]:
+            try:
+                while futures:
+                    yield result_of(futures.popleft(), deadline.remaining)
+            finally:
+                for future in futures:
+                    future.cancel()
+
+        return results()
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - Executor's own
+        """Take no more calls.
+
+        Args:
+            wait: Whether to return only when no call is running or waiting.
+            cancel_futures: Whether the calls that have not begun are cancelled.
+        """
+        with self._changed:
+            self._is_shut_down = True
+            dropped = list(self._waiting) if cancel_futures else []
+            if cancel_futures:
+                self._waiting.clear()
+        for future, _ in dropped:
+            future.cancel()
+        if wait:
+            with self._changed:
+                while self._workers:
+                    self._changed.wait(MOMENT)
+
+    def _start_worker(self) -> None:
+        """Start one more thread; the lock is held."""
+        name = f"{self._name}-{self._workers}"
+        thread = threading.Thread(target=self._work, name=name, daemon=True)
+        self._workers += 1
+        try:
+            thread.start()
+        except RuntimeError:  # no more threads; those that run take the call
+            self._workers -= 1
+            if not self._workers:
+                self._waiting.clear()
+                raise
+
+    def _work(self) -> None:
+        """Run calls until there is none."""
+        while True:
+            with self._changed:
+                if not self._waiting:
+                    self._workers -= 1
+                    self._changed.notify_all()
+                    return
+                future, call = self._waiting.popleft()
+            if future.set_running_or_notify_cancel():
+                _run(future, call)
+            del future, call  # or the last result is kept while the next is computed
+
+
+def _run(future: Future[object], call: Callable[[], object]) -> None:
+    try:
+        result = call()
+    except BaseException as error:  # noqa: BLE001 - it is raised by result()
+        future.set_exception(error)
+    else:
+        future.set_result(result)
+    finally:
+        del future  # an error's traceback leads here: no cycle through its future
+
+
+_loops: "weakref.WeakSet[asyncio.AbstractEventLoop]" = weakref.WeakSet()
+
+
+def run_on_daemons(loop: asyncio.AbstractEventLoop) -> None:
+    """Let a loop make its blocking calls on threads that nobody waits for.
+
+    Such as to resolve a name, which takes minutes where the name server is silent.
+    """
+    if loop not in _loops:
+        _loops.add(loop)
+        executor = DaemonExecutor(_LOOKUPS, "tieredfs-loop")
+        loop.call_soon_threadsafe(loop.set_default_executor, executor)

@@ -1,0 +1,1 @@
+"""Writes that have one outcome: exclusive, verified, in parts; and deletions."""

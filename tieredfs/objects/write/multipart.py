@@ -1,0 +1,252 @@
+"""Upload a large object in parts, several at a time; it appears when all are there."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+
+from tieredfs.errors import (
+    AlreadyExistsError,
+    NotFoundError,
+    StorageUnavailableError,
+    TieredFSError,
+)
+from tieredfs.model import ByteRange
+from tieredfs.objects.backends import (
+    Backend,
+    DisturbedUploadError,
+    MultipartConfig,
+    Part,
+    UnfinishedUpload,
+)
+from tieredfs.objects.concurrency.parallel import run_all
+from tieredfs.objects.content import Content
+from tieredfs.objects.errors_map import is_ambiguous
+from tieredfs.objects.pace import tries
+from tieredfs.objects.policy import CommonDeadline, Deadline
+from tieredfs.objects.request import Call, Requests
+from tieredfs.objects.write.delete import raise_undone
+from tieredfs.objects.write.verified import write_verified
+
+__all__ = ["abandon_all", "abort_all", "plan_parts", "upload"]
+
+_MIB = 1 << 20
+_LAST_WORD = 0.05
+"""What of a deadline is left for taking back what was uploaded, when it has passed."""
+_AFTER_CTRL_C = 0.5
+"""Most seconds for that after Ctrl-C: the process is to end."""
+
+
+def plan_parts(size: int, limits: MultipartConfig) -> list[ByteRange]:
+    """Cut ``size`` bytes into as few parts of one size as the limits allow.
+
+    Args:
+        size: Bytes in all, above 0.
+        limits: The smallest part, in bytes, and the most parts.
+
+    Returns:
+        The parts in order; only the last may be smaller. Sizes are whole MiB.
+    """
+    needed = -(-size // limits.max_parts)
+    part = max(limits.part_size, -(-needed // _MIB) * _MIB)
+    return [ByteRange(start, min(start + part, size)) for start in range(0, size, part)]
+
+
+def upload(
+    requests: Requests,
+    key: str,
+    content: Content,
+    limits: MultipartConfig,
+    deadline: Deadline,
+    *,
+    overwrite: bool,
+) -> None:
+    """Make a large object appear, whole.
+
+    Afterwards it is there, or nothing is: what was uploaded of it is taken back, and an
+    upload whose begin was done and not answered as well. After a crash the parts stay,
+    invisible, until ``abort_uploads``. Where others who write the object take its parts
+    away, it is put again, in one request.
+
+    Raises:
+        AlreadyExistsError: There is one, and ``overwrite`` is false.
+        TieredFSError: A part could not be uploaded.
+    """
+    if not overwrite:
+        _refuse_if_there(requests, key, deadline)
+
+    unanswered: list[Deadline] = []
+    running = requests.connection.uploads
+    if limits.has_begin:
+        number, unanswered = _begin(requests, key, deadline, overwrite=overwrite)
+        running.add(UnfinishedUpload(key, number))
+    else:
+        number = secrets.token_hex(8)
+    try:
+        try:
+            tags = _put_parts(requests, key, number, content, limits, deadline)
+        finally:
+            if unanswered and limits.has_listing:
+                _abort_unanswered(requests, key, number, unanswered)
+        deadline = requests.renewed(deadline)
+
+        def finish(backend: Backend, left: float) -> None:
+            backend.finish_upload(key, number, tags, left, overwrite=overwrite)
+
+        write_verified(requests, Call("finish_upload", key, finish), content, deadline)
+    except DisturbedUploadError as error:
+        if content.size > limits.max_single_put:
+            msg = f"put {requests.name(key)}: another write of it took parts away"
+            raise StorageUnavailableError(msg) from error
+
+        def put(backend: Backend, left: float) -> None:
+            backend.put(key, content, left, overwrite=overwrite)
+
+        moved = content.size
+        write_verified(
+            requests, Call("put", key, put, lambda _: moved), content, deadline
+        )
+    except BaseException as error:
+        if limits.has_begin:
+            _take_back(requests, key, number, error)
+        raise
+    finally:
+        running.discard(UnfinishedUpload(key, number))
+
+
+def abandon_all(requests: Requests) -> None:
+    """Abort, for half a second at most, what other threads of this process upload.
+
+    Their calls end with an error, or with the process.
+    """
+    running = tuple(requests.connection.uploads)
+    if running:
+        with suppress(TieredFSError):
+            abort_all(requests, running, Deadline(_AFTER_CTRL_C))
+
+
+def abort_all(
+    requests: Requests, uploads: Sequence[UnfinishedUpload], deadline: Deadline
+) -> None:
+    """Abort uploads; each is tried, whatever happens to others.
+
+    Raises:
+        TieredFSError: Some may still be there; ``keys`` of the error tells which.
+    """
+
+    def abort(each: UnfinishedUpload) -> TieredFSError | None:
+        try:
+            _abort(requests, each.key, each.upload, deadline)
+        except TieredFSError as error:
+            error.keys = (each.key,)
+            return error
+        return None
+
+    at_once = requests.backend("abort_upload", "", deadline).at_once
+    errors = run_all([partial(abort, each) for each in uploads], at_once=at_once)
+    raise_undone(errors, len(uploads), "uploads were not aborted")
+
+
+def _begin(
+    requests: Requests, key: str, deadline: Deadline, *, overwrite: bool
+) -> tuple[str, list[Deadline]]:
+    """Begin an upload, and return the store's name of it.
+
+    Returns:
+        And a clock of each attempt that may have begun another, the first one first.
+    """
+    unanswered: list[Deadline] = []
+
+    def begin(backend: Backend, left: float) -> str:
+        begun = Deadline(left)
+        try:
+            return backend.begin_upload(key, left, overwrite=overwrite)
+        except Exception as error:
+            if is_ambiguous(error):
+                unanswered.append(begun)
+            raise
+
+    number = requests.make(Call("begin_upload", key, begin), deadline)
+    return number, unanswered
+
+
+def _abort_unanswered(
+    requests: Requests, key: str, number: str, unanswered: Sequence[Deadline]
+) -> None:
+    """Abort what attempts to begin an upload have begun that were not answered.
+
+    They are told from those of other writers by their time, and by their having no
+    part when this upload has all of its own. Where there are more of these than there
+    were attempts, some are another writer's, and none is aborted.
+    """
+    end = Deadline(requests.policy.deadline * _LAST_WORD)
+
+    def find(backend: Backend, left: float) -> Sequence[str]:
+        return backend.begun_before(key, number, unanswered[0].elapsed, left)
+
+    with suppress(TieredFSError):
+        found = requests.make(Call("list_uploads", key, find), end)
+        for each in found if len(found) <= len(unanswered) else ():
+            _abort(requests, key, each, end)
+
+
+def _refuse_if_there(requests: Requests, key: str, deadline: Deadline) -> None:
+    """Refuse before gigabytes are sent; who is first is decided at the end."""
+    with suppress(NotFoundError):
+        requests.make(
+            Call("head", key, lambda backend, left: backend.head(key, left)), deadline
+        )
+        msg = f"put {requests.name(key)}: there is an object already"
+        raise AlreadyExistsError(msg)
+
+
+def _put_parts(
+    requests: Requests,
+    key: str,
+    number: str,
+    content: Content,
+    limits: MultipartConfig,
+    deadline: Deadline,
+) -> list[str]:
+    """Upload all parts, and return what the store calls them.
+
+    When one fails, the others neither try nor sleep any more, and none is under way
+    afterwards: a part that came after the upload was taken back would keep it. Only
+    after Ctrl-C some may be, for they may hang.
+    """
+    end = CommonDeadline(deadline.remaining)
+
+    def put(at: int, span: ByteRange, tried: Callable[[], object]) -> Call[str]:
+        part = Part(at, span.start, span.end, content.size)
+
+        def attempt(backend: Backend, left: float) -> str:
+            tried()
+            data = content.read(part.start, part.end)
+            return backend.put_part(key, number, part, data, left)
+
+        return Call("put_part", key, attempt, lambda _: len(span), f" part {at}")
+
+    spans = plan_parts(content.size, limits)
+
+    def make(at: int, span: ByteRange) -> str:
+        tried = tries(requests.pace, len(span))
+        return requests.make(put(at, span, tried), requests.renewed(end))
+
+    tasks = [partial(make, at, span) for at, span in enumerate(spans, start=1)]
+    return run_all(tasks, at_once=limits.concurrency, stop=end.expire)
+
+
+def _take_back(requests: Requests, key: str, number: str, error: BaseException) -> None:
+    """Remove the parts of an upload that has failed; they are invisible anyway."""
+    seconds = requests.policy.deadline * _LAST_WORD
+    if not isinstance(error, Exception):
+        seconds = min(seconds, _AFTER_CTRL_C)
+    with suppress(TieredFSError):
+        _abort(requests, key, number, Deadline(seconds))
+
+
+def _abort(requests: Requests, key: str, number: str, deadline: Deadline) -> None:
+    def abort(backend: Backend, left: float) -> None:
+        backend.abort_upload(key, number, left)
+
+    requests.make(Call("abort_upload", key, abort), deadline)

@@ -1,0 +1,1 @@
+"""The layouts that come with tieredfs."""

@@ -1,0 +1,366 @@
+"""What Kafka's own two layouts share: a segment is a log file with files beside it."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from tieredfs.epochs import LeaderEpochs
+from tieredfs.errors import (
+    CorruptBatchError,
+    CorruptDataError,
+    CorruptIndexError,
+    CorruptObjectError,
+)
+from tieredfs.format.batch.header import BatchHeader
+from tieredfs.format.index.leader_epochs import parse_leader_epochs
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
+from tieredfs.format.index.time import TimeIndex
+from tieredfs.model import ByteRange, IndexType, SegmentIndexes, SegmentMetadata
+from tieredfs.objects import ObjectStore
+from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.segment_log.stream import read_batches
+
+__all__ = ["LOG_SUFFIX", "SUFFIXES", "describe_segment", "fetch_log", "is_offset"]
+
+LOG_SUFFIX: Final = "log"
+
+SUFFIXES: Final = {
+    IndexType.OFFSET: "index",
+    IndexType.TIMESTAMP: "timeindex",
+    IndexType.PRODUCER_SNAPSHOT: "snapshot",
+    IndexType.LEADER_EPOCH: "leader_epoch_checkpoint",
+    IndexType.TRANSACTION: "txnindex",
+}
+
+_DESCRIBING = (
+    IndexType.OFFSET,
+    IndexType.TIMESTAMP,
+    IndexType.PRODUCER_SNAPSHOT,
+    IndexType.LEADER_EPOCH,
+)
+_LAST = (1 << 63) - 1
+_MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
+"""Of a segment's last offset: its indexes hold no larger one, so Kafka rolls before."""
+
+_SIZE_AT = 12  # bytes that say how long a batch is
+
+
+def describe_segment(
+    storage: RemoteStorageManager,
+    metadata: SegmentMetadata,
+    indexes: SegmentIndexes | None = None,
+    *,
+    active: bool = False,
+    compacted: bool = False,
+) -> SegmentMetadata:
+    """Tell a segment's end, largest timestamp and epochs from its indexes and its log.
+
+    The indexes say where to look; what is told is what the log holds from there on.
+    So an index that was cut off costs a longer read and no wrong answer, and one that
+    is untrue to the log is an error.
+
+    Args:
+        storage: Where the segment is.
+        metadata: As it was listed.
+        indexes: Its indexes; None to fetch them.
+        active: Whether a broker may be writing it: then the log may end in part of a
+            batch, which is left out of the size.
+        compacted: Whether offsets may be missing from the log: a cleaner has been here,
+            or where the log was replicated from. Otherwise that is concluded only from
+            holes that the log shows elsewhere.
+
+    Raises:
+        CorruptIndexError: An index is malformed or untrue to the log.
+        CorruptBatchError: A batch at the end of the log is malformed or out of place.
+    """
+    size = metadata.size or 0
+    name = storage.name_of(metadata)
+    if indexes is None:
+        indexes = storage.fetch_indexes(metadata, _DESCRIBING)
+    facts = _Facts(metadata, indexes, size, name, compacted=compacted)
+    headers = _headers(storage, metadata, facts.position, active=active)
+    if active and facts.is_ahead_of(headers):
+        # A crash lost the end of the log: what the indexes say of it says nothing.
+        headers = _headers(storage, metadata, 0, active=active)
+        end = headers[-1].end if headers else 0
+        if any(storage.fetch_log_segment(metadata, end, min(end + _SIZE_AT, size))):
+            facts.check_torn(end)
+        facts.forget_beyond(headers)
+    try:
+        facts.check(headers)
+    except CorruptDataError:
+        if compacted or not _has_holes(
+            _headers(storage, metadata, 0, active=active), metadata.start_offset
+        ):
+            raise
+        facts.compacted = True
+        facts.check(headers)
+    last = headers[-1] if headers else None
+    end_offset = last.last_offset if last else metadata.start_offset - 1
+    if end_offset - metadata.start_offset > _MAX_RELATIVE_OFFSET:
+        msg = f"{name}: no segment goes on as far as to offset {end_offset}"
+        raise CorruptBatchError(msg)
+    if metadata.end_offset is not None:
+        if end_offset > metadata.end_offset:
+            msg = f"{name}: the log goes on to offset {end_offset}"
+            raise CorruptBatchError(msg)
+        end_offset = metadata.end_offset
+    if end_offset >= _LAST:
+        msg = f"{name}: no log goes on to offset {end_offset}"
+        raise CorruptBatchError(msg)
+    return replace(
+        metadata,
+        end_offset=end_offset,
+        max_timestamp_ms=max((h.max_timestamp for h in headers), default=-1),
+        leader_epochs=tuple(
+            entry for entry in facts.epochs.entries if entry.start_offset <= end_offset
+        ),
+        size=(last.end if last else 0) if active else size,
+    )
+
+
+def fetch_log(
+    store: ObjectStore,
+    key: str,
+    metadata: SegmentMetadata,
+    start: int,
+    end: int | None,
+) -> memoryview:
+    """Return the bytes ``[start, end)`` of a log file.
+
+    Args:
+        store: Where it is.
+        key: Its key.
+        metadata: The segment's; where it does not tell the size and ``end`` is None,
+            the whole file is asked for.
+        start: First byte.
+        end: Byte after the last; None for the end of the log.
+
+    Raises:
+        NotFoundError: There is no such file.
+        CorruptObjectError: It ends before the range does.
+        InvalidArgumentError: ``start`` is negative or behind ``end``.
+    """
+    stop = metadata.size if end is None else end
+    if stop is not None:
+        return store.get_range(key, start, stop)
+    whole = store.get(key)
+    span = ByteRange(start, max(start, len(whole)))  # refuses a negative start
+    if span.end > len(whole):
+        msg = f"{store.url}/{key}: it has {len(whole)} bytes, asked for is {start}"
+        raise CorruptObjectError(msg)
+    return whole[start:]
+
+
+def is_offset(number: int) -> bool:
+    """Tell whether a segment can begin at ``number``: a record must fit behind it."""
+    return 0 <= number < _LAST
+
+
+def _headers(
+    storage: RemoteStorageManager,
+    metadata: SegmentMetadata,
+    start: int,
+    *,
+    active: bool,
+) -> list[BatchHeader]:
+    batches = read_batches(
+        lambda begin, end: storage.fetch_log_segment(metadata, begin, end),
+        metadata.size or 0,
+        name=storage.name_of(metadata),
+        start=start,
+        torn_tail=active,
+    )
+    return [batch.header for batch in batches]
+
+
+def _has_holes(headers: list[BatchHeader], start_offset: int) -> bool:
+    """Tell whether offsets are missing from a log, wherever else than before its end.
+
+    There a hole may be damage: no checksum covers the offset of the last batch.
+    """
+    lasts = [start_offset - 1, *(header.last_offset for header in headers[:-1])]
+    return any(
+        header.record_count <= header.last_offset - header.base_offset
+        or (header is not headers[-1] and header.base_offset > last + 1)
+        for last, header in zip(lasts, headers, strict=False)
+    )
+
+
+class _Facts:
+    """What the indexes of a segment say, to be compared with its log."""
+
+    def __init__(
+        self,
+        metadata: SegmentMetadata,
+        indexes: SegmentIndexes,
+        size: int,
+        name: str,
+        *,
+        compacted: bool,
+    ) -> None:
+        self.base = base = metadata.start_offset
+        self.name = name
+        self.compacted = compacted
+        self.offsets = OffsetIndex.parse(
+            indexes.get(IndexType.OFFSET, b""),
+            base,
+            log_size=size,
+            name=f"{self.name}.{SUFFIXES[IndexType.OFFSET]}",
+        )
+        self.times = TimeIndex.parse(
+            indexes.get(IndexType.TIMESTAMP, b""),
+            base,
+            name=f"{self.name}.{SUFFIXES[IndexType.TIMESTAMP]}",
+        )
+        self.epochs = LeaderEpochs()
+        self.has_epochs = IndexType.LEADER_EPOCH in indexes
+        if self.has_epochs:
+            self.epochs = parse_leader_epochs(
+                indexes[IndexType.LEADER_EPOCH],
+                name=f"{self.name}.{SUFFIXES[IndexType.LEADER_EPOCH]}",
+            )
+        self.producers = ProducerSnapshot()
+        if IndexType.PRODUCER_SNAPSHOT in indexes:
+            self.producers = ProducerSnapshot.parse(
+                indexes[IndexType.PRODUCER_SNAPSHOT],
+                name=f"{self.name}.{SUFFIXES[IndexType.PRODUCER_SNAPSHOT]}",
+            )
+        # From here on the log decides: no later batch can be missing from the indexes
+        # without being seen.
+        self.position = min(
+            self.offsets.lookup(_LAST).position,
+            self.offsets.lookup(self.times.lookup(_LAST).offset).position,
+        )
+
+    def is_ahead_of(self, headers: list[BatchHeader]) -> bool:
+        """Tell whether the offset or the time index goes on behind the last batch."""
+        if not headers:
+            return bool(len(self.offsets) or len(self.times))
+        last = headers[-1]
+        return (
+            self.offsets.lookup(_LAST).position >= last.end
+            or self.times.lookup(_LAST).offset > last.last_offset
+        )
+
+    def forget_beyond(self, headers: list[BatchHeader]) -> None:
+        """Cut the offset and the time index at the last batch of the whole log."""
+        end, last = (headers[-1].end, headers[-1].last_offset) if headers else (0, -1)
+        kept = int(np.searchsorted(self.offsets.positions, end))
+        self.offsets = replace(
+            self.offsets,
+            offsets=self.offsets.offsets[:kept],
+            positions=self.offsets.positions[:kept],
+        )
+        kept = int(np.searchsorted(self.times.offsets, last, side="right"))
+        self.times = replace(
+            self.times,
+            timestamps=self.times.timestamps[:kept],
+            offsets=self.times.offsets[:kept],
+        )
+        self.position = 0
+
+    def check_torn(self, end: int) -> None:
+        """Check that the batch at ``end``, which is not whole, can be the last one."""
+        behind = self.offsets.upper_bound(end + 1)
+        if behind is not None:
+            msg = (
+                f"{self.name}: batch at position {end}: it goes on behind the log, the "
+                f"offset index has one at {behind.position}"
+            )
+            raise CorruptBatchError(msg)
+
+    def check(self, headers: list[BatchHeader]) -> None:
+        """Compare the end of the log with what the indexes say of it.
+
+        Args:
+            headers: The batches from ``position`` on.
+        """
+        for detail in self._contradictions(headers):
+            msg = f"{self.name}: {detail}"
+            raise CorruptIndexError(msg)
+        if not self.compacted and headers and not self._confirms(headers[-1]):
+            before = headers[-2].last_offset if headers[1:] else self.base - 1
+            if headers[-1].base_offset != before + 1 and (
+                headers[1:] or not self.position
+            ):
+                # No checksum covers a batch's offset, and no batch follows the last.
+                msg = (
+                    f"{self.name}: batch at position {headers[-1].position}: offset "
+                    f"{headers[-1].base_offset} follows {before}"
+                )
+                raise CorruptBatchError(msg)
+
+    def _confirms(self, last: BatchHeader) -> bool:
+        """Tell whether an index has the offset of the last batch."""
+        return (
+            self.offsets.lookup(_LAST).offset == last.last_offset
+            or self.times.lookup(_LAST).offset == last.last_offset
+            or any(p.last_offset == last.last_offset for p in self.producers.producers)
+        )
+
+    def _contradictions(self, headers: list[BatchHeader]) -> Iterator[str]:
+        if headers and headers[0].base_offset < self.base:
+            yield f"its log begins at offset {headers[0].base_offset}"
+        yield from self._untrue_offsets(headers)
+        yield from self._untrue_times(headers)
+        yield from self._untrue_epochs(headers)
+        yield from self._untrue_producers(headers)
+
+    def _untrue_offsets(self, headers: list[BatchHeader]) -> Iterator[str]:
+        positions = {header.position for header in headers}
+        lasts = {header.last_offset for header in headers}
+        for number in range(len(self.offsets)):
+            entry = self.offsets.entry(-1 - number)
+            if entry.position < self.position:
+                break
+            if entry.position not in positions or entry.offset not in lasts:
+                yield f"no batch is what the offset index says: {entry}"
+
+    def _untrue_times(self, headers: list[BatchHeader]) -> Iterator[str]:
+        if not len(self.times):
+            return
+        entry = self.times.entry(-1)
+        stamps = {
+            header.max_timestamp
+            for header in headers
+            if header.base_offset <= entry.offset <= header.last_offset
+        }
+        if stamps != {entry.timestamp}:
+            yield f"no batch is what the time index says: {entry}"
+
+    def _untrue_epochs(self, headers: list[BatchHeader]) -> Iterator[str]:
+        for header in headers:
+            if not self.epochs.accepts(header.leader_epoch, header.base_offset):
+                yield (
+                    f"the batch at offset {header.base_offset} has leader epoch "
+                    f"{header.leader_epoch}, its checkpoint says "
+                    f"{self.epochs.epoch_at(header.base_offset)}"
+                )
+        # It may begin behind the segment, where the whole log does, but not at its end.
+        last = headers[-1] if self.has_epochs and headers else None
+        if last and last.leader_epoch > self.epochs.epoch_at(last.last_offset):
+            yield f"its checkpoint does not have leader epoch {last.leader_epoch}"
+
+    def _untrue_producers(self, headers: list[BatchHeader]) -> Iterator[str]:
+        written: dict[int, tuple[int, int]] = {}
+        for header in headers:
+            epoch, _ = written.get(header.producer_id, (header.producer_epoch, -1))
+            if not header.is_control and header.record_count:
+                written[header.producer_id] = header.producer_epoch, header.last_offset
+            elif epoch != header.producer_epoch:
+                # The marker of a new epoch makes the broker forget what was written.
+                written[header.producer_id] = header.producer_epoch, -1
+        for producer in self.producers.producers:
+            said = (producer.producer_epoch, producer.last_offset)
+            _, wrote = written.get(producer.producer_id, said)
+            if wrote > producer.last_offset or (
+                wrote < producer.last_offset and not self.compacted
+            ):
+                yield (
+                    f"producer {producer.producer_id} wrote offset {wrote} last, its "
+                    f"snapshot says {producer.last_offset}"
+                )

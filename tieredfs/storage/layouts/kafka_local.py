@@ -1,0 +1,320 @@
+"""``kafka-local``: the layout of Kafka's LocalTieredStorage, on any store.
+
+One folder a partition, ``<topic>-<partition>-<topic id>``, and in it a file for the log
+and one for each index of a segment: ``<20-digit start>-<segment id>.log`` and so on.
+Nothing is packed, so a name says no more than where a segment begins. A broker reads
+what is written here.
+"""
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import replace
+
+from tieredfs.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedOperationError,
+)
+from tieredfs.model import (
+    IndexType,
+    LogSegmentData,
+    SegmentId,
+    SegmentIndexes,
+    SegmentMetadata,
+    TopicIdPartition,
+    Uuid,
+)
+from tieredfs.objects import ObjectInfo, ObjectStore
+from tieredfs.storage.capability import Capability
+from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.layouts.kafka_files import (
+    LOG_SUFFIX,
+    SUFFIXES,
+    describe_segment,
+    fetch_log,
+    is_offset,
+)
+from tieredfs.storage.leftover import Leftover
+from tieredfs.storage.segment_log.inspection import inspect_copy
+from tieredfs.storage.segment_log.source import LogContent, LogSource, open_log
+from tieredfs.storage.segment_log.spool import is_put_in_place, open_spool
+
+__all__ = ["KafkaLocal"]
+
+_ROOT = "kafka-tiered-storage/"
+_PARTITION = re.compile(r"(.+)-(0|[1-9]\d{0,9})-([A-Za-z0-9_-]{22})", re.ASCII)
+_FILE = re.compile(r"(\d{20})-([A-Za-z0-9_-]{22})\.([a-z_]+)", re.ASCII)
+_ALWAYS = {LOG_SUFFIX, *SUFFIXES.values()} - {SUFFIXES[IndexType.TRANSACTION]}
+"""What LocalTieredStorage writes for every segment; without one it is not whole."""
+
+_Files = dict[tuple[int, SegmentId], dict[str, ObjectInfo]]
+
+
+class KafkaLocal(RemoteStorageManager):
+    """Read and write what a broker tiers with LocalTieredStorage."""
+
+    capabilities = frozenset({Capability.WRITE, Capability.RANGE_READ})
+
+    def __init__(self, store: ObjectStore) -> None:
+        """Keep ``store``, whose root holds the folders of the partitions.
+
+        Args:
+            store: The folder that LocalTieredStorage writes to, or its parent.
+        """
+        super().__init__(store)
+        self._root: str | None = None
+
+    @classmethod
+    def recognises(cls, keys: Collection[str]) -> float:
+        """Return the share of keys that are files of segments."""
+        mine = sum(_is_file(key.removeprefix(_ROOT)) for key in keys)
+        return mine / len(keys) if keys else 0.0
+
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        """Return the partitions that have a folder."""
+        root = self._find_root()
+        folders = self.store.list(root, delimiter="/")
+        found = (
+            _partition(entry.key[len(root) : -1])
+            for entry in folders
+            if entry.is_prefix
+        )
+        return sorted(p for p in found if p is not None and topic in {None, p.topic})
+
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        """Return the segments whose files are all there."""
+        files, empty = self._files(partition)
+        if empty:
+            msg = f"not found: {partition} in {self.store.url}"
+            raise NotFoundError(msg)
+        del min_offset  # a name does not say where its segment ends
+        return [
+            SegmentMetadata(partition, segment_id, start, size=parts[LOG_SUFFIX].size)
+            for (start, segment_id), parts in sorted(files.items())
+            if parts.keys() >= _ALWAYS
+        ]
+
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Return a range of the log file."""
+        del layout
+        key = self._key(metadata, LOG_SUFFIX)
+        return fetch_log(self.store, key, metadata, start, end)
+
+    def fetch_index(
+        self, metadata: SegmentMetadata, index_type: IndexType
+    ) -> memoryview:
+        """Return the file of one index."""
+        return self.store.get(self._key(metadata, SUFFIXES[index_type]))
+
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        """Ask the indexes and the end of the log what the name does not say."""
+        if metadata.end_offset is not None:
+            return metadata
+        return describe_segment(self, metadata, indexes)
+
+    def stored_sizes(
+        self, partition: TopicIdPartition
+    ) -> Mapping[tuple[int, SegmentId], int]:
+        """Return the bytes of each segment's files: one listing."""
+        files, _ = self._files(partition)
+        return {
+            segment: sum(entry.size or 0 for entry in parts.values())
+            for segment, parts in files.items()
+        }
+
+    def name_of(self, metadata: SegmentMetadata) -> str:
+        """Return the place of a segment's files, without their suffixes."""
+        place = f"{self._root or ''}{_name(metadata.partition)}{_stem(metadata)}"
+        return f"{self.store.url}/{place}"
+
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        """Store a segment: its indexes, and then its log.
+
+        It is listed when all files are there. A crash leaves files that are not listed;
+        copying again replaces them. An index that Kafka always has and ``data`` has not
+        is made from the log.
+
+        Returns:
+            Nothing: the names are those of the segment.
+
+        Raises:
+            InvalidArgumentError: ``metadata`` does not say where the segment ends.
+            CorruptBatchError: A batch is malformed or lies outside the segment.
+            CorruptIndexError: An index is malformed or inconsistent with the log, or
+                the log has an abort and the transaction index is missing.
+            UnsupportedOperationError: The log is compacted.
+        """
+        with open_log(data.log, str(metadata)) as log:
+            return self.copy_open_log(metadata, log, data.indexes)
+
+    def copy_open_log(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Store a segment, of a log that is read where it lies."""
+        if metadata.end_offset is None:
+            msg = f"{metadata}: to be copied, a segment needs its end offset"
+            raise InvalidArgumentError(msg)
+        if is_put_in_place(log):
+            stem = self._put_indexes(metadata, log, indexes, lambda _: None)
+            key = f"{stem}.{LOG_SUFFIX}"
+            self.store.put_file(key, LogContent(log), overwrite=True)
+            return b""
+        with open_spool(log.size) as spool:
+            stem = self._put_indexes(metadata, log, indexes, spool.file.write)
+            spool.put(self.store, f"{stem}.{LOG_SUFFIX}")
+        return b""
+
+    def replace_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Put the files of a segment again over those that are there."""
+        custom = self.copy_open_log(metadata, log, indexes)
+        if IndexType.TRANSACTION not in indexes:  # one that is there is none of it
+            key = self._key(metadata, SUFFIXES[IndexType.TRANSACTION])
+            self.store.delete([key])
+        return custom
+
+    def _put_indexes(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+        write: Callable[[memoryview], object],
+    ) -> str:
+        """Check a log, and store all that lies beside it; return where, without suffix.
+
+        Args:
+            metadata: Of the segment.
+            log: Its log.
+            indexes: The bytes of each index there is.
+            write: Takes each piece of the log that was checked, in order.
+        """
+        measured = replace(metadata, size=log.size)
+        inspection = inspect_copy(log, write, measured, indexes)
+        if inspection.is_compacted:
+            raise UnsupportedOperationError(
+                f"{self.name_of(metadata)}: its log is compacted, and kafka-local "
+                "is what a broker tiers: logs without holes"
+            )
+        made = inspection.rebuilt.items()
+        always = {kind: index for kind, index in made if SUFFIXES[kind] in _ALWAYS}
+        # All in one folder, whichever root another process begins meanwhile.
+        stem = f"{self._folder(metadata.partition)}{_stem(metadata)}"
+        for kind, index in {**always, **indexes}.items():
+            self.store.put(f"{stem}.{SUFFIXES[kind]}", index, overwrite=True)
+        return stem
+
+    def delete_log_segment(self, metadata: SegmentMetadata) -> None:
+        """Delete the files of a segment, its log first: then it is listed no more.
+
+        A crash leaves files that are not listed: ``scrub`` finds them, and deleting
+        again removes them.
+        """
+        stem = f"{self._folder(metadata.partition)}{_stem(metadata)}"
+        self.store.delete([f"{stem}.{LOG_SUFFIX}"])
+        self.store.delete(f"{stem}.{suffix}" for suffix in SUFFIXES.values())
+
+    def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
+        """Yield the files of segments that lack some."""
+        files, _ = self._files(partition)
+        for (start, segment_id), parts in sorted(files.items()):
+            lacking = ", ".join(sorted(_ALWAYS - parts.keys()))
+            for entry in parts.values() if lacking else ():
+                reason = f"segment {start:020d}-{segment_id} has no {lacking}"
+                yield Leftover(entry.key, entry.size or 0, reason)
+
+    def delete_partition(self, partition: TopicIdPartition) -> None:
+        """Delete the files of all segments, the logs first: then none is listed."""
+        files, _ = self._files(partition)
+        logs = [p[LOG_SUFFIX].key for p in files.values() if LOG_SUFFIX in p]
+        self.store.delete(logs)
+        others = {entry.key for parts in files.values() for entry in parts.values()}
+        self.store.delete(others.difference(logs))
+
+    def _files(self, partition: TopicIdPartition) -> tuple[_Files, bool]:
+        """Return the files of each segment, and whether there is nothing at all."""
+        folder = self._folder(partition)
+        files: _Files = {}
+        empty = True
+        for entry in self.store.list(folder, delimiter="/"):
+            empty = False
+            parsed = _file(entry.key[len(folder) :])
+            if parsed is not None:
+                start, segment_id, suffix = parsed
+                files.setdefault((start, segment_id), {})[suffix] = entry
+        return files, empty
+
+    def _key(self, metadata: SegmentMetadata, suffix: str) -> str:
+        return f"{self._folder(metadata.partition)}{_stem(metadata)}.{suffix}"
+
+    def _folder(self, partition: TopicIdPartition) -> str:
+        return f"{self._find_root()}{_name(partition)}"
+
+    def _find_root(self) -> str:
+        """Find out whether the store is the folder itself or its parent.
+
+        Where neither is there, it is the folder itself for this call, and the next one
+        looks again: a broker may begin to write meanwhile.
+        """
+        if self._root is None:
+            folders = {e.key for e in self.store.list(delimiter="/") if e.is_prefix}
+            if any(_partition(folder[:-1]) for folder in folders):
+                self._root = ""
+            elif _ROOT in folders:
+                self._root = _ROOT
+        return self._root or ""
+
+
+def _name(partition: TopicIdPartition) -> str:
+    return f"{partition}-{partition.topic_id}/"
+
+
+def _stem(metadata: SegmentMetadata) -> str:
+    return f"{metadata.start_offset:020d}-{metadata.id}"
+
+
+def _is_file(key: str) -> bool:
+    folder, _, name = key.partition("/")
+    return _partition(folder) is not None and _file(name) is not None
+
+
+def _partition(folder: str) -> TopicIdPartition | None:
+    match = _PARTITION.fullmatch(folder)
+    if match is None:
+        return None
+    try:
+        return TopicIdPartition(match[1], int(match[2]), Uuid(match[3]))
+    except InvalidArgumentError:  # a stranger's folder
+        return None
+
+
+def _file(name: str) -> tuple[int, SegmentId, str] | None:
+    match = _FILE.fullmatch(name)
+    if match is None or match[3] not in {LOG_SUFFIX, *SUFFIXES.values()}:
+        return None
+    try:
+        start = int(match[1])
+        if not is_offset(start):
+            return None
+        return start, SegmentId(match[2]), match[3]
+    except InvalidArgumentError:  # a stranger's file
+        return None

@@ -1,0 +1,1 @@
+"""``single-object``: the native layout, one immutable object a segment."""

@@ -1,0 +1,186 @@
+"""One segment as one object: how it is put together, and what its key must agree with.
+
+Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from tieredfs.errors import CorruptObjectError, InvalidArgumentError, TieredFSError
+from tieredfs.format.buffers import Buffer
+from tieredfs.format.index.leader_epochs import parse_leader_epochs
+from tieredfs.format.segment.key import (
+    SEGMENT_SUFFIX,
+    SegmentFlag,
+    SegmentKey,
+    parse_partition,
+    partition_prefix,
+)
+from tieredfs.format.segment.tail import Manifest, SegmentFacts, build_tail
+from tieredfs.model import (
+    EpochEntry,
+    IndexType,
+    SegmentMetadata,
+    TopicIdPartition,
+)
+from tieredfs.storage.layouts.single_object.stored_log import Compression, LogWriter
+from tieredfs.storage.segment_log.facts import LogFacts
+from tieredfs.storage.segment_log.inspection import inspect_copy
+from tieredfs.storage.segment_log.source import LogSource
+
+__all__ = [
+    "check_facts",
+    "epochs_of",
+    "is_segment_key",
+    "listed_metadata",
+    "object_key",
+    "seek_key",
+    "write_segment",
+]
+
+_DEPTH: Final = 3  # folders above a segment: topic, topic id, partition
+
+
+def write_segment(
+    metadata: SegmentMetadata,
+    source: LogSource,
+    indexes: Mapping[IndexType, bytes],
+    out: Callable[[Buffer], object],
+    compression: Compression | None,
+) -> tuple[SegmentKey, bytes]:
+    """Write the log of a segment's object, and return its key and what follows the log.
+
+    The log is read once: what is checked is what is written.
+
+    Args:
+        metadata: Its partition, id, first and last offset.
+        source: Its log.
+        indexes: The bytes of each index there is.
+        out: Takes the log as it is stored, in order.
+        compression: How the log is stored.
+
+    Returns:
+        What the key of the object has to say, and its tail.
+
+    Raises:
+        InvalidArgumentError: ``metadata`` does not say where the segment ends, or that
+            it holds no offset.
+        CorruptBatchError: A batch is malformed or lies outside the segment.
+        CorruptIndexError: An index is malformed or inconsistent with the log.
+    """
+    end_offset = metadata.end_offset
+    if end_offset is None or end_offset < metadata.start_offset:
+        msg = f"{metadata}: to be stored, a segment needs an offset and its end"
+        raise InvalidArgumentError(msg)
+    writer = LogWriter(out, compression)
+    measured = replace(metadata, size=source.size)
+    facts = inspect_copy(source, writer.write, measured, indexes).facts
+    log = writer.finish()
+    flags = SegmentFlag(0)
+    if len(indexes.get(IndexType.TRANSACTION, b"")):
+        flags |= SegmentFlag.TRANSACTIONS
+    if log.chunks is not None:
+        flags |= SegmentFlag.TRANSFORMED
+    told = SegmentFacts(
+        topic=metadata.partition.topic,
+        topic_id=metadata.partition.topic_id,
+        partition=metadata.partition.partition,
+        id=metadata.id,
+        start_offset=metadata.start_offset,
+        end_offset=end_offset,
+        record_count=facts.record_count,
+        first_timestamp_ms=facts.first_timestamp_ms,
+        max_timestamp_ms=facts.max_timestamp_ms,
+        broker_id=-1,
+        leader_epochs=_written_epochs(metadata, indexes, facts),
+    )
+    tail = build_tail(told, log, indexes, flags)
+    key = SegmentKey(
+        end_offset,
+        metadata.start_offset,
+        facts.max_timestamp_ms,
+        facts.epoch,
+        log.length,
+        len(tail),
+        flags,
+        metadata.id,
+    )
+    return key, tail
+
+
+def _written_epochs(
+    metadata: SegmentMetadata, indexes: Mapping[IndexType, bytes], facts: LogFacts
+) -> tuple[EpochEntry, ...]:
+    checkpoint = indexes.get(IndexType.LEADER_EPOCH)
+    if checkpoint is None:
+        return facts.epochs
+    return parse_leader_epochs(checkpoint, name=f"{metadata}: leader epochs").entries
+
+
+def epochs_of(manifest: Manifest) -> tuple[EpochEntry, ...]:
+    """Return the epochs that begin at or before the end of a segment."""
+    facts = manifest.segment
+    return tuple(e for e in facts.leader_epochs if e.start_offset <= facts.end_offset)
+
+
+def check_facts(
+    manifest: Manifest, partition: TopicIdPartition, key: SegmentKey, name: str
+) -> None:
+    """Compare the manifest with where the object lies and with its key.
+
+    Raises:
+        CorruptObjectError: They disagree.
+    """
+    facts = manifest.segment
+    said = (facts.topic, facts.topic_id, facts.partition)
+    expected = (partition.topic, partition.topic_id, partition.partition)
+    offsets = (facts.start_offset, facts.end_offset, facts.max_timestamp_ms, facts.id)
+    keyed = (key.start_offset, key.end_offset, key.max_timestamp_ms, key.id)
+    chunked = bool(key.flags & SegmentFlag.TRANSFORMED)
+    aborts = manifest.indexes.get(IndexType.TRANSACTION)
+    if (
+        said != expected
+        or offsets != keyed
+        or chunked == (manifest.log.chunks is None)
+        or bool(key.flags & SegmentFlag.TRANSACTIONS) != bool(aborts and aborts.length)
+    ):
+        msg = f"{name}: its manifest is that of another segment"
+        raise CorruptObjectError(msg)
+
+
+def listed_metadata(partition: TopicIdPartition, key: SegmentKey) -> SegmentMetadata:
+    """Return what a listing says of a segment."""
+    chunked = key.flags & SegmentFlag.TRANSFORMED
+    return SegmentMetadata(
+        partition,
+        key.id,
+        key.start_offset,
+        key.end_offset,
+        key.max_timestamp_ms,
+        size=None if chunked else key.log_length,
+        custom_metadata=key.stem.encode(),
+    )
+
+
+def object_key(partition: TopicIdPartition, stem: str) -> str:
+    """Return the key of a segment's object."""
+    return f"{partition_prefix(partition)}{stem}{SEGMENT_SUFFIX}"
+
+
+def seek_key(prefix: str, offset: int) -> str:
+    """Return what sorts behind every segment that ends before ``offset``."""
+    return f"{prefix}{offset - 1:020d}." if offset > 0 else ""
+
+
+def is_segment_key(key: str) -> bool:
+    """Tell whether a key is that of a segment, of whichever release."""
+    *folders, name = key.split("/")
+    if len(folders) != _DEPTH or parse_partition(*folders) is None:
+        return False
+    if not name.endswith(SEGMENT_SUFFIX):
+        return False
+    try:
+        return SegmentKey.parse(name.removesuffix(SEGMENT_SUFFIX)) is not None
+    except TieredFSError:
+        return True

@@ -1,0 +1,187 @@
+"""The log part of a segment object: as it was, or in chunks compressed with zstd.
+
+Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
+Every chunk covers as many bytes of the log, so a range of the log is a range of chunks.
+"""
+
+from collections.abc import Callable, Iterator
+from itertools import accumulate
+from typing import Final, Literal
+
+from tieredfs.errors import (
+    CorruptBatchError,
+    CorruptObjectError,
+    UnsupportedFormatError,
+)
+from tieredfs.format.buffers import Buffer
+from tieredfs.format.checksum import crc32c
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codecs import MAX_DECOMPRESSED, compress, decompress
+from tieredfs.format.segment.tail import Chunks, LogPart
+from tieredfs.storage.contract import STREAM_PIECE
+
+__all__ = [
+    "CHUNK_SIZE",
+    "Compression",
+    "LogWriter",
+    "check_chunks",
+    "read_chunks",
+    "stream_stored",
+]
+
+Compression = Literal["zstd"]
+
+CHUNK_SIZE: Final = 4 << 20
+"""Bytes of log in a chunk: what a small read has to fetch at least."""
+
+
+class LogWriter:
+    """Write a log as it is to be stored, a piece at a time."""
+
+    def __init__(
+        self, out: Callable[[Buffer], object], compression: Compression | None
+    ) -> None:
+        """Write nothing yet.
+
+        Args:
+            out: Takes the stored bytes, in order.
+            compression: How each chunk is compressed; None to keep the log as it is.
+        """
+        self._out = out
+        self._compression = compression
+        self._rest = b""
+        self._size = 0
+        self._crc = 0
+        self._lengths: list[int] = []
+
+    def write(self, piece: memoryview) -> None:
+        """Take the next bytes of the log."""
+        self._size += len(piece)
+        if self._compression is None:
+            self._store(piece)
+            return
+        held = memoryview(b"".join((self._rest, piece)) if self._rest else piece)
+        whole = len(held) - len(held) % CHUNK_SIZE
+        for start in range(0, whole, CHUNK_SIZE):
+            self._store(compress(Codec.ZSTD, held[start : start + CHUNK_SIZE]))
+        self._rest = bytes(held[whole:])
+
+    def finish(self) -> LogPart:
+        """Write what is left, and say what was written."""
+        if self._rest:
+            self._store(compress(Codec.ZSTD, memoryview(self._rest)))
+        lengths, chunks = tuple(self._lengths), None
+        if self._compression is not None:
+            chunks = Chunks(CHUNK_SIZE, self._compression, lengths)
+        return LogPart(sum(lengths), self._size, self._crc, chunks)
+
+    def _store(self, stored: bytes | memoryview) -> None:
+        self._out(stored)
+        self._crc = crc32c(stored, self._crc)
+        self._lengths.append(len(stored))
+
+
+def read_chunks(
+    fetch: Callable[[int, int], memoryview],
+    log: LogPart,
+    start: int,
+    end: int,
+    *,
+    name: str,
+) -> memoryview:
+    """Return the bytes from ``start`` on of the chunks that have ``[start, end)``.
+
+    Args:
+        fetch: Returns a range of the stored bytes; it is called once.
+        log: What the manifest says of the log.
+        start: First byte of the log.
+        end: Byte after the last.
+        name: How to call the object in an error.
+
+    Raises:
+        CorruptObjectError: The chunks do not add up, or one is not what it should be.
+        UnsupportedFormatError: They are compressed with another codec.
+    """
+    chunks = check_chunks(log, name=name)
+    if start >= end:
+        return memoryview(b"")
+    size = chunks.original_size
+    first, last = start // size, (end - 1) // size
+    bounds = [0, *accumulate(chunks.lengths)]
+    stored = fetch(bounds[first], bounds[last + 1])
+    parts: list[memoryview] = []
+    for number in range(first, last + 1):
+        begin = bounds[number] - bounds[first]
+        held = stored[begin : begin + chunks.lengths[number]]
+        expected = min(size, log.original_length - number * size)
+        where = f"{name}: chunk {number}"
+        try:
+            found = decompress(Codec.ZSTD, held, limit=expected, name=where)
+        except CorruptBatchError as error:
+            raise CorruptObjectError(str(error)) from error
+        if len(found) != expected:
+            msg = f"{where} has {len(found)} bytes of log, not {expected}"
+            raise CorruptObjectError(msg)
+        parts.append(found)
+    whole = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
+    # Some decompressors give what could be written to.
+    return whole[start - first * size :].toreadonly()
+
+
+def stream_stored(
+    fetch: Callable[[int, int], memoryview], log: LogPart, *, name: str
+) -> Iterator[memoryview]:
+    """Yield a whole log in order, compared with its checksum at the end.
+
+    Args:
+        fetch: Returns a range of the stored bytes.
+        log: What the manifest says of the log.
+        name: How to call the object in an error.
+
+    Raises:
+        CorruptObjectError: The bytes are not those that were stored.
+        UnsupportedFormatError: They are compressed with another codec.
+    """
+    crc = 0
+
+    def summed(start: int, end: int) -> memoryview:
+        nonlocal crc
+        data = fetch(start, end)
+        crc = crc32c(data, crc)
+        return data
+
+    chunked = log.chunks is not None
+    size = check_chunks(log, name=name).original_size if chunked else STREAM_PIECE
+    for start in range(0, log.original_length, size):
+        end = min(start + size, log.original_length)
+        if chunked:
+            yield read_chunks(summed, log, start, end, name=name)
+        else:
+            yield summed(start, end)
+    if crc != log.crc32c:
+        msg = f"{name}: CRC-32C of the log is {crc:#010x}, stored is {log.crc32c:#010x}"
+        raise CorruptObjectError(msg)
+
+
+def check_chunks(log: LogPart, *, name: str) -> Chunks:
+    """Return the chunks of a log that add up.
+
+    Raises:
+        CorruptObjectError: There are none, or they do not add up.
+        UnsupportedFormatError: They are compressed with another codec.
+    """
+    chunks = log.chunks
+    if chunks is None or not 0 < chunks.original_size <= MAX_DECOMPRESSED:
+        msg = f"{name}: the manifest has no chunks that can be"
+        raise CorruptObjectError(msg)
+    if chunks.codec != "zstd":
+        msg = f"{name}: chunks of codec {chunks.codec!r} are not read"
+        raise UnsupportedFormatError(msg)
+    needed = -(-log.original_length // chunks.original_size)
+    if len(chunks.lengths) != needed or sum(chunks.lengths) != log.length:
+        msg = (
+            f"{name}: {len(chunks.lengths)} chunks of {sum(chunks.lengths)} bytes are "
+            f"not a log of {log.original_length} bytes stored in {log.length}"
+        )
+        raise CorruptObjectError(msg)
+    return chunks

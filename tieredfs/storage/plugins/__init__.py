@@ -1,0 +1,1 @@
+"""Which plugins are installed, and which of them a URL is opened by."""

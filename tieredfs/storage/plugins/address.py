@@ -1,0 +1,88 @@
+"""Where a storage is and in which layout, from all the places that may say it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from tieredfs.errors import InvalidArgumentError
+from tieredfs.storage.plugins.registry import split_plugin_url
+
+__all__ = ["StorageAddress"]
+
+_OWN: Final = "tieredfs"
+"""The storage option that is ours: in a chain of URLs each part has one, by name."""
+
+_KNOWN: Final = ("plugin", "plugin_options")
+
+
+@dataclass(frozen=True, slots=True)
+class StorageAddress:
+    """A URL, and what to open it with.
+
+    Attributes:
+        url: fsspec's, with no plugin in front.
+        storage_options: fsspec's own, without ours.
+        plugin: The layout; None to find it out.
+        plugin_options: The layout's own.
+    """
+
+    url: str
+    storage_options: Mapping[str, object] = field(default_factory=dict, repr=False)
+    plugin: str | None = None
+    plugin_options: Mapping[str, object] = field(default_factory=dict, repr=False)
+
+    @classmethod
+    def of(
+        cls,
+        url: str,
+        *,
+        storage_options: Mapping[str, object] | None = None,
+        plugin: str | None = None,
+        plugin_options: Mapping[str, object] | None = None,
+    ) -> Self:
+        """Take apart what a user gave.
+
+        The plugin is named in front of the URL (``name+url``), by ``plugin``, or in the
+        storage options, ``tieredfs={"plugin": name}``; what is named twice has to be
+        the same.
+
+        Raises:
+            InvalidArgumentError: Two plugins are named, or the storage option
+                ``tieredfs`` is none.
+        """
+        in_url, plain = split_plugin_url(url)
+        rest = dict(storage_options or {})
+        own = _own(rest.pop(_OWN, None))
+        in_options = own.get("plugin")
+        named = {
+            "the URL": in_url,
+            "the storage option tieredfs": in_options,
+            "the option plugin": plugin,
+        }
+        said = {place: name for place, name in named.items() if name}
+        if len(set(said.values())) > 1:
+            both = ", ".join(f"{place} names plugin {n!r}" for place, n in said.items())
+            raise InvalidArgumentError(both)
+        options = {**_mapping(own.get("plugin_options")), **(plugin_options or {})}
+        chosen = next(iter(said.values()), None)
+        return cls(plain, rest, None if chosen is None else str(chosen), options)
+
+
+def _own(given: object) -> Mapping[str, object]:
+    own = _mapping(given)
+    unknown = [name for name in own if name not in _KNOWN]
+    if unknown or not isinstance(own.get("plugin", ""), str):
+        wrong = f"has no {unknown[0]!r}" if unknown else "names no plugin"
+        msg = f"the storage option tieredfs {wrong}; it has {', '.join(_KNOWN)}"
+        raise InvalidArgumentError(msg)
+    return own
+
+
+def _mapping(given: object) -> Mapping[str, object]:
+    """Return what is given as a mapping; it is not shown, for it may hold secrets."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping):
+        msg = "the storage option tieredfs, or its plugin_options, is no mapping"
+        raise InvalidArgumentError(msg)
+    return given

@@ -1,0 +1,192 @@
+"""A plugin's class, and all that is asked of it before it is a storage.
+
+A plugin is not ours and may do anything: end the process while it is imported, change
+what it is handed, answer nonsense. Whatever it does becomes an error that names it.
+"""
+
+import inspect
+import traceback
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from importlib.metadata import EntryPoint
+from inspect import Parameter
+from numbers import Real
+from typing import Final, Self
+
+from tieredfs.errors import InvalidArgumentError, PluginError, TieredFSError
+from tieredfs.objects import ObjectStore
+from tieredfs.objects.errors_map import text_of
+from tieredfs.objects.redact import redact_text, redact_url, secret_values
+from tieredfs.storage.capability import Capability
+from tieredfs.storage.contract import RemoteStorageManager
+
+__all__ = ["PluginClass"]
+
+_ANY: Final = Parameter.VAR_KEYWORD
+_NAMED: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
+
+
+@dataclass(frozen=True, slots=True)
+class PluginClass:
+    """The class of a plugin that can be used.
+
+    Attributes:
+        name: What the plugin is called.
+        kind: Its class.
+        capabilities: Those of the class; one storage may have others.
+    """
+
+    name: str
+    kind: type[RemoteStorageManager]
+    capabilities: frozenset[Capability]
+
+    @classmethod
+    def load(cls, name: str, point: EntryPoint, distribution: str) -> Self:
+        """Import a plugin's class and see that it is one.
+
+        Raises:
+            PluginError: It cannot be imported, is no RemoteStorageManager, lacks one of
+                its methods, or its capabilities are none.
+        """
+        source = f" of {distribution}" if distribution else ""
+        with _guarded(f"plugin {name!r}{source} cannot be imported"):
+            kind = point.load()
+            is_layout = inspect.isclass(kind) and issubclass(kind, RemoteStorageManager)
+        where = "" if name == point.value else f" ({point.value})"
+        if not is_layout:
+            msg = f"plugin {name!r}{where} is not a RemoteStorageManager"
+            raise PluginError(msg)
+        if inspect.isabstract(kind):
+            missing = ", ".join(sorted(kind.__abstractmethods__))
+            msg = f"plugin {name!r}{where} lacks the methods {missing}"
+            raise PluginError(msg)
+        return cls(name, kind, _capabilities(name, kind))
+
+    def recognises(self, keys: tuple[str, ...]) -> float:
+        """Ask how surely a page of keys is of this layout.
+
+        Raises:
+            PluginError: The recogniser fails, or answers no number from 0 to 1.
+        """
+        with _guarded(f"plugin {self.name!r}: its recogniser fails"):
+            answer: object = self.kind.recognises(keys)
+            score = float(answer) if isinstance(answer, Real) else -1.0
+            shown = repr(answer)
+        if 0 <= score <= 1:  # so it is not NaN
+            return score
+        msg = f"plugin {self.name!r}: its recogniser answers {shown}, not 0 to 1"
+        raise PluginError(msg)
+
+    def takes(self, option: str) -> bool:
+        """Tell whether the layout has an option.
+
+        Raises:
+            PluginError: Its class cannot be asked.
+        """
+        parameters = self._parameters()
+        return any(
+            p.kind is _ANY or (p.kind in _NAMED and p.name == option)
+            for p in parameters
+        )
+
+    def open(
+        self, store: ObjectStore, options: Mapping[str, object]
+    ) -> RemoteStorageManager:
+        """Return a storage of this layout.
+
+        Raises:
+            InvalidArgumentError: An option is missing, unknown or wrong.
+            PluginError: The class fails for another reason.
+        """
+        parameters = self._parameters()
+        known = [p.name for p in parameters if p.kind in _NAMED]
+        takes_any = any(p.kind is _ANY for p in parameters)
+        listed = ", ".join(known) or "none"
+        for name in options:
+            if name not in known and not takes_any:
+                msg = f"plugin {self.name!r} has no option {name!r}"
+                raise InvalidArgumentError(f"{msg}; its options: {listed}")
+        for parameter in parameters:
+            is_needed = parameter.default is Parameter.empty
+            if is_needed and parameter.name in set(known).difference(options):
+                msg = f"plugin {self.name!r} needs the option {parameter.name!r}"
+                raise InvalidArgumentError(f"{msg}; its options: {listed}")
+        with _guarded(f"plugin {self.name!r} cannot be opened", options):
+            made = self.kind(store, **options)
+            problem = _problem_of(made)
+        if problem:
+            raise PluginError(f"plugin {self.name!r} cannot be opened: {problem}")
+        return made
+
+    def _parameters(self) -> list[Parameter]:
+        """Return the parameters of the class, without the store."""
+        with _guarded(f"plugin {self.name!r} cannot be opened"):
+            return list(inspect.signature(self.kind).parameters.values())[1:]
+
+
+def _problem_of(made: object) -> str:
+    """Return what keeps that which a class makes from being a storage; or nothing."""
+    is_storage = isinstance(made, RemoteStorageManager)
+    if not is_storage:
+        return f"its class makes a {type(made).__name__}, not a RemoteStorageManager"
+    if not hasattr(made, "store"):
+        return "it keeps no store: its __init__ has to call super().__init__(store)"
+    return ""
+
+
+@contextmanager
+def _guarded(doing: str, options: Mapping[str, object] | None = None) -> Iterator[None]:
+    """Run a plugin's code, and make what it raises an error of ours.
+
+    Args:
+        doing: What fails if it does.
+        options: What a user gave the code, if that is what runs. Then errors of ours
+            pass as they are, and a TypeError or a ValueError is about these.
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, GeneratorExit):
+        raise
+    except BaseException as error:
+        if options is not None and isinstance(error, TieredFSError):
+            if _is_without_secrets(error, secret_values(options)):
+                raise
+            raise error from None
+        kind: type[TieredFSError] = PluginError
+        if options and isinstance(error, TypeError | ValueError):
+            kind = InvalidArgumentError
+            doing = f"{doing} with the options {', '.join(map(str, options))}"
+        hidden = _may_hold_secrets(options or {})
+        text = type(error).__name__ if hidden else redact_url(text_of(error))
+        # What is hidden in the message must not be in the traceback below it.
+        is_safe = not hidden and _is_without_secrets(error)
+        raise kind(f"{doing}: {text}") from (error if is_safe else None)
+
+
+def _may_hold_secrets(options: Mapping[str, object]) -> bool:
+    """Whether an error's text may show a secret, be it in part or escaped."""
+    names = dict.fromkeys(map(str, options), "hidden")
+    plain = all(isinstance(v, str | int | float | None) for v in options.values())
+    return bool(secret_values(names)) or not plain
+
+
+def _is_without_secrets(
+    error: BaseException, secrets: frozenset[str] = frozenset()
+) -> bool:
+    """Whether a traceback of an error shows none of these, and none of a URL."""
+    lines = "".join(traceback.format_exception(error))
+    return redact_text(lines, secrets) == lines
+
+
+def _capabilities(name: str, kind: type[RemoteStorageManager]) -> frozenset[Capability]:
+    with _guarded(f"plugin {name!r}: its capabilities are wrong"):
+        told: object = kind.capabilities
+        if isinstance(told, property | cached_property):
+            return frozenset()  # only a storage can tell
+        if isinstance(told, AbstractSet):
+            return frozenset(Capability(each) for each in told)
+        shown = repr(told)
+    raise PluginError(f"plugin {name!r}: its capabilities are no set, but {shown}")

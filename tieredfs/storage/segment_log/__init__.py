@@ -1,0 +1,1 @@
+"""A segment's log on its way: where it comes from, and what it holds."""

@@ -1,0 +1,79 @@
+"""Bytes that are put together before they are stored, where no other process writes."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import IO, Final
+
+from tieredfs.objects import ObjectStore
+from tieredfs.storage.segment_log.source import LogContent, LogSource, log_in_file
+from tieredfs.storage.segment_log.temporary_file import open_temporary_file
+
+__all__ = ["Spool", "is_put_in_place", "open_spool", "spooled"]
+
+_IN_MEMORY: Final = 32 << 20
+"""Bytes that are held in memory; more are held in a file."""
+
+
+def is_put_in_place(log: LogSource) -> bool:
+    """Tell whether a log needs no copy to be stored: it is large, and steady."""
+    return log.is_steady and log.size > _IN_MEMORY
+
+
+@dataclass(frozen=True, slots=True)
+class Spool:
+    """Bytes in memory, or in a temporary file.
+
+    Attributes:
+        file: Where they are written to.
+    """
+
+    file: IO[bytes]
+
+    def put(self, store: ObjectStore, key: str) -> None:
+        """Store what was written as one object."""
+        if isinstance(self.file, BytesIO):
+            # Not a view: with one in a reference cycle Python 3.12 crashes (gh-111049).
+            store.put(key, self.file.getvalue(), overwrite=True)
+            return
+        self.file.flush()
+        size = os.fstat(self.file.fileno()).st_size
+        whole = log_in_file(self.file, size, "a temporary file", is_steady=True)
+        store.put_file(key, LogContent(whole), overwrite=True)
+
+
+@contextmanager
+def open_spool(size: int) -> Iterator[Spool]:
+    """Open a spool that is gone at the end.
+
+    Args:
+        size: About how many bytes will be written.
+
+    Raises:
+        StorageFullError: There is no room for them on this machine.
+    """
+    if size <= _IN_MEMORY:
+        yield Spool(BytesIO())
+        return
+    with open_temporary_file() as file:
+        yield Spool(file)
+
+
+@contextmanager
+def spooled(log: LogSource) -> Iterator[Path | bytes]:
+    """Give a log as bytes, or as a file where it is too large for memory.
+
+    Raises:
+        CorruptObjectError: The log is no longer there.
+        StorageFullError: There is no room for it on this machine.
+    """
+    if log.size <= _IN_MEMORY:
+        yield b"".join(log.pieces())
+        return
+    with open_temporary_file() as file:
+        file.writelines(log.pieces())
+        file.flush()
+        yield Path(f"/dev/fd/{file.fileno()}")  # it has no other name

@@ -1,0 +1,135 @@
+"""The batches of a log, fetched a piece at a time."""
+
+from collections.abc import Callable, Iterator
+
+from tieredfs.errors import CorruptBatchError
+from tieredfs.format.batch.reader import claimed_size, scan_log
+from tieredfs.format.batch.table import LogBatch, LogBatches
+
+__all__ = ["FETCH_SIZE", "read_batches", "read_log"]
+
+FETCH_SIZE = 16 << 20
+"""Bytes asked for at once: large enough that a request's latency does not matter."""
+
+_SIZE_END = 12
+"""Bytes of a batch that say how many it has."""
+
+_BEYOND = 64 << 10
+"""Bytes asked for at once behind what was said to be enough; then twice as many."""
+
+_NOTHING = memoryview(b"")
+
+
+def read_log(  # noqa: PLR0913 - a log, and how much of it
+    fetch: Callable[[int, int], memoryview],
+    size: int,
+    *,
+    name: str,
+    start: int = 0,
+    until: int | None = None,
+    torn_tail: bool = False,
+    fetch_size: int = FETCH_SIZE,
+    after: int = -1,
+    held: memoryview = _NOTHING,
+) -> Iterator[LogBatches]:
+    """Yield the batches of a log in order, checked, fetching as they are needed.
+
+    Memory is bounded by ``fetch_size`` plus one batch, whatever a length says: no batch
+    may be larger than what is left of the log.
+
+    Args:
+        fetch: Returns the bytes ``[start, end)`` of the log, and more if more came.
+        size: Bytes of the log.
+        name: How to call the log in an error.
+        start: Position of the first batch to read.
+        until: Position up to which the first requests reach; what lies behind it is
+            fetched only if the caller goes on.
+        torn_tail: Whether the log may end in an incomplete batch or in zeros, as the
+            segment that a broker is writing may.
+        fetch_size: Bytes to ask for at once.
+        after: Offset that the first batch must lie above.
+        held: Bytes from ``start`` on that are there already.
+
+    Raises:
+        CorruptBatchError: A batch is malformed, out of order or cut off.
+        UnsupportedFormatError: A magic or codec is not one that is read.
+    """
+    rest, position, fetched = _NOTHING, start, start
+    previous = after
+    needed, beyond = 0, _BEYOND
+    piece, end = held[: size - start], start + len(held)
+    while fetched < size:
+        if not piece:
+            want = fetch_size
+            if until is not None:
+                want = min(want, max(until - fetched, beyond))
+                beyond *= 2 if fetched >= until else 1
+            end = min(size, fetched + max(want, needed))
+            piece = fetch(fetched, end)[: size - fetched]
+        fetched = max(end, fetched + len(piece))
+        for part in _stitched(rest, piece):
+            data = memoryview(b"".join((rest, part))) if rest else part
+            done = 0
+            found = scan_log(data, offset=position, after=previous, name=name)
+            while (run := _next(found, data, done, torn_tail=torn_tail)) is not None:
+                yield run
+                previous, done = int(run["last_offset"][-1]), int(run["end"][-1])
+            rest = data[done:]
+            position += done
+        piece = _NOTHING
+        if torn_tail and not any(rest[:fetch_size]):
+            return
+        claimed = claimed_size(rest, 0, name=f"{name} from {position}")
+        if claimed is not None and claimed > size - position:
+            if torn_tail:
+                return
+            msg = (
+                f"{name}: batch at position {position}: {size - position} bytes are "
+                f"left of a batch of {claimed}"
+            )
+            raise CorruptBatchError(msg)
+        needed = 0 if claimed is None else claimed - len(rest)
+    if len(rest) and not torn_tail:
+        msg = f"{name}: {len(rest)} bytes at position {position} are no batch"
+        raise CorruptBatchError(msg)
+
+
+def _stitched(rest: memoryview, piece: memoryview) -> tuple[memoryview, ...]:
+    """Cut a piece behind the batch that begins in ``rest``: only that is copied.
+
+    Returns the piece as it is where it does not tell.
+    """
+    if not rest:
+        return (piece,)
+    try:
+        size = claimed_size(b"".join((rest, piece[:_SIZE_END])), 0)
+    except CorruptBatchError:
+        return (piece,)
+    if size is None or not len(rest) < size < len(rest) + len(piece):
+        return (piece,)
+    return piece[: size - len(rest)], piece[size - len(rest) :]
+
+
+def read_batches(
+    fetch: Callable[[int, int], memoryview],
+    size: int,
+    *,
+    name: str,
+    start: int = 0,
+    torn_tail: bool = False,
+) -> Iterator[LogBatch]:
+    """Yield the batches of a log one by one: see ``read_log``."""
+    for batches in read_log(fetch, size, name=name, start=start, torn_tail=torn_tail):
+        yield from batches
+
+
+def _next(
+    found: Iterator[LogBatches], data: memoryview, done: int, *, torn_tail: bool
+) -> LogBatches | None:
+    """Return the next batches; None at the end, which zeros may be."""
+    try:
+        return next(found, None)
+    except CorruptBatchError:
+        if torn_tail and not any(data[done:]):
+            return None
+        raise
