@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["ASIDE", "NEVER", "end_of", "line_of", "start_program"]
+__all__ = ["IN_A_THREAD", "NEVER", "end_of", "line_of", "start_program"]
 
 NEVER = 900.0
 """Seconds of the deadlines of such programs: no test lasts so long."""
@@ -16,7 +16,7 @@ NEVER = 900.0
 _SECONDS = 30.0
 """What is waited for a process that ought to end at once; cores are shared."""
 
-ASIDE = """
+IN_A_THREAD = """
 import signal, threading
 threading.Thread(target=threading.Event().wait, daemon=True).start()
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})

@@ -1,8 +1,8 @@
-"""Leader-epoch lineage: which history of a partition is the true one.
+"""Leader-epoch lineage: which leader epoch is valid at each offset of a partition.
 
 Each leader of a partition writes under its own epoch. After a leader change a copied
-segment may end in records that the next leader did not have; they carry an epoch that
-the lineage does not have at their offset. Source: KIP-101, KIP-405.
+segment may end in records that the next leader did not have. Such records carry an
+epoch that the lineage does not have at their offset. Source: KIP-101, KIP-405.
 """
 
 from bisect import bisect_right
@@ -20,7 +20,7 @@ from tieredfs.model import EpochEntry
 __all__ = ["NO_EPOCH", "LeaderEpochs"]
 
 NO_EPOCH = -1
-"""The epoch of a batch that carries none."""
+"""The epoch of a batch without one."""
 
 _MAX_EPOCH = (1 << 31) - 1
 _MAX_OFFSET = (1 << 63) - 1
@@ -29,10 +29,10 @@ _start = attrgetter("start_offset")
 
 @dataclass(frozen=True, slots=True)
 class LeaderEpochs:
-    """Which leader epoch holds at which offset.
+    """The leader-epoch lineage of a partition.
 
     Attributes:
-        entries: Epochs with their first offsets; both rise strictly.
+        entries: Epochs with their first offsets, both strictly increasing.
     """
 
     entries: tuple[EpochEntry, ...] = ()
@@ -42,7 +42,8 @@ class LeaderEpochs:
         """Make a lineage from ``(epoch, start_offset)`` pairs.
 
         Raises:
-            InvalidArgumentError: An epoch or offset is negative or does not rise.
+            InvalidArgumentError: An epoch or offset is negative, too large, or not
+                greater than the one before it.
         """
         made = tuple(EpochEntry(epoch, start) for epoch, start in entries)
         previous = EpochEntry(-1, -1)
@@ -54,16 +55,16 @@ class LeaderEpochs:
                 or entry.start_offset > _MAX_OFFSET
             ):
                 msg = (
-                    f"leader epochs must rise: epoch {entry.epoch} at offset "
-                    f"{entry.start_offset} follows epoch {previous.epoch} at "
-                    f"{previous.start_offset}"
+                    f"leader epochs and their start offsets must increase: epoch "
+                    f"{entry.epoch} at offset {entry.start_offset} follows epoch "
+                    f"{previous.epoch} at offset {previous.start_offset}"
                 )
                 raise InvalidArgumentError(msg)
             previous = entry
         return cls(made)
 
     def extended(self, entries: Iterable[EpochEntry]) -> "LeaderEpochs":
-        """Return the history that goes on with ``entries``, as far as they are new."""
+        """Return this lineage followed by those of ``entries`` that continue it."""
         made = list(self.entries)
         for entry in entries:
             last = made[-1] if made else EpochEntry(NO_EPOCH, -1)
@@ -72,22 +73,22 @@ class LeaderEpochs:
         return LeaderEpochs(tuple(made))
 
     def epoch_at(self, offset: int) -> int:
-        """Return the epoch that holds at ``offset``; NO_EPOCH before the first."""
+        """Return the epoch at ``offset``; NO_EPOCH before the first entry."""
         found = bisect_right(self.entries, offset, key=_start)
         return self.entries[found - 1].epoch if found else NO_EPOCH
 
     def accepts(self, epoch: int, offset: int) -> bool:
-        """Tell whether a batch written under ``epoch`` belongs at ``offset``.
+        """Return whether a batch written under ``epoch`` belongs at ``offset``.
 
-        A batch without an epoch, and an offset older than the lineage, cannot be
-        judged and are accepted.
+        A batch without an epoch, and a batch at an offset before the lineage, cannot
+        be checked and are accepted.
         """
         return epoch == NO_EPOCH or self.epoch_at(offset) in {epoch, NO_EPOCH}
 
     def accepts_each(
         self, epochs: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]
     ) -> npt.NDArray[np.bool_]:
-        """Tell of each of some batches whether it belongs: see ``accepts``."""
+        """Return for each batch whether it belongs at its offset: see ``accepts``."""
         starts = np.array([entry.start_offset for entry in self.entries], np.int64)
         held = np.array([NO_EPOCH, *(entry.epoch for entry in self.entries)])
         expected = held[np.searchsorted(starts, offsets, side="right")]
@@ -97,16 +98,16 @@ class LeaderEpochs:
         return accepted
 
     def agreement_end(self, lineage: "LeaderEpochs", start: int, end: int) -> int:
-        """Return the end (exclusive) of what this history shares with ``lineage``.
+        """Return the offset up to which this lineage agrees with ``lineage``.
 
         Args:
-            lineage: The history to compare with.
-            start: First offset to look at.
-            end: End (exclusive) of the offsets to look at.
+            lineage: The lineage to compare with.
+            start: First offset to compare.
+            end: End (exclusive) of the offsets to compare.
 
         Returns:
-            The first offset in ``[start, end)`` at which both know an epoch and the
-            epochs differ; ``end`` when there is none.
+            The first offset in ``[start, end)`` at which both have an epoch and the
+            epochs differ; ``end`` when there is no such offset.
         """
         turns = {
             entry.start_offset

@@ -1,11 +1,11 @@
-"""Every error tieredfs raises, as one tree, grouped by what a handler would do.
+"""The errors that tieredfs raises, grouped by what a handler would do.
 
 ::
 
     TieredFSError
     ├── NotFoundError              (also FileNotFoundError)  ask for something else
     │   └── OffsetOutOfRangeError                            ask for another offset
-    ├── AlreadyExistsError         (also FileExistsError)    somebody was first
+    ├── AlreadyExistsError         (also FileExistsError)    use what exists
     ├── PermissionDeniedError      (also PermissionError)    fix the credentials
     ├── InvalidArgumentError       (also ValueError)         fix the call
     ├── CorruptDataError                                     the bytes are wrong
@@ -13,7 +13,7 @@
     │   ├── CorruptBatchError
     │   └── CorruptObjectError
     ├── UnsupportedFormatError                               a newer reader is needed
-    ├── UnsupportedOperationError                            ask another layout or store
+    ├── UnsupportedOperationError                            use another layout or store
     ├── StorageUnavailableError                              try again: retryable
     ├── StorageFullError                                     make room
     ├── DeadlineExceededError      (also TimeoutError)       it took too long
@@ -23,9 +23,9 @@
         ├── UnknownPluginError
         └── PluginNotInstalledError
 
-Every class has a stable ``kind`` and says by ``retryable`` whether the same call may
-succeed later. Messages name the store, the key and the range, never a secret. Errors
-can be pickled, so that they cross processes with their type.
+Every class has a stable ``kind``, and a ``retryable`` flag that is true when the same
+call may succeed later. Messages name the store, the key and the range, never a secret.
+Errors can be pickled, so that they keep their type across processes.
 """
 
 from enum import StrEnum
@@ -83,32 +83,32 @@ class ErrorKind(StrEnum):
 
 
 class TieredFSError(Exception):
-    """The root: catch this to catch everything tieredfs raises on purpose."""
+    """Base class of all errors that tieredfs raises on purpose."""
 
     kind: ClassVar[ErrorKind] = ErrorKind.ERROR
     retryable: ClassVar[bool] = False
     keys: tuple[str, ...] = ()
-    """What a call about several keys has left undone; empty for any other."""
+    """Keys that a call with several keys did not process; empty for any other call."""
 
 
 class TieredFSWarning(UserWarning):
-    """Something was decided for the user that they may want to decide themselves."""
+    """A choice was made on the user's behalf that they may want to make themselves."""
 
 
 class NotFoundError(TieredFSError, FileNotFoundError):
-    """An object, topic, partition or index is not there."""
+    """An object, topic, partition or index does not exist."""
 
     kind = ErrorKind.NOT_FOUND
 
 
 class OffsetOutOfRangeError(NotFoundError):
-    """An offset lies outside what the log holds."""
+    """An offset is outside the range of offsets that the log holds."""
 
     kind = ErrorKind.OFFSET_OUT_OF_RANGE
 
 
 class AlreadyExistsError(TieredFSError, FileExistsError):
-    """What was to be created exclusively is already there."""
+    """An object that was to be created exclusively already exists."""
 
     kind = ErrorKind.ALREADY_EXISTS
 
@@ -120,19 +120,19 @@ class PermissionDeniedError(TieredFSError, PermissionError):
 
 
 class InvalidArgumentError(TieredFSError, ValueError):
-    """An argument can never be right, whatever the store holds."""
+    """An argument is invalid, whatever the store holds."""
 
     kind = ErrorKind.INVALID_ARGUMENT
 
 
 class CorruptDataError(TieredFSError):
-    """Bytes are not what their format, their checksum or their neighbours say."""
+    """Bytes contradict their format, their checksum or the data next to them."""
 
     kind = ErrorKind.CORRUPT_DATA
 
 
 class CorruptIndexError(CorruptDataError):
-    """An index, snapshot or checkpoint is malformed or untrue to its log."""
+    """An index, snapshot or checkpoint is malformed or inconsistent with its log."""
 
     kind = ErrorKind.CORRUPT_INDEX
 
@@ -144,38 +144,38 @@ class CorruptBatchError(CorruptDataError):
 
 
 class CorruptObjectError(CorruptDataError):
-    """A stored object is shorter or longer than it says, or fails its checksum."""
+    """A stored object is not of its stated length, or fails its checksum."""
 
     kind = ErrorKind.CORRUPT_OBJECT
 
 
 class UnsupportedFormatError(TieredFSError):
-    """The bytes are of a version or kind that this release does not read."""
+    """The data has a version or type that this release cannot read."""
 
     kind = ErrorKind.UNSUPPORTED_FORMAT
 
 
 class UnsupportedOperationError(TieredFSError):
-    """The layout or the store cannot do this, now or later."""
+    """The layout or the store does not support this operation."""
 
     kind = ErrorKind.UNSUPPORTED_OPERATION
 
 
 class StorageUnavailableError(TieredFSError):
-    """The store was throttled, failing or unreachable: the same call may succeed."""
+    """The store throttled, failed or was unreachable; a retry may succeed."""
 
     kind = ErrorKind.STORAGE_UNAVAILABLE
     retryable = True
 
 
 class StorageFullError(TieredFSError):
-    """The store has no room for what is written, or a quota is used up."""
+    """The store has no space left for a write, or a quota is exhausted."""
 
     kind = ErrorKind.STORAGE_FULL
 
 
 class DeadlineExceededError(TieredFSError, TimeoutError):
-    """The deadline of a call passed before it was done."""
+    """The deadline of a call passed before the call completed."""
 
     kind = ErrorKind.DEADLINE_EXCEEDED
 
@@ -187,24 +187,24 @@ class ClosedError(TieredFSError):
 
 
 class InvalidTransitionError(TieredFSError):
-    """A segment cannot go from its state to the one that was asked for."""
+    """A segment cannot change from its current state to the requested one."""
 
     kind = ErrorKind.INVALID_TRANSITION
 
 
 class PluginError(TieredFSError):
-    """A plugin is broken, or two of them claim the same thing."""
+    """A plugin is broken, or two plugins make the same claim."""
 
     kind = ErrorKind.PLUGIN
 
 
 class UnknownPluginError(PluginError):
-    """No plugin has this name; the message lists those that exist."""
+    """No plugin has this name; the message lists the available plugins."""
 
     kind = ErrorKind.UNKNOWN_PLUGIN
 
 
 class PluginNotInstalledError(PluginError):
-    """A package is missing; the message is the exact ``pip install``."""
+    """A package is missing; the message is the ``pip install`` command to run."""
 
     kind = ErrorKind.PLUGIN_NOT_INSTALLED

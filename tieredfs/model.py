@@ -1,7 +1,7 @@
-"""The values everything speaks of: partitions, segments, indexes, ranges.
+"""The values used throughout tieredfs: partitions, segments, indexes, ranges.
 
-Words are Kafka's. A segment's ``start_offset`` and ``end_offset`` are both inclusive,
-as in Kafka's RemoteLogSegmentMetadata; every other end is exclusive.
+The terms are Kafka's. A segment's ``start_offset`` and ``end_offset`` are both
+inclusive, as in Kafka's RemoteLogSegmentMetadata; every other end is exclusive.
 """
 
 import base64
@@ -34,7 +34,7 @@ _UUID = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
 _MAX_INT32 = (1 << 31) - 1
 _MAX_OFFSET = (1 << 63) - 1
 _MAX_SIZE = (1 << 63) - 1
-_MAX_CUSTOM_METADATA = 128
+_MAX_CUSTOM_METADATA_BYTES = 128
 
 
 def check_topic_name(topic: str) -> str:
@@ -45,24 +45,27 @@ def check_topic_name(topic: str) -> str:
             or has a character other than ASCII letters, digits, ``.``, ``_``, ``-``.
     """
     if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
-        msg = f"not a legal topic name: {topic!r}"
+        msg = (
+            f"invalid topic name {topic!r}: use 1 to 249 ASCII letters, digits, "
+            "'.', '_' and '-', but neither '.' nor '..'"
+        )
         raise InvalidArgumentError(msg)
     return topic
 
 
 class Uuid(str):
-    """A 16-byte id as Kafka writes it: 22 characters of base64url, no padding."""
+    """A 16-byte id in Kafka's text form: 22 characters of base64url, no padding."""
 
     __slots__ = ()
 
     def __new__(cls, text: str) -> Self:
-        """Check and keep ``text``.
+        """Make an id of its text form.
 
         Raises:
             InvalidArgumentError: ``text`` is not the canonical form of 16 bytes.
         """
         raw = base64.urlsafe_b64decode(text + "==") if _UUID.fullmatch(text) else b""
-        # The last character carries two bits: only one of four ways is canonical.
+        # The last character carries two bits: one of its four spellings is canonical.
         if not raw or base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != text:
             msg = f"not a Kafka UUID (22 characters of base64url): {text!r}"
             raise InvalidArgumentError(msg)
@@ -70,16 +73,16 @@ class Uuid(str):
 
     @classmethod
     def from_bytes(cls, raw: bytes) -> Self:
-        """Make the text form of 16 big-endian bytes."""
+        """Make an id of 16 big-endian bytes."""
         return cls(base64.urlsafe_b64encode(raw).rstrip(b"=").decode())
 
 
 UNKNOWN_TOPIC_ID: Final = Uuid("A" * 22)
-"""The id of a topic whose own is not known."""
+"""The id of a topic whose real id is unknown."""
 
 
 class SegmentId(Uuid):
-    """The id of one copy of a segment; a new attempt to copy has another one."""
+    """The id of one copy of a segment; each attempt to copy it has a new id."""
 
     __slots__ = ()
 
@@ -92,7 +95,7 @@ class TopicIdPartition:
         topic: The topic's name.
         partition: The partition's number, from 0.
         topic_id: The id Kafka gave the topic when it was created; all ``A`` when
-            unknown. A topic that was deleted and made again has another id.
+            unknown. A topic that was deleted and created again has another id.
     """
 
     topic: str
@@ -100,19 +103,22 @@ class TopicIdPartition:
     topic_id: Uuid = UNKNOWN_TOPIC_ID
 
     def __post_init__(self) -> None:
-        """Refuse what no broker can have."""
+        """Reject names and numbers that Kafka does not allow."""
         check_topic_name(self.topic)
         if not 0 <= self.partition <= _MAX_INT32:
-            msg = f"not a partition number: {self.partition!r} of {self.topic!r}"
+            msg = (
+                f"invalid partition {self.partition!r} of topic {self.topic!r}: "
+                f"must be 0 to {_MAX_INT32}"
+            )
             raise InvalidArgumentError(msg)
 
     def __str__(self) -> str:
-        """Name the partition as Kafka's logs do."""
+        """Return the name that Kafka gives the partition's log directory."""
         return f"{self.topic}-{self.partition}"
 
 
 class IndexType(StrEnum):
-    """What is stored beside a segment's log, in KIP-405's words."""
+    """The indexes stored with a segment's log, named as in KIP-405."""
 
     OFFSET = "OFFSET"
     TIMESTAMP = "TIMESTAMP"
@@ -130,19 +136,22 @@ class EpochEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True, order=True)
 class ByteRange:
-    """The bytes ``[start, end)`` of an object, whose size has 63 bits at most."""
+    """The bytes ``[start, end)`` of an object of at most 2**63 - 1 bytes."""
 
     start: int
     end: int
 
     def __post_init__(self) -> None:
-        """Refuse a range that runs backwards, or that no object can have."""
+        """Reject a range whose bounds are reversed or that no object can have."""
         if not 0 <= self.start <= self.end <= _MAX_SIZE:
-            msg = f"not a byte range: [{self.start}, {self.end})"
+            msg = (
+                f"invalid byte range [{self.start}, {self.end}): "
+                f"must satisfy 0 <= start <= end <= {_MAX_SIZE}"
+            )
             raise InvalidArgumentError(msg)
 
     def __len__(self) -> int:
-        """Count the bytes."""
+        """Return the number of bytes."""
         return self.end - self.start
 
 
@@ -150,24 +159,25 @@ class ByteRange:
 class SegmentMetadata:
     """One segment, as listed or as written.
 
-    ``None`` means that the listing alone does not say; the plugin's ``describe`` asks.
+    A field is ``None`` when the listing alone does not give it; the plugin's
+    ``describe`` looks it up.
 
     Attributes:
-        partition: Whose log it is part of.
-        id: Which copy of the segment this is.
+        partition: The partition that the segment belongs to.
+        id: The id of this copy of the segment.
         start_offset: First offset, inclusive.
-        end_offset: Last offset, inclusive; one below ``start_offset`` when there is no
-            batch yet, as in the segment a broker has just begun.
+        end_offset: Last offset, inclusive; one below ``start_offset`` when the segment
+            has no batch yet, as when a broker has just created it.
         max_timestamp_ms: Largest record timestamp, ms since 1970 UTC; -1 for none.
         leader_epochs: Epochs that begin at or before ``end_offset``, oldest first.
-        size: Bytes of the log.
-        version: Tells apart two contents under one name (an etag, or size and
-            modification time); empty where names are never used again.
-        custom_metadata: What the plugin gave when the segment was copied, opaque,
-            at most 128 bytes.
-        record_count: Records in the log, control records among them; None where the
-            layout does not keep it, also when the segment has been described. It does
-            not count when two descriptions are compared.
+        size: Size of the log in bytes.
+        version: Distinguishes two contents under one name (an etag, or size and
+            modification time); empty where names are never reused.
+        custom_metadata: Opaque bytes that the plugin returned when the segment was
+            copied, at most 128 bytes.
+        record_count: Number of records in the log, including control records; None
+            where the layout does not store it, even after ``describe``. It is ignored
+            when two descriptions are compared.
     """
 
     partition: TopicIdPartition
@@ -182,21 +192,24 @@ class SegmentMetadata:
     record_count: int | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
-        """Refuse offsets and sizes that no segment can have."""
+        """Reject offsets and sizes that no segment can have."""
         end = self.start_offset if self.end_offset is None else self.end_offset
         if not 0 <= self.start_offset <= end + 1 <= _MAX_OFFSET:
-            msg = f"{self}: not a range of offsets: {self.start_offset}..{end}"
+            msg = f"{self}: invalid offset range: {self.start_offset}..{end}"
             raise InvalidArgumentError(msg)
         if self.size is not None and self.size < 0:
-            msg = f"{self}: a log cannot have {self.size} bytes"
+            msg = f"{self}: negative log size: {self.size}"
             raise InvalidArgumentError(msg)
-        if len(self.custom_metadata) > _MAX_CUSTOM_METADATA:
-            msg = f"{self}: custom metadata of more than {_MAX_CUSTOM_METADATA} bytes"
+        if len(self.custom_metadata) > _MAX_CUSTOM_METADATA_BYTES:
+            msg = (
+                f"{self}: custom metadata is {len(self.custom_metadata)} bytes, "
+                f"limit {_MAX_CUSTOM_METADATA_BYTES}"
+            )
             raise InvalidArgumentError(msg)
 
     @property
     def is_described(self) -> bool:
-        """Whether every field is known that ``describe`` has to tell."""
+        """Whether every field that ``describe`` fills in is known."""
         return None not in (
             self.end_offset,
             self.max_timestamp_ms,
@@ -205,17 +218,17 @@ class SegmentMetadata:
         )
 
     def __str__(self) -> str:
-        """Name the segment as Kafka's files do."""
+        """Return the partition, the start offset (20 digits) and the id."""
         return f"{self.partition}/{self.start_offset:020d}-{self.id}"
 
 
 @dataclass(frozen=True, slots=True)
 class LogSegmentData:
-    """What a broker hands over when it tiers a segment.
+    """The log and the indexes of a segment that is copied to remote storage.
 
     Attributes:
-        log: A file, or the bytes themselves.
-        indexes: The bytes of each index there is.
+        log: The log, as a file or as bytes.
+        indexes: The bytes of each index that exists.
     """
 
     log: Path | bytes | memoryview
@@ -227,9 +240,9 @@ class SegmentIndexes(Mapping[IndexType, memoryview]):
     """The indexes of one segment, read-only.
 
     Attributes:
-        indexes: The bytes of each index there is.
-        layout: Bytes the plugin wants to see again when the log is fetched, such as
-            its manifest; empty by default.
+        indexes: The bytes of each index that exists.
+        layout: Bytes that the plugin gets back when the log is fetched, such as its
+            manifest; empty by default.
     """
 
     indexes: Mapping[IndexType, memoryview] = field(default_factory=dict)
@@ -240,11 +253,11 @@ class SegmentIndexes(Mapping[IndexType, memoryview]):
         return self.indexes[index_type]
 
     def __iter__(self) -> Iterator[IndexType]:
-        """Iterate over the types there are."""
+        """Iterate over the types of the existing indexes."""
         return iter(self.indexes)
 
     def __len__(self) -> int:
-        """Count the types there are."""
+        """Return the number of existing indexes."""
         return len(self.indexes)
 
 
@@ -253,9 +266,10 @@ class OffsetAndTimestamp:
     """A record's offset, timestamp (ms) and leader epoch, as in Kafka's consumer.
 
     Attributes:
-        offset: Of the first record whose timestamp is at or after the one asked for.
-        timestamp: That record's own, ms since 1970 UTC.
-        leader_epoch: Of the batch it is in; None when the batch has none.
+        offset: Offset of the first record whose timestamp is at or after the requested
+            one.
+        timestamp: Timestamp of that record, ms since 1970 UTC.
+        leader_epoch: Leader epoch of its batch; None when the batch has none.
     """
 
     offset: int

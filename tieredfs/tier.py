@@ -1,4 +1,4 @@
-"""The face users meet: a tier of topics, a topic of partitions, a scan of records."""
+"""The public API: a tier of topics, a topic of partitions, a scan of records."""
 
 import os
 import warnings
@@ -48,13 +48,13 @@ Position: TypeAlias = (
     "SupportsIndex | datetime | str | Mapping[int, SupportsIndex] | None"
 )
 """An offset, a time (a datetime, or ISO text; UTC when it has no zone), an offset for
-each partition, or None for the beginning or the end of the log. An offset is an integer
-of Python's or of numpy's."""
+each partition, or None for the beginning or the end of the log. An offset is a Python
+or numpy integer."""
 
 _Position: TypeAlias = "int | datetime | str | Mapping[int, int] | None"
 
 _INTERNAL = "__"
-_TURN_SIZE = 4 << 20  # bytes as stored; what a batch of records takes, and a bit more
+_TURN_SIZE = 4 << 20  # stored bytes of a batch of records, with some margin
 
 
 def open_tier(
@@ -66,29 +66,29 @@ def open_tier(
     cache_dir: str | os.PathLike[str] | EllipsisType | None = ...,
     max_batch_bytes: SupportsIndex = MAX_DECOMPRESSED,
 ) -> "Tier":
-    """Open what is stored at a URL, in whichever layout it is.
+    """Open the tier at a URL, in any layout.
 
     Args:
-        url: Any fsspec URL or local path; ``name+`` in front names the plugin.
-        plugin: The layout, by its name or as ``module:Class``; None to find it out.
-        plugin_options: The plugin's own options.
-        storage_options: fsspec's own, for the filesystem of the URL. One is ours, for
-            where only these can be given: ``tieredfs={"plugin": name}``.
-        cache_dir: Where indexes are kept across restarts, those of an encrypted tier in
-            plain; None or "" to keep none. When it is not given: what the environment
-            variable TIEREDFS_CACHE_DIR says, else the user's cache directory. What is
-            on this machine is not kept twice.
-        max_batch_bytes: Most bytes that a compressed batch may decompress to when it is
-            read, 4 MiB to 2 GiB: more is taken for damage or an attack.
+        url: Any fsspec URL or local path; a prefix ``name+`` names the plugin.
+        plugin: The layout, by its name or as ``module:Class``; None to detect it.
+        plugin_options: Options of the plugin.
+        storage_options: Options of fsspec for the filesystem of the URL. One is ours,
+            for callers that can pass only these: ``tieredfs={"plugin": name}``.
+        cache_dir: Where indexes are cached across restarts, those of an encrypted tier
+            in plaintext; None or "" to cache none. By default the value of the
+            environment variable TIEREDFS_CACHE_DIR, else the user's cache directory. A
+            tier on this machine is not cached.
+        max_batch_bytes: Maximum bytes that a compressed batch may decompress to when it
+            is read, 4 MiB to 2 GiB: more is treated as damage or an attack.
 
     Raises:
-        NotFoundError: Nothing is there.
-        UnsupportedFormatError: No plugin recognises what is there.
+        NotFoundError: The URL has no objects.
+        UnsupportedFormatError: No plugin recognises the objects.
         UnknownPluginError: No plugin has the name.
         PluginNotInstalledError: The plugin's package or the filesystem's is missing.
-        PluginError: The plugin cannot be used, or two recognise what is there.
-        InvalidArgumentError: The URL or an option can never be right, or the URL is a
-            level off.
+        PluginError: The plugin cannot be used, or two plugins recognise the objects.
+        InvalidArgumentError: The URL or an option is invalid, or the URL is a level
+            off.
     """
     address = StorageAddress.of(
         os.fspath(url),
@@ -105,10 +105,10 @@ def cached(
     storage: RemoteStorageManager,
     cache_dir: str | os.PathLike[str] | EllipsisType | None = ...,
 ) -> RemoteStorageManager:
-    """Put a cache of indexes in front of a storage that is not on this machine.
+    """Wrap a storage that is not on this machine in a cache of indexes.
 
     Args:
-        storage: What is read through it.
+        storage: The storage to wrap.
         cache_dir: As ``open_tier`` takes it.
     """
     place = default_directory() if isinstance(cache_dir, EllipsisType) else cache_dir
@@ -118,14 +118,14 @@ def cached(
 
 
 class Tier:
-    """Topics in one place.
+    """The topics at one URL.
 
     It may be shared by threads and pickled to other processes.
 
     Attributes:
         storage: Where the segments are.
-        max_batch_bytes: Most bytes that a compressed batch may decompress to when it is
-            read.
+        max_batch_bytes: Maximum bytes that a compressed batch may decompress to when it
+            is read.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Tier:
         *,
         max_batch_bytes: SupportsIndex = MAX_DECOMPRESSED,
     ) -> None:
-        """Take a storage; ask nothing of it yet.
+        """Create a tier of a storage, without sending a request.
 
         Raises:
             InvalidArgumentError: ``max_batch_bytes`` is not an integer from 4 MiB to
@@ -162,12 +162,12 @@ class Tier:
 
         Args:
             name: The topic's name.
-            topic_id: Which of several topics of this name. When it is not given, the
-                one with the largest timestamp is taken, and a TieredFSWarning says so.
+            topic_id: Which of several topics of this name. By default the one with the
+                largest timestamp is used, with a TieredFSWarning.
 
         Raises:
-            NotFoundError: There is none.
-            InvalidArgumentError: It is no legal name.
+            NotFoundError: There is no such topic.
+            InvalidArgumentError: The name is invalid.
         """
         check_topic_name(name)
         found = self.storage.list_partitions(name)
@@ -185,7 +185,7 @@ class Tier:
             newest = max(ids, key=lambda one: (self._newest(found, one), one))
             listed = ", ".join(sorted(ids))
             warnings.warn(
-                f"topic {name!r} was made several times ({listed}): reading the "
+                f"topic {name!r} exists several times ({listed}): reading the "
                 f"newest, {newest}; topic_id, or --topic-id, chooses another",
                 TieredFSWarning,
                 stacklevel=2,
@@ -196,19 +196,19 @@ class Tier:
     def create_topic(
         self, name: str, *, partitions: SupportsIndex = 1, topic_id: str | None = None
     ) -> "Topic":
-        """Begin a topic that records can be appended to.
+        """Create a topic to which records can be appended.
 
-        Nothing is written before the first record: until then nobody else sees it, and
-        of two writers that create it the first one that appends has it.
+        Nothing is written before the first record: until then only the caller sees it.
+        Of two writers that create a topic, the first that appends has it.
 
         Args:
-            name: A name that no topic here has.
-            partitions: How many partitions it has.
+            name: A name that no topic of this tier has.
+            partitions: Number of its partitions.
             topic_id: Its id; None for a new one.
 
         Raises:
             AlreadyExistsError: There is a topic of this name.
-            InvalidArgumentError: It is no legal name, or ``partitions`` is below 1.
+            InvalidArgumentError: The name is invalid, or ``partitions`` is below 1.
         """
         check_topic_name(name)
         partitions = to_integer(partitions, "partitions")
@@ -216,7 +216,7 @@ class Tier:
             msg = f"{name!r}: a topic has at least one partition, not {partitions}"
             raise InvalidArgumentError(msg)
         if self.storage.list_partitions(name):
-            msg = f"topic {name!r} is in {self.storage.store.url} already"
+            msg = f"already exists: topic {name!r} in {self.storage.store.url}"
             raise AlreadyExistsError(msg)
         made = Uuid.from_bytes(uuid4().bytes) if topic_id is None else Uuid(topic_id)
         begun = [TopicIdPartition(name, number, made) for number in range(partitions)]
@@ -226,7 +226,7 @@ class Tier:
     def with_policy(self, policy: RequestPolicy) -> Self:
         """Return the same tier, on the same connections, under ``policy``.
 
-        It is of the same class, and has what a subclass keeps.
+        It has the same class, and the attributes of a subclass.
         """
         view = copy(self)
         storage = self.storage.with_policy(policy)
@@ -235,7 +235,7 @@ class Tier:
         return view
 
     def close(self) -> None:
-        """Let go of what the plugin holds."""
+        """Release the plugin's resources."""
         self.storage.close()
 
     def __enter__(self) -> Self:
@@ -252,16 +252,16 @@ class Tier:
         self.close()
 
     def __getstate__(self) -> dict[str, object]:
-        """Give all but what was learned of segments, which is learned again."""
+        """Return the state without cached descriptions, which are fetched again."""
         return {name: kept for name, kept in vars(self).items() if name != "_catalog"}
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        """Take it; ask nothing yet."""
+        """Restore the state, without sending a request."""
         vars(self).update(state)
         self._catalog = SegmentCatalog(self.storage, self.max_batch_bytes)
 
     def __repr__(self) -> str:
-        """Show layout and place, without secrets."""
+        """Show the layout and the URL, without secrets."""
         return f"Tier({self.storage!r})"
 
     def _newest(self, partitions: Iterable[TopicIdPartition], topic_id: Uuid) -> int:
@@ -277,11 +277,11 @@ class Tier:
 class Topic:
     """One topic of a tier.
 
-    Methods ask the store anew each time, so what was added since is seen.
+    Each call lists the store again, so new segments are seen.
 
     Attributes:
         name: Its name.
-        topic_id: The id that Kafka gave it; all ``A`` when unknown.
+        topic_id: Its id in Kafka; all ``A`` when unknown.
         partitions: The numbers of its partitions, sorted.
     """
 
@@ -292,7 +292,7 @@ class Topic:
         partitions: Iterable[TopicIdPartition],
         max_batch_bytes: int = MAX_DECOMPRESSED,
     ) -> None:
-        """Take the partitions of one topic id; a Tier makes it."""
+        """Create a topic from the partitions of one topic id; called by Tier."""
         self._storage = storage
         self._max_batch_bytes = max_batch_bytes
         self._read(catalog, partitions)
@@ -330,7 +330,7 @@ class Topic:
         """Find in each partition the first record at or after a time.
 
         Args:
-            times: For each partition milliseconds since 1970 UTC, a datetime or ISO
+            times: For each partition, milliseconds since 1970 UTC, a datetime or ISO
                 text.
 
         Returns:
@@ -359,29 +359,29 @@ class Topic:
     ) -> Scan:
         """Plan the reading of records; no record is read yet.
 
-        A time stands for the offset that ``offsets_for_times`` gives; it does not
-        filter records. An end past the log's end is the log's end.
+        A time means the offset that ``offsets_for_times`` returns; it does not filter
+        records. An end past the log's end means the log's end.
 
         Args:
             partitions: Their numbers; None for all.
             start: First offset or time.
             end: End (exclusive).
-            columns: The columns to read, or one of them; None for all. What is not
-                asked for is not decoded.
+            columns: The columns to read, or one of them; None for all. Other columns
+                are not decoded.
             order: ``partition`` for one after the other, ``fair`` for about 4 MiB of
-                each in turn, in the memory that one partition takes.
+                each in turn, in the memory of one partition.
             on_gap: What to do when offsets are in no segment: ``raise``, or ``skip`` to
-                read what is there, also when segments are deleted after this.
+                read the rest, also when segments are deleted after the call.
 
         Raises:
             NotFoundError: There is no such partition.
-            OffsetOutOfRangeError: ``start`` lies outside the log of a partition.
+            OffsetOutOfRangeError: ``start`` is outside the log of a partition.
             CorruptDataError: Offsets are missing, or an index is malformed.
-            InvalidArgumentError: A position, column, order or on_gap is not one, or
+            InvalidArgumentError: A position, column, order or on_gap is invalid, or
                 ``start`` is after ``end`` where both are offsets or both are times.
         """
         if order not in {"partition", "fair"} or on_gap not in {"raise", "skip"}:
-            msg = f"order={order!r}, on_gap={on_gap!r}: not a way to scan"
+            msg = f"invalid order={order!r} or on_gap={on_gap!r}"
             raise InvalidArgumentError(msg)
         wanted = _names(columns)
         project(wanted)
@@ -418,24 +418,24 @@ class Topic:
         offset: SupportsIndex,
         max_bytes: SupportsIndex = 1 << 20,
     ) -> Fetched:
-        """Fetch records as Kafka's consumer does: from an offset on, about so much.
+        """Fetch about ``max_bytes`` of records, as Kafka's consumer does.
 
-        At least one record comes unless there is none from ``offset`` to the end of the
-        log: holes that compaction left, and control records, are stepped over.
+        At least one record is returned unless there is none from ``offset`` to the end
+        of the log: holes that compaction left, and control records, are skipped.
 
         Args:
             partition: Its number.
             offset: First offset wanted.
             max_bytes: Stored bytes of the batches to return; the first one with a
-                wanted record comes, however large it is.
+                wanted record is returned, however large it is.
 
         Returns:
-            The records, and ``next_offset``, where to go on; no record at the end of
+            The records, and ``next_offset`` for the next call; no record at the end of
             the log.
 
         Raises:
             NotFoundError: There is no such partition.
-            OffsetOutOfRangeError: ``offset`` lies outside the log.
+            OffsetOutOfRangeError: ``offset`` is outside the log.
             InvalidArgumentError: An argument is not an integer.
         """
         return self.reader(partition).read(offset, max_bytes)
@@ -450,38 +450,40 @@ class Topic:
     ) -> range:
         """Write records as a new segment at the end of a partition.
 
-        Afterwards the segment is there whole, or, also after a crash, none of it. After
-        an error of the store it may be there: append the same records to the same Topic
-        again, which writes them only if they are not. It is meant for tests and small
-        writers: each call makes one segment.
+        Afterwards the segment exists whole, or, also after a crash, not at all. After
+        an error of the store it may exist: append the same records to the same Topic
+        again, which writes them only if they are missing. The method is meant for tests
+        and small writers: each call creates one segment.
 
-        More records than a segment holds become several segments, one after the other,
-        in the memory of one. An error or a crash then leaves the first ones there, each
-        whole; after an error, the same records again are the rest.
+        Records that do not fit into one segment become several segments, one after the
+        other, in the memory of one. An error or a crash then leaves the first ones,
+        each whole; after an error, appending the same records again writes the rest.
 
         Args:
             records: Any of the columns key, value, headers and timestamp, as ``scan``
-                gives them; a record without a timestamp gets the present time.
+                gives them; a record without a timestamp gets the current time.
             partition: Its number.
             compression: The codec of the record batches, named as Kafka's
                 ``compression.type``.
-            segment_bytes: Most bytes of a segment's log, as Kafka's ``segment.bytes``;
-                a single batch, of 1 MiB or one record, may have more.
+            segment_bytes: Maximum bytes of a segment's log, as Kafka's
+                ``segment.bytes``; a single batch, of 1 MiB or one record, may be
+                larger.
 
         Returns:
-            The offsets of the records. If an append that failed is repeated and another
-            writer came into its middle, those of the rest.
+            The offsets of the records. If a failed append is repeated and another
+            writer has appended between its segments, those of the rest.
 
         Raises:
             NotFoundError: There is no such partition.
-            InvalidArgumentError: A column or the compression is another one, there is
-                no record, or one that cannot be written, or another writer has begun
-                a topic of this name; nothing was written.
+            InvalidArgumentError: A column or the compression is unknown, there is no
+                record, a record cannot be written, or another writer has begun a topic
+                of this name; nothing was written.
             AlreadyExistsError: Another writer appended meanwhile; nothing was written
-                but the segments that the message names.
+                except the segments that the message names.
             UnsupportedOperationError: The layout cannot be appended to.
             StorageUnavailableError: The store failed; the records may be written.
-            DeadlineExceededError: It did not answer in time; they may be written.
+            DeadlineExceededError: The store did not answer in time; the records may be
+                written.
             TieredFSError: Any other error of the store, such as StorageFullError; the
                 records may be written, or become so with the next append.
         """
@@ -499,13 +501,13 @@ class Topic:
         return f"Topic({self.name!r}, partitions={len(self.partitions)})"
 
     def __getstate__(self) -> dict[str, object]:
-        """Give the storage and the partitions, and what a subclass keeps."""
+        """Return the storage, the partitions and the attributes of a subclass."""
         parts = [reader.partition for reader in self._readers.values()]
         made = {"_readers": parts, "_appenders": None}
         return vars(self) | made
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        """Take them; ask nothing yet."""
+        """Restore the state, without sending a request."""
         vars(self).update(state)
         catalog = SegmentCatalog(self._storage, self._max_batch_bytes)
         self._read(catalog, state["_readers"])  # type: ignore[arg-type] # what __getstate__ gave
@@ -513,7 +515,7 @@ class Topic:
     def _read(
         self, catalog: SegmentCatalog, partitions: Iterable[TopicIdPartition]
     ) -> None:
-        """Make what reads each partition and appends to it."""
+        """Create the readers and appenders of the partitions."""
         self._readers = {
             partition.partition: TieredReader(
                 self._storage, catalog, partition, self._max_batch_bytes
@@ -534,7 +536,7 @@ def _codec(compression: str) -> Codec:
         return Codec[compression.upper()]
     except (AttributeError, KeyError):  # no text, or another one
         known = ", ".join(codec.name.lower() for codec in Codec)
-        msg = f"compression {compression!r} is none of {known}"
+        msg = f"unknown compression {compression!r}: give one of {known}"
         raise InvalidArgumentError(msg) from None
 
 
@@ -542,7 +544,7 @@ def to_milliseconds(time: SupportsIndex | datetime | str) -> int:
     """Return a time as milliseconds since 1970 UTC, rounded up.
 
     Raises:
-        InvalidArgumentError: It is neither milliseconds, a datetime nor ISO text.
+        InvalidArgumentError: It is not milliseconds, a datetime or ISO text.
     """
     if is_integer(time):
         return to_integer(time, "time")
@@ -564,7 +566,7 @@ def to_milliseconds(time: SupportsIndex | datetime | str) -> int:
 
 def _check_by_partition(times: object) -> None:
     if not isinstance(times, Mapping):
-        msg = f"times are given by partition, such as {{0: 0}}, not {times!r}"
+        msg = f"invalid times {times!r}: give a time by partition, such as {{0: 0}}"
         raise InvalidArgumentError(msg)
 
 
@@ -574,7 +576,7 @@ def _names(columns: str | Iterable[str] | None) -> tuple[str, ...] | None:
     try:
         return tuple(columns)
     except TypeError as error:
-        msg = f"columns are a list of names, not {columns!r}"
+        msg = f"invalid columns {columns!r}: give a list of names"
         raise InvalidArgumentError(msg) from error
 
 
@@ -582,16 +584,17 @@ def _numbers(partitions: Iterable[SupportsIndex]) -> tuple[int, ...]:
     try:
         given = tuple(partitions)
     except TypeError as error:
-        msg = f"partitions are a list of numbers, not {partitions!r}"
+        msg = f"invalid partitions {partitions!r}: give a list of numbers"
         raise InvalidArgumentError(msg) from error
     return tuple(to_integer(number, "partition") for number in given)
 
 
 def _position(position: Position, numbers: Collection[int]) -> "_Position":
-    """Return a position with Python's own integers.
+    """Return a position with Python integers.
 
     Raises:
-        InvalidArgumentError: It is not one, or names a partition that is not read.
+        InvalidArgumentError: It is not a position, or names a partition that is not
+            read.
     """
     if isinstance(position, Mapping):
         offsets = {
@@ -612,13 +615,13 @@ def _position(position: Position, numbers: Collection[int]) -> "_Position":
 
 
 def _check_order(start: "_Position", end: "_Position", numbers: Iterable[int]) -> None:
-    """Check that no partition's end lies before its start.
+    """Check that no partition's end is before its start.
 
-    Of an offset and a time nothing can be said. What two times are looked up as may be
-    the other way round, for timestamps need not rise along the log.
+    An offset and a time cannot be compared. The offsets of two times may be in reverse
+    order, because timestamps need not increase along the log.
 
     Raises:
-        InvalidArgumentError: One does.
+        InvalidArgumentError: An end is before its start.
     """
     for number in numbers:
         first, last = _asked(start, number), _asked(end, number)
@@ -634,14 +637,14 @@ def _check_order(start: "_Position", end: "_Position", numbers: Iterable[int]) -
 
 
 def _asked(position: "_Position", number: int) -> int | datetime | str | None:
-    """Return the offset or time that a position is in one partition."""
+    """Return the offset or time of a position in one partition."""
     return position.get(number) if isinstance(position, Mapping) else position
 
 
 def _offset(
     reader: TieredReader, position: "_Position", *, skip_gaps: bool
 ) -> int | None:
-    """Turn a position into an offset of one partition; None for the log's own."""
+    """Convert a position to an offset of one partition; None stays None."""
     if isinstance(position, Mapping):
         return position.get(reader.partition.partition)
     if position is None or isinstance(position, int):

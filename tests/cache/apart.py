@@ -21,13 +21,13 @@ tmp_path = Path(sys.argv[1])
 directory = tmp_path / "cache"
 
 def check(cache, number, warns=False):
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         # Not what other threads do meanwhile, such as to fork.
         warnings.simplefilter("ignore")
         warnings.simplefilter("always", TieredFSWarning)
         found = bytes_of(cache.get(made_segment(number)).indexes)
     assert found == content_of(made_segment(number))
-    assert bool(told) == warns, told
+    assert bool(caught) == warns, caught
 
 """
 

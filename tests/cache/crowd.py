@@ -4,7 +4,7 @@
 
 Each gets, removes, resizes, clears and opens at random, and flips bits of files on
 disk. Every byte that one gets is compared with what it has to be. The answer is a line
-of JSON; whatever goes wrong ends all of them, and is told on stderr.
+of JSON; any failure ends all of them, and is printed on stderr.
 """
 
 import json
@@ -102,12 +102,12 @@ class _Visitor:
         assert found.lookup_offset(offset)[0] <= offset
 
     def _flip(self) -> None:
-        """Flip a bit of a file as disks do: whoever has it mapped does not see it."""
+        """Flip a bit of a file as disks do: existing mappings do not change."""
         from damage import flipped  # noqa: PLC0415 - as a script
 
         directory = self._cache._directory
         scratch = self._folder / f"flipped-{os.getpid()}"
-        # Under the lock nobody removes it meanwhile.
+        # Under the lock no process removes it meanwhile.
         with directory._locked("tieredfs-lock", _PATIENCE):
             files = sorted(self._folder.glob("cache/*.indexes"))
             if not files:
@@ -121,7 +121,7 @@ class _Visitor:
 
 
 def _visit(folder: Path, seed: int) -> None:
-    """Act until killed; tell of anything that went wrong."""
+    """Act until killed; report any failure."""
     code = 1
     try:
         warnings.simplefilter("error")
@@ -130,7 +130,7 @@ def _visit(folder: Path, seed: int) -> None:
             while True:
                 visitor.act()
                 acts.write(b".")
-    except BaseException:  # noqa: BLE001 - whatever it is, it is told
+    except BaseException:  # noqa: BLE001 - every failure is reported
         traceback.print_exc()
         sys.stderr.flush()
     finally:
@@ -138,16 +138,16 @@ def _visit(folder: Path, seed: int) -> None:
 
 
 def _watch(folder: Path) -> int:
-    """Check the bound while nobody changes anything; return how much there is."""
+    """Check the bound while no process changes anything; return the total bytes."""
     from tieredfs.cache import CacheDirectory  # noqa: PLC0415 - as a script
 
     directory = CacheDirectory.existing(folder / "cache")
     if directory is None:
         return 0
     with directory._locked("tieredfs-lock", _PATIENCE):
-        told = directory._ledger.read()
+        balance = directory._ledger.read()
         _, size, _ = directory.usage()
-    assert told is None or size <= told.bound, f"{size} bytes of {told}"
+    assert balance is None or size <= balance.bound, f"{size} bytes of {balance}"
     return size
 
 
@@ -184,7 +184,7 @@ def _main(folder: Path, seconds: float, processes: int, seed: int) -> None:
             os.kill(child, signal.SIGKILL)
         statuses = [os.waitpid(child, 0)[1] for child in running]
     assert all(map(os.WIFSIGNALED, statuses)), "a process ended by itself"
-    # After all that, whoever comes next finds nothing wrong, and nobody waits.
+    # After all that, the next process finds nothing wrong, and does not wait.
     made, cache = open_cache(folder, max_bytes=_LARGEST * entry_size())
     for number in range(_SEGMENTS):
         segment = made_segment(number)
@@ -193,8 +193,8 @@ def _main(folder: Path, seconds: float, processes: int, seed: int) -> None:
     assert not list(cache.directory.glob("*.tmp"))
     _watch(folder)
     acts = (folder / "acts").stat().st_size
-    told = {"acts": acts, "kills": kills, "fetches": made.fetches, "largest": largest}
-    sys.stdout.write(json.dumps(told))
+    report = {"acts": acts, "kills": kills, "fetches": made.fetches, "largest": largest}
+    sys.stdout.write(json.dumps(report))
 
 
 if __name__ == "__main__":

@@ -69,13 +69,13 @@ def no_directory(file: Path) -> None:
 
 
 def no_ledger(file: Path) -> None:
-    """Remove it, and what was told of the directory."""
+    """Remove it, and the ledger of the directory."""
     file.unlink()
     (file.parent / "tieredfs-ledger").unlink()
 
 
 def strange_ledger(file: Path) -> None:
-    """Remove it, and tell nonsense of the directory."""
+    """Remove it, and write nonsense to the ledger of the directory."""
     file.unlink()
     (file.parent / "tieredfs-ledger").write_bytes(os.urandom(28))
 

@@ -46,7 +46,7 @@ class Model:
         spoilt: Those whose file is there and is not.
         mapped: Those that the cache has in memory.
         used: When each was used last.
-        noted: When the directory was last told of it.
+        noted: When its use was last recorded in the directory.
     """
 
     whole: set[int] = field(default_factory=set)
@@ -157,7 +157,7 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.model.whole)
     @rule(data=st.data())
     def flip_a_bit_of_each_and_open(self, data: st.DataObject) -> None:
-        """Damage all files while nobody has them mapped."""
+        """Damage all files while none is mapped."""
         self.cache.close()
         for number in sorted(self.model.whole):
             self._spoil(data, number)
@@ -188,8 +188,8 @@ class Machine(RuleBasedStateMachine):
     def the_counters_are_right(self) -> None:
         """Look at the counters."""
         stats = self.cache.stats
-        told = (stats.hits, stats.misses, stats.loads, stats.corruptions)
-        assert told == (self.hits, self.misses, self.loads, self.corruptions)
+        found = (stats.hits, stats.misses, stats.loads, stats.corruptions)
+        assert found == (self.hits, self.misses, self.loads, self.corruptions)
         assert self.made.fetches == self.fetches
 
     @invariant()
@@ -220,7 +220,7 @@ class Machine(RuleBasedStateMachine):
         return self.root / "cache" / f"{name}.indexes"
 
     def _spoil(self, data: st.DataObject, number: int) -> None:
-        """Flip a bit of a file as disks do: whoever has it mapped does not see it."""
+        """Flip a bit of a file as disks do: existing mappings do not change."""
         file, scratch = self._file(number), self.root / "scratch"
         whole = file.read_bytes()
         position = data.draw(st.integers(0, len(whole) - 1))

@@ -60,7 +60,7 @@ class Clock:
         self.now = 1_795_000_000.0
 
     def __call__(self) -> float:
-        """Tell the time."""
+        """Return the time."""
         return self.now
 
 

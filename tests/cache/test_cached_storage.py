@@ -244,7 +244,7 @@ def test_a_directory_that_cannot_be_is_a_warning_and_no_cache(tmp_path: Path) ->
     file = tmp_path / "file"
     file.write_bytes(b"1")
     made = Made(tmp_path / "asked")
-    with pytest.warns(TieredFSWarning, match="no indexes are kept: .*file"):
+    with pytest.warns(TieredFSWarning, match="indexes are not cached: .*file"):
         storage = with_index_cache(made, file / "cache")
     assert storage is made
 
@@ -257,7 +257,7 @@ def test_a_disk_without_locks_is_a_warning_and_no_cache(
 
     monkeypatch.setattr(filelock.FileLock, "acquire", acquire)
     made = Made(tmp_path / "asked")
-    with pytest.warns(TieredFSWarning, match="no indexes are kept"):
+    with pytest.warns(TieredFSWarning, match="indexes are not cached"):
         assert with_index_cache(made, tmp_path / "cache") is made
 
 
@@ -335,7 +335,7 @@ def test_a_store_is_the_same_in_another_process() -> None:
     program = (
         f"import tieredfs; print(tieredfs.ObjectStore({place!r}, {options!r}).identity)"
     )
-    told = {
+    found = {
         subprocess.run(  # noqa: S603 - our own interpreter
             [sys.executable, "-c", program],
             env={**os.environ, "PYTHONHASHSEED": seed},
@@ -345,7 +345,7 @@ def test_a_store_is_the_same_in_another_process() -> None:
         ).stdout
         for seed in ("1", "2")
     }
-    assert told == {f"{ObjectStore(place, options).identity}\n"}
+    assert found == {f"{ObjectStore(place, options).identity}\n"}
 
 
 def test_the_environments_endpoint_makes_another_store(
@@ -357,24 +357,24 @@ def test_the_environments_endpoint_makes_another_store(
     assert ObjectStore("s3://bucket").identity != before
 
 
-def test_the_environments_azure_account_makes_another_store_and_its_key_is_not_told(
+def test_the_environments_azure_account_is_another_store_and_its_key_is_hidden(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    told = set()
+    found = set()
     for account in ("here", "there"):
         connection = f"AccountName={account};AccountKey=hush-hush"
         monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", connection)
-        told.add(ObjectStore("abfs://a").identity)
-    assert len(told) == 2
-    assert "hush" not in "".join(told)
+        found.add(ObjectStore("abfs://a").identity)
+    assert len(found) == 2
+    assert "hush" not in "".join(found)
 
 
 def test_an_endpoint_in_fsspecs_configuration_makes_another_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = ObjectStore("s3://bucket").identity
-    told = {"endpoint_url": "http://127.0.0.1:1", "secret": "hush-hush"}
-    monkeypatch.setitem(fsspec.config.conf, "s3", told)
+    found = {"endpoint_url": "http://127.0.0.1:1", "secret": "hush-hush"}
+    monkeypatch.setitem(fsspec.config.conf, "s3", found)
     after = ObjectStore("s3://bucket").identity
     assert after != before
     assert "hush" not in after
@@ -389,7 +389,7 @@ def test_layouts_at_one_url_do_not_share_and_wrappers_do(tmp_path: Path) -> None
     assert RemoteIndexCache(wrapped, tmp_path)._place in places
 
 
-def test_a_version_that_is_no_text_is_a_name_like_any_other(tmp_path: Path) -> None:
+def test_a_version_that_is_not_valid_text_works_like_any_other(tmp_path: Path) -> None:
     _, cache = open_cache(tmp_path)
     strange = replace(SEGMENT, version="\ud800\0")
     assert bytes_of(cache.get(strange).indexes) == content_of(strange)

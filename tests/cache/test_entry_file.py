@@ -130,17 +130,17 @@ def test_a_file_is_laid_out_as_it_is_described() -> None:
     [
         (
             laid_out((1, FIRST, ONE), (2, FIRST + 16, OTHER), body=ONE + ONE + OTHER),
-            r"section 2 lies at \[128, 136\)",
+            r"section 2 is misplaced: \[128, 136\)",
         ),
         (
             laid_out((1, FIRST, ONE), (2, FIRST, ONE + OTHER), body=ONE + OTHER),
-            r"section 2 lies at \[112, 128\)",
+            r"section 2 is misplaced: \[112, 128\)",
         ),
         (
             laid_out(
                 (1, FIRST, ONE), (2, FIRST + 8, OTHER), body=ONE + OTHER, lengths=(8, 9)
             ),
-            r"section 2 lies at \[120, 129\)",
+            r"section 2 is misplaced: \[120, 129\)",
         ),
         (
             laid_out((2, FIRST, ONE), (1, FIRST + 8, OTHER), body=ONE + OTHER),
@@ -174,11 +174,11 @@ def test_a_file_that_ends_in_the_checksum_of_its_head_is_refused() -> None:
         read(head + bytes(2))
 
 
-def test_a_head_says_the_size_of_its_file() -> None:
+def test_a_header_gives_the_size_of_its_file() -> None:
     size = len(made())
     for wrong in (size - 8, size + 8):
         data = sealed(made(), 16, struct.pack("<Q", wrong))
-        with pytest.raises(InvalidEntryError, match=f"not the {wrong} it says"):
+        with pytest.raises(InvalidEntryError, match=f"its header gives {wrong}"):
             read(data)
 
 
@@ -206,7 +206,7 @@ def test_no_version_but_this_one_is_understood(version: int) -> None:
 @pytest.mark.parametrize(
     ("at", "change"),
     [
-        (56, struct.pack("<I", 77)),  # a kind that nobody knows
+        (56, struct.pack("<I", 77)),  # an unknown kind
         (56, struct.pack("<I", 2)),  # one that comes twice
         (64, struct.pack("<Q", 0)),  # a section within the head
         (64, struct.pack("<Q", 1 << 63)),  # … and beyond the end
@@ -245,7 +245,7 @@ def test_hostile_heads_give_what_is_there_or_a_typed_error(
 
 
 @given(st.binary(max_size=300))
-def test_bytes_that_are_no_entry_are_a_typed_error(data: bytes) -> None:
+def test_bytes_that_are_not_an_entry_are_a_typed_error(data: bytes) -> None:
     with pytest.raises(InvalidEntryError):
         read(data)
 

@@ -131,7 +131,7 @@ def test_a_cache_can_be_closed_twice(tmp_path: Path) -> None:
     assert len(files_in(cache.directory)) == 1
 
 
-def test_a_removed_entry_is_off_the_disk_at_once(tmp_path: Path) -> None:
+def test_a_removed_entry_is_off_the_disk_immediately(tmp_path: Path) -> None:
     made, cache = open_cache(tmp_path)
     before = set(cache.directory.iterdir())
     cache.get(SEGMENT)
@@ -222,7 +222,7 @@ def test_to_remove_what_is_not_there_changes_nothing(tmp_path: Path) -> None:
     assert made.fetches == 1
 
 
-def test_several_entries_can_be_removed_at_once(tmp_path: Path) -> None:
+def test_several_entries_can_be_removed_together(tmp_path: Path) -> None:
     _, cache = open_cache(tmp_path)
     for segment in MANY:
         cache.get(segment)
@@ -309,7 +309,7 @@ def test_an_entry_that_is_removed_while_it_loads_is_there_or_not_but_never_half(
     assert len(files_in(cache.directory)) == 1
 
 
-def test_removing_and_getting_at_once_leaves_memory_and_disk_at_one(
+def test_concurrent_remove_and_get_leave_memory_and_disk_consistent(
     tmp_path: Path,
 ) -> None:
     made, cache = open_cache(tmp_path)
@@ -363,7 +363,7 @@ def test_a_corrupt_remote_index_is_an_error_that_names_it(
         cache.get(SEGMENT)
 
 
-def test_what_was_left_half_written_is_removed_and_nobody_elses_files(
+def test_abandoned_temporary_files_are_removed_and_no_foreign_files(
     tmp_path: Path,
 ) -> None:
     directory = tmp_path / "cache"
@@ -419,7 +419,7 @@ def timed(tmp_path: Path, clock: Clock) -> tuple[Made, RemoteIndexCache]:
     return open_cache(tmp_path, ttl=1000, clock=clock)
 
 
-def test_without_a_time_to_live_entries_stay_for_ever(
+def test_without_a_time_to_live_entries_do_not_expire(
     tmp_path: Path, clock: Clock
 ) -> None:
     made, cache = open_cache(tmp_path, clock=clock)
@@ -429,7 +429,7 @@ def test_without_a_time_to_live_entries_stay_for_ever(
     assert made.fetches == 1
 
 
-def test_an_entry_that_nobody_used_for_so_long_is_fetched_anew(
+def test_an_entry_unused_for_so_long_is_fetched_again(
     timed: tuple[Made, RemoteIndexCache], clock: Clock
 ) -> None:
     made, cache = timed
@@ -547,7 +547,7 @@ TABLE: dict[str, tuple[Callable[..., None], str]] = {
     ),
     "CloseIsIdempotent": (test_a_cache_can_be_closed_twice, SAME),
     "CacheEntryIsDeletedOnRemoval": (
-        test_a_removed_entry_is_off_the_disk_at_once,
+        test_a_removed_entry_is_off_the_disk_immediately,
         "nothing is renamed to be deleted later",
     ),
     "CleanerThreadShutdown": (
@@ -565,10 +565,10 @@ TABLE: dict[str, tuple[Callable[..., None], str]] = {
     ),
     "RemoveItem": (test_one_entry_can_be_removed, SAME),
     "RemoveNonExistentItem": (test_to_remove_what_is_not_there_changes_nothing, SAME),
-    "RemoveMultipleItems": (test_several_entries_can_be_removed_at_once, SAME),
+    "RemoveMultipleItems": (test_several_entries_can_be_removed_together, SAME),
     "ClearCacheAndIndexFilesWhenResizeCache": (
         test_a_cache_of_one_byte_is_empty,
-        "at once, and it still answers",
+        "immediately, and it still answers",
     ),
     "CorrectnessForCacheAndIndexFilesWhenResizeCache": (
         test_a_smaller_bound_evicts_what_is_too_much_and_a_larger_one_nothing,
@@ -582,7 +582,7 @@ TABLE: dict[str, tuple[Callable[..., None], str]] = {
         test_an_entry_that_is_removed_while_it_loads_is_there_or_not_but_never_half,
         (
             "in both orders; where they race, see "
-            "test_removing_and_getting_at_once_leaves_memory_and_disk_at_one"
+            "test_concurrent_remove_and_get_leave_memory_and_disk_consistent"
         ),
     ),
     "MultipleIndexEntriesExecutionInCorruptException": (
@@ -591,14 +591,14 @@ TABLE: dict[str, tuple[Callable[..., None], str]] = {
     ),
     "IndexFileAlreadyExistOnDiskButNotInCache": (
         test_what_is_on_disk_is_used_where_nothing_is_in_memory,
-        "whoever wrote it, another process too",
+        "whichever process wrote it",
     ),
     "RSMReturnCorruptedIndexFile": (
         test_a_corrupt_remote_index_is_an_error_that_names_it,
         "the segment and the index are named",
     ),
     "ConcurrentCacheDeletedFileExists": (
-        test_what_was_left_half_written_is_removed_and_nobody_elses_files,
+        test_abandoned_temporary_files_are_removed_and_no_foreign_files,
         "no file is renamed to .deleted, so none can be in the way",
     ),
     "DeleteInvalidIndexFilesOnInit": (
@@ -610,11 +610,11 @@ TABLE: dict[str, tuple[Callable[..., None], str]] = {
         "for as long as it is held, not for ten seconds",
     ),
     "CacheTtlCanBeDisabled": (
-        test_without_a_time_to_live_entries_stay_for_ever,
+        test_without_a_time_to_live_entries_do_not_expire,
         SAME,
     ),
     "TtlEviction": (
-        test_an_entry_that_nobody_used_for_so_long_is_fetched_anew,
+        test_an_entry_unused_for_so_long_is_fetched_again,
         "it is not served any more; its file goes when room is needed, or is replaced",
     ),
     "TtlRefreshOnAccess": (

@@ -1,4 +1,4 @@
-"""What a cache directory's ledger says, and when it says nothing."""
+"""The ledger of a cache directory, and when it gives no balance."""
 
 from pathlib import Path
 from struct import Struct
@@ -43,18 +43,18 @@ def test_what_was_written_is_read(path: Path, total: int | None) -> None:
     ],
     ids=["empty", "short", "long", "longer", "another magic", "checksum"],
 )
-def test_what_is_not_a_ledger_says_nothing(path: Path, content: bytes) -> None:
+def test_an_invalid_ledger_gives_no_balance(path: Path, content: bytes) -> None:
     path.write_bytes(content)
     assert Ledger(path).read() is None
 
 
-def test_a_file_that_is_not_there_or_is_a_directory_says_nothing(path: Path) -> None:
+def test_a_missing_file_or_a_directory_gives_no_balance(path: Path) -> None:
     assert Ledger(path).read() is None
     path.mkdir()
     assert Ledger(path).read() is None
 
 
-def test_what_was_longer_is_cut_and_nobody_else_may_read_it(path: Path) -> None:
+def test_a_longer_file_is_truncated_and_readable_by_its_owner_only(path: Path) -> None:
     ledger = Ledger(path)
     ledger.write(Balance(9, 5))
     assert path.stat().st_mode & 0o777 == 0o600

@@ -1,4 +1,4 @@
-"""Where indexes are kept when nobody says where."""
+"""The default directory of the index cache."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ import pytest
 from tieredfs.cache import default_directory
 
 
-def test_it_is_what_the_setting_says() -> None:
+def test_it_is_the_directory_that_the_setting_names() -> None:
     assert default_directory({"TIEREDFS_CACHE_DIR": "/a/b"}) == Path("/a/b")
 
 

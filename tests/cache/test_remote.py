@@ -59,7 +59,7 @@ def cache_of(tier: Tier) -> RemoteIndexCache:
     return tier.storage.cache
 
 
-def test_a_cold_read_on_the_loop_that_the_client_needs_is_refused_at_once(
+def test_a_cold_read_on_the_loop_that_the_client_needs_is_refused_immediately(
     remote: ProxiedBucket, segments: list[SegmentMetadata], tmp_path: Path
 ) -> None:
     cache = opened(remote, tmp_path)
@@ -166,7 +166,7 @@ def test_a_view_under_another_policy_asks_for_nothing_again(
     assert seen.new() == 0
 
 
-def test_the_setting_says_where_and_an_empty_one_that_nothing_is_kept(
+def test_the_setting_names_the_directory_and_an_empty_one_disables_the_cache(
     remote: ProxiedBucket, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     options = remote.storage_options

@@ -124,7 +124,7 @@ def test_what_differs_in_anything_that_names_it_is_another_entry(
     assert made.fetches == 2
 
 
-def test_what_only_says_more_of_a_segment_is_the_same_entry(tmp_path: Path) -> None:
+def test_more_metadata_of_a_segment_is_the_same_entry(tmp_path: Path) -> None:
     made, cache = open_cache(tmp_path)
     cache.get(SEGMENT)
     cache.get(replace(SEGMENT, max_timestamp_ms=5))
@@ -156,7 +156,7 @@ def test_a_file_where_the_directory_was_leaves_the_answers_right(
     made, cache = open_cache(tmp_path)
     shutil.rmtree(cache.directory)
     cache.directory.write_bytes(b"")
-    with pytest.warns(TieredFSWarning, match="cannot be kept"):
+    with pytest.warns(TieredFSWarning, match="cannot be cached"):
         assert bytes_of(cache.get(SEGMENT).indexes) == CONTENT
     assert made.fetches == 1
 
@@ -166,9 +166,9 @@ made, cache = open_cache(tmp_path)
 check(cache, 0, False)
 check(cache, 1, False)
 (tmp_path / "cache" / "tieredfs-ledger").chmod(0)
-check(cache, 2, False)                     # nobody may read the ledger: it is made anew
+check(cache, 2, False)                     # an unreadable ledger is written again
 for file in files_in(directory):
-    file.chmod(0)                          # nobody may read an entry: it is replaced
+    file.chmod(0)                          # an unreadable entry is replaced
 before = made.fetches
 made, cache = open_cache(tmp_path)
 check(cache, 0, False)
@@ -176,7 +176,7 @@ assert made.fetches == before + 1
 cache.close()
 made, cache = open_cache(tmp_path)
 directory.chmod(0o500)                     # read-only under us
-check(cache, 0, False)                     # a hit, which cannot be noted
+check(cache, 0, False)                     # a hit, which cannot be recorded
 assert made.fetches == before + 1
 check(cache, 3, True)
 check(cache, 3, True)

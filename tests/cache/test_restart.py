@@ -73,7 +73,7 @@ def test_a_restart_keeps_the_bound_that_it_is_given(tmp_path: Path) -> None:
     assert made.fetches == 30
 
 
-def test_a_cache_that_says_no_bound_keeps_the_one_that_was_said(
+def test_a_cache_opened_without_a_bound_keeps_the_current_one(
     tmp_path: Path,
 ) -> None:
     made, cache = open_cache(tmp_path, max_bytes=10 * entry_size())
@@ -83,7 +83,7 @@ def test_a_cache_that_says_no_bound_keeps_the_one_that_was_said(
         assert again.max_bytes == cache.max_bytes == 20 * entry_size()
 
 
-def test_nothing_goes_for_an_older_bound_when_a_larger_one_is_said(
+def test_nothing_is_evicted_for_an_older_bound_when_a_larger_one_is_set(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made, cache = open_cache(tmp_path)
@@ -169,7 +169,7 @@ def test_a_cache_can_be_used_in_a_with_block(tmp_path: Path) -> None:
         cache.get(MANY[0])
 
 
-def test_a_directory_whose_name_is_no_text_is_one_like_any_other(
+def test_a_directory_whose_name_is_not_valid_text_works_like_any_other(
     tmp_path: Path,
 ) -> None:
     folder = tmp_path / os.fsdecode(b"caf\xe9")
@@ -264,7 +264,7 @@ def test_a_directory_that_is_counted_when_it_is_opened_holds_up_no_other_cache(
         assert len(files_in(cache.directory)) == 4
         go_on.set()
         opening.result(30)
-    # What was counted before the others came is not believed.
+    # A count made before the others' changes is not used.
     size = sum(file.stat().st_size for file in files_in(cache.directory))
     assert ledger.read() == Balance(cache.max_bytes, size)
 

@@ -191,13 +191,13 @@ def test_a_cache_that_another_process_holds_does_not_keep_back_what_was_fetched(
     cache = RemoteIndexCache(made, tmp_path / "cache")
     with (
         cache._directory._locked("tieredfs-lock", 10),
-        pytest.warns(TieredFSWarning, match="indexes cannot be kept"),
+        pytest.warns(TieredFSWarning, match="indexes cannot be cached"),
     ):
         assert bytes_of(cache.get(SEGMENT).indexes) == CONTENT
     assert files_in(cache.directory) == []
 
 
-def test_a_load_is_kept_even_if_nobody_asks_again(tmp_path: Path) -> None:
+def test_a_load_is_kept_even_without_another_call(tmp_path: Path) -> None:
     made, cache = open_cache(tmp_path)
     gate = made.before = Gate()
     with pytest.raises(DeadlineExceededError):
@@ -299,7 +299,7 @@ def test_the_lock_of_a_killed_process_is_free_although_its_child_lives(
         assert bytes_of(cache.get(SEGMENT, timeout=30).indexes) == CONTENT
 
 
-def test_a_process_that_stands_still_holds_up_nobody_for_ever(tmp_path: Path) -> None:
+def test_a_stopped_process_does_not_block_others_forever(tmp_path: Path) -> None:
     made = Made(tmp_path / "asked")
     hasty = made.with_policy(RequestPolicy(deadline=4))
     cache = RemoteIndexCache(hasty, tmp_path / "cache")
@@ -422,6 +422,6 @@ def test_what_is_held_outlives_everything(tmp_path: Path, way: str) -> None:
 
 def test_a_crowd_of_killed_processes_sees_no_wrong_byte(tmp_path: Path) -> None:
     seed = int.from_bytes(os.urandom(4))
-    told = run_crowd(tmp_path, 4, 8, seed)
-    assert told["kills"] > 1, f"seed {seed}"
-    assert told["acts"] > 10, f"seed {seed}"
+    report = run_crowd(tmp_path, 4, 8, seed)
+    assert report["kills"] > 1, f"seed {seed}"
+    assert report["acts"] > 10, f"seed {seed}"

@@ -176,7 +176,7 @@ def test_clear_removes_what_pushes_noted_and_nothing_foreign(
     source = source_of(tmp_path / "broker")
     (partition,) = source.list_partitions()
     # Logs that have just changed are not noted: by this clock they have not.
-    record = PushRecord(kept / "pushed", settled_ns=-(10**18))
+    record = PushRecord(kept / "pushed", min_age_ns=-(10**18))
     push(
         source,
         SingleObject(ObjectStore(str(tmp_path / "tier"))),
@@ -203,7 +203,7 @@ def test_an_empty_directory_name_is_not_the_working_directory(
     (line,) = done.err
     assert line == (
         "tieredfs: invalid argument: Invalid value for '--cache-dir': it is empty: "
-        "give a directory, or leave it out"
+        "give a directory, or omit it"
     )
     assert len(files_in(setting)) == 3
 
@@ -301,7 +301,7 @@ def test_a_directory_that_cannot_be_is_a_warning_and_the_answer_is_the_same(
     done = run(*words)
     assert (done.code, done.out) == (0, without.out)
     (warning,) = done.err
-    assert warning.startswith("tieredfs: warning: no indexes are kept")
+    assert warning.startswith("tieredfs: warning: indexes are not cached")
 
 
 def test_local_files_are_not_kept_twice(

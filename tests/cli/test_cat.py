@@ -537,5 +537,5 @@ def test_a_batch_above_the_limit_is_read_with_the_option_that_the_error_names(
     fill(ObjectStore(str(tmp_path)), segment("t-0-AAAAAAAAAAAAAAAAAAAAAQ", 0, log))
     refused = run(verb, str(tmp_path), "t", "--max-batch-bytes", str(4 << 20))
     assert refused.code == 4
-    assert "(--max-batch-bytes) reads it" in refused.err[-1]
+    assert "(--max-batch-bytes) to read it" in refused.err[-1]
     assert run(verb, str(tmp_path), "t", "--max-batch-bytes", str(8 << 20)).code == 0

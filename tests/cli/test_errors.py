@@ -100,7 +100,7 @@ def test_the_promised_exit_codes_do_not_change(kind: ErrorKind, code: int) -> No
         (["cat", "URL", "plain", "--columns", "nosuch"], "columns nosuch"),
         (["cat", "URL", "plain", "--columns", "x"], "timestamp_type is timestampType"),
         (["cat", "URL", "plain", "--columns", "key,key"], "columns key, key"),
-        (["cat", "URL", "plain", "--columns", ""], "each must be one of key, value"),
+        (["cat", "URL", "plain", "--columns", ""], "choose from key, value"),
         (["cat", "URL", "plain", "--key", "x", "--encoding", "hex"], "is not hex"),
         (["cat", "URL", "plain", "--key", "é", "--encoding", "base64"], "not base64"),
         (["cat", "URL", "plain", "--on-gap", "guess"], "'raise', 'skip'"),
@@ -117,10 +117,10 @@ def test_the_promised_exit_codes_do_not_change(kind: ErrorKind, code: int) -> No
         (["demo", "--plugin", "kafka-log"], "No such option '--plugin'"),
         (["ls", "kafka-log+URL", "--plugin", "kafka-local"], "the URL names plugin"),
         (["ls", "URL", "--plugin-options", '{"nosuch": 1}'], "no option 'nosuch'"),
-        (["ls", "URL", "../x"], "not a legal topic name: '../x'"),
-        (["cat", "URL", "../x"], "not a legal topic name: '../x'"),
-        (["cat", "URL", ".."], "not a legal topic name: '..'"),
-        (["cat", "URL", "a/b"], "not a legal topic name: 'a/b'"),
+        (["ls", "URL", "../x"], "invalid topic name '../x'"),
+        (["cat", "URL", "../x"], "invalid topic name '../x'"),
+        (["cat", "URL", ".."], "invalid topic name '..'"),
+        (["cat", "URL", "a/b"], "invalid topic name 'a/b'"),
         (["ls", "nosuch://x"], "nosuch://x: Protocol not known: nosuch"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
@@ -204,8 +204,8 @@ def test_what_a_client_logs_is_not_shown(
         (["cat", "URL", "nosuch"], "not found: topic 'nosuch' in "),
         (["cat", "URL", "plain", "--topic-id", "A" * 22], "not found: topic 'plain'"),
         (["cat", "URL", "plain", "--partition", "7"], "partition 7 of 'plain'"),
-        (["cat", "URL", "plain", "--from", "600"], "offset 600 is outside the log"),
-        (["cat", "URL", "plain", "--from", "9" * 20], "9 is outside the log"),
+        (["cat", "URL", "plain", "--from", "600"], "offset 600 is out of range"),
+        (["cat", "URL", "plain", "--from", "9" * 20], "9 is out of range"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
@@ -378,7 +378,7 @@ def test_a_file_that_may_not_be_read_is_6(damaged: Path) -> None:
 
 def test_a_process_ends_with_the_code_and_one_line(plain: str) -> None:
     check_failure(run_process("ls", plain, "nosuch"), 3, "not found: topic 'nosuch'")
-    check_failure(run_process("ls", plain, "../x"), 2, "not a legal topic name")
+    check_failure(run_process("ls", plain, "../x"), 2, "invalid topic name")
 
 
 def test_a_message_that_begins_with_the_word_of_its_kind_has_its_kind_before_it() -> (

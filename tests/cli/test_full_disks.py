@@ -18,7 +18,7 @@ from servers import Bucket
 SPOOLED = (
     "from tieredfs.storage import held_log\n"
     "from tieredfs.storage.segment_log import spool\n"
-    "held_log._IN_MEMORY = spool._IN_MEMORY = 0\n"
+    "held_log._MAX_MEMORY_BYTES = spool._MAX_MEMORY_BYTES = 0\n"
 )
 
 

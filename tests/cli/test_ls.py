@@ -360,13 +360,13 @@ def test_a_layout_that_is_named_is_not_found_where_nothing_is(
 ) -> None:
     done = run("ls", f"{layout}+{tmp_path}/nothing")
     assert (done.code, done.out, len(done.err)) == (3, b"", 1)
-    assert "there is nothing" in done.err[0]
+    assert "the store is empty" in done.err[0]
 
 
 def test_a_wrong_layout_that_is_named_is_4_and_not_an_empty_answer(run: Run) -> None:
     done = run("ls", f"kafka-log+{KAFKA / 'plain' / REMOTE}")
     assert (done.code, done.out, len(done.err)) == (4, b"", 1)
-    assert "nothing of this layout" in done.err[0]
+    assert "no object is of this layout" in done.err[0]
 
 
 def test_a_partition_without_records_has_no_times(run: Run, tmp_path: Path) -> None:

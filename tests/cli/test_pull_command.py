@@ -93,7 +93,7 @@ def test_a_file_that_differs_stays_and_the_line_says_where(
     back: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pull, "_IN_MEMORY", 64)  # files are compared in pieces
+    monkeypatch.setattr(pull, "_MAX_MEMORY_BYTES", 64)  # files are compared in pieces
     run("pull", url, str(back))
     file = next(iter(sorted(back.glob(f"epochs-0/*.{suffix}"))))
     whole = file.read_bytes()
@@ -103,8 +103,8 @@ def test_a_file_that_differs_stays_and_the_line_says_where(
     assert (done.code, done.out) == (1, b"")
     (line,) = done.err
     assert line == (
-        f"tieredfs: already exists: {file}, and it differs from what is pulled at byte "
-        f"{at}: remove it, or pull into an empty directory"
+        f"tieredfs: already exists: {file}, and it differs from the pulled file at "
+        f"byte {at}: remove it, or pull into an empty directory"
     )
     assert file.read_bytes() == flipped(whole, at)
     file.unlink()
@@ -122,7 +122,7 @@ def test_a_file_of_another_size_stays_and_the_line_says_so(
     done = run("pull", url, str(back))
     assert (done.code, done.out, len(done.err)) == (1, b"", 1)
     size = (root / "epochs-0" / log.name).stat().st_size
-    assert f"{log}, and it has 4 bytes where {size} are pulled: " in done.err[0]
+    assert f"{log}, and it has 4 bytes, the pulled file {size}: " in done.err[0]
     assert log.read_text() == "mine"
 
 

@@ -145,7 +145,7 @@ def test_the_active_segment_when_it_is_asked_for(
     ("arguments", "code", "said"),
     [
         (["LOGDIR", "URL", "--topic", "nosuch"], 3, "not found: topic 'nosuch'"),
-        (["LOGDIR/nosuch", "URL"], 3, "not found: LOGDIR/nosuch is not there"),
+        (["LOGDIR/nosuch", "URL"], 3, "not found: LOGDIR/nosuch does not exist"),
         (["LOGDIR", "URL", "--plugin", "nosuch"], 2, "'nosuch'"),
         (["LOGDIR", "URL", "--plugin", "kafka-log"], 2, "read only"),
         (["LOGDIR", "single-object+URL", "--plugin", "kafka-local"], 2, "the option"),
@@ -228,7 +228,8 @@ class TestWhatIsNoLogDirectory:
         self, said: Callable[[Path], str], tmp_path: Path
     ) -> None:
         line = said(tmp_path / "nosuch")
-        assert line.startswith(f"tieredfs: not found: {tmp_path}/nosuch is not there: ")
+        missing = f"{tmp_path}/nosuch does not exist"
+        assert line.startswith(f"tieredfs: not found: {missing}: ")
         assert "give the broker's log directory (log.dirs)" in line
 
     @pytest.mark.parametrize("topic", ["t", "a-topic-1.x"])
@@ -333,8 +334,8 @@ class TestCompression:
         (line,) = done.err
         assert line == (
             f"tieredfs: unsupported operation: KafkaLocal({url!r}) keeps logs as the "
-            "broker wrote them: they cannot be compressed with zstd; leave that out, "
-            "or give a URL at which nothing is yet"
+            "broker wrote them: they cannot be compressed with zstd; omit compression, "
+            "or give a URL at which nothing is stored yet"
         )
         assert sorted(Path(url).rglob("*")) == before
 
@@ -582,7 +583,7 @@ def test_a_second_push_reads_no_log_that_has_not_changed(
 ) -> None:
     env = {"TIEREDFS_CACHE_DIR": str(tmp_path / "cache")}
     settled = (
-        "from tieredfs.log.push import push_record; push_record._SETTLED_NS = -1\n"
+        "from tieredfs.log.push import push_record; push_record._MIN_AGE_NS = -1\n"
     )
     blind = (
         "from tieredfs.storage.layouts.kafka_log import KafkaLog\n"
@@ -719,7 +720,7 @@ class TestInterruptions:
             "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # nohup ignores it
             "from tieredfs.storage import held_log\n"
             "from tieredfs.storage.segment_log import spool\n"
-            "held_log._IN_MEMORY = spool._IN_MEMORY = 0\n"
+            "held_log._MAX_MEMORY_BYTES = spool._MAX_MEMORY_BYTES = 0\n"
         )
         options = ("--plugin-options", json.dumps({"compression": compression}))
         arguments = ("push", logdir, *given(s3_proxied), *options)
@@ -811,7 +812,7 @@ def test_a_log_of_another_topic_of_the_name_ends_with_4(
     assert done.code == 4
     (line,) = done.err
     assert line.startswith("tieredfs: already exists: ")
-    assert "made again" in line
+    assert "recreated" in line
 
 
 def test_a_folder_of_log_directories_is_not_found(
@@ -821,7 +822,7 @@ def test_a_folder_of_log_directories_is_not_found(
         small(tmp_path / "disks" / f"data-{number}")
     done = run("push", str(tmp_path / "disks"), url)
     assert (done.code, done.out, len(done.err)) == (3, b"", 1)
-    assert "name the log directory itself" in done.err[0]
+    assert "give the log directory itself" in done.err[0]
     assert not Path(url).exists()
 
 
@@ -829,7 +830,7 @@ def test_nothing_is_put_into_the_log_directory(run: Run, logdir: str) -> None:
     for place in (logdir, f"{logdir}/archive", f"{logdir}/../broker/archive"):
         done = run("push", logdir, place)
         assert (done.code, done.out, len(done.err)) == (2, b"", 1)
-        assert "lies in the log directory" in done.err[0]
+        assert "is in the log directory" in done.err[0]
     assert [path.name for path in Path(logdir).iterdir()] == ["t-0"]
 
 

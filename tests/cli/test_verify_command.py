@@ -133,7 +133,7 @@ def test_two_depths_are_refused_before_anything_is_read(
 ) -> None:
     done = run("verify", url, *how)
     assert (done.code, done.out) == (2, b"")
-    said = "--shallow and --deep exclude each other: leave one out"
+    said = "--shallow and --deep exclude each other: omit one"
     assert done.err == [f"tieredfs: invalid argument: {said}"]
 
 

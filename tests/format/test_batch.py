@@ -1,4 +1,4 @@
-"""Batch headers: what is read, what is refused, and how the error says where."""
+"""Batch headers: what is read, what is refused, and where the error locates it."""
 
 import struct
 import tracemalloc
@@ -28,7 +28,7 @@ def _patched(batch: bytes, at: int, layout: str, value: int) -> bytes:
     return seal(changed)
 
 
-def test_a_header_says_what_was_written() -> None:
+def test_a_header_has_what_was_written() -> None:
     batch = encode_batch(
         _RECORDS,
         codec="lz4",
@@ -107,16 +107,18 @@ def test_a_length_below_that_of_any_batch_is_corrupt(length: int) -> None:
 @pytest.mark.parametrize("length", [5, 20, 48])
 def test_a_batch_smaller_than_its_header_is_corrupt(length: int) -> None:
     batch = encode_batch(_RECORDS, length=length)
-    with pytest.raises(CorruptBatchError, match="fewer than a batch header"):
+    with pytest.raises(CorruptBatchError, match="too few for a batch header"):
         list(scan_batches(batch))
 
 
-def test_a_batch_that_claims_two_gib_is_not_believed() -> None:
+def test_a_batch_that_claims_two_gib_allocates_nothing() -> None:
     batch = encode_batch(_RECORDS, length=_INT32_MAX)
     tracemalloc.start()
     try:
         assert list(scan_batches(batch)) == []
-        with pytest.raises(CorruptBatchError, match=r"left of a batch of 2147483659"):
+        with pytest.raises(
+            CorruptBatchError, match=r"cut off after \d+ bytes of 2147483659"
+        ):
             read_header(batch, 0)
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -127,7 +129,7 @@ def test_a_batch_that_claims_two_gib_is_not_believed() -> None:
 @pytest.mark.parametrize("count", [_INT32_MAX, -1, -(1 << 31), 4])
 def test_a_count_that_cannot_be_is_corrupt(count: int) -> None:
     batch = encode_batch(_RECORDS, count=count)
-    with pytest.raises(CorruptBatchError, match=f"{count} records cannot be in it"):
+    with pytest.raises(CorruptBatchError, match=f"record count {count} is not in 0"):
         read_header(batch, 0)
 
 
@@ -173,7 +175,9 @@ def test_offsets_past_64_bits_are_corrupt() -> None:
 
 @pytest.mark.parametrize("magic", [0, 1])
 def test_a_batch_whose_magic_became_that_of_a_message_is_corrupt(magic: int) -> None:
-    with pytest.raises(CorruptBatchError, match=r"^x: batch at position 3: CRC-32 is"):
+    with pytest.raises(
+        CorruptBatchError, match=r"^x: batch at position 3: CRC-32 does not match"
+    ):
         read_header(encode_batch(_RECORDS, magic=magic), 0, offset=3, name="x")
 
 
@@ -275,7 +279,7 @@ def test_records_that_are_not_records_are_corrupt(codec: str, payload: bytes) ->
     stored = CODECS[codec].compress(payload)
     batch = encode_batch(codec=codec, payload=stored, count=1)
     if codec == "none" and len(batch) < HEADER_SIZE + 7:
-        with pytest.raises(CorruptBatchError, match="1 records cannot be in it"):
+        with pytest.raises(CorruptBatchError, match="record count 1 is not in 0"):
             decode(batch)
         return
     with pytest.raises(CorruptBatchError, match=r"^log: batch at position 0: "):
@@ -286,10 +290,10 @@ def test_records_that_are_not_records_are_corrupt(codec: str, payload: bytes) ->
 
 
 @pytest.mark.parametrize("offsets", [(0, 0), (1, 0)])
-def test_offsets_that_do_not_rise_within_a_batch_are_corrupt(
+def test_offsets_that_do_not_increase_within_a_batch_are_corrupt(
     offsets: tuple[int, int],
 ) -> None:
     records = [WireRecord(offset, 0) for offset in offsets]
     batch = encode_batch(records, base_offset=0, last_offset=1)
-    with pytest.raises(CorruptBatchError, match="offsets do not rise"):
+    with pytest.raises(CorruptBatchError, match="offsets do not increase"):
         decode(batch)

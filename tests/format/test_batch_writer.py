@@ -31,7 +31,7 @@ _HEADERS = st.lists(
 
 @st.composite
 def wire_records(draw: st.DrawFn) -> list[WireRecord]:
-    """Draw the records of a batch; offsets rise with gaps."""
+    """Draw the records of a batch; offsets increase with gaps."""
     offset = draw(st.integers(0, 1 << 60))
     records = []
     for gap in draw(st.lists(st.integers(1, 9999), min_size=1, max_size=12)):
@@ -84,7 +84,7 @@ def test_a_batch_without_timestamps_is_refused() -> None:
 
 @st.composite
 def batch_options(draw: st.DrawFn) -> BatchOptions:
-    """Draw what a batch may say beside its records."""
+    """Draw the options of a batch."""
     return BatchOptions(
         draw(st.sampled_from(Codec)),
         leader_epoch=draw(st.integers(-1, (1 << 31) - 1)),
@@ -116,7 +116,7 @@ def test_any_records_under_any_options_are_read_back(
     assert (header.base_offset, header.last_offset) == (base, end)
     assert header.record_count == len(records)
     assert header.max_timestamp == max(stamps, default=-1)
-    said = BatchOptions(
+    found = BatchOptions(
         header.codec,
         header.leader_epoch,
         header.timestamp_type,
@@ -127,7 +127,7 @@ def test_any_records_under_any_options_are_read_back(
         header.is_control,
         header.delete_horizon_ms,
     )
-    assert said == options
+    assert found == options
 
     by_broker = options.timestamp_type is TimestampType.LOG_APPEND_TIME
     assert rows_of(decode(batch)) == [
@@ -195,7 +195,9 @@ def test_a_batch_that_was_emptied_keeps_its_offsets() -> None:
 @pytest.mark.parametrize("offsets", [(5, 5), (6, 5), (0, 1 << 31), (-1, 5)])
 def test_offsets_that_no_batch_can_hold_are_refused(offsets: tuple[int, int]) -> None:
     records = [WireRecord(offset, 0) for offset in offsets]
-    with pytest.raises(InvalidArgumentError, match="must rise within an int32"):
+    with pytest.raises(
+        InvalidArgumentError, match="must strictly increase and span at most an int32"
+    ):
         encode_batch(_arrow(records))
 
 
@@ -203,7 +205,9 @@ def test_offsets_that_no_batch_can_hold_are_refused(offsets: tuple[int, int]) ->
     ("base", "last"), [(6, 5), (-1, 5), (0, 1 << 31), ((1 << 63) - 2, 1 << 63)]
 )
 def test_bounds_that_no_batch_can_have_are_refused(base: int, last: int) -> None:
-    with pytest.raises(InvalidArgumentError, match="must rise within an int32"):
+    with pytest.raises(
+        InvalidArgumentError, match="must strictly increase and span at most an int32"
+    ):
         encode_batch(_arrow([]), base_offset=base, last_offset=last)
 
 
@@ -211,7 +215,9 @@ def test_bounds_that_no_batch_can_have_are_refused(base: int, last: int) -> None
 def test_records_outside_the_bounds_of_their_batch_are_refused(
     base: int | None, last: int | None
 ) -> None:
-    with pytest.raises(InvalidArgumentError, match="must rise within an int32"):
+    with pytest.raises(
+        InvalidArgumentError, match="must strictly increase and span at most an int32"
+    ):
         encode_batch(_arrow([WireRecord(5, 0)]), base_offset=base, last_offset=last)
 
 
@@ -240,7 +246,7 @@ def test_more_bytes_than_a_batch_may_have_are_refused(
 ) -> None:
     monkeypatch.setattr(tieredfs.format.records.writer, "MAX_DECOMPRESSED", 1000)
     assert encode_batch(_arrow([WireRecord(0, 0, None, bytes(990))]))
-    with pytest.raises(InvalidArgumentError, match="more than a batch may have"):
+    with pytest.raises(InvalidArgumentError, match="bytes of records exceed"):
         encode_batch(_arrow([WireRecord(0, 0, None, bytes(1000))]))
 
 
@@ -276,7 +282,7 @@ def test_a_column_that_no_batch_can_hold_is_refused_by_name(
 def test_a_column_that_is_there_twice_is_named(name: str) -> None:
     records = _arrow([WireRecord(0, 0)])
     twice = records.append_column(name, records[name])
-    with pytest.raises(InvalidArgumentError, match=f"^column {name}: 2 have this name"):
+    with pytest.raises(InvalidArgumentError, match=f"^column {name}: appears 2 times"):
         encode_batch(twice)
 
 

@@ -103,7 +103,7 @@ def test_any_size_comes_out_again(way: Way, size: int) -> None:
 
 
 @_ALL_WAYS
-def test_output_up_to_the_limit_is_no_bomb(way: Way) -> None:
+def test_output_up_to_the_limit_is_not_a_bomb(way: Way) -> None:
     assert way.decompress(way.compress(bytes(5000)), limit=5000) == bytes(5000)
 
 
@@ -122,8 +122,8 @@ def test_a_bomb_takes_no_more_memory_than_the_limit_allows(
 ) -> None:
     stored, limit = way.compress(bytes(96 * _MIB)), 16 * _MIB
     call = f"decompress(Codec({way.codec:d}), stored, limit={limit}, package={{}})"
-    said, peak = _measured(stored, tmp_path, call.format(repr(way.package)))
-    assert said == f"batch: decompresses to more than {limit} bytes"
+    output, peak = _measured(stored, tmp_path, call.format(repr(way.package)))
+    assert output == f"batch: decompresses to more than {limit} bytes"
     assert peak < limit + 8 * _MIB
 
 
@@ -177,13 +177,15 @@ def test_frames_behind_one_another_come_out_as_one(way: Way) -> None:
 
 @_ALL_STREAMS
 @pytest.mark.parametrize("rest", [b"\0", bytes(8), b"x", b"rest of the block"])
-def test_what_is_no_frame_behind_a_frame_is_corrupt(way: Way, rest: bytes) -> None:
-    with pytest.raises(CorruptBatchError, match=f"^b: not {way.written}: "):
+def test_bytes_that_are_not_a_frame_after_a_frame_are_corrupt(
+    way: Way, rest: bytes
+) -> None:
+    with pytest.raises(CorruptBatchError, match=f"^b: invalid {way.written} data: "):
         way.decompress(way.compress(b"records") + rest, name="b")
 
 
 @_ALL_STREAMS
-def test_nothing_at_all_is_no_records(way: Way) -> None:
+def test_no_bytes_are_no_records(way: Way) -> None:
     assert way.decompress(b"") == b""
 
 
@@ -195,7 +197,7 @@ def test_a_frame_to_be_skipped_is_skipped(way: Way) -> None:
     stored = skipped + way.compress(b"records") + skipped
     assert way.decompress(stored) == b"records"
     assert way.decompress(skipped) == b""
-    with pytest.raises(CorruptBatchError, match=r"^batch: not "):
+    with pytest.raises(CorruptBatchError, match=r"^batch: invalid "):
         way.decompress(skipped[:-1])
 
 
@@ -216,7 +218,9 @@ _BY_ALL = pytest.mark.parametrize("package", PACKAGES[Codec.SNAPPY])
 def test_a_xerial_block_that_does_not_fit_is_corrupt(
     package: str, tail: bytes, error: str
 ) -> None:
-    with pytest.raises(CorruptBatchError, match=f"^batch: not snappy: {error}"):
+    with pytest.raises(
+        CorruptBatchError, match=f"^batch: invalid snappy data: {error}"
+    ):
         decompress(Codec.SNAPPY, xerial(b"records") + tail, package=package)
 
 
@@ -224,7 +228,9 @@ def test_a_xerial_block_that_does_not_fit_is_corrupt(
 def test_a_xerial_header_that_is_cut_off_is_corrupt(package: str) -> None:
     whole = xerial(b"")
     assert decompress(Codec.SNAPPY, whole, package=package) == b""
-    with pytest.raises(CorruptBatchError, match="not snappy: header is cut off"):
+    with pytest.raises(
+        CorruptBatchError, match="invalid snappy data: header is cut off"
+    ):
         decompress(Codec.SNAPPY, whole[:-1], package=package)
 
 
@@ -235,10 +241,10 @@ def test_a_xerial_header_that_is_cut_off_is_corrupt(package: str) -> None:
         ("00 58", None),  # a window of 2 MiB, no content size
         ("00 88", None),  # 128 MiB
         ("00 89", "window of 150994944 bytes"),
-        ("a0 00000004", "1 bytes at most cannot be 67108864"),
+        ("a0 00000004", "content size 67108864 exceeds the 1 bytes"),
         ("a0 01000000", None),  # the content is the window
-        ("a0 02000000", "1 bytes at most cannot be 2"),
-        ("08 58", ""),  # a bit that is reserved
+        ("a0 02000000", "content size 2 exceeds the 1 bytes"),
+        ("08 58", ""),  # a reserved bit
         ("03 58 01000000", ""),  # a dictionary
     ],
 )
@@ -249,7 +255,7 @@ def test_what_the_header_of_a_zstd_frame_claims_must_be_possible(
     if error is None:
         assert decompress(Codec.ZSTD, stored, package=package) == b"a"
         return
-    with pytest.raises(CorruptBatchError, match=f"^b: not zstd: {error}"):
+    with pytest.raises(CorruptBatchError, match=f"^b: invalid zstd data: {error}"):
         decompress(Codec.ZSTD, stored, name="b", package=package)
 
 
@@ -278,7 +284,7 @@ def test_the_limit_holds_over_all_xerial_blocks(package: str) -> None:
     ],
 )
 @_BY_ALL
-def test_a_snappy_block_that_claims_too_much_is_not_believed(
+def test_a_snappy_block_that_claims_too_much_is_refused(
     package: str, size: int, error: str
 ) -> None:
     claim = bytearray()
@@ -324,15 +330,15 @@ _MEASURED = """
 
 
 def _measured(stored: bytes, folder: Path, call: str) -> tuple[str, int]:
-    """Make a call in a process of its own: what it says, and its peak memory."""
+    """Make a call in its own process; return its output and its peak memory."""
     path = folder / "stored"
     path.write_bytes(stored)
     code = textwrap.dedent(_MEASURED).format(path=sys.path, file=str(path), call=call)
     done = subprocess.run(  # noqa: S603 - our own interpreter
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    said, peak = done.stdout.splitlines()
-    return said, int(peak)
+    output, peak = done.stdout.splitlines()
+    return output, int(peak)
 
 
 def _peak(log: bytes, folder: Path) -> tuple[str, int]:
@@ -345,8 +351,8 @@ def test_a_zstd_bomb_past_the_real_limit_ends_in_an_error_not_in_memory(
 ) -> None:
     payload = CODECS["zstd"].compress(bytes(MAX_DECOMPRESSED + _MIB))
     assert len(payload) < 1 << 16
-    said, peak = _peak(encode_batch(codec="zstd", payload=payload, count=1), tmp_path)
-    assert said.endswith(f"decompresses to more than {MAX_DECOMPRESSED} bytes")
+    output, peak = _peak(encode_batch(codec="zstd", payload=payload, count=1), tmp_path)
+    assert output.endswith(f"decompresses to more than {MAX_DECOMPRESSED} bytes")
     assert peak < 2 * MAX_DECOMPRESSED
 
 
@@ -359,9 +365,9 @@ def test_a_batch_of_zeros_ends_in_an_error_not_in_memory(
     batch = encode_batch(
         codec="zstd", payload=payload, count=count, last_offset=count - 1
     )
-    said, peak = _peak(batch, tmp_path)
-    assert said.startswith("log: batch at position 0: ")
-    assert said.endswith(f" bytes cannot hold {count} records")
+    output, peak = _peak(batch, tmp_path)
+    assert output.startswith("log: batch at position 0: ")
+    assert output.endswith(f" bytes cannot hold {count} records")
     assert peak < 4 * size
 
 
@@ -374,8 +380,8 @@ def test_records_of_the_least_size_take_memory_of_a_few_pieces(tmp_path: Path) -
         count=count,
         last_offset=count - 1,
     )
-    said, peak = _peak(batch, tmp_path)
-    assert said == f"{count} records"
+    output, peak = _peak(batch, tmp_path)
+    assert output == f"{count} records"
     assert peak < 2 * len(body) + 12 * (8 * _MIB)
 
 
@@ -390,8 +396,8 @@ def test_records_that_go_wrong_late_end_in_an_error_not_in_memory(
         count=count,
         last_offset=count - 1,
     )
-    said, peak = _peak(batch, tmp_path)
-    assert said == "log: batch at position 0: offsets do not rise"
+    output, peak = _peak(batch, tmp_path)
+    assert output == "log: batch at position 0: offsets do not increase"
     assert peak < 4 * len(record) * count
 
 
@@ -404,8 +410,8 @@ def test_a_record_of_millions_of_headers_ends_in_an_error_not_in_memory(
         codec="zstd", payload=CODECS["zstd"].compress(frame(body)), count=1
     )
     assert len(batch) < 1 << 16
-    said, peak = _peak(batch, tmp_path)
-    assert said.startswith("log: batch at position 0: a record has more headers than")
+    output, peak = _peak(batch, tmp_path)
+    assert output.startswith("log: batch at position 0: a record has more headers than")
     assert peak < 2 * MAX_DECOMPRESSED
 
 

@@ -15,7 +15,7 @@ from isal import igzip_lib
 
 from golden import KAFKA, header_of, log_batches
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.compression.bounded_output import believed
+from tieredfs.format.compression.bounded_output import plausible_size
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.codecs import compress, decompress
 from tieredfs.format.compression.lz4_frames import lz4_size_hint
@@ -127,7 +127,7 @@ def test_each_of_many_gzip_members_gets_a_few_bytes_of_the_others(
     given: list[int] = []
 
     class Counting:
-        """A decompressor that says how much it was given, and so may have copied."""
+        """A decompressor that reports how much input it got, and so may have copied."""
 
         def __init__(self, flag: int) -> None:
             self._one = real(flag)
@@ -226,9 +226,9 @@ def test_a_package_is_imported_when_a_batch_needs_it() -> None:
     assert done.stdout.split() == ["tieredfs.format.compression.isal"]
 
 
-def test_a_claim_is_believed_as_far_as_it_is_likely() -> None:
-    assert believed(5000, 10) == 5000
-    assert believed(1 << 40, 10) == (1 << 20) + 2560
+def test_a_claimed_size_is_bounded_by_what_is_plausible() -> None:
+    assert plausible_size(5000, 10) == 5000
+    assert plausible_size(1 << 40, 10) == (1 << 20) + 2560
 
 
 @pytest.mark.parametrize("length", [0xFFFFFFFF, 0x7FFFFFFF])

@@ -46,17 +46,17 @@ def _raise(data: bytes, _: Random) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("check", "said"),
+    ("check", "message"),
     [
         (_hold_arrow, "AssertionError: .* bytes held at once"),
         (_hold_bytes, "AssertionError: .* bytes held at once"),
         (_raise, "IndexError"),
     ],
 )
-def test_what_goes_wrong_is_told_with_the_input_and_how_to_repeat_it(
-    check: Callable[[bytes, Random], bool], said: str
+def test_a_failure_is_reported_with_the_input_and_how_to_repeat_it(
+    check: Callable[[bytes, Random], bool], message: str
 ) -> None:
     target = Target("planted", lambda _: b"\x00\xff", check, 0, 1 << 20)
-    with pytest.raises(AssertionError, match=f"(?s){said}.*2 bytes: 00ff.*planted "):
+    with pytest.raises(AssertionError, match=f"(?s){message}.*2 bytes: 00ff.*planted "):
         attack(target, range(100))
     attack(replace(target, check=lambda _data, _: True), range(100))

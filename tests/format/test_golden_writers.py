@@ -33,7 +33,7 @@ def _logs() -> list[Path]:
 
 
 def _was_restarted(log: Path) -> bool:
-    """Tell whether a broker began anew in this segment to count its bytes."""
+    """Return whether a broker restarted its count of bytes in this segment."""
     epochs = {header.leader_epoch for header in scan_batches(log.read_bytes())}
     return log.parent.name.startswith("epochs-") and len(epochs) > 1
 

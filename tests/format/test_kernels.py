@@ -1,4 +1,4 @@
-"""The kernels: all the same but for their speed, and which one is in use."""
+"""The kernels: they differ only in speed; and which one is in use."""
 
 import importlib.util
 import re

@@ -18,7 +18,7 @@ from tieredfs.format.batch.header import BatchHeader, TimestampType
 from tieredfs.format.batch.legacy import upgraded_records
 from tieredfs.format.batch.reader import scan_batches
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.lz4_frames import mend_lz4_header
+from tieredfs.format.compression.lz4_frames import repair_lz4_header
 from wire import (
     CODECS,
     LOG_APPEND_TIME,
@@ -174,16 +174,18 @@ def _malformed(magic: int) -> dict[str, bytes]:
     key_at = 26 if magic else 18
     nested = encode_wrapper([_ONE], magic)
     return {
-        "in another": encode_wrapper([], magic, inside=nested, offset=0),
+        "inside a compressed message": encode_wrapper(
+            [], magic, inside=nested, offset=0
+        ),
         f"magic {1 - magic} inside": encode_wrapper(
             [], magic, inside=_inside(1 - magic, _ONE)
         ),
-        "wraps none": encode_wrapper([], magic, inside=b""),
+        "contains no messages": encode_wrapper([], magic, inside=b""),
         "no value": encode_message(WireRecord(0, 1), magic, 1),
-        "do not rise": encode_wrapper([], magic, inside=2 * _inside(magic, _ONE)),
+        "do not increase": encode_wrapper([], magic, inside=2 * _inside(magic, _ONE)),
         "CRC-32": encode_wrapper([], magic, inside=plain[:-1] + b"?"),
         "cut off": encode_wrapper([], magic, inside=plain + plain[:-1]),
-        "no message": encode_wrapper([], magic, inside=plain + b"\0" * 13),
+        "too few for a message": encode_wrapper([], magic, inside=plain + b"\0" * 13),
         "offset 7 inside a message of offset 6": encode_wrapper(
             [], magic, inside=_inside(magic, replace(_ONE, offset=7)), offset=6
         ),
@@ -193,15 +195,15 @@ def _malformed(magic: int) -> dict[str, bytes]:
             inside=_inside(magic, _ONE, replace(_ONE, offset=1 << 31)),
             offset=1 << 31,
         ),
-        "not filled": seal_message(
+        "bytes follow the last field": seal_message(
             bytearray(
                 plain[:8] + struct.pack(">i", len(plain) - 11) + plain[12:] + b"?"
             )
         ),
         "a length of -2": _resealed(plain, key_at, struct.pack(">i", -2)),
         "a length of 7": _resealed(plain, key_at, struct.pack(">i", 7)),
-        "offset -1": encode_message(replace(_ONE, offset=-1), magic),
-        "not gzip": encode_message(WireRecord(0, 1, None, b"?"), magic, 1),
+        "negative offset: -1": encode_message(replace(_ONE, offset=-1), magic),
+        "invalid gzip data": encode_message(WireRecord(0, 1, None, b"?"), magic, 1),
     }
 
 
@@ -213,7 +215,7 @@ _MALFORMED = [
 
 
 @pytest.mark.parametrize(("log", "detail"), _MALFORMED)
-def test_what_no_client_wrote_is_corrupt_and_says_how(log: bytes, detail: str) -> None:
+def test_what_no_client_wrote_is_corrupt_and_named(log: bytes, detail: str) -> None:
     named = rf"^x: batch at position 0: .*{re.escape(detail)}"
     with pytest.raises(CorruptBatchError, match=named):
         _header(log)
@@ -274,23 +276,23 @@ def test_the_header_checksum_of_lz4_is_ignored_in_version_0_alone() -> None:
         return _resealed(log, checksum, bytes([log[checksum] ^ 0xFF]))
 
     assert decode(wrong(0))["value"].to_pylist() == [b"v", b"w"]
-    with pytest.raises(CorruptBatchError, match="not lz4"):
+    with pytest.raises(CorruptBatchError, match="invalid lz4 data"):
         _header(wrong(1))
 
 
 @given(st.binary(max_size=300))
 def test_a_right_lz4_header_is_left_as_it_is(data: bytes) -> None:
     frame = CODECS["lz4"].compress(data)
-    assert mend_lz4_header(frame) == frame
+    assert repair_lz4_header(frame) == frame
 
 
 @given(st.binary(max_size=20), st.booleans())
-def test_what_is_no_lz4_frame_is_only_that(
+def test_bytes_that_are_not_an_lz4_frame_keep_their_length(
     data: bytes,
     begins: bool,
 ) -> None:
     frame = bytes.fromhex("04224d18") * begins + data
-    assert len(mend_lz4_header(frame)) == len(frame)
+    assert len(repair_lz4_header(frame)) == len(frame)
 
 
 def _read(log: bytes) -> tuple[list[list[dict[str, Any]]], TieredFSError | None]:

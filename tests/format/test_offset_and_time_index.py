@@ -29,22 +29,22 @@ def _time_bytes(pairs: _Pairs) -> bytes:
     return b"".join(struct.pack(">qi", *pair) for pair in pairs)
 
 
-def _rising(most: int, least: int = 0) -> st.SearchStrategy[list[int]]:
+def _increasing(most: int, least: int = 0) -> st.SearchStrategy[list[int]]:
     values = st.integers(least, least + 60) | st.integers(least, most)
     return st.lists(values, unique=True, max_size=12).map(sorted)
 
 
 @st.composite
 def offset_entries(draw: st.DrawFn) -> _Pairs:
-    """Draw relative offsets and positions, both rising."""
-    offsets, positions = draw(_rising(_INT32_MAX)), draw(_rising(_INT32_MAX, 1))
+    """Draw relative offsets and positions, both increasing."""
+    offsets, positions = draw(_increasing(_INT32_MAX)), draw(_increasing(_INT32_MAX, 1))
     return list(zip(offsets, positions, strict=False))
 
 
 @st.composite
 def time_entries(draw: st.DrawFn) -> _Pairs:
-    """Draw rising timestamps and relative offsets that never fall."""
-    stamps = draw(_rising((1 << 63) - 1))
+    """Draw increasing timestamps and relative offsets that never decrease."""
+    stamps = draw(_increasing((1 << 63) - 1))
     offsets = st.lists(
         st.integers(0, 60) | st.integers(0, _INT32_MAX),
         min_size=len(stamps),
@@ -158,16 +158,16 @@ def test_an_index_of_zeros_is_corrupt(entries: int) -> None:
     "pairs",
     [
         pytest.param([(5, 10), (5, 20)], id="an offset twice"),
-        pytest.param([(5, 10), (4, 20)], id="an offset that falls"),
+        pytest.param([(5, 10), (4, 20)], id="an offset that decreases"),
         pytest.param([(5, 20), (6, 20)], id="a position twice"),
-        pytest.param([(5, 20), (6, 10)], id="a position that falls"),
+        pytest.param([(5, 20), (6, 10)], id="a position that decreases"),
         pytest.param([(-1, 20)], id="an offset below the segment"),
         pytest.param([(5, 0)], id="the first batch"),
         pytest.param([(5, -10)], id="a negative position"),
         pytest.param([(5, 10), (7, 20), (6, 30), (9, 40)], id="unsorted in the middle"),
     ],
 )
-def test_an_offset_index_that_does_not_rise_is_corrupt(pairs: _Pairs) -> None:
+def test_an_offset_index_that_does_not_increase_is_corrupt(pairs: _Pairs) -> None:
     with pytest.raises(CorruptIndexError, match=r"^x: .* in entry \d"):
         OffsetIndex.parse(_offset_bytes(pairs), _BASE, name="x")
 
@@ -176,19 +176,19 @@ def test_an_offset_index_that_does_not_rise_is_corrupt(pairs: _Pairs) -> None:
     "pairs",
     [
         pytest.param([(10, 5), (10, 6)], id="a time twice"),
-        pytest.param([(10, 5), (9, 6)], id="a time that falls"),
-        pytest.param([(10, 5), (11, 4)], id="an offset that falls"),
-        pytest.param([(10, 5), (11, 6), (12, 5)], id="an offset that falls by one"),
+        pytest.param([(10, 5), (9, 6)], id="a time that decreases"),
+        pytest.param([(10, 5), (11, 4)], id="an offset that decreases"),
+        pytest.param([(10, 5), (11, 6), (12, 5)], id="an offset that decreases by one"),
         pytest.param([(10, -1)], id="an offset below the segment"),
         pytest.param([(-1, 1)], id="a negative time"),
     ],
 )
-def test_a_time_index_that_does_not_rise_is_corrupt(pairs: _Pairs) -> None:
+def test_a_time_index_that_does_not_increase_is_corrupt(pairs: _Pairs) -> None:
     with pytest.raises(CorruptIndexError, match=r"^x: .* in entry \d"):
         TimeIndex.parse(_time_bytes(pairs), _BASE, name="x")
 
 
-def test_the_error_says_which_values_do_not_rise() -> None:
+def test_the_error_names_the_values_that_do_not_increase() -> None:
     with pytest.raises(CorruptIndexError, match="offset 7 in entry 1 follows 9"):
         OffsetIndex.parse(_offset_bytes([(9, 1), (7, 2)]), _BASE)
     with pytest.raises(CorruptIndexError, match="offset 7 in entry 1 follows 9"):
@@ -198,7 +198,9 @@ def test_the_error_says_which_values_do_not_rise() -> None:
 def test_a_position_past_the_log_is_corrupt() -> None:
     data = _offset_bytes([(1, 50), (2, 100)])
     assert len(OffsetIndex.parse(data, _BASE, log_size=101)) == 2
-    with pytest.raises(CorruptIndexError, match="position 100 is past a log of 100"):
+    with pytest.raises(
+        CorruptIndexError, match="position 100 is past the end of the log of 100"
+    ):
         OffsetIndex.parse(data, _BASE, log_size=100)
 
 
@@ -207,7 +209,9 @@ def test_an_offset_past_the_segment_is_corrupt() -> None:
     assert len(OffsetIndex.parse(offsets, _BASE, end_offset=_BASE + 2)) == 1
     assert len(TimeIndex.parse(times, _BASE, end_offset=_BASE + 2)) == 1
     for parse, data in ((OffsetIndex.parse, offsets), (TimeIndex.parse, times)):
-        with pytest.raises(CorruptIndexError, match=f"{_BASE + 2} is past the last"):
+        with pytest.raises(
+            CorruptIndexError, match=f"{_BASE + 2} is past the segment's last"
+        ):
             parse(data, _BASE, end_offset=_BASE + 1)
 
 

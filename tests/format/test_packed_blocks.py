@@ -13,10 +13,10 @@ from hypothesis import given, settings
 
 from golden import KAFKA, header_of, log_batches
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch.blocks import open_blocks
+from tieredfs.format.batch.blocks import decompress_blocks
 from tieredfs.format.batch.reader import scan_log
 from tieredfs.format.batch.table import LogBatches
-from tieredfs.format.compression.bounded_output import believed
+from tieredfs.format.compression.bounded_output import plausible_size
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.codecs import compress as tieredfs_compress
 from tieredfs.format.compression.codecs import decompress
@@ -66,7 +66,7 @@ def _run(log: bytes) -> LogBatches:
 
 def _opened(run: LogBatches) -> list[bytes]:
     """Return the records of each batch that is opened together with the first."""
-    found = open_blocks(run, 0)
+    found = decompress_blocks(run, 0)
     if found is None:
         return []
     places = zip(found["start"].tolist(), found["end"].tolist(), strict=True)
@@ -119,7 +119,7 @@ def test_damage_is_refused_or_gives_what_the_codec_alone_gives(
     opened = _opened(_run(log))
     if opened:
         assert opened == [bytes(decompress(Codec(CODECS[name].number), bytes(stored)))]
-        assert len(opened[0]) <= believed(1 << 40, len(stored))
+        assert len(opened[0]) <= plausible_size(1 << 40, len(stored))
 
 
 @given(st.data(), st.sampled_from(_PACKED), st.integers(0, 8))

@@ -112,7 +112,7 @@ def test_no_timestamp_and_no_epoch_are_minus_one() -> None:
         STEM.upper(),
     ],
 )
-def test_another_name_is_a_stranger_s(stem: str) -> None:
+def test_another_name_is_foreign(stem: str) -> None:
     assert stem != STEM
     assert SegmentKey.parse(stem) is None
 
@@ -159,10 +159,10 @@ class TestFolders:
         assert topic_of_folder(f"{topic}=") == topic
 
     @pytest.mark.parametrize("folder", ["orders=", "con", "a.", "con==", "="])
-    def test_a_folder_that_no_topic_has_is_a_stranger_s(self, folder: str) -> None:
+    def test_a_folder_that_no_topic_has_is_foreign(self, folder: str) -> None:
         assert parse_partition(folder, "A" * 22, "0") is None
 
-    def test_the_layout_s_own_folder_is_no_topic_s(self) -> None:
+    def test_the_layout_s_own_folder_is_not_a_topic_s(self) -> None:
         assert parse_partition(OWN_FOLDER.rstrip("/"), "A" * 22, "0") is None
 
     def test_a_prefix_reads_back_as_its_partition(self) -> None:
@@ -180,15 +180,15 @@ class TestFolders:
     @pytest.mark.parametrize(
         "number", ["", "-1", "+1", "01", "1.0", "٣", "2147483648", "99999999999", "a"]
     )
-    def test_another_number_is_a_stranger_s(self, number: str) -> None:
+    def test_another_number_is_foreign(self, number: str) -> None:
         assert parse_partition("t", str(ID), number) is None
 
     @pytest.mark.parametrize(
         "topic_id", ["", "A" * 21, "A" * 23, "_" * 22, "A" * 21 + "="]
     )
-    def test_another_id_is_a_stranger_s(self, topic_id: str) -> None:
+    def test_another_id_is_foreign(self, topic_id: str) -> None:
         assert parse_partition("t", topic_id, "0") is None
 
     @pytest.mark.parametrize("topic", ["", ".", "..", "a b", "é", "x" * 250, "a\n"])
-    def test_an_illegal_topic_is_a_stranger_s(self, topic: str) -> None:
+    def test_an_illegal_topic_is_foreign(self, topic: str) -> None:
         assert parse_partition(topic, str(ID), "0") is None

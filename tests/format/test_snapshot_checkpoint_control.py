@@ -65,14 +65,16 @@ def test_a_snapshot_without_its_header_is_corrupt(size: int) -> None:
 
 @pytest.mark.parametrize("version", [0, 2, -1])
 def test_a_snapshot_of_another_version_is_unsupported(version: int) -> None:
-    with pytest.raises(UnsupportedFormatError, match=rf"^x: version {version}$"):
+    with pytest.raises(
+        UnsupportedFormatError, match=rf"^x: unsupported version {version}$"
+    ):
         ProducerSnapshot.parse(_snapshot(version=version), name="x")
 
 
 @pytest.mark.parametrize("count", [-1, 0, 2, (1 << 31) - 1, -(1 << 31)])
 def test_a_snapshot_whose_count_is_wrong_is_corrupt(count: int) -> None:
     data = _snapshot((1, 0, 0, 0, 0, 0, 0, -1), count=count)
-    with pytest.raises(CorruptIndexError, match=rf"^x: 46 bytes are not {count} "):
+    with pytest.raises(CorruptIndexError, match=rf"^x: a count of {count} producers "):
         ProducerSnapshot.parse(data, name="x")
 
 
@@ -83,7 +85,7 @@ def test_bytes_after_a_snapshot_are_corrupt() -> None:
 
 @st.composite
 def lineages(draw: st.DrawFn) -> list[tuple[int, int]]:
-    """Draw leader epochs as they may stand in a checkpoint."""
+    """Draw leader epochs as a checkpoint may contain them."""
     epochs = draw(st.lists(st.integers(0, (1 << 31) - 1), unique=True, max_size=6))
     starts = draw(st.lists(st.integers(0, (1 << 63) - 1), unique=True, max_size=6))
     return list(zip(sorted(epochs), sorted(starts), strict=False))
@@ -97,12 +99,12 @@ def test_a_checkpoint_is_read_back(pairs: list[tuple[int, int]]) -> None:
     assert parse_leader_epochs(data).entries == tuple(pairs)
 
 
-def test_an_empty_checkpoint_says_nothing() -> None:
+def test_an_empty_checkpoint_has_no_entries() -> None:
     assert parse_leader_epochs(b"").entries == ()
     assert parse_leader_epochs(b"0\n0\n").entries == ()
 
 
-def test_space_around_the_numbers_is_no_damage() -> None:
+def test_space_around_the_numbers_is_valid() -> None:
     assert parse_leader_epochs(b" 0 \r\n1\r\n3   44 ").entries == ((3, 44),)
 
 
@@ -110,11 +112,11 @@ def test_space_around_the_numbers_is_no_damage() -> None:
     "data",
     [
         pytest.param(b"\n", id="no version"),
-        pytest.param(b"zero\n0\n", id="a version that is no number"),
+        pytest.param(b"zero\n0\n", id="a version that is not a number"),
         pytest.param(b"-1\n0\n", id="a negative version"),
         pytest.param(b"0", id="no count"),
         pytest.param(b"0\n-1\n", id="a negative count"),
-        pytest.param(b"0\nx\n", id="a count that is no number"),
+        pytest.param(b"0\nx\n", id="a count that is not a number"),
         pytest.param(b"0\n2\n0 0\n", id="fewer lines than the count"),
         pytest.param(b"0\n0\n0 0\n", id="more lines than the count"),
         pytest.param(b"0\n9999999999\n0 0\n", id="a huge count"),
@@ -134,19 +136,21 @@ def test_space_around_the_numbers_is_no_damage() -> None:
         pytest.param(b"0\x1e1\n0 0\n", id="a line that only Unicode ends"),
     ],
 )
-def test_what_is_no_checkpoint_is_corrupt(data: bytes) -> None:
+def test_bytes_that_are_not_a_checkpoint_are_corrupt(data: bytes) -> None:
     with pytest.raises(CorruptIndexError, match=r"^x: "):
         parse_leader_epochs(data, name="x")
 
 
 @pytest.mark.parametrize("version", [1, 7, 99])
 def test_a_checkpoint_of_another_version_is_unsupported(version: int) -> None:
-    with pytest.raises(UnsupportedFormatError, match=rf"^x: version {version}$"):
+    with pytest.raises(
+        UnsupportedFormatError, match=rf"^x: unsupported version {version}$"
+    ):
         parse_leader_epochs(f"{version}\n0\n".encode(), name="x")
 
 
 @pytest.mark.parametrize("kind", [kind for kind in ControlType if kind >= 0])
-def test_a_control_record_says_its_type(kind: ControlType) -> None:
+def test_a_control_record_has_its_type(kind: ControlType) -> None:
     key = struct.pack(">hh", 0, kind)
     found = parse_control_record(key, struct.pack(">hi", 0, 9))
     is_marker = kind in {ControlType.ABORT, ControlType.COMMIT}

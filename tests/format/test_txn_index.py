@@ -49,7 +49,7 @@ def test_aborts_that_touch_a_range_are_collected(
 ) -> None:
     end = start + width
     found = TransactionIndex.parse(_bytes(*entries), 0).collect(start, end)
-    # Kafka reads up to the first entry that says that nothing below `end` is open.
+    # Kafka reads up to the first entry below which no transaction before `end` is open.
     stop = [n for n, e in enumerate(entries, 1) if e.last_stable_offset >= end]
     read = entries[: stop[0]] if stop else entries
     touching = [e for e in read if e.first_offset < end and e.last_offset >= start]
@@ -57,7 +57,7 @@ def test_aborts_that_touch_a_range_are_collected(
     assert found.is_complete == bool(stop)
 
 
-def test_an_empty_index_says_nothing_about_following_segments() -> None:
+def test_an_empty_index_does_not_end_the_search() -> None:
     found = TransactionIndex.parse(b"", 7).collect(7, 9)
     assert (found.aborted, found.is_complete) == ((), False)
 
@@ -70,7 +70,9 @@ def test_a_broken_length_is_corrupt(size: int) -> None:
 
 @pytest.mark.parametrize("version", [1, -1, 0x0100, 0x7FFF])
 def test_another_version_is_unsupported(version: int) -> None:
-    with pytest.raises(UnsupportedFormatError, match=rf"^x: version {version} .* 0"):
+    with pytest.raises(
+        UnsupportedFormatError, match=rf"^x: unsupported version {version} .* 0"
+    ):
         TransactionIndex.parse(_bytes((1, 5, 9, 5), version=version), 0, name="x")
 
 
@@ -80,7 +82,7 @@ def test_another_version_is_unsupported(version: int) -> None:
         pytest.param([(0, 0, 0, 0)], id="zeros"),
         pytest.param([(1, 5, 9, 5), (0, 0, 0, 0)], id="zeros at the end"),
         pytest.param([(1, 5, 9, 5), (2, 6, 9, 5)], id="a marker twice"),
-        pytest.param([(1, 5, 9, 5), (2, 6, 8, 5)], id="markers that fall"),
+        pytest.param([(1, 5, 9, 5), (2, 6, 8, 5)], id="markers that decrease"),
         pytest.param([(1, 9, 9, 5)], id="a marker that is its own first record"),
         pytest.param([(1, 10, 9, 5)], id="an end before the beginning"),
         pytest.param([(1, -1, 9, 5)], id="a negative beginning"),
@@ -90,7 +92,7 @@ def test_another_version_is_unsupported(version: int) -> None:
         pytest.param([(1, 1, 3, 1)], id="an end before the segment"),
     ],
 )
-def test_what_is_no_aborted_transaction_is_corrupt(
+def test_an_entry_that_is_not_an_aborted_transaction_is_corrupt(
     entries: list[tuple[int, int, int, int]],
 ) -> None:
     with pytest.raises(CorruptIndexError, match=r"^x: .*entry \d"):

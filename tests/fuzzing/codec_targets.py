@@ -16,7 +16,7 @@ from fuzzing.target import Target, check_name
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.codecs import compress, decompress
-from tieredfs.format.compression.lz4_frames import mend_lz4_header
+from tieredfs.format.compression.lz4_frames import repair_lz4_header
 from wire import CODECS
 
 __all__ = ["CODEC_TARGETS"]
@@ -95,7 +95,7 @@ class _Check:
     def __call__(self, data: bytes, rng: Random) -> bool:
         limit = choice(rng, _LIMITS)
         if self.codec is Codec.LZ4:
-            mend_lz4_header(data)
+            repair_lz4_header(data)
         try:
             found = bytes(decompress(self.codec, data, limit=limit, name="x"))
         except CorruptBatchError as error:
@@ -131,12 +131,12 @@ def _broken_header(rng: Random) -> bytes:
 
 def _read_broken_header(data: bytes, _: Random) -> bool:
     """Only the one byte of the checksum is changed, and it is changed once."""
-    mended = mend_lz4_header(data)
+    mended = repair_lz4_header(data)
     assert len(mended) == len(data)
     changed = [at for at, byte in enumerate(data) if mended[at] != byte]
     flags = data[4] if len(data) > 4 else 0
     assert changed in ([], [6 + 8 * (flags >> 3 & 1) + 4 * (flags & 1)])
-    assert mend_lz4_header(mended) == mended
+    assert repair_lz4_header(mended) == mended
     assert struct.unpack("<I", data[:4].ljust(4))[0] == 0x184D2204 or mended == data
     return bool(changed)
 

@@ -7,7 +7,7 @@ from fuzzing.log_model import Refused
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.codecs import decompress
-from tieredfs.format.compression.lz4_frames import mend_lz4_header
+from tieredfs.format.compression.lz4_frames import repair_lz4_header
 
 __all__ = ["decompressed", "gunzipped", "unlz4d", "unsnapped"]
 
@@ -20,7 +20,7 @@ def decompressed(codec: int, magic: int, data: bytes) -> bytes:
     Raises:
         Refused: It cannot be.
     """
-    packed = mend_lz4_header(data) if codec == Codec.LZ4 and not magic else data
+    packed = repair_lz4_header(data) if codec == Codec.LZ4 and not magic else data
     try:
         return bytes(decompress(Codec(codec), packed))
     except CorruptBatchError as error:

@@ -76,8 +76,8 @@ def test_a_history_agrees_with_itself(pairs: _Pairs) -> None:
         [(0, 5), (1, 4)],
     ],
 )
-def test_epochs_that_do_not_rise_are_refused(pairs: _Pairs) -> None:
-    with pytest.raises(InvalidArgumentError, match="leader epochs must rise"):
+def test_epochs_that_do_not_increase_are_refused(pairs: _Pairs) -> None:
+    with pytest.raises(InvalidArgumentError, match="start offsets must increase"):
         LeaderEpochs.of(pairs)
 
 

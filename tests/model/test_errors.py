@@ -105,7 +105,7 @@ def test_an_error_is_exported(cls: type[TieredFSError]) -> None:
     assert getattr(tieredfs, cls.__name__) is cls
 
 
-def test_a_warning_is_no_error() -> None:
+def test_a_warning_is_not_an_error() -> None:
     assert issubclass(tieredfs.TieredFSWarning, UserWarning)
     assert not issubclass(tieredfs.TieredFSWarning, TieredFSError)
 

@@ -46,6 +46,6 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         else:  # what an earlier test has left behind
             time.sleep(seconds)
 
-    # tenacity's own name, so that nobody else in this process stops sleeping
+    # tenacity's own name, so that no other code in this process stops sleeping
     monkeypatch.setattr("tenacity.nap.time", SimpleNamespace(sleep=sleep))
     return waits

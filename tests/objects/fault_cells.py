@@ -44,11 +44,11 @@ FAULTS: Mapping[str, Faults | None] = {
     "cut body": {"cut_after": 40},
     "lost reply": {"lose_reply": True},
 }
-"""By name, what the proxy does; a refused connection is none of its rules."""
+"""The rule of the proxy for each fault; a refused connection has no rule."""
 
 _HANGS = ("hang", "hang in the body")
 _DONE = ("hang in the body", "cut body", "lost reply")
-"""Faults after which the server has done what it was asked, nobody knows."""
+"""Faults after which it is unknown whether the server has performed the request."""
 
 VERBS: Mapping[str, Callable[[ObjectStore, str], Any]] = {
     "get_range": lambda store, at: bytes(store.get_range(f"{at}/key", 7, 65_000)),
@@ -79,7 +79,7 @@ class Cell:
     Attributes:
         fault: One of `FAULTS`.
         verb: One of `VERBS`.
-        passes: Whether the fault is there once, or for ever.
+        passes: Whether the fault occurs once, or always.
     """
 
     fault: str
@@ -87,7 +87,7 @@ class Cell:
     passes: bool
 
     def __str__(self) -> str:
-        return f"{self.fault}, {'once' if self.passes else 'for ever'}: {self.verb}"
+        return f"{self.fault}, {'once' if self.passes else 'always'}: {self.verb}"
 
 
 CELLS = [Cell(*each) for each in product(FAULTS, VERBS, (True, False))]
@@ -123,17 +123,17 @@ class Lane:
         self.calm.put(f"{at}/key", CONTENT, overwrite=True)
         self.calm.put(f"{at}/key2", b"2", overwrite=True)
         self.proxy.clear()
-        seconds, told = self._call(cell, at)
-        wrong = _judge(cell, told)
-        late = isinstance(told, DeadlineExceededError) and bool(wrong)
+        seconds, answer = self._call(cell, at)
+        wrong = _judge(cell, answer)
+        late = isinstance(answer, DeadlineExceededError) and bool(wrong)
         if FAULTS[cell.fault] and not self.proxy.rules[0].hits:
-            wrong.append("the fault was in nobody's way")
+            wrong.append("the fault affected no request")
         if seconds > DEADLINE * 1.1:
             wrong.append(f"it took {seconds:.2f} s")
             late = True
         self.proxy.accept()
         self.proxy.clear()
-        bad = _look(cell, self.calm, at, told)
+        bad = _look(cell, self.calm, at, answer)
         return Result(seconds, wrong + bad, late and not bad)
 
     def _call(self, cell: Cell, at: str) -> tuple[float, Any]:
@@ -151,38 +151,40 @@ class Lane:
         store = self.calm.with_policy(policy)
         begun = time.monotonic()
         try:
-            told = VERBS[cell.verb](store, at)
+            answer = VERBS[cell.verb](store, at)
         except TieredFSError as error:
-            told = error
-        return time.monotonic() - begun, told
+            answer = error
+        return time.monotonic() - begun, answer
 
 
-def _judge(cell: Cell, told: Any) -> list[str]:  # noqa: ANN401 - an answer
-    """Tell what is wrong with an answer."""
+def _judge(cell: Cell, answer: Any) -> list[str]:  # noqa: ANN401 - an answer
+    """Return what is wrong with an answer."""
     expected: type[Exception] | None = StorageUnavailableError
     if cell.passes:
         expected = None
     elif cell.fault in _HANGS:
         expected = DeadlineExceededError
     wrong = []
-    if expected is None and told != _ANSWERS.get(cell.verb):
-        wrong.append(f"it answered {told!r}"[:200])
-    if expected is not None and type(told) is not expected:
-        wrong.append(f"it answered {told!r} and not {expected.__name__}"[:300])
+    if expected is None and answer != _ANSWERS.get(cell.verb):
+        wrong.append(f"it answered {answer!r}"[:200])
+    if expected is not None and type(answer) is not expected:
+        wrong.append(f"it answered {answer!r} and not {expected.__name__}"[:300])
     return wrong
 
 
-def _look(cell: Cell, store: ObjectStore, at: str, told: Any) -> list[str]:  # noqa: ANN401 - an answer
-    """Tell what is wrong with the store afterwards."""
+def _look(cell: Cell, store: ObjectStore, at: str, answer: Any) -> list[str]:  # noqa: ANN401 - an answer
+    """Return what is wrong with the store afterwards."""
     wrong = []
     try:
         for key, before, after in _contents(cell.verb):
             found = _content(store, f"{at}/{key}")
             allowed = {after}
-            if isinstance(told, TieredFSError):
+            if isinstance(answer, TieredFSError):
                 allowed = {before, after} if cell.fault in _DONE else {before}
-                if cell.verb == "delete":  # some may be gone; the error tells
-                    allowed = {before, after} if f"{at}/{key}" in told.keys else {after}
+                if cell.verb == "delete":  # some may be gone; the error lists them
+                    allowed = (
+                        {before, after} if f"{at}/{key}" in answer.keys else {after}
+                    )
             if found not in allowed:
                 wrong.append(f"{key} is {found and found[:10]!r} afterwards")
         again = uuid.uuid4().bytes
@@ -195,7 +197,7 @@ def _look(cell: Cell, store: ObjectStore, at: str, told: Any) -> list[str]:  # n
 
 
 def _contents(verb: str) -> list[tuple[str, bytes | None, bytes | None]]:
-    """Return what lies under keys before a verb and after it."""
+    """Return the objects under keys before a verb and after it."""
     return [
         (
             "key",

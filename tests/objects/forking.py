@@ -26,7 +26,7 @@ def forked(work: Callable[[], bytes]) -> bytes:
         try:
             os.close(reading)
             answer = work()
-        except BaseException as error:  # noqa: BLE001 - it is told to the parent
+        except BaseException as error:  # noqa: BLE001 - the parent raises it
             answer = repr(error).encode()
         finally:
             os.write(writing, answer)

@@ -1,4 +1,4 @@
-"""The page of the documentation that says which place keeps which guarantee."""
+"""The page of the documentation that states which place keeps which guarantee."""
 
 import os
 import re
@@ -15,7 +15,7 @@ __all__ = ["HINT", "PAGE", "Cells", "read_cells", "rendered", "rewrite", "rewrit
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "stores.md"
 
 HINT = (
-    "docs/reference/stores.md says otherwise; if the page is what is wrong, rewrite it:"
+    "docs/reference/stores.md states otherwise; if the page is wrong, rewrite it:"
     " TIEREDFS_WRITE_MATRIX=1 python -m pytest -n 0 tests/objects/test_guarantees.py"
 )
 
@@ -36,11 +36,11 @@ _COLUMNS = {
 }
 
 Cells = Mapping[tuple[str, str], str]
-"""What the page says, by the title of a guarantee and a kind of place."""
+"""The cells of the page, by the title of a guarantee and a kind of place."""
 
 
 def rewrites() -> bool:
-    """Tell whether the page is to be rewritten rather than compared."""
+    """Return whether the page is to be rewritten rather than compared."""
     return bool(os.environ.get("TIEREDFS_WRITE_MATRIX"))
 
 
@@ -75,7 +75,7 @@ def rewrite(title: str, kind: str, outcome: Outcome) -> None:
     with FileLock(f"{PAGE}.lock"):
         fresh = PAGE.with_suffix(".new")
         fresh.write_text(rendered({**read_cells(), (title, kind): outcome.value}))
-        fresh.replace(PAGE)  # whole, for those who read it meanwhile
+        fresh.replace(PAGE)  # atomically, for other readers of it
 
 
 assert set(_COLUMNS) == set(PLACES)

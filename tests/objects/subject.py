@@ -33,8 +33,8 @@ class Subject:
     Attributes:
         kind: One of `PLACES`.
         folder: For the test's own files.
-        given: What lies there at the beginning.
-        events: What the store tells.
+        given: The objects there at the beginning.
+        events: The events of the store.
     """
 
     kind: str
@@ -67,7 +67,7 @@ class Subject:
         return store
 
     def can(self, capability: StoreCapability) -> bool:
-        """Tell whether the store says that it can do something."""
+        """Return whether the store has a capability."""
         return capability in self.store.capabilities
 
     def keys(self, prefix: str = "", **options: str) -> list[str]:
@@ -76,7 +76,7 @@ class Subject:
 
     @property
     def container(self) -> Bucket:
-        """A container that is not there, on the same server."""
+        """A container that does not exist, on the same server."""
         protocol, _, _ = self.place.url.partition("://")
         url = f"{protocol}://no-such-container-0123456789/root"
         return Bucket(url, self.place.storage_options)

@@ -23,7 +23,7 @@ from tieredfs import (
     RequestPolicy,
     StorageUnavailableError,
 )
-from tieredfs.objects.concurrency.call_with_timeout import MAX_ABANDONED
+from tieredfs.objects.concurrency.call_with_timeout import MAX_ABANDONED_CALLS
 
 HASTY = RequestPolicy(attempts=1, deadline=0.05)
 PATIENT = RequestPolicy(deadline=30)
@@ -114,7 +114,7 @@ def filled(policy: RequestPolicy = PATIENT) -> ObjectStore:
 
 
 def give_up(write: Write) -> None:
-    """Begin a write that is not answered, until nobody waits for it."""
+    """Begin a write that is not answered, and abandon it."""
     with pytest.raises(DeadlineExceededError):
         write(ObjectStore("gated://root", policy=HASTY))
 
@@ -253,15 +253,20 @@ def test_the_threads_of_calls_that_were_given_up_are_bounded(
     before = abandoned_threads()
     gated.gate.clear()
     kinds = []
-    for number in range(MAX_ABANDONED + 10):
+    for number in range(MAX_ABANDONED_CALLS + 10):
         hasty = RequestPolicy(attempts=1, deadline=0.02)
         with pytest.raises((DeadlineExceededError, StorageUnavailableError)) as caught:
             store.with_policy(hasty).put(f"{number}", b"x", overwrite=True)
         kinds.append(caught.value.kind)
-    assert kinds[:MAX_ABANDONED] == [ErrorKind.DEADLINE_EXCEEDED] * MAX_ABANDONED
-    assert kinds[MAX_ABANDONED:] == [ErrorKind.STORAGE_UNAVAILABLE] * 10
-    assert abandoned_threads() - before == MAX_ABANDONED
-    text = f"gated://root/key: .*{MAX_ABANDONED} calls to this store were given up"
+    assert (
+        kinds[:MAX_ABANDONED_CALLS]
+        == [ErrorKind.DEADLINE_EXCEEDED] * MAX_ABANDONED_CALLS
+    )
+    assert kinds[MAX_ABANDONED_CALLS:] == [ErrorKind.STORAGE_UNAVAILABLE] * 10
+    assert abandoned_threads() - before == MAX_ABANDONED_CALLS
+    text = (
+        f"gated://root/key: .*{MAX_ABANDONED_CALLS} calls to this store were given up"
+    )
     with pytest.raises(StorageUnavailableError, match=text):
         store.get("key")
     gated.gate.set()

@@ -146,7 +146,9 @@ def test_an_archive_that_is_not_there_is_not_found(tmp_path: Path, verb: str) ->
 
 @pytest.mark.parametrize("verb", READS)
 @pytest.mark.parametrize("kind", ["zip", "tar"])
-def test_what_is_no_archive_is_corrupt(tmp_path: Path, kind: str, verb: str) -> None:
+def test_a_file_that_is_not_an_archive_is_corrupt(
+    tmp_path: Path, kind: str, verb: str
+) -> None:
     (tmp_path / "a").write_bytes(b"neither of them" * 1000)
     store = ObjectStore(f"{kind}::file://{tmp_path}/a", policy=QUICK)
     with pytest.raises(CorruptObjectError):
@@ -242,7 +244,7 @@ def test_one_that_cannot_be_opened_is_given_up_by_the_deadline(
     assert store.get("key") == CONTENT
 
 
-def test_a_read_that_hangs_is_given_up_and_holds_up_nobody(
+def test_a_read_that_hangs_is_abandoned_and_blocks_no_other(
     proxied: tuple[str, FaultProxy],
 ) -> None:
     url, proxy = proxied

@@ -105,13 +105,13 @@ def azure(proxied: ProxiedBucket) -> Azure:
 
 
 def secrets_of(azure: Azure) -> list[str]:
-    """Return what of the connection nobody may see."""
+    """Return the secrets of the connection."""
     fields = azure.options["connection_string"].split(";")
     return [field.partition("=")[2] for field in fields if "AccountKey" in field]
 
 
 def everything(error: Exception, store: ObjectStore) -> str:
-    """Return all that somebody may see of a failure."""
+    """Return all text that a failure shows."""
     return "\n".join(
         [
             str(error),
@@ -147,7 +147,7 @@ class TestOneRequest:
             azure.store.get_range("a", 0, 1)
         assert azure.seen() == ["PUT", "GET"]
 
-    def test_whatever_fails_is_asked_for_as_often_as_the_store_says(
+    def test_every_failure_is_attempted_as_often_as_the_policy_allows(
         self, azure: Azure
     ) -> None:
         azure.store.put("some/key", bytes(100), overwrite=True)
@@ -172,14 +172,14 @@ class TestOneRequest:
         assert azure.seen() == ["PUT", "PUT"]
         assert azure.store.get("b'\"*[c]") == b"1"
 
-    def test_an_answer_is_taken_as_it_lies(self, azure: Azure) -> None:
+    def test_a_body_is_returned_as_stored(self, azure: Azure) -> None:
         packed = gzip.compress(b"text" * 100)
         settings = ContentSettings(content_encoding="gzip")
         azure.run(azure.blob("a").upload_blob, packed, content_settings=settings)
         assert azure.store.get("a") == packed
         assert azure.store.get_range("a", 0, len(packed)) == packed
 
-    def test_the_environment_says_which_proxy_to_take(
+    def test_the_environment_determines_the_proxy(
         self, azure: Azure, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         azure.store.put("a", b"1", overwrite=True)
@@ -226,7 +226,7 @@ class TestParts:
         assert parts.store.get("a") == self.CONTENT
 
     @pytest.mark.parametrize("overwrite", [False, True])
-    def test_a_part_that_fails_for_ever_leaves_nothing_to_see(
+    def test_a_part_that_keeps_failing_leaves_nothing_visible(
         self, parts: Azure, overwrite: bool
     ) -> None:
         parts.proxy.add("PUT", "comp=block&", status=500, skip=2)
@@ -346,7 +346,7 @@ class TestParts:
         parts.store.put("a", self.CONTENT, overwrite=False)
         assert parts.store.get("a") == self.CONTENT
 
-    def test_blocks_that_another_tool_left_behind_are_in_nobodys_way(
+    def test_blocks_that_another_tool_left_behind_do_not_matter(
         self, parts: Azure
     ) -> None:
         parts.run(parts.blob("a").stage_block, "x" * 40, b"left")
@@ -362,7 +362,7 @@ class TestParts:
         )
         parts.backend.parts = limits  # type: ignore[misc] # smaller, for this test
         parts.proxy.add("PUT", "comp=block", status=400, **said(code))
-        with pytest.raises(StorageUnavailableError, match="parts away"):
+        with pytest.raises(StorageUnavailableError, match="removed its parts"):
             parts.store.put("a", self.CONTENT, overwrite=True)
         parts.store.put("a", self.CONTENT[: 2 * MIB], overwrite=True)
         assert parts.store.get("a") == self.CONTENT[: 2 * MIB]
@@ -391,7 +391,7 @@ class TestFolders:
         listed = [e.key for e in folders.store.list(delimiter="/")]
         assert listed == ["file", "folder/", "slash/"]
 
-    def test_they_are_no_objects(self, folders: Azure) -> None:
+    def test_they_are_not_objects(self, folders: Azure) -> None:
         for key in ("folder", "mine", "odd"):
             for read in (
                 folders.store.head,
@@ -434,15 +434,15 @@ class TestListing:
             ("b/", "c", None),
         ],
     )
-    def test_the_server_is_told_where_to_begin_in_any_order_of_folders(
+    def test_a_listing_starts_at_a_key_in_any_order_of_folders(
         self, azure: Azure, prefix: str, after: str, begin: str | None
     ) -> None:
         listing = Listing(prefix, after, "")
         azure.backend.page(listing, None, 10)
         (request,) = azure.proxy.requests()
         assert ("startFrom=" in request.target) == (begin is not None)
-        told = azure.backend._begin(listing)  # type: ignore[attr-defined]
-        assert told == (None if begin is None else azure.prefix + begin)
+        found = azure.backend._begin(listing)  # type: ignore[attr-defined]
+        assert found == (None if begin is None else azure.prefix + begin)
 
     def test_a_folded_listing_begins_at_the_beginning(self, azure: Azure) -> None:
         for key in ("a/1", "b/1", "c"):
@@ -452,7 +452,7 @@ class TestListing:
         assert [entry.key for entry in listed] == ["b/", "c"]
         assert "startFrom" not in azure.proxy.log[0].target
 
-    def test_a_version_is_the_same_wherever_it_is_told(self, azure: Azure) -> None:
+    def test_head_and_listing_give_the_same_version(self, azure: Azure) -> None:
         azure.store.put("a", b"1", overwrite=True)
         (listed,) = azure.store.list()
         assert listed == azure.store.head("a")
@@ -491,7 +491,7 @@ class TestErrors:
             (503, "ServerBusy", StorageUnavailableError),
         ],
     )
-    def test_what_the_server_says_becomes_ours(
+    def test_an_answer_is_mapped_to_an_error_of_ours(
         self, azure: Azure, status: int, code: str, ours: type[TieredFSError]
     ) -> None:
         azure.proxy.add(status=status, headers={"x-ms-error-code": code})
@@ -511,9 +511,7 @@ class TestErrors:
             with pytest.raises(NotFoundError, match=url):
                 verb(store)
 
-    def test_a_name_that_is_no_containers_is_an_error_of_ours(
-        self, azure: Azure
-    ) -> None:
+    def test_an_invalid_container_name_is_an_error_of_ours(self, azure: Azure) -> None:
         store = ObjectStore("abfs://A_B/x", azure.options)
         for verb in VERBS.values():
             with pytest.raises((InvalidArgumentError, NotFoundError)):
@@ -568,7 +566,7 @@ class TestErrors:
         with pytest.raises(InvalidArgumentError):
             azure.open(**options).get("a")
 
-    def test_what_throttles_says_how_long(self, azure: Azure) -> None:
+    def test_a_throttled_answer_gives_the_wait(self, azure: Azure) -> None:
         azure.store.put("a", b"1", overwrite=True)
         azure.proxy.add("GET", status=503, headers={"Retry-After": "1"}, times=1)
         begun = time.monotonic()
@@ -594,7 +592,7 @@ class TestSecrets:
             assert wrong not in text
             assert string not in text
 
-    def test_a_key_that_is_none_is_permission_denied(self, azure: Azure) -> None:
+    def test_an_invalid_key_is_permission_denied(self, azure: Azure) -> None:
         (key,) = secrets_of(azure)
         string = azure.options["connection_string"].replace(key, "hunter2!")
         store = azure.open(connection_string=string)
@@ -795,7 +793,9 @@ if sys.argv[3] == "drop":
 
 
 @pytest.mark.parametrize("end", ["fork", "drop", "exit"])
-def test_a_process_ends_at_once_and_leaves_nothing_open(azure: Azure, end: str) -> None:
+def test_a_process_ends_immediately_and_leaves_nothing_open(
+    azure: Azure, end: str
+) -> None:
     done = subprocess.run(  # noqa: S603 - our own interpreter
         [
             *(sys.executable, "-X", "dev", "-W", "error::ResourceWarning"),
@@ -849,7 +849,7 @@ def test_deletes_go_one_by_one_several_at_a_time(azure: Azure) -> None:
     assert azure.seen() == ["DELETE"] * 32
 
 
-def test_a_delete_says_which_are_still_there(azure: Azure) -> None:
+def test_a_failed_delete_lists_the_remaining_keys(azure: Azure) -> None:
     for key in ("a", "b", "c"):
         azure.store.put(key, b"1", overwrite=True)
     azure.proxy.add("DELETE", "root/b", status=403)

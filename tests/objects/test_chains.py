@@ -1,4 +1,4 @@
-"""What stands in front of a store, and filesystems nobody has looked at."""
+"""Chained URLs, and filesystems without a backend of their own."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -127,7 +127,7 @@ def test_a_folder_that_looks_like_a_chain_is_still_one(
         ("a/b::s3://b", "file"),
     ],
 )
-def test_the_first_link_says_the_protocol(url: str, protocol: str) -> None:
+def test_the_first_link_gives_the_protocol(url: str, protocol: str) -> None:
     assert first_protocol(url) == protocol
 
 
@@ -152,12 +152,12 @@ def test_a_folder_in_front_changes_nothing(
 
 
 @pytest.mark.parametrize("cache", CACHES)
-def test_a_cache_is_left_out_and_that_is_told(
+def test_a_cache_is_ignored_with_a_warning(
     request: pytest.FixtureRequest, tmp_path: Path, cache: str
 ) -> None:
     place = make_place("memory", request, tmp_path)
     store = ObjectStore(f"{cache}::{place.url}", {"cache_storage": str(tmp_path)})
-    with pytest.warns(TieredFSWarning, match=f"{cache} is left out"):
+    with pytest.warns(TieredFSWarning, match=f"{cache} is ignored"):
         store.put("a", b"1", overwrite=True)
     assert store.get("a") == b"1"
     open_store(place).put("a", b"2", overwrite=True)
@@ -177,7 +177,7 @@ def test_a_path_that_would_be_taken_for_a_chain_is_refused(tmp_path: Path) -> No
 
 
 class Stubborn(AbstractFileSystem):  # type: ignore[misc] # it has no types
-    """Blocks when told to, and is dead after an error; a new one is as good as new."""
+    """Blocks on request, and is unusable after an error; a new one works again."""
 
     protocol = "stubborn"
     made: ClassVar[list["Stubborn"]]
@@ -302,7 +302,7 @@ def test_one_that_is_dead_is_made_anew(stubborn: type[Stubborn], verb: str) -> N
     assert len(stubborn.made) == 2
 
 
-def test_one_that_says_no_is_kept(stubborn: type[Stubborn]) -> None:
+def test_one_that_answers_with_an_error_is_kept(stubborn: type[Stubborn]) -> None:
     store = ObjectStore("stubborn://root")
     for _ in range(2):
         with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""The pool whose threads nobody waits for."""
+"""The pool of daemon threads."""
 
 import threading
 import weakref

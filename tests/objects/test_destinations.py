@@ -113,7 +113,7 @@ def overwriting(fleet: Fleet) -> CloudServer:
 
 
 @pytest.mark.parametrize("lead", LEADS)
-def test_a_condition_is_trusted_on_amazon_alone_wherever_the_endpoint_stands(
+def test_a_condition_is_trusted_on_amazon_alone_however_the_endpoint_is_given(
     lead: PriorState,
     fleet: Fleet,
     overwriting: CloudServer,
@@ -121,10 +121,10 @@ def test_a_condition_is_trusted_on_amazon_alone_wherever_the_endpoint_stands(
     tmp_path: Path,
 ) -> None:
     place = fleet.place("s3-rclone")
-    told = {name: place.storage_options[name] for name in ("key", "secret")}
-    told["config_kwargs"] = place.storage_options["config_kwargs"]
+    given = {name: place.storage_options[name] for name in ("key", "secret")}
+    given["config_kwargs"] = place.storage_options["config_kwargs"]
     options = lead(overwriting.endpoint, monkeypatch, tmp_path)
-    store = ObjectStore(place.url, told | options)
+    store = ObjectStore(place.url, given | options)
     with pytest.raises(UnsupportedOperationError, match="exclusive"):
         store.put("claim", b"1", overwrite=False)
     assert list(store.list()) == []
@@ -132,7 +132,7 @@ def test_a_condition_is_trusted_on_amazon_alone_wherever_the_endpoint_stands(
 
 @pytest.mark.parametrize("lead", LEADS)
 @pytest.mark.parametrize("url", ["s3://bucket/t", "zip://t::s3://bucket/a.zip"])
-def test_another_endpoint_is_another_store_wherever_it_stands(
+def test_another_endpoint_is_another_store_however_it_is_given(
     lead: PriorState, url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def identity(endpoint: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ending import ASIDE, NEVER, end_of, line_of, start_program
+from ending import IN_A_THREAD, NEVER, end_of, line_of, start_program
 from logs import open_store
 from servers import Bucket, ProxiedBucket, Request
 from servers.ports import HOST
@@ -120,7 +120,7 @@ def _end_every_verb(kind: str, program: str) -> None:
 def test_ctrl_c_ends_every_verb_that_does_not_see_it_as_it_begins_to_wait(
     kind: str,
 ) -> None:
-    _end_every_verb(kind, ASIDE + EVERY_VERB)
+    _end_every_verb(kind, IN_A_THREAD + EVERY_VERB)
 
 
 PARTS = """

@@ -1,4 +1,4 @@
-"""What goes wrong is a typed error that names the place and tells no secret."""
+"""Every failure is a typed error that names the place and shows no secret."""
 
 import logging
 import pickle
@@ -158,7 +158,7 @@ def test_an_unknown_protocol_is_an_invalid_argument(verb: str) -> None:
         ("zip::s3://b/x.zip", "aiobotocore", "pip install 'tieredfs[s3]'"),
     ],
 )
-def test_a_missing_package_is_told_as_the_exact_command(
+def test_a_missing_package_is_reported_with_the_exact_command(
     url: str, package: str, command: str
 ) -> None:
     program = (
@@ -186,7 +186,7 @@ def test_a_missing_package_without_an_extra_is_named(
 
 
 @pytest.mark.parametrize("url", ["hdfs://host/x", "zip::hdfs://host/x.zip"])
-def test_without_hadoop_the_command_for_it_is_told_and_nothing_is_tried_again(
+def test_without_hadoop_the_error_names_the_command_and_is_not_retried(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries: list[object] = []
@@ -210,7 +210,7 @@ def test_a_profile_that_is_missing_is_not_taken_for_an_outage(
         ObjectStore("s3://bucket/x").get("a")
 
 
-def test_what_a_client_says_in_many_lines_is_one(
+def test_a_clients_message_of_many_lines_becomes_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     def refuse(*_: object) -> NoReturn:
@@ -269,7 +269,7 @@ def test_a_web_server_that_is_not_there_is_unavailable(verb: str) -> None:
     ],
 )
 @pytest.mark.parametrize("verb", ["get", "get_range", "head"])
-def test_what_a_web_server_says_is_what_is_raised(
+def test_the_answer_of_a_web_server_is_what_is_raised(
     s3_server: SeaweedS3, verb: str, status: int, error: type[TieredFSError]
 ) -> None:
     with FaultProxy(s3_server.port) as proxy:
@@ -309,7 +309,7 @@ def test_an_error_travels_between_processes_with_type_and_message(
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/x", "gs://bucket/x"])
-def test_a_key_that_cannot_be_sent_is_refused_at_once(url: str) -> None:
+def test_a_key_that_cannot_be_sent_is_refused_immediately(url: str) -> None:
     events = Events()
     options = {"token": "anon"} if url[0] == "g" else {"key": "a", "secret": "b"}
     options["endpoint_url"] = "http://127.0.0.1:9"

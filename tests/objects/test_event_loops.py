@@ -45,7 +45,7 @@ def on_loop_of_fsspec(
 
 
 @pytest.mark.parametrize("is_connected", [True, False])
-def test_a_call_on_the_loop_that_its_client_needs_is_refused_at_once(
+def test_a_call_on_the_loop_that_its_client_needs_is_refused_immediately(
     place: Bucket, is_connected: bool
 ) -> None:
     store = open_store(place)
@@ -63,7 +63,7 @@ def test_a_call_on_the_loop_that_its_client_needs_is_refused_at_once(
     assert store.get_range("key", 0, 1) == b"\0"
 
 
-def test_what_tells_a_store_from_others_is_not_found_wrong_on_that_loop(
+def test_the_identity_is_not_wrong_on_that_loop(
     place: Bucket,
 ) -> None:
     store = open_store(place)

@@ -1,4 +1,4 @@
-"""What the observer is told and what the proxy saw are the same, on every cloud."""
+"""The observer's events match the requests at the proxy, on every cloud."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -56,13 +56,13 @@ FAULTS: Mapping[str, Faults] = {
     "calm": {"times": 0},
     "503 twice": {"status": 503, "times": 2},
     "lost twice": {"cut_before": True, "times": 2},
-    "503 for ever": {"status": 503},
+    "503 always": {"status": 503},
     "403": {"status": 403},
 }
 
 
-ENDING = ("503 for ever", "403")
-"""What ends a call; nobody waits for what else of it is under way, so nothing is."""
+ENDING = ("503 always", "403")
+"""Faults that end a call; the call waits for no other attempt, so none may run."""
 
 
 @pytest.fixture(scope="module")
@@ -72,17 +72,17 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def _limit(store: ObjectStore, at_once: int) -> None:
-    """Make parts small, ranges requests of their own, and few of them at once."""
+def _limit(store: ObjectStore, concurrency: int) -> None:
+    """Make parts small and ranges separate requests, and limit their concurrency."""
     backend = store._requests.backend("", "")
     limits = type(backend).parts
     assert limits is not None
-    most = min(at_once, limits.concurrency)  # some have an order
+    most = min(concurrency, limits.concurrency)  # some have an order
     backend.parts = replace(  # type: ignore[misc] # for this test
         limits, threshold=5 * MIB, part_size=5 * MIB, concurrency=most
     )
-    backend.at_once = at_once  # type: ignore[misc] # likewise
-    backend.gap = 0  # type: ignore[misc] # likewise
+    backend.concurrency = concurrency  # type: ignore[misc] # for this test
+    backend.gap = 0  # type: ignore[misc] # for this test
 
 
 def check(

@@ -32,7 +32,7 @@ class ResponseError(Exception):
     """Carries its status as botocore's ClientError does."""
 
     def __init__(self, status: object) -> None:
-        super().__init__("told by the server")
+        super().__init__("reported by the server")
         self.response = {"ResponseMetadata": {"HTTPStatusCode": status}}
 
 
@@ -40,7 +40,7 @@ class StatusError(Exception):
     """Carries its status as aiohttp's errors do."""
 
     def __init__(self, status: object) -> None:
-        super().__init__("told by the server")
+        super().__init__("reported by the server")
         self.status = status
 
 
@@ -48,7 +48,7 @@ class StatusCodeError(Exception):
     """Carries its status as Azure's errors do."""
 
     def __init__(self, status: object) -> None:
-        super().__init__("told by the server")
+        super().__init__("reported by the server")
         self.status_code = status
 
 
@@ -252,16 +252,18 @@ def test_a_mistake_in_the_code_is_seen_as_it_is(error: Exception) -> None:
     ],
     ids=repr,
 )
-def test_what_came_in_place_of_an_answer_is_no_mistake_in_the_code(
+def test_a_body_that_is_not_the_services_is_not_taken_for_a_bug(
     error: Exception,
 ) -> None:
     assert isinstance(error, ValueError)
     assert failure_class(error) is StorageUnavailableError
 
 
-def test_what_s3_said_counts_and_not_the_number_that_its_client_makes_of_it() -> None:
+def test_the_code_of_s3_counts_and_not_the_errno_of_its_client() -> None:
     for status, ours in ((412, AlreadyExistsError), (503, StorageUnavailableError)):
-        error = caused(OSError(errno.EINVAL, "told by S3"), by=ResponseError(status))
+        error = caused(
+            OSError(errno.EINVAL, "reported by S3"), by=ResponseError(status)
+        )
         assert failure_class(error) is ours
 
 
@@ -303,7 +305,7 @@ def test_a_mistake_that_came_of_an_answer_is_the_answer() -> None:
 
 @pytest.mark.parametrize("status", [None, "404", 200, 0, True])
 @pytest.mark.parametrize("kind", [ResponseError, StatusError, StatusCodeError])
-def test_what_is_no_status_of_an_error_decides_nothing(
+def test_a_value_that_is_not_an_error_status_is_ignored(
     kind: type[ResponseError], status: object
 ) -> None:
     assert failure_class(kind(status)) is StorageUnavailableError
@@ -321,7 +323,7 @@ def test_not_found_for_want_of_a_connection_is_unavailable(cause: Exception) -> 
     assert failure_class(error) is StorageUnavailableError
 
 
-def test_only_an_answer_that_refuses_says_that_nothing_was_done() -> None:
+def test_a_refusal_is_not_ambiguous_and_other_failures_are() -> None:
     for status in (409, 412, 429):
         assert not is_ambiguous(ResponseError(status))
         assert not is_ambiguous(caused(OSError("translated"), by=ResponseError(status)))

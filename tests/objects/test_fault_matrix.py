@@ -36,7 +36,7 @@ def test_a_fault_gives_the_right_answer_or_the_right_error_by_the_deadline(
         with ThreadPoolExecutor(LANES) as pool:
             results = dict(zip(CELLS, pool.map(attempt, CELLS), strict=True))
         for cell, result in results.items():
-            if result.late:  # with nobody else in the way
+            if result.late:  # without other load
                 results[cell] = attempt(cell)
 
     assert len(results) == len(FAULTS) * len(VERBS) * 2

@@ -1,4 +1,4 @@
-"""Each fault of the proxy is what it says, as a bare client sees it."""
+"""Each fault of the proxy does what its name says, as a bare client sees it."""
 
 import gc
 import time
@@ -72,7 +72,9 @@ def test_without_a_rule_all_is_as_the_server_has_it(site: Site) -> None:
 
 
 @pytest.mark.parametrize("status", [403, 429, 500, 503])
-def test_a_status_is_told_and_the_server_is_not_asked(site: Site, status: int) -> None:
+def test_a_status_is_answered_and_the_server_is_not_asked(
+    site: Site, status: int
+) -> None:
     rule = site.proxy.add(status=status, headers={"Retry-After": "7"}, times=1)
     answer = site.ask("PUT", "CREATE", b"new")
     assert (answer.status, answer.headers["Retry-After"]) == (status, "7")
@@ -127,9 +129,9 @@ def test_a_cut_body_ends_after_so_many_bytes(site: Site, *, reset: bool) -> None
         with pytest.raises(ConnectionResetError):
             answer.read()
     else:
-        with pytest.raises(IncompleteRead) as told:
+        with pytest.raises(IncompleteRead) as caught:
             answer.read()
-        assert told.value.partial == CONTENT[:100_000]
+        assert caught.value.partial == CONTENT[:100_000]
 
 
 def test_a_hang_in_the_body_comes_after_so_many_bytes(site: Site) -> None:
@@ -166,7 +168,7 @@ def test_a_silent_proxy_accepts_and_never_answers(site: Site) -> None:
     assert not site.proxy.requests()
 
 
-def test_a_proxy_that_refuses_is_one_that_nobody_listens_at(site: Site) -> None:
+def test_a_proxy_that_refuses_does_not_listen(site: Site) -> None:
     assert site.ask().read() == CONTENT
     site.proxy.refuse()
     with pytest.raises((ConnectionResetError, RemoteDisconnected)):
@@ -245,7 +247,7 @@ def test_a_proxy_that_ends_leaves_nothing_open(tmp_path: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # what other tests have left
         gc.collect()
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         with WebHDFS(tmp_path) as server, FaultProxy(server.port) as proxy:
             proxy.add("GET", hang_after=10, times=1)
@@ -264,5 +266,5 @@ def test_a_proxy_that_ends_leaves_nothing_open(tmp_path: Path) -> None:
             site.client.close()
         del waiting, site, server, proxy
         gc.collect()
-    assert [str(warning.message) for warning in told] == []
+    assert [str(warning.message) for warning in caught] == []
     assert took < 5

@@ -1,4 +1,4 @@
-"""Processes that fork: nobody waits for a connection of the other.
+"""Processes that fork: neither waits for a connection of the other.
 
 A forked child shares the parent's sockets and the epoll they wait in. A connection that
 is closed there is taken out of the parent's epoll, and the parent's next request
@@ -130,6 +130,6 @@ def test_a_fork_while_a_thread_connects_does_not_hang_the_child(
 ) -> None:
     store = open_store(filled)
     connection = store._requests.connection
-    with connection._lock, connection.proving:
+    with connection._lock, connection.probe_lock:
         assert forked(lambda: bytes(store.get("a"))) == CONTENT
     assert store.get("a") == CONTENT

@@ -73,12 +73,14 @@ def test_a_status_becomes_an_error_of_ours(
             call()
         assert type(caught.value) is error
         assert place.store.url in str(caught.value)
-    looks = status in {500, 502, 503}  # whether the object is there all the same
+    looks = status in {500, 502, 503}  # whether the object exists nevertheless
     assert place.agree() == (30 + looks if error.retryable else 6)
 
 
 @ON_GCS
-def test_a_throttle_says_when_to_come_again(place: Watched, waits: list[float]) -> None:
+def test_a_throttled_answer_gives_the_time_to_retry(
+    place: Watched, waits: list[float]
+) -> None:
     place.store.put("a", b"1", overwrite=True)
     place.proxy.add(status=429, headers={"Retry-After": "7"}, times=2)
     assert place.store.get("a") == b"1"
@@ -141,7 +143,7 @@ def test_a_version_is_the_generation(place: Watched) -> None:
 
 
 @ON_GCS
-def test_an_upload_tells_its_condition_in_one_request(place: Watched) -> None:
+def test_an_upload_sends_its_condition_in_one_request(place: Watched) -> None:
     place.store.put("a", b"1", overwrite=False)
     (request,) = place.proxy.requests()
     assert "ifGenerationMatch=0" in request.target
@@ -207,7 +209,7 @@ def test_a_url_without_a_bucket_is_refused(proxied: ProxiedBucket) -> None:
         store.get("a")
 
 
-def test_an_endpoint_that_is_none_is_refused() -> None:
+def test_an_invalid_endpoint_is_refused() -> None:
     store = ObjectStore("gs://bucket", {"token": "anon", "endpoint_url": "nowhere"})
     with pytest.raises(InvalidArgumentError, match="nowhere"):
         store.get("a")
@@ -274,8 +276,8 @@ class Gateway(Handler):
 @pytest.mark.parametrize("path", ["/gw", ""])
 def test_an_upload_goes_on_below_the_path_of_the_endpoint(path: str, end: str) -> None:
     below = "/upload/storage/v1/b/bucket/o?uploadType=resumable&upload_id=A%2Bb"
-    told: dict[str, Any] = {"location": path + below, "seen": []}
-    gateway = type("_Gateway", (Gateway,), told)
+    members: dict[str, Any] = {"location": path + below, "seen": []}
+    gateway = type("_Gateway", (Gateway,), members)
     with WebThread(gateway) as server:
         options = {"token": "anon", "endpoint_url": f"{server.endpoint}/gw{end}"}
         store = ObjectStore("gs://bucket/t", options)
@@ -283,8 +285,8 @@ def test_an_upload_goes_on_below_the_path_of_the_endpoint(path: str, end: str) -
             threshold=MIB, part_size=MIB, max_parts=100, concurrency=1
         )
         store.put("a", bytes(2 * MIB), overwrite=True)
-    assert told["seen"][0].startswith("/gw/upload/storage/v1/b/bucket/o?")
-    assert set(told["seen"][1:]) == {f"/gw{below}"}
+    assert members["seen"][0].startswith("/gw/upload/storage/v1/b/bucket/o?")
+    assert set(members["seen"][1:]) == {f"/gw{below}"}
 
 
 @ON_GCS
@@ -324,7 +326,7 @@ class TestParts:
         parted.store.put("a", CONTENT, overwrite=False)
         assert parted.store.get("a") == CONTENT
 
-    def test_a_part_that_fails_for_ever_leaves_nothing(self, parted: Watched) -> None:
+    def test_a_part_that_keeps_failing_leaves_nothing(self, parted: Watched) -> None:
         parted.proxy.add("PUT", status=500, skip=2)
         with pytest.raises(StorageUnavailableError, match="part 3"):
             parted.store.put("a", CONTENT, overwrite=True)

@@ -95,7 +95,7 @@ def test_an_error_of_a_client_becomes_one_of_ours(
     assert is_ambiguous(error) is ambiguous
 
 
-def test_an_error_says_what_was_said() -> None:
+def test_an_error_contains_the_servers_message() -> None:
     said = failure(403, {}, body(403, "no, you may not", "forbidden"))
     assert str(said) == "403: no, you may not"
     assert str(failure(404, {}, b"No such object: a")) == "404: No such object: a"
@@ -107,13 +107,13 @@ def test_an_error_says_what_was_said() -> None:
 
 
 @pytest.mark.parametrize("name", ["Retry-After", "retry-after"])
-def test_an_error_says_when_to_come_again(name: str) -> None:
+def test_an_error_gives_the_time_to_retry(name: str) -> None:
     error = failure(429, {name: "7", "Authorization": "secret"}, b"")
     assert retry_after(error) == 7
     assert error.headers == {"retry-after": "7"}
 
 
-def test_a_limit_of_the_rate_says_that_nothing_was_done() -> None:
+def test_a_rate_limit_is_unambiguous() -> None:
     assert not is_ambiguous(failure(403, {}, body(403, "", "rateLimitExceeded")))
 
 
@@ -149,7 +149,7 @@ def test_each_answer_is_of_its_request_in_any_order() -> None:
     }
 
 
-def test_an_answer_that_is_none_is_left_out() -> None:
+def test_an_invalid_answer_is_omitted() -> None:
     assert read(part(0, "204 No Content"), part(1, "whatever")) == {0: None}
     assert answers("text/plain", b"no parts") == {}
 

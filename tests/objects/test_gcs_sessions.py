@@ -134,7 +134,7 @@ def test_an_upload_is_done_when_the_server_has_made_the_object() -> None:
     session.add(NOISE, len(NOISE), server.send)
     kept = {"Range": f"bytes=0-{len(NOISE) - 1}"}
     for _ in range(2):
-        with pytest.raises(SessionError, match="no object was made"):
+        with pytest.raises(SessionError, match="no object was created"):
             session.finish(lambda *_: (308, kept, b""))
     session.finish(server.send)
     assert server.made == NOISE
@@ -152,7 +152,7 @@ def test_an_upload_is_done_when_the_server_has_made_the_object() -> None:
         (308, {"Range": "7"}, b""),
     ],
 )
-def test_bytes_that_were_never_sent_are_not_believed_to_be_kept(
+def test_bytes_that_were_never_sent_cannot_be_kept(
     status: int, headers: Mapping[str, str], content: bytes
 ) -> None:
     server, session = Server(len(NOISE)), Session()
@@ -170,7 +170,7 @@ def test_an_object_of_another_size_is_an_error() -> None:
         session.finish(lambda *_: (200, {}, b'{"size": "7"}'))
 
 
-def test_an_answer_that_is_none_is_an_error() -> None:
+def test_an_invalid_answer_is_an_error() -> None:
     with pytest.raises(SessionError, match="307"):
         Session().add(NOISE, len(NOISE), lambda *_: (307, {}, b""))
 

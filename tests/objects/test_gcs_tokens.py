@@ -130,7 +130,7 @@ def test_a_token_that_is_refused_early_is_renewed(
     assert tokens.given == 2
 
 
-def test_a_token_that_nobody_can_renew_is_denied_at_once(
+def test_a_token_that_cannot_be_renewed_is_denied_immediately(
     proxied: ProxiedBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FETCH_RAW_TOKEN_EXPIRY", "false")  # by Google's own server
@@ -212,12 +212,12 @@ def test_a_search_for_credentials_goes_on_when_one_call_has_no_more_time_for_it(
 @pytest.mark.parametrize(
     "token", [{"type": "secret-type"}, 5, "/dev/null"], ids=["dict", "int", "file"]
 )
-def test_a_token_that_is_none_is_refused(proxied: ProxiedBucket, token: object) -> None:
+def test_an_invalid_token_is_refused(proxied: ProxiedBucket, token: object) -> None:
     with pytest.raises(InvalidArgumentError, match="token"):
         needing(proxied, token).store.get("a")
 
 
-def test_a_raw_token_is_not_shown_when_nobody_can_be_asked_about_it(
+def test_a_raw_token_is_not_shown_when_its_server_cannot_be_reached(
     proxied: ProxiedBucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("HTTPS_PROXY", "https_proxy"):

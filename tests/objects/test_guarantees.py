@@ -1,4 +1,4 @@
-"""Every guarantee on every place, and the page that says which holds where."""
+"""Every guarantee on every place, and the page that states which holds where."""
 
 from pathlib import Path
 
@@ -10,12 +10,12 @@ from objects.matrix_page import HINT, PAGE, read_cells, rendered, rewrite, rewri
 from objects.subject import Subject
 
 THERE = {"some": b"1"}
-"""What lies where nothing can be put, when a guarantee does not say."""
+"""Objects in a read-only place if a guarantee gives none."""
 
 
 @pytest.mark.parametrize("each", GUARANTEES, ids=lambda each: each.check.__name__)
 @pytest.mark.parametrize("kind", PLACES)
-def test_a_place_keeps_what_the_page_says(
+def test_a_place_keeps_what_the_page_states(
     kind: str, each: Guarantee, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     there = each.given or (THERE if kind in READ_ONLY else {})
@@ -25,7 +25,7 @@ def test_a_place_keeps_what_the_page_says(
     assert read_cells().get((each.title, kind)) == outcome, HINT
 
 
-def test_the_page_tells_the_guarantees_as_they_are() -> None:
+def test_the_page_lists_the_current_guarantees() -> None:
     assert PAGE.read_text() == rendered(read_cells()), HINT
     assert len({each.title for each in GUARANTEES}) == len(GUARANTEES)
     assert all(each.words for each in GUARANTEES)

@@ -83,20 +83,20 @@ class Answer(NamedTuple):
 
 
 def answering(answer: Callable[[Handler], Answer]) -> WebThread:
-    """Return a server that knows no ranges, and answers as told."""
+    """Return a server without ranges that gives the answers of a function."""
 
     class Own(Handler):
         def do_GET(self) -> None:  # noqa: N802 -- as http.server calls it
-            told = answer(self)
-            length = {"Content-Length": str(len(told.body))}
-            self.send_response(told.status)
-            for name, value in (length | dict(told.headers)).items():
+            reply = answer(self)
+            length = {"Content-Length": str(len(reply.body))}
+            self.send_response(reply.status)
+            for name, value in (length | dict(reply.headers)).items():
                 self.send_header(name, value)
             self.end_headers()
             if self.command == "GET":
-                self.wfile.write(told.body)
+                self.wfile.write(reply.body)
 
-        do_HEAD = do_GET  # noqa: N815 -- likewise
+        do_HEAD = do_GET  # noqa: N815 -- http.server's name
 
     return WebThread(Own)
 
@@ -120,7 +120,7 @@ def test_it_is_read_only_and_not_even_asked(
     assert proxy.log == []
 
 
-def test_what_lies_there_is_read(url: str) -> None:
+def test_existing_objects_are_read(url: str) -> None:
     store = ObjectStore(url)
     for key, content in FILES.items():
         assert store.get(key) == content
@@ -230,7 +230,7 @@ def test_a_slow_body_is_a_hang_too(proxied: str, proxy: FaultProxy) -> None:
     assert_all_end_by_the_deadline(store, [READS["get"], READS["get_range"]])
 
 
-def test_a_server_without_ranges_gives_the_right_bytes_all_the_same() -> None:
+def test_a_server_without_ranges_gives_the_right_bytes() -> None:
     with always() as server:
         store = ObjectStore(server.endpoint)
         for start, end in (
@@ -284,18 +284,18 @@ class TestWithoutHead:
             assert ObjectStore(server.endpoint).head("key").size == len(CONTENT)
 
 
-def test_a_size_that_is_not_told_is_not_made_up() -> None:
+def test_a_missing_size_is_an_error() -> None:
     once = RequestPolicy(attempts=1)
     with always(Content_Length="") as server, pytest.raises(TieredFSError):
         ObjectStore(server.endpoint, policy=once).head("key")
 
 
 class TestQuery:
-    """A signature belongs to each request, and to nobody's eyes."""
+    """A signature is sent with each request, and never shown."""
 
     QUERY = "X-Amz-Signature=hunter2%2Fsecret%3D&se=2026-01-01T00%3A00%3A00Z"
 
-    def test_it_goes_with_each_request_as_it_stands(
+    def test_it_is_sent_unchanged_with_each_request(
         self, proxied: str, proxy: FaultProxy
     ) -> None:
         store = ObjectStore(f"{proxied}?{self.QUERY}")
@@ -347,7 +347,7 @@ class TestIndexPages:
             <a href="d&amp;e">3</a> <a href="f%3Fg">4</a>"""
         assert self.links(page) == ["a b", "c%20", "d&e", "f?g"]
 
-    def test_a_page_of_something_else_is_no_listing(self) -> None:
+    def test_a_page_of_something_else_is_not_a_listing(self) -> None:
         with pytest.raises(UnsupportedOperationError, match="index page"):
             self.links("{}", **{"Content-Type": "application/json"})
 
@@ -359,7 +359,7 @@ class TestIndexPages:
                 list(store.list(prefix))
 
 
-def test_a_folder_that_redirects_to_its_page_is_no_object(tmp_path: Path) -> None:
+def test_a_folder_that_redirects_to_its_page_is_not_an_object(tmp_path: Path) -> None:
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "index.html").write_text("<a href='a'>a</a>")
     handler = type("_Files", (Handler, http.server.SimpleHTTPRequestHandler), {})
@@ -378,7 +378,7 @@ def test_a_server_that_is_not_there_is_unavailable(verb: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["http://", "http://[", "http://host:port/x"])
-def test_a_url_that_is_none_is_an_invalid_argument(url: str) -> None:
+def test_an_invalid_url_is_an_invalid_argument(url: str) -> None:
     with pytest.raises(InvalidArgumentError):
         ObjectStore(url).get("a")
 

@@ -49,7 +49,7 @@ MANY = [f"many/{number:05d}" for number in range(2500)]
 
 @pytest.fixture
 def keys(store: ObjectStore) -> list[str]:
-    """What lies in the store, sorted."""
+    """The objects in the store, sorted."""
     is_s3 = store.url.startswith("s3:")
     held = [key for key in KEYS if not (is_s3 and key in OUT_OF_ORDER)]
     fill(store, {key: key.encode() for key in held})
@@ -188,7 +188,7 @@ def test_a_prefix_that_would_leave_the_root_is_refused(store: ObjectStore) -> No
 
 
 @pytest.mark.parametrize("delimiter", ["", "/"])
-def test_no_key_is_listed_that_is_none(
+def test_an_invalid_key_is_not_listed(
     store: ObjectStore, keys: list[str], delimiter: str
 ) -> None:
     del keys
@@ -200,7 +200,7 @@ def test_no_key_is_listed_that_is_none(
         assert (prefix, found) == (prefix, [])
 
 
-def test_what_has_a_name_that_is_no_key_is_left_out(
+def test_an_object_whose_name_is_not_a_key_is_omitted(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     place = make_place("memory", request, tmp_path)
@@ -303,7 +303,7 @@ def test_thousands_come_a_page_a_request_even_when_a_page_fails(
     assert [e.key for e in islice(store.list("many/"), 1000)] == MANY[:1000]
     assert len(proxy.requests()) == 1
 
-    proxy.clear()  # the server is told where to begin; Azurite does not listen
+    proxy.clear()  # the request gives the start; Azurite ignores it
     seeks = StoreCapability.SEEK_LISTING in store.capabilities
     proxy.clear()
     assert listed(store, "many/", start_after=MANY[1999]) == MANY[2000:]

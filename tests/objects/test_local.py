@@ -1,4 +1,4 @@
-"""A local disk: what a path leads to, what a file is called, what tells it apart."""
+"""A local disk: paths, names of files, and versions."""
 
 import ctypes
 import errno
@@ -43,7 +43,7 @@ AT_FDCWD, EXCHANGE = -100, 2  # Linux's
 class TestAFolderThatBecomesALink:
     """A folder and a link out of the root take turns under one name.
 
-    Whoever looks at the folder first, and opens what is in it by name, leaves the root.
+    Code that checks the folder first, and opens its items by name, leaves the root.
     """
 
     @pytest.fixture
@@ -236,7 +236,7 @@ def test_a_file_that_cannot_be_looked_at_leaves_no_descriptor(
     ],
     ids=repr,
 )
-def test_what_another_try_does_not_change_is_said_at_once_and_leaves_nothing(
+def test_a_permanent_failure_is_raised_immediately_and_leaves_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     raised: Exception,
@@ -338,7 +338,7 @@ def test_a_folder_that_may_not_be_read_is_refused_before_anything_is_put(
         "    try:\n"
         "        store.put(key, b'1', overwrite='put' in key)\n"
         "    except tieredfs.PermissionDeniedError as error:\n"
-        "        assert 'may be written, but not read' in str(error), error\n"
+        "        assert 'cannot be synced' in str(error), error\n"
         "    else:\n"
         "        raise AssertionError(key)\n"
     )
@@ -363,7 +363,7 @@ def nameless(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def is_new(flags: int) -> bool:
-    """Tell whether a file is made by opening it."""
+    """Return whether flags of `open` create a file."""
     return bool(flags & os.O_CREAT) or flags & os.O_TMPFILE == os.O_TMPFILE
 
 
@@ -511,13 +511,13 @@ class TestADiskWithoutHardLinks:
 
     @pytest.fixture
     def unnamed(self, unlinked: None, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Nor is there a rename that replaces nothing."""
+        """Nor is there a rename that does not replace."""
         del unlinked
         monkeypatch.setattr(local_names, "_renameat2", None)
 
     @pytest.mark.usefixtures("unlinked")
     @pytest.mark.skipif(sys.platform != "linux", reason="only Linux renames so")
-    def test_still_tells_who_is_first(self, tmp_path: Path) -> None:
+    def test_still_decides_which_writer_is_first(self, tmp_path: Path) -> None:
         store = ObjectStore(str(tmp_path))
         assert EXCLUSIVE in store.capabilities
         for number in range(5):
@@ -528,7 +528,9 @@ class TestADiskWithoutHardLinks:
         assert {path.name for path in (tmp_path / "a").iterdir()} == set("01234")
 
     @pytest.mark.usefixtures("unnamed")
-    def test_says_so_when_there_is_no_other_way(self, tmp_path: Path) -> None:
+    def test_lacks_the_capability_when_there_is_no_other_way(
+        self, tmp_path: Path
+    ) -> None:
         store = ObjectStore(str(tmp_path))
         assert EXCLUSIVE not in store.capabilities
         with pytest.raises(UnsupportedOperationError, match="exclusive_create"):
@@ -547,7 +549,7 @@ class TestADiskWithoutHardLinks:
         assert EXCLUSIVE not in store.capabilities
         assert list((tmp_path / "root").iterdir()) == []
 
-    def test_a_folder_in_which_nothing_can_be_made_says_nothing_of_its_disk(
+    def test_a_folder_that_refuses_new_files_does_not_decide_for_its_disk(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """As one with the attribute of an immutable one, or in a sandbox."""

@@ -110,7 +110,7 @@ def test_a_large_file_is_written_to_a_disk_piece_by_piece(tmp_path: Path) -> Non
     assert store.head("large").size == 20 * MIB
 
 
-def test_a_large_object_goes_up_in_parts_whose_waits_are_no_part_of_a_deadline(
+def test_the_waits_of_a_large_objects_parts_do_not_count_towards_a_deadline(
     s3_bucket: Bucket, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     clock, parts = Clock(), Parts()

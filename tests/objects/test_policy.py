@@ -16,7 +16,7 @@ from tieredfs.objects.policy import CommonDeadline, Deadline
 
 
 class Clock:
-    """A clock that stands still unless it is told."""
+    """A clock that advances only when it is set."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -79,7 +79,7 @@ def test_attempts_that_all_stall_share_the_whole_deadline(
     assert left == 0, "nothing was tried while there was time"
 
 
-def test_a_policy_has_the_defaults_that_are_told() -> None:
+def test_a_policy_has_the_documented_defaults() -> None:
     policy = RequestPolicy()
     assert (policy.attempts, policy.deadline) == (5, 60.0)
     assert hash(policy) == hash(RequestPolicy())

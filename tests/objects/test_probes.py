@@ -36,7 +36,7 @@ def test_what_cannot_be_deleted_is_left_once_and_is_in_no_listing(
     (left,) = set(stored(above)) - set(keys)
     assert [entry.key for entry in above.list()] == keys
     assert [entry.key for entry in store.list()] == ["0", "1", "2"]
-    with pytest.raises(InvalidArgumentError, match="listings leave such names out"):
+    with pytest.raises(InvalidArgumentError, match="listings omit it"):
         above.put(left, b"1", overwrite=True)
 
 

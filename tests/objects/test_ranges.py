@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tieredfs import ByteRange
-from tieredfs.objects.ranges import LONGEST, plan_ranges
+from tieredfs.objects.ranges import MAX_MERGED_BYTES, plan_ranges
 
 MIB = 1 << 20
 
@@ -16,17 +16,19 @@ def spans(draw: st.DrawFn) -> ByteRange:
 
 
 def plan(
-    *ranges: tuple[int, int], gap: int = 0, longest: int = MIB
+    *ranges: tuple[int, int], gap: int = 0, max_bytes: int = MIB
 ) -> list[tuple[int, int]]:
-    found = plan_ranges([ByteRange(*span) for span in ranges], gap=gap, longest=longest)
+    found = plan_ranges(
+        [ByteRange(*span) for span in ranges], gap=gap, max_bytes=max_bytes
+    )
     return [(span.start, span.end) for span in found.requests]
 
 
 @given(st.lists(spans(), max_size=20), st.integers(0, 400), st.integers(1, 1000))
-def test_every_range_lies_in_the_request_that_is_told(
-    ranges: list[ByteRange], gap: int, longest: int
+def test_every_range_is_inside_its_request(
+    ranges: list[ByteRange], gap: int, max_bytes: int
 ) -> None:
-    found = plan_ranges(ranges, gap=gap, longest=longest)
+    found = plan_ranges(ranges, gap=gap, max_bytes=max_bytes)
     for span, place in zip(ranges, found.places, strict=True):
         if not len(span):
             assert place is None
@@ -38,9 +40,9 @@ def test_every_range_lies_in_the_request_that_is_told(
 
 @given(st.lists(spans(), max_size=20), st.integers(0, 400), st.integers(1, 1000))
 def test_no_request_is_empty_wasteful_or_needless(
-    ranges: list[ByteRange], gap: int, longest: int
+    ranges: list[ByteRange], gap: int, max_bytes: int
 ) -> None:
-    found = plan_ranges(ranges, gap=gap, longest=longest)
+    found = plan_ranges(ranges, gap=gap, max_bytes=max_bytes)
     wanted = {byte for span in ranges for byte in range(span.start, span.end)}
     for number, request in enumerate(found.requests):
         members = [
@@ -51,7 +53,7 @@ def test_no_request_is_empty_wasteful_or_needless(
         assert members
         assert request.start == min(span.start for span in members)
         assert request.end == max(span.end for span in members)
-        assert len(request) <= longest or len(members) == 1 or request in members
+        assert len(request) <= max_bytes or len(members) == 1 or request in members
         run = 0
         for byte in range(request.start, request.end):
             run = 0 if byte in wanted else run + 1
@@ -62,9 +64,9 @@ def test_no_request_is_empty_wasteful_or_needless(
 
 @given(st.lists(spans(), max_size=20), st.integers(0, 400), st.integers(1, 1000))
 def test_a_range_begins_a_request_only_where_the_one_before_cannot_take_it(
-    ranges: list[ByteRange], gap: int, longest: int
+    ranges: list[ByteRange], gap: int, max_bytes: int
 ) -> None:
-    found = plan_ranges(ranges, gap=gap, longest=longest)
+    found = plan_ranges(ranges, gap=gap, max_bytes=max_bytes)
     firsts: dict[int, ByteRange] = {}
     pairs = zip(ranges, found.places, strict=True)
     for span, place in sorted(pairs, key=lambda pair: pair[0].start):
@@ -74,14 +76,14 @@ def test_a_range_begins_a_request_only_where_the_one_before_cannot_take_it(
         if place:
             before = found.requests[place - 1]
             is_too_far = first.start > before.end + gap
-            assert is_too_far or first.end > before.start + longest
+            assert is_too_far or first.end > before.start + max_bytes
 
 
 def test_without_a_limit_a_request_that_is_put_together_has_at_most_16_mib() -> None:
     for size, requests in ((8 * MIB, 1), (8 * MIB + 1, 2)):
         ranges = [ByteRange(0, 8 * MIB), ByteRange(8 * MIB, 8 * MIB + size)]
         assert len(plan_ranges(ranges, gap=0).requests) == requests
-    assert LONGEST == 16 * MIB
+    assert MAX_MERGED_BYTES == 16 * MIB
 
 
 def test_ranges_that_touch_are_one_request() -> None:
@@ -94,12 +96,12 @@ def test_a_gap_is_crossed_up_to_the_limit() -> None:
 
 
 def test_a_request_that_is_put_together_grows_up_to_the_limit() -> None:
-    assert plan((0, 10), (10, 20), longest=20) == [(0, 20)]
-    assert plan((0, 10), (10, 21), longest=20) == [(0, 10), (10, 21)]
+    assert plan((0, 10), (10, 20), max_bytes=20) == [(0, 20)]
+    assert plan((0, 10), (10, 21), max_bytes=20) == [(0, 10), (10, 21)]
 
 
-def test_a_long_range_stays_whole_and_takes_in_what_lies_in_it() -> None:
-    assert plan((0, 100), (50, 60), (99, 100), longest=20) == [(0, 100)]
+def test_a_long_range_is_one_request_with_the_ranges_inside_it() -> None:
+    assert plan((0, 100), (50, 60), (99, 100), max_bytes=20) == [(0, 100)]
 
 
 def test_an_empty_range_needs_no_request() -> None:

@@ -47,7 +47,7 @@ REQUESTS: dict[str, dict[str, tuple[str, str]]] = {
         "delete": ("DELETE", "other"),
     },
 }
-"""How each call is told from the others at the proxy: its method, and its target."""
+"""How the proxy distinguishes each call: by its method and its target."""
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -79,7 +79,7 @@ def test_what_is_throttled_twice_comes_right(proxied: ProxiedBucket, verb: str) 
 
 @pytest.mark.parametrize("status", [500, 503])
 @pytest.mark.parametrize("verb", VERBS)
-def test_what_fails_for_ever_is_unavailable_after_the_attempts(
+def test_a_lasting_failure_is_unavailable_after_the_attempts(
     proxied: ProxiedBucket, verb: str, status: int
 ) -> None:
     events = Events()
@@ -253,7 +253,7 @@ def test_when_one_range_of_several_fails_no_other_sleeps_on(
 
 
 def begins_at(start: int) -> Callable[[Request], bool]:
-    """Return what tells the request for a range."""
+    """Return what identifies the request for a range."""
     return lambda request: request.range.startswith(f"bytes={start}-")
 
 
@@ -280,7 +280,7 @@ class TestDeadline:
         store = quick(proxied, Events(), deadline=self.LIMIT)
         for verb in VERBS:
             if verb == "get_range":
-                continue  # told from "get" by its range header alone
+                continue  # differs from "get" only by its range header
             method, path = REQUESTS[proxied.url.partition(":")[0]][verb]
             proxied.proxy.add(method, path, status=503, delay=1.0, times=1)
             proxied.proxy.add(method, path, hang=60)
@@ -305,7 +305,7 @@ class TestDeadline:
         store = quick(proxied, Events(), deadline=0.8)
         backend = store._requests.backend("", "")
         # One part after the other, so that few of them take long.
-        backend.at_once = backend.delete_limit = 1  # type: ignore[misc]
+        backend.concurrency = backend.delete_limit = 1  # type: ignore[misc]
         backend.gap = 0  # type: ignore[misc]
         proxied.proxy.latency = 0.3
         parts = [ByteRange(n, n + 9) for n in range(0, 50, 10)]

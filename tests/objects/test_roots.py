@@ -91,9 +91,9 @@ class TestSymbolicLinks:
         return ObjectStore(str(root))
 
     def test_none_is_listed(self, linked: ObjectStore) -> None:
-        with pytest.warns(TieredFSWarning, match="symbolic links are left out"):
+        with pytest.warns(TieredFSWarning, match="symbolic links are ignored"):
             assert [entry.key for entry in linked.list()] == ["inside"]
-        with pytest.warns(TieredFSWarning, match="symbolic links are left out"):
+        with pytest.warns(TieredFSWarning, match="symbolic links are ignored"):
             assert [entry.key for entry in linked.list(delimiter="/")] == ["inside"]
 
     def test_those_of_many_folders_are_warned_of_once(self, tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ class TestSymbolicLinks:
         with pytest.warns(TieredFSWarning) as seen:
             assert len(list(store.list())) == 1100
         (warning,) = seen
-        assert "/0007/link: symbolic links are left out" in str(warning.message)
+        assert "/0007/link: symbolic links are ignored" in str(warning.message)
 
     @pytest.mark.parametrize("prefix", ["folder/", "loop/", "loop/inside", "folder/f"])
     def test_none_is_listed_through(self, linked: ObjectStore, prefix: str) -> None:
@@ -135,7 +135,7 @@ class TestSymbolicLinks:
         linked.delete(["folder/file"])
         assert (tmp_path / "secret" / "file").exists()
 
-    def test_one_is_no_object_to_delete(
+    def test_a_delete_does_not_remove_one(
         self, linked: ObjectStore, tmp_path: Path
     ) -> None:
         linked.delete(["file", "folder", "broken", "loop"])
@@ -154,8 +154,8 @@ class TestSymbolicLinks:
         assert (tmp_path / "real" / "a" / "b").exists()
 
 
-def test_what_is_no_regular_file_is_no_object(tmp_path: Path) -> None:
-    """A pipe would be waited for, and a folder read for ever."""
+def test_only_a_regular_file_is_an_object(tmp_path: Path) -> None:
+    """Opening a pipe would block, and reading a folder would never end."""
     store = ObjectStore(str(tmp_path))
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "folder").mkdir()
@@ -254,7 +254,7 @@ def test_a_relative_store_needs_a_folder_to_begin_in(
         ("simplecache::gs:/bucket", "gs://bucket"),
     ],
 )
-def test_a_url_without_both_of_its_slashes_is_no_folder_of_that_name(
+def test_a_url_that_lacks_a_slash_is_not_taken_for_a_folder(
     url: str, meant: str
 ) -> None:
     with pytest.raises(InvalidArgumentError, match=f"give {meant} for a URL"):

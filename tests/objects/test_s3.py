@@ -51,7 +51,7 @@ ANSWERS = [
 
 
 @pytest.mark.parametrize(("status", "code", "ours"), ANSWERS)
-def test_what_the_server_says_becomes_ours(
+def test_an_answer_is_mapped_to_an_error_of_ours(
     proxied: ProxiedBucket, status: int, code: str, ours: type[TieredFSError]
 ) -> None:
     watched = Watched(proxied, attempts=2)

@@ -79,7 +79,7 @@ def test_a_secret_in_an_odd_place_of_a_url_is_not_shown(url: str) -> None:
         "memory://a:b",
     ],
 )
-def test_what_is_no_secret_is_shown(url: str) -> None:
+def test_text_that_is_not_secret_is_shown(url: str) -> None:
     assert redact_url(url) == url
 
 
@@ -195,7 +195,7 @@ def test_a_password_in_bytes_is_hidden_as_it_is_printed() -> None:
     assert shown == "login failed with b'***'"
 
 
-def test_what_is_too_short_to_hide_is_no_secret() -> None:
+def test_a_text_too_short_to_hide_is_not_a_secret() -> None:
     assert secret_values({"key": "a", "secret": "", "token": "abc"}) == frozenset()
 
 

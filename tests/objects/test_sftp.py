@@ -212,7 +212,7 @@ def test_folders_that_hold_no_object_are_not_listed(relayed: Relayed) -> None:
     assert [entry.key for entry in store.list()] == ["full/er/a"]
 
 
-def test_what_is_no_regular_file_is_not_listed(relayed: Relayed) -> None:
+def test_only_regular_files_are_listed(relayed: Relayed) -> None:
     store = relayed.store()
     store.put("a", b"1", overwrite=True)
     (relayed.folder / "link").symlink_to("/etc/passwd")
@@ -221,7 +221,7 @@ def test_what_is_no_regular_file_is_not_listed(relayed: Relayed) -> None:
     assert [entry.key for entry in store.list(delimiter="/")] == ["a"]
 
 
-def test_a_name_that_is_no_utf_8_is_a_key_too(relayed: Relayed) -> None:
+def test_a_name_that_is_not_utf_8_is_a_key_too(relayed: Relayed) -> None:
     relayed.folder.mkdir(parents=True)
     (relayed.folder / "caf\udce9").write_bytes(b"1")
     store = relayed.store()
@@ -266,7 +266,7 @@ def test_a_server_that_is_not_there_is_unavailable(verb: str) -> None:
         VERBS[verb](store)
 
 
-def test_without_sshfs_it_is_told_what_to_install(
+def test_without_sshfs_the_error_names_what_to_install(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "sshfs", None)
@@ -275,7 +275,7 @@ def test_without_sshfs_it_is_told_what_to_install(
 
 
 class NoLinks(asyncssh.SFTPServer):
-    """As many servers that are no OpenSSH."""
+    """As with many servers other than OpenSSH."""
 
     @override
     def link(self, oldpath: bytes, newpath: bytes) -> None:
@@ -302,7 +302,7 @@ def test_a_server_without_hard_links_cannot_tell_who_is_first(tmp_path: Path) ->
     assert files_of(tmp_path) == {"b/a": b"1"}
 
 
-def test_a_server_that_cannot_replace_a_file_is_told_so(tmp_path: Path) -> None:
+def test_a_server_that_cannot_replace_a_file_is_an_error(tmp_path: Path) -> None:
     with Sftp(tmp_path, NoRename) as server:
         server.make_bucket("b")
         store = ObjectStore(*server.bucket("b"))

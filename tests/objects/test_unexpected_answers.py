@@ -90,7 +90,7 @@ def unchanged(store: ObjectStore) -> bool:
 
 
 @pytest.mark.parametrize("status", [204, 301, 302, 303, 304, 307, 308])
-def test_an_answer_below_400_that_is_no_success_is_an_error(
+def test_an_answer_below_400_that_is_not_a_success_is_an_error(
     place: ProxiedBucket, status: int
 ) -> None:
     store = opened(place)
@@ -166,7 +166,7 @@ def test_what_another_service_answers_is_an_error_of_the_storage(
     assert unchanged(store)
 
 
-def test_a_delete_that_hdfs_says_it_has_not_done_is_an_error(
+def test_a_delete_that_hdfs_did_not_do_is_an_error(
     place: ProxiedBucket,
 ) -> None:
     if urlsplit(place.url).scheme != "webhdfs":
@@ -174,7 +174,7 @@ def test_a_delete_that_hdfs_says_it_has_not_done_is_an_error(
     store = opened(place)
     kind = {"Content-Type": "application/json"}
     place.proxy.add("DELETE", status=200, body='{"boolean": false}', headers=kind)
-    with pytest.raises(StorageUnavailableError, match="has not deleted it"):
+    with pytest.raises(StorageUnavailableError, match="did not delete it"):
         store.delete(["key"])
     store.delete(["never there"])
     place.proxy.clear()

@@ -57,7 +57,7 @@ class TestPlan:
 
 
 on_s3 = pytest.mark.parametrize("proxied", ["s3"], indirect=True)
-"""What tells parts by S3's own requests, or is of no use where nothing is begun."""
+"""For tests that recognise parts by S3's requests, or need uploads with a begin."""
 
 
 class Upload(Watched):
@@ -144,7 +144,7 @@ def test_a_part_that_fails_is_put_again_alone(upload: Upload) -> None:
 
 @on_s3
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_part_that_fails_for_ever_leaves_nothing(
+def test_a_part_that_keeps_failing_leaves_nothing(
     upload: Upload, overwrite: bool
 ) -> None:
     upload.proxy.add("PUT", "partNumber=2", status=500)
@@ -263,7 +263,7 @@ def test_an_upload_that_was_abandoned_is_cleaned_when_it_is_old(
     assert upload.store.abort_uploads() == []
     assert upload.unfinished() == ["left/behind"]
     assert upload.unfinished() == []
-    backend.abort_upload("left/behind", number, 10)  # again is no error
+    backend.abort_upload("left/behind", number, 10)  # again is not an error
 
 
 @on_s3
@@ -295,7 +295,7 @@ def test_uploads_outside_the_store_are_left_alone(upload: Upload) -> None:
     assert upload.unfinished() == ["inside/mine"]
 
 
-def test_what_is_no_regular_file_cannot_be_put(upload: Upload, tmp_path: Path) -> None:
+def test_only_a_regular_file_can_be_put(upload: Upload, tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     for source in (tmp_path, tmp_path / "pipe"):
         with pytest.raises(InvalidArgumentError, match=source.name):

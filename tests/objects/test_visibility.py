@@ -245,7 +245,7 @@ def writing(store: ObjectStore) -> str:
 
 
 def is_look(request: Request) -> bool:
-    """Tell whether a request asks what is there."""
+    """Return whether a request reads the object."""
     return request.method in {"GET", "HEAD"}
 
 
@@ -276,7 +276,7 @@ class TestAReplyThatIsLost:
         store.put("a", b"mine", overwrite=False)
         assert store.get("a") == b"mine"
 
-    def test_nobody_is_told_that_another_was_first_when_nobody_looked(
+    def test_already_exists_is_raised_only_after_the_comparison(
         self, sure: Sure
     ) -> None:
         store, proxy = sure

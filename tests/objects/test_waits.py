@@ -41,7 +41,7 @@ def test_what_the_server_asks_for_is_waited(
 
 
 @on_every_cloud
-def test_what_is_asked_for_and_longer_than_the_deadline_ends_the_call_at_once(
+def test_a_requested_wait_beyond_the_deadline_ends_the_call_immediately(
     proxied: ProxiedBucket,
 ) -> None:
     store = opened(proxied, RequestPolicy(deadline=20))
@@ -62,7 +62,7 @@ def test_what_is_asked_for_and_longer_than_the_deadline_ends_the_call_at_once(
 
 
 @pytest.mark.parametrize("asked", ["soon", "-1", "1.5", ""])
-def test_what_is_no_number_of_seconds_is_not_waited(
+def test_a_wait_that_is_not_a_number_of_seconds_is_ignored(
     proxied: ProxiedBucket, waits: list[float], asked: str
 ) -> None:
     store = opened(proxied, RequestPolicy(backoff=0.1))

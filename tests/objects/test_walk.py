@@ -80,7 +80,7 @@ def test_every_key_comes_once_and_in_order(  # noqa: PLR0917 - the axes of the r
         cut = len(prefix)
         wanted = {k[:cut] + "".join(k[cut:].partition("/")[:2]) for k in wanted}
     expected = sorted(key for key in wanted if key > after)
-    # A folder that the walk begins inside is told too; the store leaves it out.
+    # A folder that the walk begins inside is returned too; the store omits it.
     assert [entry.key for entry in found if entry.key > after] == expected
 
 
@@ -102,7 +102,7 @@ def test_what_is_removed_meanwhile_is_left_out() -> None:
     assert [entry.key for entry in page.entries] == ["b"]
 
 
-def test_a_failure_is_told_and_nothing_is_lost() -> None:
+def test_a_failure_is_raised_and_nothing_is_lost() -> None:
     tries = iter([False, True])
 
     def once() -> ObjectInfo:
@@ -125,7 +125,7 @@ class Chain(FoldersBackend):
     holds = True
 
     def items(self, folder: str, timeout: float) -> list[Item]:
-        """Return what lies in a folder."""
+        """Return the children of a folder."""
         del timeout
         if folder.count("/") < self.depth:
             return [Item("a", None, 0)]

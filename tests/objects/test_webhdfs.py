@@ -36,7 +36,7 @@ ON_THE_WIRE = {
     "get": 2,  # the name node, and the data node it names
     "get_range": 2,
     "head": 1,
-    "put": 3,  # likewise, and a rename
+    "put": 3,  # to both nodes, and a rename
     "create": 3,
     "copy": 5,
     "list": 1,
@@ -53,7 +53,7 @@ def proxied(fleet: Fleet) -> Iterator[ProxiedBucket]:
 
 @pytest.fixture
 def folder(proxied: ProxiedBucket, fleet: Fleet) -> Path:
-    """Where the server keeps what lies in the place."""
+    """Where the server keeps the objects of the place."""
     server = server_of("webhdfs", fleet)
     assert isinstance(server, WebHDFS)
     return server.root / urlsplit(proxied.url).path.strip("/")
@@ -136,7 +136,7 @@ def test_a_rename_that_was_given_up_does_not_land_after_a_later_put(
 
 
 @pytest.mark.parametrize("verb", CALLS)
-def test_what_fails_for_ever_is_unavailable(proxied: ProxiedBucket, verb: str) -> None:
+def test_a_lasting_failure_is_unavailable(proxied: ProxiedBucket, verb: str) -> None:
     events = Events()
     store = quick(proxied, events, attempts=3)
     proxied.proxy.add(status=500)
@@ -157,13 +157,13 @@ def test_a_body_that_is_cut_is_fetched_again(
 
 
 @pytest.mark.parametrize("name", ["DSQuotaExceeded", "NSQuotaExceeded"])
-def test_a_quota_that_is_used_up_is_said_at_once(
+def test_a_used_up_quota_is_raised_immediately(
     proxied: ProxiedBucket, name: str
 ) -> None:
     events = Events()
     store = quick(proxied, events)
-    told = {"exception": f"{name}Exception", "message": "The quota is exceeded"}
-    body = json.dumps({"RemoteException": told})
+    remote = {"exception": f"{name}Exception", "message": "The quota is exceeded"}
+    body = json.dumps({"RemoteException": remote})
     headers = {"Content-Type": "application/json"}
     proxied.proxy.add("PUT", "op=CREATE", status=403, headers=headers, body=body)
     with pytest.raises(StorageFullError, match="The quota is exceeded"):
@@ -293,14 +293,14 @@ class TestGateway:
         monkeypatch.setattr(webhdfs, "RENAME_OPTIONS", "none that it knows")
         return ObjectStore(proxied.url, proxied.storage_options)
 
-    def test_it_still_tells_who_is_first(self, gateway: ObjectStore) -> None:
+    def test_it_still_decides_which_writer_is_first(self, gateway: ObjectStore) -> None:
         assert StoreCapability.EXCLUSIVE_CREATE in gateway.capabilities
         gateway.put("a", b"1", overwrite=False)
         with pytest.raises(AlreadyExistsError):
             gateway.put("a", b"2", overwrite=False)
         assert gateway.get("a") == b"1"
 
-    def test_it_replaces_nothing_and_that_is_told(
+    def test_it_does_not_replace_and_reports_that(
         self, gateway: ObjectStore, folder: Path
     ) -> None:
         gateway.put("a", b"1", overwrite=True)

@@ -27,7 +27,7 @@ from tieredfs.format.batch.header import HEADER_SIZE, MAGIC, BatchHeader
 from tieredfs.format.batch.reader import scan_batches
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.codecs import compress, decompress
-from tieredfs.format.compression.lz4_frames import mend_lz4_header
+from tieredfs.format.compression.lz4_frames import repair_lz4_header
 from tieredfs.format.index.leader_epochs import parse_leader_epochs
 from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
@@ -195,7 +195,7 @@ def test_damaged_messages_in_a_wrapper_are_whole_or_a_typed_error(
         sealed = stored[header.position : start]
         sealed += data.draw(damaged(stored[start : header.end]))
     else:
-        packed = mend_lz4_header(stored[start : header.end])
+        packed = repair_lz4_header(stored[start : header.end])
         if header.codec is not Codec.LZ4:
             packed = stored[start : header.end]
         inside = decompress(header.codec, packed)

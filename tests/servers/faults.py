@@ -39,7 +39,7 @@ class Request:
 
 @dataclass
 class Hold:
-    """A request that a slow network keeps until it is told to let go.
+    """A request that a slow network keeps until it is released.
 
     Attributes:
         release: Set to pass the request on, which its client may have given up by then.
@@ -87,14 +87,14 @@ class Rule:
         times: How many requests fail.
         skip: How many pass first.
         probability: Of each of the others to fail.
-        status: Answer this at once, without asking the server.
+        status: Answer with this immediately, without asking the server.
         headers: Of that answer, such as Retry-After.
         body: Of that answer; None for what the store that was asked would say.
         cut_before: Reset the connection before the server hears.
         cut_after: End the connection after so many bytes of the reply's body; in the
             middle of its head if there is no body.
         reset: Make that end a reset.
-        hang_after: Silence for ever after so many bytes of the reply's body, or in the
+        hang_after: Silence forever after so many bytes of the reply's body, or in the
             middle of its head.
         lose_reply: Reset the connection when the server has answered.
         hang: Seconds of silence before the request is passed on.
@@ -125,7 +125,7 @@ class Rule:
     hits: int = 0
 
     def takes(self, request: Request, random: Random) -> bool:
-        """Tell whether this request is to fail, and count it."""
+        """Return whether this request is to fail, and count it."""
         if self.hits >= self.times or self.method not in {"", request.method}:
             return False
         if not re.search(self.path, request.target) or not self.when(request):

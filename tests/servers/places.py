@@ -32,7 +32,7 @@ class Service(Protocol):
         """Start it, and return when it answers."""
 
     def kill(self) -> None:
-        """End it at once."""
+        """End it immediately."""
 
     def make_bucket(self, name: str) -> None:
         """Make an empty bucket, or what comes closest to one."""

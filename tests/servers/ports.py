@@ -29,7 +29,7 @@ class PortBlock:
         self._drawn = 0
 
     def draw(self, count: int) -> list[int]:
-        """Return ports on which nobody listens, no two of them the same.
+        """Return distinct ports on which no process listens.
 
         Raises:
             RuntimeError: The block has fewer.
@@ -69,5 +69,5 @@ def _block() -> PortBlock:
 
 
 def free_ports(count: int) -> list[int]:
-    """Draw ports from this process's block: all those of one server at once."""
+    """Draw ports from this process's block: all those of one server together."""
     return _block().draw(count)

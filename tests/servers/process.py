@@ -162,7 +162,7 @@ class Server(ABC):
         raise ServerFailedError("\n".join(self.failures[-_STARTS:]))
 
     def kill(self) -> None:
-        """End it at once: what a crash looks like to a client."""
+        """Kill it: what a crash looks like to a client."""
         if self._process is None:
             return
         self._signal(signal.SIGKILL)

@@ -10,16 +10,16 @@
         proxy.add("PUT", lose_reply=True, times=1)      # done, but we never hear
         proxy.add("GET", hang=30, times=1)              # no byte for 30 s
         proxy.add("GET", hang_after=65_536)             # part of a body, then none
-        proxy.add("PUT", hold=Hold(), times=1)          # passed on when it is told to
+        proxy.add("PUT", hold=Hold(), times=1)          # passed on when released
         proxy.add("GET", when=lambda asked: asked.range, status=500)
         proxy.add("GET", flip_byte=100)                 # one byte of the body wrong
         proxy.silent = True                             # accepts, and never answers
-        proxy.refuse()                                  # nobody listens until clear()
+        proxy.refuse()                                  # not listening until clear()
         ...
         assert len(proxy.requests("GET", "/orders-")) == 1
 
-Signatures stay valid through it: the head of a request is passed on as it came. Where
-an answer names the server as the place to go on, the client is told to come here.
+Signatures stay valid through it: the head of a request is passed on unchanged. A
+redirect to the server is replaced by one to the proxy.
 """
 
 import asyncio
@@ -126,7 +126,7 @@ class FaultProxy(LoopServer):
 
     @override
     async def _listen(self) -> None:
-        # No port that the kernel would give to a client while nobody listens here.
+        # No port that the kernel would give to a client while this does not listen.
         self.port = self.port or free_ports(1)[0]
         self._listener = await asyncio.start_server(
             self._serve, HOST, self.port, limit=_BUFFER
@@ -188,7 +188,7 @@ class FaultProxy(LoopServer):
             server.writer.close()
 
     async def _exchange(self, client: Stream, server: Stream, head: bytes) -> bool:
-        """Pass one request and its answer on; tell whether more may follow."""
+        """Pass one request and its answer on; return whether more may follow."""
         method, target = head.decode("latin1").split(" ", 2)[:2]
         headers = headers_of(head)
         request = Request(time.monotonic(), method, target, headers)

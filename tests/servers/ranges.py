@@ -13,7 +13,7 @@ from servers.web import Handler, WebThread
 
 
 class RangeHTTP(WebThread):
-    """What lies in a folder, over HTTP; folders answer with a page of links."""
+    """The files of a folder, over HTTP; folders answer with a page of links."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

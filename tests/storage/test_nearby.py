@@ -65,7 +65,7 @@ def test_a_folder_of_a_tier_is_answered_with_the_tier(
     assert (str(found_out.value), str(named.value)) == (said, said)
 
 
-@pytest.mark.filterwarnings("ignore:.*symbolic links are left out")
+@pytest.mark.filterwarnings("ignore:.*symbolic links are ignored")
 def test_the_folder_above_is_answered_with_the_tiers_in_it(parent: Path) -> None:
     with pytest.raises(InvalidArgumentError) as caught:
         open_tier(str(parent))
@@ -74,7 +74,7 @@ def test_the_folder_above_is_answered_with_the_tiers_in_it(parent: Path) -> None
 
 
 def test_nothing_is_suggested_where_no_tier_is_near(parent: Path) -> None:
-    with pytest.raises(UnsupportedFormatError, match=r"begins with 1\.jpg"):
+    with pytest.raises(UnsupportedFormatError, match=r"first are 1\.jpg"):
         open_tier(str(parent / "photos"))
 
 

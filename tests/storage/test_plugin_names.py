@@ -84,7 +84,7 @@ class TestAPluginOfOursThatIsNotInstalled:
     ) -> None:
         memory.put("t/0/x.rsm-manifest", b"{}", overwrite=True)
         with pytest.raises(
-            UnsupportedFormatError, match="to be had: pip install tieredfs-aiven"
+            UnsupportedFormatError, match="more plugins: pip install tieredfs-aiven"
         ):
             open_storage(memory)
 
@@ -146,7 +146,7 @@ class TestModuleAndAttribute:
         "name", [":P", "m:", "m:P:Q", "m:P()", "m P:Q", "m/n:P", "../m:P", "m..n:P"]
     )
     def test_what_names_no_attribute_is_an_unknown_plugin(self, name: str) -> None:
-        with pytest.raises(UnknownPluginError, match="no module:Class"):
+        with pytest.raises(UnknownPluginError, match="not module:Class"):
             load_plugin(name)
 
     def test_a_url_never_names_code_to_import(self, distribute: Distribute) -> None:
@@ -188,8 +188,8 @@ class TestTheStorageOptionOfAChain:
         [
             ({"plugins": "x"}, "has no 'plugins'; it has plugin, plugin_options"),
             ({"plugin": 3}, "names no plugin"),
-            ("hunter2", "is no mapping"),
-            ({"plugin_options": "hunter2"}, "is no mapping"),
+            ("hunter2", "is not a mapping"),
+            ({"plugin_options": "hunter2"}, "is not a mapping"),
         ],
     )
     def test_what_it_cannot_be_is_refused(

@@ -193,7 +193,7 @@ def test_a_writer_overtaken_between_segments_is_told_and_writes_the_rest(
     topic, other = _topic(storage), _topic(SingleObject(memory))
     storage.act = lambda n: n == 3 and other.append(_large(1, 9))
     with pytest.raises(
-        AlreadyExistsError, match=r"behind the first 2 of 4 records.*to offset 1:"
+        AlreadyExistsError, match=r"after the first 2 of 4 records.*to offset 1:"
     ):
         topic.append(_large(4), segment_bytes=1)
     assert topic.append(_large(4), segment_bytes=1) == range(3, 5)
@@ -219,7 +219,7 @@ def test_a_writer_that_finds_another_one_behind_its_segment_is_told(
             return found
 
     topic = _topic(After(memory))
-    with pytest.raises(AlreadyExistsError, match="behind the first 1 of 3 records"):
+    with pytest.raises(AlreadyExistsError, match="after the first 1 of 3 records"):
         topic.append(_large(3), segment_bytes=1)
     assert topic.append(_large(3), segment_bytes=1) == range(2, 4)
     assert _numbers(storage) == [0, 9, 1, 2]

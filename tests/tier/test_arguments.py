@@ -83,7 +83,7 @@ class TestIntegers:
                 "partitions",
             ),
         ):
-            with pytest.raises(InvalidArgumentError, match=f"^{name} is an integer"):
+            with pytest.raises(InvalidArgumentError, match=f"^{name} must be an int"):
                 ask()
 
 
@@ -94,7 +94,7 @@ class TestColumns:
         assert found.to_table() == three.scan(columns=["value"]).to_table()
 
     def test_a_text_that_is_not_a_column_is_refused_as_one(self, three: Topic) -> None:
-        with pytest.raises(InvalidArgumentError, match=r"columns valu: each must"):
+        with pytest.raises(InvalidArgumentError, match=r"columns valu: choose from"):
             three.scan(columns="valu")
 
     @pytest.mark.parametrize("wrong", [5, [1], [None], 1.5])
@@ -103,7 +103,7 @@ class TestColumns:
         three: Topic,
         wrong: Any,  # noqa: ANN401 - any wrong thing
     ) -> None:
-        with pytest.raises(InvalidArgumentError, match=r"^columns "):
+        with pytest.raises(InvalidArgumentError, match=r"^(invalid|unknown) "):
             three.scan(columns=wrong)
 
 
@@ -144,7 +144,7 @@ def test_records_that_are_not_a_table_are_refused(
     wrong: Any,  # noqa: ANN401 - any wrong thing
 ) -> None:
     topic = Tier(SingleObject(memory)).create_topic("t")
-    with pytest.raises(InvalidArgumentError, match=r"records are a pyarrow\.Table"):
+    with pytest.raises(InvalidArgumentError, match=r"records must be a pyarrow\.Table"):
         topic.append(wrong)
 
 

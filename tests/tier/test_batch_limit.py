@@ -22,7 +22,7 @@ from wire import encode_batch, encode_wrapper
 
 _MIB = 1 << 20
 _LIMIT = 4 * _MIB
-_NAMED = r"decompresses to more than 4194304 bytes: a larger max_batch_bytes "
+_NAMED = r"decompresses to more than 4194304 bytes: raise max_batch_bytes "
 
 
 @pytest.fixture

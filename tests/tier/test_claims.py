@@ -132,7 +132,7 @@ def test_verify_finds_a_key_that_is_not_what_its_manifest_says(
     rewrite(memory, path, key={field: getattr(parsed(path), field) + 1})
     storage = open_storage(memory, "single-object")
     (report,) = verify(storage, storage.list_partitions(), Depth.INDEXES)
-    assert "its manifest is that of another segment" in str(report.problems)
+    assert "its manifest belongs to another segment" in str(report.problems)
 
 
 def test_a_largest_timestamp_that_key_and_manifest_claim_is_compared_with_the_log(

@@ -460,7 +460,7 @@ class TestAnOffsetIndex:
 
     def test_that_leads_too_far_is_an_error(self, tmp_path: Path) -> None:
         position = len(log_of(0, 15))
-        with pytest.raises(CorruptIndexError, match="the offset index says"):
+        with pytest.raises(CorruptIndexError, match="the offset index has"):
             self.scan(tmp_path, (13, position))
 
     def test_that_leads_into_a_batch_is_an_error(self, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ def logdir(tmp_path: Path) -> Path:
 @pytest.fixture
 def record(tmp_path: Path) -> PushRecord:
     """A record that takes what has just been written as well."""
-    return PushRecord(tmp_path / "cache" / "pushed", settled_ns=-(10**18))
+    return PushRecord(tmp_path / "cache" / "pushed", min_age_ns=-(10**18))
 
 
 @pytest.fixture(params=[SingleObject, KafkaLocal])
@@ -290,7 +290,7 @@ def test_the_folders_that_it_makes_are_for_their_owner_only(
         source,
         target,
         source.list_partitions(),
-        record=PushRecord(folder, settled_ns=0),
+        record=PushRecord(folder, min_age_ns=0),
     )
     for made in (folder, folder.parent, folder.parent.parent):
         assert made.stat().st_mode & 0o777 == 0o700

@@ -290,7 +290,7 @@ class TestATopicThatWasMadeAgain:
         assert outcomes(report) == [(0, FAILED)]
         (error,) = report.errors
         assert isinstance(error, AlreadyExistsError)
-        assert "made again" in str(error)
+        assert "recreated" in str(error)
         assert values(target) == before
 
     def test_nothing_shows_a_shorter_one_that_ends_before_the_old_one_begins(
@@ -438,7 +438,7 @@ class TestAMissedSegment:
         stored = SingleObject(memory)
         with pytest.raises(CorruptDataError, match="push the partition again"):
             topic_of(stored).scan()
-        assert "with the ends 99 and 199" in " ".join(problems(stored))
+        assert "with the end offsets 99 and 199" in " ".join(problems(stored))
         assert topic_of(stored).scan(on_gap="skip").to_table().num_rows == 300
         push_all(source_of(logdir), stored)
         assert offsets(stored) == list(range(300))
@@ -469,7 +469,7 @@ def test_the_partition_of_a_topic_that_was_made_again_meanwhile_is_not_found(
     (folder / "partition.metadata").write_text(
         "version: 0\ntopic_id: -AAAAAAAAAAAAAAAAAAAAA"
     )
-    with pytest.raises(NotFoundError, match="made again"):
+    with pytest.raises(NotFoundError, match="recreated"):
         source.list_segments(partition)
 
 

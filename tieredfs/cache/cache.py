@@ -1,4 +1,4 @@
-"""Kafka's RemoteIndexCache: indexes of stored segments, kept on a local disk."""
+"""Kafka's RemoteIndexCache: a cache of segment indexes on a local disk."""
 
 import os
 import time
@@ -25,26 +25,26 @@ from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["RemoteIndexCache"]
 
-_NOTED_SECONDS = 30.0
-"""The directory is told of the uses of an entry so often."""
+_TOUCH_INTERVAL_SECONDS = 30.0
+"""Minimum interval, in seconds, of recording the uses of an entry on disk."""
 
 
 class RemoteIndexCache:
     """Fetch the indexes of segments once, and keep them across restarts.
 
-    The directory may be shared by any number of caches, threads and processes, of any
-    stores. What is in it that is missing, short, changed, of another version or store
-    costs one ``fetch_all_indexes``, never an error. An entry that was handed out stays
-    readable, whatever becomes of the cache.
+    The directory may be shared by any number of caches, threads and processes, for any
+    stores. A file that is missing, truncated, changed, or of another version or store
+    costs one ``fetch_all_indexes``, never an error. Indexes that a caller holds stay
+    readable, whatever happens to the cache.
 
     A cache may be shared by threads, used after a fork, and pickled; each process has
-    its own, over the same files.
+    its own state, over the same files.
 
     Source: Kafka's RemoteIndexCache (KIP-405), KIP-1002.
 
     Attributes:
-        storage: Where the indexes come from.
-        ttl: Seconds after which an entry that nobody used is not served any more.
+        storage: The storage that the indexes are fetched from.
+        ttl: Seconds without use after which an entry is no longer served.
     """
 
     def __init__(
@@ -56,31 +56,35 @@ class RemoteIndexCache:
         ttl: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """Open a cache; entries that are there are opened when they are asked for.
+        """Open a cache; existing entries are mapped when they are first used.
 
         Args:
-            storage: Where the indexes come from.
-            directory: Where they are kept; made if need be.
-            max_bytes: Bytes on disk, of all that share the directory, from now on;
-                None for what was said before, and 1 GiB when nothing was.
-            ttl: Seconds after which an entry that nobody used is not served any more;
-                None for never.
-            clock: Seconds since 1970.
+            storage: The storage to fetch indexes from.
+            directory: The directory of the entries; created if necessary.
+            max_bytes: Maximum bytes on disk, for all processes that share the
+                directory, from now on; None to keep the current limit, initially 1 GiB.
+            ttl: Seconds without use after which an entry is no longer served; None for
+                no limit.
+            clock: Returns seconds since 1970.
 
         Raises:
-            InvalidArgumentError: ``max_bytes`` is negative or beyond 63 bits, or
-                ``ttl`` not above 0.
-            OSError: The directory cannot be made or written.
+            InvalidArgumentError: ``max_bytes`` is negative or exceeds 63 bits, or
+                ``ttl`` is not above 0.
+            OSError: The directory cannot be created or written.
         """
         if max_bytes is not None:
             _check_bound(max_bytes)
         if ttl is not None and not ttl > 0:
-            msg = f"a cache cannot keep its entries for {ttl} seconds"
+            msg = f"a ttl of {ttl} seconds is not above 0"
             raise InvalidArgumentError(msg)
         self.storage = storage
         self.ttl = ttl
         self._clock = clock
-        self._noted = _NOTED_SECONDS if ttl is None else min(_NOTED_SECONDS, ttl / 4)
+        self._touch_interval = (
+            _TOUCH_INTERVAL_SECONDS
+            if ttl is None
+            else min(_TOUCH_INTERVAL_SECONDS, ttl / 4)
+        )
         self._place = storage.identity
         self._directory = CacheDirectory(Path(directory), DEFAULT_BYTES, clock)
         self._directory.establish(max_bytes)
@@ -90,17 +94,17 @@ class RemoteIndexCache:
 
     @property
     def directory(self) -> Path:
-        """Where the entries are."""
+        """The directory of the entries."""
         return self._directory.path
 
     @property
     def max_bytes(self) -> int:
-        """How many bytes there may be on disk, of all that share the directory."""
+        """Maximum bytes on disk, for all processes that share the directory."""
         return self._directory.bound
 
     @property
     def stats(self) -> CacheStats:
-        """What this cache has done so far, and what the directory holds."""
+        """The counters of this cache, and the bytes in the directory."""
         size = self._directory.usage().size
         with self._state.lock:
             counts = self._state.counts
@@ -117,22 +121,23 @@ class RemoteIndexCache:
     def get(
         self, metadata: SegmentMetadata, *, timeout: float | None = None
     ) -> CachedIndexes:
-        """Return the indexes of a segment, fetched anew if need be, in one operation.
+        """Return the indexes of a segment, fetching them in one operation if necessary.
 
-        A file that is not valid is replaced. Of several that want one segment, in any
-        process, one fetches; it goes on when ``timeout`` passes, and serves the next.
+        An invalid file is replaced. Of concurrent callers for one segment, in any
+        process, one fetches. The fetch goes on after ``timeout``, and serves the next
+        call.
 
         Args:
-            metadata: As it was listed.
+            metadata: Metadata of the segment, as listed.
             timeout: Seconds to wait for a fetch; None for the deadline of the storage's
                 policy.
 
         Raises:
             ClosedError: The cache was closed.
-            CorruptIndexError: The stored indexes are malformed; nothing is kept, and
-                the next call asks again.
+            CorruptIndexError: The stored indexes are malformed; nothing is cached, and
+                the next call fetches again.
             DeadlineExceededError: ``timeout`` passed.
-            TieredFSError: What the storage raised.
+            TieredFSError: The error of the storage.
         """
         key = key_of(metadata)
         now = self._clock()
@@ -146,7 +151,7 @@ class RemoteIndexCache:
             if opened is not None:
                 state.counts.hits += 1
                 opened.used = now
-                if now - opened.noted < self._noted:
+                if now - opened.noted < self._touch_interval:
                     return opened.indexes
                 opened.noted = now
         if opened is None:
@@ -155,10 +160,10 @@ class RemoteIndexCache:
         return opened.indexes
 
     def layout_of(self, metadata: SegmentMetadata) -> bytes:
-        """Return what the layout keeps of a segment, if that is here; nothing is asked.
+        """Return the layout's data of a segment from the cache, without a fetch.
 
         Returns:
-            Empty when it is not here, or there is nothing that the layout keeps.
+            The data; empty if it is not cached, or the layout has none.
         """
         key = key_of(metadata)
         state = self._state
@@ -171,14 +176,14 @@ class RemoteIndexCache:
                 opened = self._entries.open(entry, metadata.start_offset)
             if opened is None:
                 return b""
-            with state.lock:  # or each range of a log would have it checked again
+            with state.lock:  # else each range of a log would check the entry again
                 state.keep(key, opened, removals)
         return opened.indexes.indexes.layout
 
     def with_storage(self, storage: RemoteStorageManager) -> "RemoteIndexCache":
-        """Return this cache as one that asks another view of the same storage.
+        """Return a view of this cache that fetches from another view of the storage.
 
-        What is opened, counted and closed is the same.
+        Both share their mapped entries and counters, and are closed together.
         """
         view = object.__new__(type(self))
         vars(view).update(vars(self))  # copy() would open another one, as pickle does
@@ -187,19 +192,19 @@ class RemoteIndexCache:
         return view
 
     def lookup_offset(self, metadata: SegmentMetadata, offset: int) -> OffsetPosition:
-        """Return where in a segment's log to look for an offset, by ``get``."""
+        """Return where in a segment's log to look for an offset; fetch if necessary."""
         return self.get(metadata).lookup_offset(offset)
 
     def lookup_offsets(
         self, metadata: SegmentMetadata, offsets: Int64Array
     ) -> Int64Array:
-        """Return the positions of many offsets of a segment at once, by ``get``."""
+        """Return the log positions of many offsets of a segment; fetch if necessary."""
         return self.get(metadata).lookup_offsets(offsets)
 
     def lookup_timestamp(
         self, metadata: SegmentMetadata, timestamp: int, start_offset: int = 0
     ) -> OffsetPosition:
-        """Return where in a segment's log to look for a time (ms), by ``get``."""
+        """Return where in a segment's log to look for a time in ms since 1970."""
         return self.get(metadata).lookup_timestamp(timestamp, start_offset)
 
     def aborted_transactions(
@@ -209,7 +214,7 @@ class RemoteIndexCache:
         return self.get(metadata).aborted_transactions(start, end)
 
     def remove(self, segments: Iterable[SegmentMetadata]) -> None:
-        """Forget segments, here and on disk; one that is not there is no error.
+        """Remove segments from memory and disk; a missing one is not an error.
 
         Raises:
             ClosedError: The cache was closed.
@@ -220,13 +225,13 @@ class RemoteIndexCache:
         names = [name_of(self._place, metadata).name for metadata in segments]
         try:
             self._directory.remove(names)
-        finally:  # after the files: whoever opened one of them before sees it here
+        finally:  # after the files: a thread that opened one before notices it
             with self._state.lock:
                 self._state.removals += 1
                 self._state.forget(set(names))
 
     def clear(self) -> None:
-        """Forget all segments, those of other stores in the directory too.
+        """Remove all segments, including those of other stores in the directory.
 
         Raises:
             ClosedError: The cache was closed.
@@ -242,11 +247,11 @@ class RemoteIndexCache:
                 self._state.opened.clear()
 
     def resize(self, max_bytes: int) -> None:
-        """Set how many bytes all that share the directory may keep.
+        """Set the maximum bytes on disk, for all processes that share the directory.
 
         Raises:
             ClosedError: The cache was closed.
-            InvalidArgumentError: ``max_bytes`` is negative or beyond 63 bits.
+            InvalidArgumentError: ``max_bytes`` is negative or exceeds 63 bits.
             OSError: The directory cannot be written.
         """
         _check_bound(max_bytes)
@@ -255,11 +260,10 @@ class RemoteIndexCache:
         self._entries.drop(self._directory.resize(max_bytes))
 
     def close(self) -> None:
-        """Let go of everything but the files; again is no error.
+        """Close the cache and its views; the files stay. It may be called repeatedly.
 
-        What was handed out stays readable. A fetch that is under way comes to its end,
-        but the end of the process does not wait for it. Views of the cache are closed
-        with it.
+        Indexes that a caller holds stay readable. A fetch in progress runs to its end,
+        but does not keep the process from ending.
         """
         with self._state.lock:
             self._state.is_closed = True
@@ -284,14 +288,14 @@ class RemoteIndexCache:
         return f"RemoteIndexCache({self.storage!r}, {str(self.directory)!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle where it is and how large; what it has done stays here."""
+        """Pickle the storage, directory and limits, but not the counters."""
         arguments = (self.storage, self.directory, self.max_bytes, self.ttl)
         return _reopened, arguments
 
     def _find(
         self, metadata: SegmentMetadata, key: EntryKey, timeout: float | None
     ) -> CachedIndexes:
-        """Open an entry that is not held, or have it loaded."""
+        """Map an entry that is not mapped yet, or load it."""
         entry = name_of(self._place, metadata)
         state = self._state
         removals = state.removals
@@ -311,7 +315,7 @@ class RemoteIndexCache:
 
 def _check_bound(max_bytes: int) -> None:
     if not 0 <= max_bytes < 1 << 63:
-        msg = f"a cache cannot have {max_bytes} bytes"
+        msg = f"max_bytes of {max_bytes} is not from 0 to 2**63 - 1"
         raise InvalidArgumentError(msg)
 
 

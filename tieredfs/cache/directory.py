@@ -1,13 +1,13 @@
-"""The directory that the processes of a user share: files, their bound, their locks.
+"""The cache directory that a user's processes share: entry files, size limit and locks.
 
-The directory itself is the truth: an entry is there when its file is. A file has its
-whole content before it has its name, and is replaced or removed but never changed, so
-that whoever has it mapped keeps what was checked. The lock of a killed process is free:
-it is the kernel's, through ``filelock``.
+The directory is the only source of truth: an entry exists if its file does. A file is
+complete before it gets its name, and is replaced or removed but never changed, so a
+process that has mapped it keeps the bytes it checked. The locks are the kernel's,
+through ``filelock``, so a killed process releases them.
 
-When an entry was used last is its file's modification time, so that one look at the
-directory tells in which order to remove. That of an entry which was used only once is
-40 years earlier: it comes before all that were used again.
+The last use of an entry is its file's modification time, so one scan of the directory
+gives the order of eviction. The modification time of an entry that was used only once
+is 40 years earlier, so it precedes all entries that were used again.
 """
 
 import errno
@@ -32,34 +32,34 @@ from tieredfs.format.buffers import Buffer
 __all__ = ["DEFAULT_BYTES", "CacheDirectory", "Usage", "bound_if_new"]
 
 DEFAULT_BYTES: Final = 1 << 30
-"""Bytes on disk that a cache may take, unless it is told otherwise: 1 GiB, as Kafka."""
+"""Default maximum bytes on disk of a cache: 1 GiB, as in Kafka."""
 
-# The directory may hold other files: no other program gives its own such names.
+# The directory may contain files of other programs, none of which uses these names.
 _SUFFIX = ".indexes"
 _ENTRY = re.compile(rf"[0-9a-f]{{32}}\{_SUFFIX}", re.ASCII)
 _LEFTOVER = re.compile(r"(\d{1,10})-[0-9a-f]{16}\.tmp", re.ASCII)
 _LEDGER = "tieredfs-ledger"
 _LOCK = "tieredfs-lock"
 _LOAD_LOCK = "tieredfs-load-{:04d}"
-_STRIPES = 1024
-_PATIENCE = 10.0
-_POLL = 0.002
-_ABANDONED = 3600.0
-"""Seconds after which a file is not being written any more: in a container the number
-of a process that is gone may be that of one that runs."""
+_LOAD_LOCKS = 1024
+_MAX_LOCK_SECONDS = 10.0
+_POLL_SECONDS = 0.002
+_ABANDONED_SECONDS = 3600.0
+"""Seconds after which a temporary file counts as abandoned even if its process exists:
+in a container, the id of a dead process may be that of a running one."""
 
 _PROBATION = 40 * 365 * 86_400.0
-_NEVER = 1_200_000_000.0
-"""No entry was used before this time (2008): an earlier one is of one on probation."""
+_EARLIEST_USE = 1_200_000_000.0
+"""No entry was used before this time (2008): an earlier time means probation."""
 
 
 class Usage(NamedTuple):
-    """What a directory holds.
+    """The contents of a directory.
 
     Attributes:
-        entries: Files.
-        size: Bytes of them.
-        bound: Bytes that there may be.
+        entries: Number of files.
+        size: Total bytes of the files.
+        bound: Maximum total bytes.
     """
 
     entries: int
@@ -68,23 +68,23 @@ class Usage(NamedTuple):
 
 
 def bound_if_new(path: Path, bound: int) -> int | None:
-    """Return the bound for a directory; None where a cache has been, which has one."""
-    with suppress(OSError):  # whoever opens it tells
+    """Return ``bound`` for a new directory; None for an existing one, which has one."""
+    with suppress(OSError):  # opening the directory reports it
         if CacheDirectory.existing(path) is not None:
             return None
     return bound
 
 
 class CacheDirectory:
-    """Files of a cache, by names of hexadecimal digits, and the room they have."""
+    """The files of a cache, named by hexadecimal digits, and their total size."""
 
     def __init__(self, path: Path, bound: int, clock: Callable[[], float]) -> None:
-        """Name a directory; nothing is read or written yet.
+        """Refer to a directory; nothing is read or written yet.
 
         Args:
-            path: The directory; a relative one is in the folder of this moment.
-            bound: Bytes that all entries may have together, where none were told.
-            clock: Seconds since 1970.
+            path: The directory; a relative path is resolved now.
+            bound: Maximum total bytes of all entries, if none has been set.
+            clock: Returns seconds since 1970.
         """
         self.path = path.absolute()
         self._bound = bound
@@ -93,35 +93,35 @@ class CacheDirectory:
 
     @classmethod
     def existing(cls, path: Path) -> Self | None:
-        """Return a directory that a cache has made, its bound as it is; else None."""
+        """Return the directory if a cache has created it, with its bound; else None."""
         found = cls(path, DEFAULT_BYTES, time.time)
         is_made = (path / _LEDGER).exists() or any(found.scan())
         return found if is_made else None
 
     @property
     def bound(self) -> int:
-        """Bytes that all entries may have together, for all processes."""
-        told = self._ledger.read()
-        return told.bound if told else self._bound
+        """Maximum total bytes of all entries, for all processes."""
+        balance = self._ledger.read()
+        return balance.bound if balance else self._bound
 
     def establish(self, bound: int | None = None) -> None:
-        """Make the directory, and keep within its bound.
+        """Create the directory, and evict entries beyond its bound.
 
-        No entry is opened: one look at the directory counts them.
+        No entry is opened: one scan of the directory counts them.
 
         Args:
-            bound: To set for all processes, before anything has to go; None for the one
-                that it has.
+            bound: The bound to set for all processes, before any eviction; None to keep
+                the current one.
 
         Raises:
-            OSError: It cannot be made or written.
+            OSError: The directory cannot be created or written.
         """
         with self._changing(self._counted()) as room:
             room.bound = room.bound if bound is None else bound
             room.evict_to_fit(0)
 
     def resize(self, bound: int) -> list[str]:
-        """Set the bound for all processes; return the names of what had to go."""
+        """Set the bound for all processes; return the names of evicted entries."""
         self._bound = bound
         with self._changing() as room:
             room.bound = bound
@@ -131,32 +131,32 @@ class CacheDirectory:
         """Map the file of an entry, read-only; the mapping outlives the file.
 
         Raises:
-            FileNotFoundError: There is none.
-            OSError: It cannot be mapped, or is no file.
+            FileNotFoundError: The entry does not exist.
+            OSError: The entry cannot be mapped, or is not a file.
         """
         path = self._file(name)
-        if not path.is_file() and path.exists():  # to open a pipe may take for ever
+        if not path.is_file() and path.exists():  # opening a pipe may block forever
             raise OSError(errno.EINVAL, "not a regular file", str(path))
-        # The descriptor is closed at once, only the mapping stays: mmap.mmap keeps one.
-        # A path is given as bytes: of a text pyarrow takes only what is UTF-8.
+        # The descriptor is closed immediately, only the mapping stays: mmap.mmap keeps
+        # a descriptor. The path is passed as bytes: pyarrow encodes a str as UTF-8.
         with pa.memory_map(os.fsencode(path)) as file:
             return memoryview(file.read_buffer()).cast("B")
 
     def publish(
-        self, name: str, pieces: Sequence[Buffer], patience: float = _PATIENCE
+        self, name: str, pieces: Sequence[Buffer], patience: float = _MAX_LOCK_SECONDS
     ) -> list[str]:
-        """Write an entry, on probation; return the names of what had to go for it.
+        """Write an entry, on probation; return the names of the entries it evicted.
 
-        Afterwards it is there whole, or, also after a crash, not at all. One that is
-        larger than the bound is not kept.
+        Afterwards, and after a crash as well, the entry is complete or does not exist.
+        An entry that is larger than the bound is not written.
 
         Args:
-            name: The entry's.
+            name: Name of the entry.
             pieces: Its content.
             patience: Seconds to wait for another process; 10 at most.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The entry cannot be written.
         """
         size = sum(memoryview(piece).nbytes for piece in pieces)
         temporary = self.path / f"{os.getpid()}-{token_hex(8)}.tmp"
@@ -165,7 +165,7 @@ class CacheDirectory:
             with open(temporary, "xb", opener=_open_private) as file:
                 file.writelines(pieces)
             self._stamp(temporary, self._clock() - _PROBATION)
-            with self._changing(patience=min(patience, _PATIENCE)) as room:
+            with self._changing(patience=min(patience, _MAX_LOCK_SECONDS)) as room:
                 if size > room.bound:
                     return []
                 room.remove(name)
@@ -178,10 +178,10 @@ class CacheDirectory:
                 temporary.unlink(missing_ok=True)
 
     def remove(self, names: Sequence[str]) -> None:
-        """Remove entries; one that is not there is no error.
+        """Remove entries; a missing one is not an error.
 
         Raises:
-            OSError: They cannot be removed.
+            OSError: The entries cannot be removed.
         """
         with self._changing() as room:
             for name in names:
@@ -191,7 +191,7 @@ class CacheDirectory:
         """Remove all entries.
 
         Raises:
-            OSError: They cannot be removed.
+            OSError: The entries cannot be removed.
         """
         with self._changing() as room:
             for candidate in self.scan():
@@ -199,72 +199,72 @@ class CacheDirectory:
             room.total = 0
 
     def touch(self, name: str) -> None:
-        """Note that an entry was used once more: it is hot from now on.
+        """Record another use of an entry, which makes it hot.
 
-        Where nothing can be written the oldest goes first, used again or not.
+        If the file cannot be changed, the entry keeps its previous time.
         """
         with suppress(OSError):
             self._stamp(self._file(name), self._clock())
 
     def used(self, name: str) -> float | None:
-        """Return when an entry was used last, by the clock; None when there is none."""
+        """Return the last use of an entry, by the clock; None if it does not exist."""
         try:
             moment = self._file(name).stat().st_mtime
         except FileNotFoundError:
             return None
-        return moment if moment > _NEVER else moment + _PROBATION
+        return moment if moment > _EARLIEST_USE else moment + _PROBATION
 
     def scan(self) -> Iterator[Candidate]:
-        """Look at each entry once; none is opened."""
+        """Yield each entry with its size and last use; no entry is opened."""
         for item in self._items():
             if _ENTRY.fullmatch(item.name) is None:
                 continue
             with suppress(FileNotFoundError):
-                told = item.stat(follow_symlinks=False)
-                is_hot = told.st_mtime > _NEVER
-                used = told.st_mtime + (0 if is_hot else _PROBATION)
+                found = item.stat(follow_symlinks=False)
+                is_hot = found.st_mtime > _EARLIEST_USE
+                used = found.st_mtime + (0 if is_hot else _PROBATION)
                 name = item.name.removesuffix(_SUFFIX)
-                yield Candidate(name, told.st_size, used, is_hot)
+                yield Candidate(name, found.st_size, used, is_hot)
 
     def usage(self) -> Usage:
-        """Count what is there."""
+        """Count the entries and their bytes."""
         sizes = [candidate.size for candidate in self.scan()]
         return Usage(len(sizes), sum(sizes), self.bound)
 
     @contextmanager
     def loading(self, name: str, patience: float) -> Iterator[None]:
-        """Be the only one, of all threads and processes, that loads an entry.
+        """Hold the lock for loading an entry, against all threads and processes.
 
         Args:
-            name: The entry's.
-            patience: Seconds to wait for another one.
+            name: Name of the entry.
+            patience: Seconds to wait for the current holder.
 
         Raises:
-            OSError: There can be no lock; TimeoutError, when ``patience`` ran out.
+            OSError: The lock is not possible; TimeoutError if ``patience`` ran out.
         """
-        with self._locked(_LOAD_LOCK.format(int(name, 16) % _STRIPES), patience):
+        with self._locked(_LOAD_LOCK.format(int(name, 16) % _LOAD_LOCKS), patience):
             yield
 
     @contextmanager
     def _changing(
-        self, count: "_Count | None" = None, *, patience: float = _PATIENCE
+        self, count: "_Count | None" = None, *, patience: float = _MAX_LOCK_SECONDS
     ) -> Iterator["_Eviction"]:
-        """Hold the lock, and the account of what is there.
+        """Hold the lock for changing the directory, and update the ledger afterwards.
 
-        Whoever is killed inside, or fails, leaves word that it has to be counted, and
-        the bound that was kept before. Where there are many entries to count them takes
-        long, so it is done before the lock is taken.
+        If the process is killed inside, or fails, the ledger marks the size as unknown
+        and keeps the previous bound. Counting many entries takes long, so they are
+        counted before the lock is taken.
 
         Args:
-            count: What was counted, if it was.
+            count: An earlier count, if there is one.
             patience: Seconds to wait for another process.
         """
         while True:
             with self._locked(_LOCK, patience):
-                told = self._ledger.read()
-                total = _settled(told, count)
+                balance = self._ledger.read()
+                total = _known_total(balance, count)
                 if total is not None:
-                    bound = told.bound if told else self._bound
+                    bound = balance.bound if balance else self._bound
                     self._ledger.write(Balance(bound, None))
                     room = _Eviction(self, bound, total)
                     yield room
@@ -276,20 +276,20 @@ class CacheDirectory:
     def _locked(self, name: str, patience: float) -> Iterator[None]:
         """Hold one of the locks.
 
-        A process that is killed lets go of it; one that is stopped does not, and
-        nobody may wait for it for ever.
+        A killed process releases its locks. A stopped one does not, so every wait is
+        limited.
         """
         self._make()
         lock = FileLock(self.path / name)
         try:
-            held = lock.acquire(timeout=patience, poll_interval=_POLL)
-        except NotImplementedError as error:  # the disk has no locks
+            held = lock.acquire(timeout=patience, poll_interval=_POLL_SECONDS)
+        except NotImplementedError as error:  # the disk does not support locks
             raise OSError(errno.ENOLCK, str(error)) from error
         with held:
             yield
 
     def _make(self) -> None:
-        """Make the directory: somebody may have removed it under us."""
+        """Create the directory, which another process may have removed."""
         self.path.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     def _items(self) -> Iterator[os.DirEntry[str]]:
@@ -300,8 +300,8 @@ class CacheDirectory:
             return
 
     def _counted(self) -> "_Count":
-        """Count the bytes of all entries; remove what was never written to its end."""
-        told = self._ledger.read()
+        """Count the bytes of all entries; remove abandoned temporary files."""
+        balance = self._ledger.read()
         size = 0
         for item in self._items():
             with suppress(FileNotFoundError):
@@ -309,7 +309,7 @@ class CacheDirectory:
                     size += item.stat(follow_symlinks=False).st_size
                 elif writer := _LEFTOVER.fullmatch(item.name):
                     self._remove_leftover(Path(item.path), int(writer[1]))
-        return _Count(told, size)
+        return _Count(balance, size)
 
     def _file(self, name: str) -> Path:
         return self.path / f"{name}{_SUFFIX}"
@@ -320,52 +320,52 @@ class CacheDirectory:
 
     @staticmethod
     def _remove_leftover(path: Path, writer: int) -> None:
-        """Remove what a process was writing, if that is gone."""
-        # By the system's clocks: what is being written has no time of ours yet.
-        is_old = time.time() - path.stat().st_ctime > _ABANDONED
+        """Remove a temporary file if its process is gone, or the file is old."""
+        # By the system's clock: an unfinished file does not have our timestamp yet.
+        is_old = time.time() - path.stat().st_ctime > _ABANDONED_SECONDS
         if is_old or not _is_running(writer):
             path.unlink(missing_ok=True)
 
     def unlink(self, name: str) -> int:
-        """Remove a file, the lock being held; return the bytes that it had."""
+        """Remove a file, while the lock is held; return the bytes that it had."""
         path = self._file(name)
         try:
-            told = path.lstat()
-            if stat.S_ISDIR(told.st_mode):  # nobody knows why, but it is in the way
+            found = path.lstat()
+            if stat.S_ISDIR(found.st_mode):  # unexpected, but it blocks the name
                 shutil.rmtree(path)
             else:
                 path.unlink()
         except FileNotFoundError:
             return 0
-        return told.st_size
+        return found.st_size
 
 
 class _Count(NamedTuple):
-    """What was counted without the lock.
+    """A count of the entries, made without the lock.
 
     Attributes:
-        told: What the ledger said when the counting began.
-        total: Bytes of the entries that were there.
+        balance: The ledger when the count began.
+        total: Total bytes of the entries.
     """
 
-    told: Balance | None
+    balance: Balance | None
     total: int
 
 
-def _settled(told: Balance | None, count: _Count | None) -> int | None:
-    """Return how many bytes there are; None when they have to be counted.
+def _known_total(balance: Balance | None, count: _Count | None) -> int | None:
+    """Return the total bytes of all entries; None if they have to be counted.
 
     Args:
-        told: What the ledger says, the lock being held.
-        count: What was counted before; right only if nothing has changed since.
+        balance: The ledger, read while the lock is held.
+        count: An earlier count; valid only if the ledger has not changed since.
     """
-    if count is not None and count.told == told:
+    if count is not None and count.balance == balance:
         return count.total
-    return told.total if told else None
+    return balance.total if balance else None
 
 
 class _Eviction:
-    """The account of a directory while it is changed."""
+    """The size and bound of a directory while it is being changed."""
 
     def __init__(self, directory: CacheDirectory, bound: int, total: int) -> None:
         self._directory = directory
@@ -373,15 +373,15 @@ class _Eviction:
         self.total = total
 
     def remove(self, name: str) -> None:
-        """Remove an entry, if it is there."""
+        """Remove an entry, if it exists."""
         self.total = max(0, self.total - self._directory.unlink(name))
 
     def evict_to_fit(self, size: int) -> list[str]:
-        """Remove what has to go for ``size`` bytes more; return the names."""
+        """Evict entries to make room for ``size`` bytes; return their names."""
         if self.total + size <= self.bound:
             return []
         entries = list(self._directory.scan())
-        self.total = sum(entry.size for entry in entries)  # what is, not what was told
+        self.total = sum(entry.size for entry in entries)  # actual, not the ledger's
         gone = plan_evictions(entries, self.bound - size)
         for entry in gone:
             self.remove(entry.name)
@@ -389,7 +389,7 @@ class _Eviction:
 
 
 def _open_private(path: str, flags: int) -> int:
-    """Open a file for its owner alone: what it holds may be encrypted in the store."""
+    """Open a file for its owner only: its content may be encrypted in the store."""
     return os.open(path, flags, 0o600)
 
 
@@ -398,7 +398,7 @@ def _is_running(process: int) -> bool:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except OverflowError:  # no process has such a number
+    except OverflowError:  # too large for a process id
         return False
     except PermissionError:
         return True

@@ -1,4 +1,4 @@
-"""The entries of a directory, as a cache opens, writes and drops them."""
+"""Open, write and drop the entries of a cache directory."""
 
 import warnings
 from collections.abc import Callable, Iterable
@@ -17,13 +17,13 @@ __all__ = ["DiskEntries"]
 
 @dataclass(frozen=True, slots=True)
 class DiskEntries:
-    """What lies on disk, and what was counted of it.
+    """The entries on disk, and the process's counters of them.
 
     Attributes:
-        directory: Where it lies.
-        state: Who counts.
-        ttl: Seconds after which an entry that nobody used is not served any more.
-        clock: Seconds since 1970.
+        directory: The directory of the entries.
+        state: The counters, and the entries that are mapped.
+        ttl: Seconds without use after which an entry is no longer served.
+        clock: Returns seconds since 1970.
     """
 
     directory: CacheDirectory
@@ -32,23 +32,23 @@ class DiskEntries:
     clock: Callable[[], float]
 
     def check_open(self) -> None:
-        """Refuse to go on when the cache was closed."""
+        """Raise ClosedError if the cache was closed."""
         if self.state.is_closed:
             msg = f"the index cache in {self.directory.path} is closed"
             raise ClosedError(msg)
 
     def is_idle(self, now: float, used: float) -> bool:
-        """Tell whether an entry that was used last at a time is served no more."""
+        """Return whether an entry last used at ``used`` is no longer served."""
         return self.ttl is not None and now - used > self.ttl
 
     def open(self, entry: EntryName, base_offset: int) -> Opened | None:
         """Map an entry and check every byte of it.
 
         Returns:
-            None when there is none.
+            The entry; None if it is missing or has expired.
 
         Raises:
-            InvalidEntryError: There is one, but not what was written.
+            InvalidEntryError: The entry is not what was written.
         """
         now = self.clock()
         try:
@@ -66,7 +66,7 @@ class DiskEntries:
         return Opened(entry.name, CachedIndexes(indexes, base_offset), now, 0.0)
 
     def open_counted(self, entry: EntryName, base_offset: int) -> Opened | None:
-        """Map an entry; one that is not valid is counted, and as good as none."""
+        """Map an entry; count an invalid one, and return None for it."""
         try:
             return self.open(entry, base_offset)
         except InvalidEntryError:
@@ -77,24 +77,25 @@ class DiskEntries:
     def publish(
         self, entry: EntryName, fetched: SegmentIndexes, patience: float
     ) -> None:
-        """Write an entry, if that can be; others may have to go for it.
+        """Write an entry, and evict others if necessary; warn if that fails.
 
         Args:
-            entry: Its name.
-            fetched: What is in it.
-            patience: Most seconds to wait for another process that changes the cache.
+            entry: Name of the entry.
+            fetched: The indexes to write.
+            patience: Maximum seconds to wait for another process that changes the
+                cache.
         """
         pieces = encode_entry(entry.identity, fetched)
         try:
             gone = self.directory.publish(entry.name, pieces, patience)
         except OSError as error:
-            msg = f"{self.directory.path}: indexes cannot be kept: {error}"
+            msg = f"{self.directory.path}: indexes cannot be cached: {error}"
             warnings.warn(msg, TieredFSWarning, stacklevel=2)
         else:
             self.drop(gone)
 
     def drop(self, names: Iterable[str]) -> None:
-        """Count entries that had to go, and let go of them."""
+        """Count evicted entries, and release their mappings."""
         gone = set(names)
         if not gone:
             return

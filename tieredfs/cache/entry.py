@@ -1,4 +1,4 @@
-"""The indexes of one segment, ready to be looked into."""
+"""The indexes of one segment, ready for lookups."""
 
 from tieredfs.errors import NotFoundError
 from tieredfs.format.buffers import Buffer, Int64Array
@@ -16,17 +16,17 @@ __all__ = ["CachedIndexes", "check_indexes"]
 class CachedIndexes:
     """The indexes of one segment, mapped from a file of the cache.
 
-    They stay readable as long as this object is held, whatever becomes of the cache,
-    the file or the segment. Nothing is copied: a lookup reads the mapping.
+    They stay readable as long as this object exists, whatever happens to the cache, the
+    file or the segment. Nothing is copied: a lookup reads the mapping.
 
     Attributes:
-        indexes: The bytes of each index, read-only, and what the layout keeps.
+        indexes: The bytes of each index, read-only, and the layout's data.
     """
 
     __slots__ = ("_aborts", "_base_offset", "_offsets", "_times", "indexes")
 
     def __init__(self, indexes: SegmentIndexes, base_offset: int) -> None:
-        """Hold indexes that ``check_indexes`` accepts."""
+        """Wrap indexes that ``check_indexes`` accepts."""
         self.indexes = indexes
         self._base_offset = base_offset
         self._offsets = OffsetLookup(indexes.get(IndexType.OFFSET, b""), base_offset)
@@ -36,21 +36,21 @@ class CachedIndexes:
     def lookup_offset(self, offset: int) -> OffsetPosition:
         """Return the last index entry at or below ``offset``.
 
-        Reading the log from its position finds the batch that holds ``offset``. Below
-        the first entry that is the start of the segment.
+        A read of the log from its position finds the batch that contains ``offset``.
+        Below the first entry, the result is the start of the segment.
         """
         return self._offsets.lookup(offset)
 
     def lookup_offsets(self, offsets: Int64Array) -> Int64Array:
-        """Return the positions of many offsets at once, both int64."""
+        """Return the positions of many offsets; both arrays are int64."""
         return self._offsets.positions(offsets)
 
     def lookup_timestamp(self, timestamp: int, start_offset: int = 0) -> OffsetPosition:
-        """Return where to begin to look for the first record at or after a time.
+        """Return where to start the search for the first record at or after a time.
 
         Args:
             timestamp: Milliseconds since 1970 UTC.
-            start_offset: Records below it are not wanted.
+            start_offset: Records below this offset are ignored.
         """
         floor = self._times.lookup(timestamp).offset
         return self._offsets.lookup(max(start_offset, floor))
@@ -66,7 +66,7 @@ class CachedIndexes:
         """Return the bytes of one index.
 
         Raises:
-            NotFoundError: The segment has none of this type; ``name`` is the segment's.
+            NotFoundError: The segment ``name`` has no index of this type.
         """
         try:
             return self.indexes[index_type]
@@ -79,9 +79,9 @@ def check_indexes(indexes: SegmentIndexes, segment: SegmentMetadata, name: str) 
     """Check that every index is one that Kafka can have written for a segment.
 
     Args:
-        indexes: As the storage gave them.
-        segment: Whose they are.
-        name: How to call the segment in an error.
+        indexes: The indexes returned by the storage.
+        segment: Metadata of their segment.
+        name: Segment name used in error messages.
 
     Raises:
         CorruptIndexError: One is malformed, or points outside the segment.

@@ -3,14 +3,14 @@
 ::
 
     magic "TFSINDEX" · u32 version · u32 sections · u64 size of the file
-    32 bytes: whose indexes these are
+    32 bytes: identity of the store and segment
     for each section: u32 kind · u32 CRC-32C · u64 position · u64 length
-    u32 CRC-32C of all before it
-    the sections, each where its position says, with zeros up to a multiple of 8
+    u32 CRC-32C of everything before it
+    the sections, each at its position, padded with zeros to a multiple of 8
 
-All numbers are little-endian. A kind is an index, or what the layout wants to see
-again. A file is private to its cache: what cannot be read is fetched anew, so no
-version but the newest is understood.
+All numbers are little-endian. A kind is an index, or the layout's own data. A file is
+private to its cache: indexes that cannot be read are fetched again, so only the newest
+version is supported.
 """
 
 from collections.abc import Sequence
@@ -44,15 +44,15 @@ _MAX_SECTIONS: Final = len(_KINDS) + 1
 
 
 class InvalidEntryError(Exception):
-    """A file is not what was written; it says what is wrong with it."""
+    """A file is not a valid entry; the message states why."""
 
 
 def encode_entry(identity: bytes, found: SegmentIndexes) -> list[Buffer]:
     """Return the pieces of a file, in order.
 
     Args:
-        identity: 32 bytes that name the store and the segment.
-        found: The indexes; an empty layout takes no section.
+        identity: 32 bytes that identify the store and the segment.
+        found: The indexes; empty layout data has no section.
     """
     parts: list[tuple[int, Buffer]] = [
         (kind, found[index_type])
@@ -75,27 +75,27 @@ def encode_entry(identity: bytes, found: SegmentIndexes) -> list[Buffer]:
 
 
 def entry_identity(data: memoryview) -> bytes:
-    """Return what a file says that it is; nothing of it is checked.
+    """Return the identity in a file's header, unchecked.
 
     Raises:
-        InvalidEntryError: It is too short to say anything.
+        InvalidEntryError: The file is too short for a header.
     """
     if len(data) < _HEADER.size:
-        msg = f"{len(data)} bytes are too few"
+        msg = f"{len(data)} bytes are too few for a header"
         raise InvalidEntryError(msg)
     found: bytes = _HEADER.unpack_from(data)[-1]
     return found
 
 
 def decode_entry(data: memoryview, identity: bytes) -> SegmentIndexes:
-    """Check every byte of a file, and return views of what is in it.
+    """Check every byte of a file, and return views of its indexes.
 
     Args:
         data: The whole file, read-only.
-        identity: What the file has to say that it is.
+        identity: The identity that the file must have.
 
     Raises:
-        InvalidEntryError: It is not what ``encode_entry`` gave, whole and unchanged.
+        InvalidEntryError: The file is not an unchanged result of ``encode_entry``.
     """
     sections = _sections(data, identity)
     found: dict[IndexType, memoryview] = {}
@@ -109,7 +109,7 @@ def decode_entry(data: memoryview, identity: bytes) -> SegmentIndexes:
             raise InvalidEntryError(msg)
         before = kind
         if position != end or position + length > len(data):
-            msg = f"section {kind} lies at [{position}, {position + length})"
+            msg = f"section {kind} is misplaced: [{position}, {position + length})"
             raise InvalidEntryError(msg)
         section = data[position : position + length]
         if crc32c(section) != crc:
@@ -130,9 +130,9 @@ def decode_entry(data: memoryview, identity: bytes) -> SegmentIndexes:
 
 
 def _sections(data: memoryview, identity: bytes) -> Sequence[tuple[int, ...]]:
-    """Check the head of a file, and return its table."""
+    """Check the header of a file, and return its table of sections."""
     if len(data) < _HEADER.size:
-        msg = f"{len(data)} bytes are too few"
+        msg = f"{len(data)} bytes are too few for a header"
         raise InvalidEntryError(msg)
     magic, version, count, size, found = _HEADER.unpack_from(data)
     if (magic, version) != (_MAGIC, _VERSION) or count > _MAX_SECTIONS:
@@ -140,25 +140,25 @@ def _sections(data: memoryview, identity: bytes) -> Sequence[tuple[int, ...]]:
         raise InvalidEntryError(msg)
     end = _HEADER.size + count * _SECTION.size
     if size != len(data):
-        msg = f"{len(data)} bytes, not the {size} it says"
+        msg = f"the file has {len(data)} bytes, its header gives {size}"
         raise InvalidEntryError(msg)
     if size < end + _CRC.size:
-        msg = f"{size} bytes cannot hold the {count} sections it says"
+        msg = f"{size} bytes cannot hold the {count} sections its header gives"
         raise InvalidEntryError(msg)
     if _CRC.unpack_from(data, end)[0] != crc32c(data[:end]):
-        msg = "its head fails its checksum"
+        msg = "the header fails its checksum"
         raise InvalidEntryError(msg)
     if found != identity:
-        msg = "it is of another store or segment"
+        msg = "it belongs to another store or segment"
         raise InvalidEntryError(msg)
     return list(_SECTION.iter_unpack(data[_HEADER.size : end]))
 
 
 def _padded(data: memoryview, end: int) -> int:
-    """Return where the next section begins behind one that ends here."""
+    """Check the padding after a section, and return the start of the next one."""
     begin = _round_up(end)
     if any(data[end:begin]):
-        msg = f"there is something in the gap at {end}"
+        msg = f"the padding at {end} is not zero"
         raise InvalidEntryError(msg)
     return begin
 

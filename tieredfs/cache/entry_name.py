@@ -1,4 +1,4 @@
-"""What an entry is called: by one process in memory, by all of them on disk."""
+"""Names of cache entries: keys in a process's memory, and file names on disk."""
 
 from hashlib import sha256
 from typing import NamedTuple
@@ -11,11 +11,11 @@ EntryKey = tuple[str, str, int, str, int, str, str]
 
 
 class EntryName(NamedTuple):
-    """How an entry is told from all others, of any store.
+    """The unique name of an entry among the entries of all stores.
 
     Attributes:
-        name: Its file's, 32 hexadecimal digits.
-        identity: What the file says that it is, 32 bytes.
+        name: Name of its file, 32 hexadecimal digits.
+        identity: The identity in the file's header, 32 bytes.
     """
 
     name: str
@@ -25,8 +25,9 @@ class EntryName(NamedTuple):
 def key_of(metadata: SegmentMetadata) -> EntryKey:
     """Return the key of a segment within its store.
 
-    Plain values, for the hash of a dataclass takes as long as a whole lookup. What the
-    plugin says counts too: two objects may have one id and other ends.
+    The key is a tuple of plain values, because hashing a dataclass takes as long as a
+    whole lookup. It includes the plugin's custom metadata: two objects may have one id
+    and different ends.
     """
     partition = metadata.partition
     return (
@@ -44,10 +45,10 @@ def name_of(place: str, metadata: SegmentMetadata) -> EntryName:
     """Return the name of a segment's entry.
 
     Args:
-        place: What tells its storage from others: ``RemoteStorageManager.identity``.
-        metadata: The segment's.
+        place: Identity of the storage: ``RemoteStorageManager.identity``.
+        metadata: Metadata of the segment.
     """
-    told = "\0".join((place, *map(str, key_of(metadata))))
-    # What a listing tells may be no text: a version with half a character, say.
-    digest = sha256(told.encode(errors="surrogatepass")).digest()
+    text = "\0".join((place, *map(str, key_of(metadata))))
+    # A listing may contain invalid text, such as a version with a lone surrogate.
+    digest = sha256(text.encode(errors="surrogatepass")).digest()
     return EntryName(digest[:16].hex(), digest)

@@ -1,9 +1,9 @@
-"""Which entries go when there is no room: a segmented LRU, as a plan.
+"""Choose the entries to evict when the cache is full: a segmented LRU.
 
-An entry that was used once is on probation; one that was used again is hot. Room is
-made among those on probation first, as long as they have more than their fifth: so what
-streams past once pushes out nothing that is used again, and what is new always has some
-room to show that it is.
+An entry that was used once is on probation; one that was used again is hot. Entries on
+probation are evicted first, as long as they take more than a fifth of the room. So a
+scan that uses each entry once does not evict hot entries, and new entries always have
+some room in which to become hot.
 """
 
 from collections.abc import Iterable
@@ -20,9 +20,9 @@ class Candidate:
     """An entry on disk.
 
     Attributes:
-        name: Its file's.
-        size: Bytes of it.
-        used: When it was used last, seconds since 1970.
+        name: Name of its file.
+        size: Bytes of its file.
+        used: Time of the last use, seconds since 1970.
         is_hot: Whether it was used more than once.
     """
 
@@ -33,14 +33,14 @@ class Candidate:
 
 
 def plan_evictions(candidates: Iterable[Candidate], room: int) -> list[Candidate]:
-    """Choose what has to go, the first to go first.
+    """Return the entries to evict, in order.
 
-    Where there are many, one in fifty more goes than has to: finding out costs a look
-    at each file, which is then not needed every time.
+    If there are many entries, one in fifty more is evicted than necessary: planning
+    requires a scan of all files, which the next writes then do not need.
 
     Args:
         candidates: All entries.
-        room: Bytes that those may have that stay.
+        room: Maximum bytes of the entries that stay.
     """
     aged = sorted(candidates, key=lambda candidate: candidate.used, reverse=True)
     waiting = [candidate for candidate in aged if not candidate.is_hot]

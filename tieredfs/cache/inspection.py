@@ -1,4 +1,4 @@
-"""Look at a cache directory from outside: what is in it, and whether it is valid."""
+"""Inspect a cache directory: list its entries, and check that they are valid."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -15,12 +15,12 @@ __all__ = ["EntryReport", "inspect_entries"]
 
 @dataclass(frozen=True, slots=True)
 class EntryReport:
-    """What was found of one entry.
+    """The result of inspecting one entry.
 
     Attributes:
-        name: Its file, without the suffix.
-        size: Bytes of it.
-        problem: What is wrong with it; None when every byte is what was written.
+        name: Name of its file, without the suffix.
+        size: Bytes of its file.
+        problem: What is wrong with it; None if every byte is valid.
     """
 
     name: str
@@ -29,7 +29,7 @@ class EntryReport:
 
 
 def inspect_entries(directory: CacheDirectory) -> Iterator[EntryReport]:
-    """Yield a report of each entry, in the order of their names; nothing is changed.
+    """Yield a report of each entry, in order of name; change nothing.
 
     Raises:
         OSError: The directory cannot be read.
@@ -42,11 +42,11 @@ def inspect_entries(directory: CacheDirectory) -> Iterator[EntryReport]:
             identity = entry_identity(data)
             decode_entry(data, identity)
             if not identity.hex().startswith(entry.name):
-                problem = "its name is that of another entry"
+                problem = "its file name is that of another entry"
         except FileNotFoundError:
             continue  # removed meanwhile
         except PermissionError:
-            raise  # it may be whole
+            raise  # the entry may be valid
         except (OSError, InvalidEntryError) as error:
             problem = str(error)
         yield EntryReport(entry.name, entry.size, problem)

@@ -1,8 +1,8 @@
-"""How much a cache directory holds and may hold: 28 bytes that its processes share.
+"""The size and limit of a cache directory, in a file of 28 bytes shared by processes.
 
-Whoever changes the directory says so first, and what it holds afterwards. When it was
-killed in between, or something else has written here, nobody knows, and the next one
-has to count.
+A process that changes the directory first marks its size as unknown, and writes the new
+size afterwards. If it was killed in between, or the file was damaged, the size is
+unknown, and the next process has to count.
 """
 
 import os
@@ -22,11 +22,11 @@ _UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Balance:
-    """What is told of a directory.
+    """The content of the ledger.
 
     Attributes:
-        bound: Bytes that it may hold.
-        total: Bytes that it holds; None when it has to be counted.
+        bound: Maximum bytes in the directory.
+        total: Bytes in the directory; None if they have to be counted.
     """
 
     bound: int
@@ -34,17 +34,17 @@ class Balance:
 
 
 class Ledger:
-    """The file; whoever reads or writes it holds the directory's lock."""
+    """The ledger file; the caller holds the directory's lock to read or write it."""
 
     def __init__(self, path: Path) -> None:
-        """Name the file; it need not be there."""
+        """Refer to a file, which need not exist."""
         self._path = path
 
     def read(self) -> Balance | None:
-        """Return what was told last; None when nothing was, or not by us."""
+        """Return the last balance written; None if missing or invalid."""
         try:
             data = self._path.read_bytes()
-        except OSError:  # not there, or nothing that we wrote
+        except OSError:  # missing, or not a file of ours
             return None
         if len(data) != _RECORD.size + _CRC.size:
             return None
@@ -54,17 +54,17 @@ class Ledger:
         return Balance(bound, None if total == _UNKNOWN else total)
 
     def write(self, balance: Balance) -> None:
-        """Tell it; in place, for a new file each time would take four times as long.
+        """Write a balance in place: a new file would take four times as long.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         total = _UNKNOWN if balance.total is None else balance.total
         record = _RECORD.pack(_MAGIC, balance.bound, total)
         record += _CRC.pack(crc32c(record))
         try:
             self._put(record)
-        except PermissionError:  # somebody has changed its mode
+        except PermissionError:  # the file's mode was changed
             self._path.unlink()
             self._put(record)
 

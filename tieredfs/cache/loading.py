@@ -1,7 +1,7 @@
-"""One load of an entry at a time, which outlives whoever waits for it.
+"""Load each entry once at a time; a load continues when its caller stops waiting.
 
-A caller waits as long as its policy lets one call take, whatever the load waits for: a
-free thread, another process, a store that hangs.
+A caller waits no longer than its policy's deadline, whatever the load waits for: a free
+thread, another process, a store that hangs.
 """
 
 import time
@@ -20,20 +20,20 @@ from tieredfs.storage import RemoteStorageManager
 __all__ = ["EntryLoader"]
 
 _LOCK_SHARE = 1 / 2
-"""Of a deadline, what is waited for another process that loads the entry; the rest is
-for a fetch of our own, when that process stands still."""
+"""Share of a deadline to wait for another process that loads the entry; the rest is for
+a fetch of our own, if that process is stopped."""
 
 _PUBLISH_SHARE = 1 / 4
-"""Of a deadline, what is waited to keep what was fetched."""
+"""Share of a deadline to wait for the lock to write a fetched entry."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryLoader:
-    """Fetches what is not on disk, and puts it there.
+    """Fetches entries that are not on disk, and writes them there.
 
     Attributes:
-        storage: Where indexes come from.
-        entries: Where they are kept.
+        storage: The storage to fetch indexes from.
+        entries: The entries on disk.
     """
 
     storage: RemoteStorageManager
@@ -46,21 +46,21 @@ class EntryLoader:
         entry: EntryName,
         timeout: float | None,
     ) -> CachedIndexes:
-        """Have an entry loaded, or wait for the load that is under way.
+        """Load an entry, or wait for a load that is in progress.
 
         Args:
-            metadata: Whose indexes they are.
-            key: What the process knows the entry by.
-            entry: What the directory knows it by.
+            metadata: Metadata of the segment.
+            key: Key of the entry in the process.
+            entry: Name of the entry in the directory.
             timeout: Seconds to wait; None for the deadline of the storage's policy. The
-                load goes on afterwards, and serves the next.
+                load goes on afterwards, and serves the next call.
 
         Raises:
             ClosedError: The cache was closed.
             DeadlineExceededError: ``timeout`` passed.
-            UnsupportedOperationError: It is waited for on the event loop that the
-                store's client needs.
-            TieredFSError: What the load raised.
+            UnsupportedOperationError: This thread runs the event loop that the store's
+                client needs.
+            TieredFSError: The error of the load.
         """
         self.storage.store.check_thread()
         if timeout is None:
@@ -72,16 +72,16 @@ class EntryLoader:
             self.entries.check_open()
             raise
         except TimeoutError:
-            if future.done():  # it raised that itself, or came to its end just now
+            if future.done():  # it raised TimeoutError itself, or ended just now
                 return future.result()
         name = self.storage.name_of(metadata)
-        msg = f"{name}: indexes not there in {timeout:g} s"
+        msg = f"{name}: indexes not loaded in {timeout:g} s"
         raise DeadlineExceededError(msg)
 
     def _begin(
         self, metadata: SegmentMetadata, key: EntryKey, entry: EntryName
     ) -> Future[CachedIndexes]:
-        """Return the load of an entry that is under way, or begin one."""
+        """Return the load of an entry that is in progress, or begin one."""
         state = self.entries.state
         load = (key, self.storage.store.policy)
         with state.lock:
@@ -96,17 +96,17 @@ class EntryLoader:
     def _load(
         self, metadata: SegmentMetadata, key: EntryKey, entry: EntryName
     ) -> CachedIndexes:
-        """Fetch an entry and keep it, unless another process just did."""
+        """Fetch an entry and write it, unless another process just did."""
         entries, state = self.entries, self.entries.state
         policy = self.storage.store.policy
         base_offset = metadata.start_offset
         try:
-            with ExitStack() as alone:
-                # Where there can be no lock, or whoever has it stands still, two fetch.
+            with ExitStack() as locked:
+                # If the disk has no locks, or the holder is stopped, two may fetch.
                 with suppress(OSError):
                     patience = policy.deadline * _LOCK_SHARE
                     lock = entries.directory.loading(entry.name, patience)
-                    alone.enter_context(lock)
+                    locked.enter_context(lock)
                 removals = state.removals
                 opened = entries.open_counted(entry, base_offset)
                 if opened is None:
@@ -115,7 +115,7 @@ class EntryLoader:
                     entries.publish(entry, fetched, patience)
                     removals = state.removals
                     opened = entries.open_counted(entry, base_offset)
-            if opened is None:  # it could not be kept
+            if opened is None:  # it could not be written
                 return CachedIndexes(fetched, base_offset)
             with state.lock:
                 state.keep(key, opened, removals)

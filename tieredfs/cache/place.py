@@ -1,4 +1,4 @@
-"""Where indexes are kept when nobody says where."""
+"""The default directory of the index cache."""
 
 import os
 from collections.abc import Mapping
@@ -11,20 +11,20 @@ from platformdirs import user_cache_path
 __all__ = ["CACHE_SETTING", "default_directory"]
 
 CACHE_SETTING: Final = "TIEREDFS_CACHE_DIR"
-"""The environment variable that names the directory; empty for none."""
+"""The environment variable that names the directory; empty for no cache."""
 
 
 def default_directory(environment: Mapping[str, str] = os.environ) -> Path | None:
-    """Return the directory in which this user's indexes are kept; None for no cache.
+    """Return the default directory of this user's index cache; None for no cache.
 
-    It is what TIEREDFS_CACHE_DIR says, nothing if that is empty, else a folder in the
-    user's cache directory, as the system has it. A user who has no home has none.
+    It is the value of TIEREDFS_CACHE_DIR, with no cache if that is empty; if unset, a
+    folder in the user's cache directory. A user without a home directory has no cache.
     """
-    told = environment.get(CACHE_SETTING)
-    if told is not None:
-        return Path(told) if told else None
-    # A container may have a user whom the system does not know: then platformdirs
-    # raises, or, in older releases, gives "~/.cache" as it stands.
+    setting = environment.get(CACHE_SETTING)
+    if setting is not None:
+        return Path(setting) if setting else None
+    # The system may not know the user of a container: then platformdirs raises, or, in
+    # older releases, returns "~/.cache" unexpanded.
     with suppress(RuntimeError):
         place = user_cache_path("tieredfs", appauthor=False) / "indexes"
         if place.is_absolute():

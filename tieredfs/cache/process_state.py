@@ -1,7 +1,7 @@
-"""What one process has of a cache: entries mapped, loads under way, counts.
+"""One process's state of a cache: mapped entries, loads in progress, counters.
 
-All views of a cache share it. A forked child begins anew: it has none of its parent's
-threads, one of which may hold the lock for ever.
+All views of a cache share the state. A forked child starts with an empty one: it has
+none of its parent's threads, one of which may have held the lock.
 """
 
 import os
@@ -19,8 +19,8 @@ from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 
 __all__ = ["Counts", "Opened", "ProcessState"]
 
-_OPENED = 1024
-_LOADERS = 16
+_MAX_MAPPED_ENTRIES = 1024
+_MAX_LOADERS = 16
 
 
 @dataclass(slots=True)
@@ -28,10 +28,11 @@ class Opened:
     """An entry that this process has mapped.
 
     Attributes:
-        name: Its file's.
-        indexes: What is in it.
-        used: When it was used last.
-        noted: When the directory was told of a use; 0 for not since it was loaded.
+        name: Name of its file.
+        indexes: The indexes in it.
+        used: Time of the last use.
+        noted: Time of the last use that was recorded in the directory; 0 if none was
+            since the entry was loaded.
     """
 
     name: str
@@ -42,7 +43,7 @@ class Opened:
 
 @dataclass(slots=True)
 class Counts:
-    """What CacheStats tells, while it is counted."""
+    """The mutable counters behind CacheStats."""
 
     hits: int = 0
     misses: int = 0
@@ -53,17 +54,18 @@ class Counts:
 
 
 class ProcessState:
-    """The state; whoever touches anything in it holds the lock.
+    """The state of a cache in one process; every access requires the lock.
 
     Attributes:
-        lock: It.
-        opened: Entries that are mapped, those used last.
-        loads: Those that are being loaded, each under the policy it is loaded under:
-            a view that may wait longer shares no failure of one that may not.
-        pool: Who loads them; what hangs does not keep the process from ending.
-        counts: What was done.
-        removals: How often entries were removed: what was opened before may be gone.
-        is_closed: Whether nobody may ask any more.
+        lock: Protects the other attributes.
+        opened: The mapped entries that were used last.
+        loads: Entries that are being loaded, by entry and request policy: a view with a
+            longer deadline does not share the failure of one with a shorter deadline.
+        pool: The threads that load entries; a load that hangs does not keep the process
+            from ending.
+        counts: The counters.
+        removals: Number of removals so far: an entry opened before one may be gone.
+        is_closed: Whether the cache was closed.
     """
 
     lock: threading.Lock
@@ -74,34 +76,34 @@ class ProcessState:
     removals: int
 
     def __init__(self) -> None:
-        """Begin with nothing."""
+        """Create an empty state."""
         self.is_closed = False
         self.reset_after_fork()
         _states.add(self)
 
     def reset_after_fork(self) -> None:
-        """Forget everything; a fork's child does this."""
+        """Reset to an empty state; called in a forked child."""
         self.lock = threading.Lock()
-        self.opened = LRUCache(_OPENED)
+        self.opened = LRUCache(_MAX_MAPPED_ENTRIES)
         self.loads = {}
-        self.pool = DaemonExecutor(_LOADERS, "tieredfs-index-load")
+        self.pool = DaemonExecutor(_MAX_LOADERS, "tieredfs-index-load")
         self.counts = Counts()
         self.removals = 0
 
     def keep(self, key: EntryKey, opened: Opened, removals: int) -> None:
-        """Keep what was opened, unless it may have been removed since.
+        """Keep an opened entry, unless it may have been removed since.
 
         Args:
-            key: The entry's.
-            opened: What to keep.
-            removals: How many there had been before it was opened.
+            key: Key of the entry.
+            opened: The entry to keep.
+            removals: The value of ``removals`` before the entry was opened.
         """
         if removals == self.removals and not self.is_closed:
             self.opened[key] = opened
 
     def forget(self, names: set[str]) -> None:
-        """Let go of entries by the names of their files."""
-        peek = Cache.__getitem__  # LRUCache's own would make each the one used last
+        """Drop entries by the names of their files."""
+        peek = Cache.__getitem__  # LRUCache's own would count as a use
         gone = [key for key in self.opened if peek(self.opened, key).name in names]
         for key in gone:
             del self.opened[key]

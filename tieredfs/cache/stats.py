@@ -1,4 +1,4 @@
-"""What an index cache has done so far."""
+"""Counters of an index cache."""
 
 from dataclasses import dataclass
 
@@ -10,11 +10,11 @@ class CacheStats:
     """Counters of one cache in this process, since it was opened.
 
     Attributes:
-        hits: Entries that were there, opened already or on disk.
-        misses: Entries that were not there, or not valid.
-        loads: Entries that were fetched from the store.
-        load_seconds: What that took.
-        evictions: Entries that were removed to make room.
+        hits: Lookups that found an entry, mapped or on disk.
+        misses: Lookups that found no entry, or an invalid one.
+        loads: Entries fetched from the store.
+        load_seconds: Total time of the fetches.
+        evictions: Entries removed to make room.
         corruptions: Files that were not what had been written.
         size: Bytes on disk, of all processes that share the directory.
     """

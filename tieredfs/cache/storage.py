@@ -1,4 +1,4 @@
-"""A storage whose indexes come from a cache; whoever reads through it need not know."""
+"""A storage whose indexes come from a cache, transparently to the reader."""
 
 import os
 import warnings
@@ -23,21 +23,21 @@ __all__ = ["IndexCachedStorage", "with_index_cache"]
 
 
 class IndexCachedStorage(StorageWrapper):
-    """A storage that asks for the indexes of a segment once.
+    """A storage that fetches the indexes of a segment once, and then caches them.
 
     Attributes:
-        cache: Where the indexes are kept.
+        cache: The cache of the indexes.
     """
 
     def __init__(self, inner: RemoteStorageManager, cache: RemoteIndexCache) -> None:
-        """Stand in front of ``inner``, whose indexes ``cache`` fetches."""
+        """Wrap ``inner``, whose indexes ``cache`` fetches."""
         super().__init__(inner)
         self.cache = cache
 
     def fetch_index(
         self, metadata: SegmentMetadata, index_type: IndexType
     ) -> memoryview:
-        """Return one index of a segment; the first asks for all of them."""
+        """Return one index of a segment; the first call fetches all of them."""
         found = self._cached(metadata)
         if found is None:
             return self.inner.fetch_index(metadata, index_type)
@@ -46,7 +46,7 @@ class IndexCachedStorage(StorageWrapper):
     def fetch_indexes(
         self, metadata: SegmentMetadata, index_types: Iterable[IndexType]
     ) -> SegmentIndexes:
-        """Return several indexes of a segment; the first call asks for all."""
+        """Return several indexes of a segment; the first call fetches all."""
         wanted = list(index_types)
         found = self._cached(metadata)
         if found is None:
@@ -56,7 +56,7 @@ class IndexCachedStorage(StorageWrapper):
         return SegmentIndexes(chosen, kept.layout)
 
     def fetch_all_indexes(self, metadata: SegmentMetadata) -> SegmentIndexes:
-        """Return all indexes of a segment; only the first call asks."""
+        """Return all indexes of a segment; only the first call fetches them."""
         found = self._cached(metadata)
         if found is None:
             return self.inner.fetch_all_indexes(metadata)
@@ -65,7 +65,7 @@ class IndexCachedStorage(StorageWrapper):
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
     ) -> SegmentMetadata:
-        """Return ``metadata`` with every field told, by the indexes that are kept."""
+        """Return ``metadata`` with every field known, using the cached indexes."""
         if indexes is None and not metadata.is_described:
             found = self._cached(metadata)
             indexes = None if found is None else found.indexes
@@ -79,7 +79,7 @@ class IndexCachedStorage(StorageWrapper):
         *,
         layout: bytes = b"",
     ) -> memoryview:
-        """Return a part of a log; what the cache has of the layout is not asked for."""
+        """Return a part of a log, using the layout's data from the cache."""
         known = layout or self.cache.layout_of(metadata)
         return self.inner.fetch_log_segment(metadata, start, end, layout=known)
 
@@ -96,9 +96,9 @@ class IndexCachedStorage(StorageWrapper):
         return self.inner.fetch_log_ahead(metadata, start, end, layout=known)
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
-        """Delete a segment, and what is kept of it; not there is success."""
+        """Delete a segment and its cached indexes; a missing one is not an error."""
         self.inner.delete_log_segment(metadata)
-        # What stays behind is of no use to anyone, and the first to go.
+        # An entry that remains is not used again, and is evicted first.
         with suppress(OSError):
             self.cache.remove([metadata])
 
@@ -112,21 +112,21 @@ class IndexCachedStorage(StorageWrapper):
         return self._shared_with(view)
 
     def close(self) -> None:
-        """Let go of the cache, whose files stay, and of the storage behind it."""
+        """Close the cache, whose files stay, and the storage behind it."""
         self.cache.close()
         super().close()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the storage and where the cache is."""
+        """Pickle the storage and the location of the cache."""
         cache = self.cache
         arguments = (cache.directory, cache.max_bytes, cache.ttl)
         return _reopened, (self.inner, *arguments)
 
     def _cached(self, metadata: SegmentMetadata) -> CachedIndexes | None:
-        """Return the indexes; None when they are such that none are kept.
+        """Return the cached indexes; None for a segment that is not cached.
 
-        Those that a broker is still writing are not; and one that is damaged, and that
-        nobody asked for, must not keep the others from being read.
+        An active segment, which a broker is still writing, is not. A damaged index is
+        not either: it must not prevent a read of the segment's other indexes.
         """
         if self.inner.is_active(metadata):
             return None
@@ -145,20 +145,20 @@ def with_index_cache(
     """Put a cache of indexes in front of a storage.
 
     Args:
-        storage: What is read through it.
-        directory: Where the indexes are kept; made if need be.
-        max_bytes: Bytes on disk, of all that share the directory, from now on; None
-            for what was said before, and 1 GiB when nothing was.
-        ttl: Seconds after which an entry that nobody used is not served any more.
+        storage: The storage to wrap.
+        directory: The directory of the cache; created if necessary.
+        max_bytes: Maximum bytes on disk, for all processes that share the directory,
+            from now on; None to keep the current limit, initially 1 GiB.
+        ttl: Seconds without use after which an entry is no longer served.
 
     Returns:
-        The storage with the cache in front; as it is, with a TieredFSWarning, when the
-        directory cannot be made or written.
+        The wrapped storage; ``storage`` itself, with a TieredFSWarning, if the
+        directory cannot be created or written.
     """
     try:
         cache = RemoteIndexCache(storage, directory, max_bytes=max_bytes, ttl=ttl)
     except OSError as error:
-        msg = f"no indexes are kept: {os.fspath(directory)} cannot be used: {error}"
+        msg = f"indexes are not cached: {os.fspath(directory)} cannot be used: {error}"
         warnings.warn(msg, TieredFSWarning, stacklevel=2)
         return storage
     return IndexCachedStorage(storage, cache)

@@ -1,4 +1,4 @@
-"""The command itself: which verbs there are, and how every one of them ends."""
+"""The command itself: its verbs, and how each of them ends."""
 
 import logging
 import os
@@ -77,7 +77,7 @@ def _run(arguments: list[str]) -> int:
     except TieredFSError as error:
         return _end(error)
     except OutputError:
-        return 0  # as long as the stream has nothing to say
+        return 0  # unless the stream has failed
     except OSError as error:
         place = "" if error.filename is None else f"{os.fsdecode(error.filename)}: "
         is_refused = isinstance(error, PermissionError)
@@ -88,7 +88,7 @@ def _run(arguments: list[str]) -> int:
 def _invoke(arguments: list[str]) -> int:
     """Run the command to its end and return its exit code; let errors through.
 
-    Click's own ``main`` takes a reader who has had enough for an error.
+    Click's own ``main`` treats a closed pipe as an error.
     """
     try:
         with cli.make_context("tieredfs", list(arguments)) as context:
@@ -99,7 +99,7 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _finish(code: int, out: StandardStream, err: StandardStream) -> int:
-    """Write what is buffered; return the exit code, not 0 where something is lost."""
+    """Flush the buffers; return the exit code, which is not 0 if output is lost."""
     out.finish()
     if out.failure is not None:
         reason = f"standard output is incomplete: {out.failure.strerror}"
@@ -110,7 +110,7 @@ def _finish(code: int, out: StandardStream, err: StandardStream) -> int:
 
 
 def _interrupted(err: StandardStream) -> NoReturn:
-    """Say so and exit at once: a store may hang, and so may a reader."""
+    """Report it and exit immediately: a store may hang, and so may a reader."""
     feed = "\n" if err.text.isatty() else ""  # the terminal has just shown ^C
     err.write_now(f"{feed}tieredfs: interrupted\n")
     os._exit(INTERRUPTED)
@@ -126,7 +126,7 @@ class _EndedError(KeyboardInterrupt):
 
 @contextmanager
 def _ended_by_signals() -> Iterator[None]:
-    """Let the signals that end a process be errors first: what is to be removed, is."""
+    """Turn the signals that end a process into errors, so that cleanup runs."""
 
     def end(number: int, _: object) -> NoReturn:
         raise _EndedError(number)
@@ -144,7 +144,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 
 def _end_by(number: int, err: StandardStream) -> NoReturn:
-    """Say so and end by a signal, as whoever sent it expects to see."""
+    """Report it and end by the signal, as its sender expects."""
     err.write_now(f"tieredfs: interrupted by {signal.Signals(number).name}\n")
     os.kill(os.getpid(), number)
     os._exit(128 + number)  # it is blocked
@@ -152,9 +152,9 @@ def _end_by(number: int, err: StandardStream) -> NoReturn:
 
 @contextmanager
 def _logs_dropped() -> Iterator[None]:
-    """Show no log lines of clients: what they warn of, our own error says in one line.
+    """Hide log lines of clients: our own error reports the problem in one line.
 
-    Where a program that calls the command has set up logging, it still gets them.
+    A program that calls the command and has set up logging still gets them.
     """
     shown, logging.lastResort = logging.lastResort, logging.NullHandler()
     try:
@@ -186,7 +186,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """Show our warnings in one line, and nobody else's: they are not the user's."""
+    """Show only our own warnings, each in one line."""
     del filename, lineno, file, line
     if issubclass(category, TieredFSWarning):
         show_warning(str(message))

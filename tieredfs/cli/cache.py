@@ -1,4 +1,4 @@
-"""``tieredfs cache``: the directory in which indexes are kept."""
+"""``tieredfs cache``: the directory of cached indexes."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ _COLUMNS = {
 
 
 class _Directory(click.Path):
-    """A directory; an empty path would be that in which the command runs."""
+    """A directory; an empty path would be the current directory."""
 
     def convert(
         self,
@@ -35,29 +35,29 @@ class _Directory(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> str | bytes | os.PathLike[str]:
-        """Refuse an empty path."""
+        """Reject an empty path."""
         if not os.fspath(value):
-            self.fail("it is empty: give a directory, or leave it out", param, ctx)
+            self.fail("it is empty: give a directory, or omit it", param, ctx)
         return super().convert(value, param, ctx)
 
 
 _directory_option = click.option(
     "--cache-dir",
     type=_Directory(file_okay=False, path_type=Path),
-    help=f"The directory; by default what {CACHE_SETTING} says, else the user's own.",
+    help=f"The directory; by default {CACHE_SETTING}, else the user's own.",
 )
 
 
 @click.group(no_args_is_help=False)
 def cache() -> None:
-    """Show, verify or clear the indexes that are kept on this machine."""
+    """Show, verify or clear the indexes that are cached on this machine."""
 
 
 @cache.command
 @_directory_option
 @json_option
 def show(cache_dir: Path | None, *, as_json: bool) -> None:
-    """Say where the indexes are, of how many segments, and how much room they have."""
+    """Show the directory, the number of segments, and the size and its limit."""
     place = cache_dir or default_directory()
     found = None if place is None else CacheDirectory.existing(place)
     usage = None if found is None else found.usage()
@@ -77,10 +77,10 @@ def show(cache_dir: Path | None, *, as_json: bool) -> None:
 @_directory_option
 @json_option
 def verify(cache_dir: Path | None, *, as_json: bool) -> None:
-    """Check every byte that is kept.
+    """Check every cached byte.
 
-    The exit code is 4 when something is wrong. Nothing is changed: what is wrong is
-    fetched anew when it is next asked for.
+    The exit code is 4 when something is wrong. Nothing is changed: a wrong entry is
+    fetched again when it is next needed.
     """
     found = _existing(cache_dir)
     reports = [] if found is None else list(inspect_entries(found))
@@ -100,9 +100,9 @@ def verify(cache_dir: Path | None, *, as_json: bool) -> None:
 @_directory_option
 @json_option
 def clear(cache_dir: Path | None, *, as_json: bool) -> None:
-    """Remove all indexes that are kept, of every store.
+    """Remove all cached indexes, of every store.
 
-    Also the record of what this user has pushed: the next push reads every log.
+    It also removes the push records of this user: the next push reads every log.
     """
     found = _existing(cache_dir)
     entries, size = (0, 0) if found is None else found.usage()[:2]
@@ -120,6 +120,6 @@ def clear(cache_dir: Path | None, *, as_json: bool) -> None:
 
 
 def _existing(cache_dir: Path | None) -> CacheDirectory | None:
-    """Return the directory, if a cache has been there."""
+    """Return the directory, if it has been used as a cache."""
     place = cache_dir or default_directory()
     return None if place is None else CacheDirectory.existing(place)

@@ -47,7 +47,7 @@ class ColumnNames(click.ParamType[tuple[str, ...]]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> tuple[str, ...]:
-        """Refuse a name that no column has."""
+        """Reject a name that no column has."""
         given = [name.strip() for name in str(value).split(",")]
         names = tuple(_JSON_NAMES.get(name, name) for name in given)
         try:
@@ -146,8 +146,8 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
 ) -> None:
     """Print the records of TOPIC at URL.
 
-    Partitions come one after the other, records in offset order. --json is the same as
-    --format jsonl. The formats arrow (an IPC stream) and parquet are for pipes.
+    Partitions are printed one after the other, records in offset order. --json is the
+    same as --format jsonl. The formats arrow (an IPC stream) and parquet are for pipes.
     """
     if as_json and form not in {None, "jsonl"}:
         msg = f"--json is --format jsonl, not {form}"

@@ -1,4 +1,4 @@
-"""``tieredfs demo``: the main job, done once on bytes that a real broker wrote."""
+"""``tieredfs demo``: push and read segments that a real broker wrote."""
 
 import json
 import os
@@ -57,7 +57,7 @@ _NO_SHARING = "Spark: left out, for its processes cannot see memory://"
 
 @click.command
 @click.option(
-    "--url", help="Where to put the segments; a fresh local directory when left out."
+    "--url", help="Where to put the segments; a new local directory by default."
 )
 @json_option
 @store_options
@@ -112,7 +112,7 @@ def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One thing that was asked, and what it took."""
+    """One measured step, and its cost."""
 
     asked: str
     records: int | None
@@ -194,7 +194,7 @@ def _push_all(
 
 
 def _target(store: ObjectStore) -> RemoteStorageManager:
-    """Open the layout that is there; the native one where nothing is."""
+    """Open the store in its layout; in the native one if it is empty."""
     try:
         return open_storage(store)
     except NotFoundError:
@@ -202,7 +202,7 @@ def _target(store: ObjectStore) -> RemoteStorageManager:
 
 
 def _read(topic: Topic, ends: Mapping[int, int], meter: _Meter) -> str:
-    """Read in every way there is; return the time that was read from."""
+    """Read in every way; return the time that was read from."""
     number = topic.partitions[0]
     everything = meter.read("read every record", lambda: topic.scan().to_table())
     middle = ends[number] // 2
@@ -242,7 +242,7 @@ def _find_after_a_restart(
 def _count_in_spark(
     options: StoreOptions, url: str, topic: str
 ) -> tuple[dict[str, int] | None, str | None]:
-    """Count in a process of its own, so that a JVM's words stay out of ours."""
+    """Count in a separate process, to keep the JVM's output out of ours."""
     if find_spec("pyspark") is None:
         return None, _NO_PYSPARK
     if not os.environ.get("JAVA_HOME") and shutil.which("java") is None:
@@ -272,7 +272,7 @@ def _count_in_spark(
 
 
 def _is_private(url: str) -> bool:
-    """Tell whether no other process can see what is at ``url``."""
+    """Return whether no other process can see the objects at ``url``."""
     return url.rpartition("::")[2].startswith("memory:")
 
 

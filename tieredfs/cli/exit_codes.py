@@ -1,4 +1,4 @@
-"""How a command ends: the exit code of each kind of error; they are stable."""
+"""The exit code of each kind of error; the codes are stable."""
 
 from collections.abc import Iterable
 from typing import Final
@@ -40,8 +40,8 @@ _MAX_SERIOUS_FIRST: Final = (CORRUPT, PERMISSION, USAGE, UNAVAILABLE)
 def worst_code(errors: Iterable[TieredFSError]) -> int:
     """Return the exit code of the most serious of one or more errors.
 
-    Corrupt data comes first, and another log in the place of a log; then what is not
-    allowed, what cannot be done, and what may succeed when it is tried again.
+    Corrupt data and another log in a log's place come first; then missing permissions,
+    invalid requests, and errors that may succeed on a retry.
     """
     codes = {
         CORRUPT if isinstance(error, AlreadyExistsError) else EXIT_CODES[error.kind]

@@ -1,4 +1,4 @@
-"""The log directory that is to be pushed: what to give instead where it is not one."""
+"""Open the log directory to push, or report what to give instead."""
 
 import re
 from itertools import islice
@@ -22,8 +22,8 @@ def open_log_directory(store: ObjectStore) -> RemoteStorageManager:
     """Open a broker's log directory.
 
     Raises:
-        NotFoundError: There is no partition in it; the message says what there is, and
-            what to give instead.
+        NotFoundError: There is no partition in it; the message describes what was
+            found, and what to give instead.
     """
     storage = open_storage(store, _LAYOUT)
     if not storage.list_partitions():
@@ -35,7 +35,7 @@ def check_is_directory(path: str) -> None:
     """Check that a path is a directory, or may become one.
 
     Raises:
-        InvalidArgumentError: It is a file, or lies below one.
+        InvalidArgumentError: It is a file, or is below one.
     """
     place = Path(path)
     for part in (place, *place.parents):
@@ -44,11 +44,11 @@ def check_is_directory(path: str) -> None:
 
 
 def _explanation(store: ObjectStore) -> str:
-    """Say what is there instead of partitions, and what to give."""
+    """Describe what was found instead of partitions, and what to give."""
     url = store.url
     parent, _, name = url.rstrip("/").rpartition("/")
     if "://" not in url and not Path(url).is_dir():
-        what = "is a file" if Path(url).exists() else "is not there"
+        what = "is a file" if Path(url).exists() else "does not exist"
         return f"{url} {what}: give {_WANTED}"
     keys = [entry.key for entry in islice(store.list(delimiter="/"), _PAGE)]
     if any(_LOG.fullmatch(key) for key in keys):

@@ -63,7 +63,7 @@ _OF_ONE_LOG: Final = (
     PermissionDeniedError,
     UnsupportedFormatError,
 )
-"""What is wrong with one log, and says nothing of the next."""
+"""Errors of one log, after which the next one is still listed."""
 
 _Row = dict[str, int | str | None]
 _Sizes = Mapping[tuple[int, SegmentId], int]
@@ -93,7 +93,7 @@ def ls(  # noqa: PLR0913 - one parameter for each option
     A partition's START is its first offset, END is past its last; FIRST is the time of
     its first record, LAST its largest timestamp. BYTES are those of the log as the
     broker wrote it, STORED what it takes at URL with its indexes. A log that cannot be
-    read is listed with what is known of it; the exit code then says what was wrong.
+    read is listed with what is known of it; the exit code is then that of the error.
     """
     if topic is None and (segments or topic_id is not None):
         option = "--segments" if segments else "--topic-id"
@@ -139,11 +139,11 @@ def _show_topics(tier: Tier, *, as_json: bool) -> None:
 
 
 class _Listing:
-    """What is known of the partitions of a topic, read one after the other.
+    """The known facts of a topic's partitions, read one after the other.
 
     Attributes:
         rows: A line for each partition, or for each segment.
-        errors: Why some of it is not known.
+        errors: Why some of them are not known.
     """
 
     def __init__(self, topic: Topic) -> None:
@@ -153,7 +153,7 @@ class _Listing:
         self._counts: list[int | None] = []
 
     def add(self, number: int, *, by_segment: bool) -> None:
-        """Read what there is to know of a partition; its errors are kept."""
+        """Read the facts of a partition, and keep its errors."""
         reader = self._topic.reader(number)
         is_read = True
         try:
@@ -183,7 +183,7 @@ class _Listing:
         self.rows.append(row)
 
     def total(self) -> _Row:
-        """Return what the rows add up to."""
+        """Return the sum of the rows."""
         return {
             "segments": _sum(self._counts),
             "bytes": _sum(row["bytes"] for row in self.rows),
@@ -194,7 +194,7 @@ class _Listing:
 def _partition_row(
     number: int, segments: Sequence[SegmentMetadata], sizes: _Sizes
 ) -> _Row:
-    """Return what segments say, which of a log that cannot be read is not all."""
+    """Return a row from the segments, which is incomplete for an unreadable log."""
     stamps = [s.max_timestamp_ms for s in segments if s.max_timestamp_ms is not None]
     return {
         "partition": number,
@@ -222,7 +222,7 @@ def _segment_row(segment: SegmentMetadata, sizes: _Sizes) -> _Row:
 
 
 def _listed(reader: TieredReader) -> Sequence[SegmentMetadata] | None:
-    """Return what is listed of a log that cannot be read; None if it cannot be."""
+    """Return the listed segments of an unreadable log; None if listing fails."""
     try:
         return reader.storage.list_segments(reader.partition)
     except _OF_ONE_LOG:

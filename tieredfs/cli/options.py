@@ -1,4 +1,4 @@
-"""Options that several commands have, and what they make: a store, a tier."""
+"""Options of several commands, and the stores and tiers that they open."""
 
 import json
 import math
@@ -78,20 +78,20 @@ class JsonObject(click.ParamType[dict[str, object]]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> dict[str, object]:
-        """Parse it; the value itself is not shown, for it may hold secrets."""
+        """Parse it; errors omit the value, as it may contain secrets."""
         try:
             parsed = json.loads(str(value))
         except json.JSONDecodeError as error:
             self.fail(f"not JSON: {error.msg} at character {error.pos}", param, ctx)
-        except (ValueError, RecursionError):  # a number or a nesting beyond all sense
-            self.fail("not JSON that can be read", param, ctx)
+        except (ValueError, RecursionError):  # an excessive number or nesting
+            self.fail("not JSON that can be parsed", param, ctx)
         if not isinstance(parsed, dict):
             self.fail("not a JSON object", param, ctx)
         return parsed
 
 
 class Seconds(click.ParamType[float]):
-    """A time to wait: more than nothing, and no longer than a thread can."""
+    """A time to wait: above 0, and at most what a thread can wait."""
 
     name = "seconds"
 
@@ -101,14 +101,16 @@ class Seconds(click.ParamType[float]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> float:
-        """Refuse what no clock can count."""
+        """Reject a time that no clock can count."""
         try:
             seconds = float(str(value))
         except ValueError:
             seconds = 0.0
         if not 0 < seconds <= threading.TIMEOUT_MAX:  # nan is neither
-            most = f"{threading.TIMEOUT_MAX:.0f}"
-            self.fail(f"{value} is not above 0 seconds and up to {most}", param, ctx)
+            maximum = f"{threading.TIMEOUT_MAX:.0f}"
+            self.fail(
+                f"{value} seconds are not above 0 and up to {maximum}", param, ctx
+            )
         return seconds
 
 
@@ -123,7 +125,7 @@ class Rate(click.ParamType[float]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> float:
-        """Parse it; what moves nothing is refused."""
+        """Parse it; reject a rate of 0."""
         match = _RATE.fullmatch(str(value))
         rate = 0.0
         if match is not None:
@@ -139,15 +141,15 @@ class StoreOptions:
     """How to reach a store.
 
     Attributes:
-        storage_options: fsspec's own.
-        deadline: Most seconds of one call.
+        storage_options: Options of fsspec.
+        deadline: Maximum seconds of one call.
     """
 
     storage_options: Mapping[str, object] | None = field(repr=False)
     deadline: float
 
     def local(self, path: str) -> ObjectStore:
-        """Return the store at a path or URL that needs no options of its own."""
+        """Return the store at a path or URL that needs no options."""
         return ObjectStore(path, policy=RequestPolicy(deadline=self.deadline))
 
     def store(
@@ -168,9 +170,9 @@ class TierOptions:
 
     Attributes:
         reach: How to reach the store it is in.
-        plugin: The layout, by its name or as ``module:Class``; None to find it out.
-        plugin_options: The layout's own.
-        keeps_indexes: Whether indexes may be kept on this machine.
+        plugin: The layout, by its name or as ``module:Class``; None to detect it.
+        plugin_options: Options of the layout.
+        keeps_indexes: Whether indexes may be cached on this machine.
     """
 
     reach: StoreOptions
@@ -186,7 +188,7 @@ class TierOptions:
         is_cached: bool = True,
         max_batch_bytes: int = MAX_DECOMPRESSED,
     ) -> Tier:
-        """Open what is at ``url``, in the layout that is named or found.
+        """Open the tier at ``url``, in the named or the detected layout.
 
         Args:
             url: Where it is.
@@ -210,20 +212,20 @@ class TierOptions:
         dry_run: bool = False,
         pace: Pace | None = None,
     ) -> RemoteStorageManager:
-        """Open what is at ``url`` to write to it: the native layout if it is empty.
+        """Open ``url`` for writing, in the native layout if it is empty.
 
         Args:
             url: Where it is.
             observer: Sees the requests.
-            compression: How logs are stored from now on; None for what the layout's
-                own options say.
-            dry_run: Whether nothing is to be written there after all.
+            compression: How logs are stored from now on; None for the value in the
+                layout's options.
+            dry_run: Whether nothing is written.
             pace: The rate at which objects are sent.
 
         Raises:
-            NotFoundError: The bucket or container of ``url`` is not there.
-            UnsupportedOperationError: The layout compresses no logs.
-            InvalidArgumentError: Its own options say another compression.
+            NotFoundError: The bucket or container of ``url`` does not exist.
+            UnsupportedOperationError: The layout cannot compress logs.
+            InvalidArgumentError: Its options contain another compression.
         """
         address = self._address(url)
         other = address.plugin_options.get("compression", compression)
@@ -257,7 +259,7 @@ class TierOptions:
 
 
 def _open_target(store: ObjectStore, address: StorageAddress) -> RemoteStorageManager:
-    if address.plugin is not None:  # another one is never put in its place
+    if address.plugin is not None:  # never replaced by another one
         storage = open_storage(store, address.plugin, address.plugin_options)
         _check_container(store)
         return storage
@@ -269,16 +271,16 @@ def _open_target(store: ObjectStore, address: StorageAddress) -> RemoteStorageMa
 
 
 def _check_container(store: ObjectStore) -> None:
-    """Check that a place in which nothing may be yet can hold something.
+    """Check that objects can be put at a URL that may be empty.
 
     Raises:
-        NotFoundError: It is in a bucket, container or archive that is not there.
+        NotFoundError: Its bucket, container or archive does not exist.
     """
     next(store.list(), None)
 
 
 def store_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Give a command the options that say how to reach a store, as ``options``."""
+    """Add the options for reaching a store to a command, as ``options``."""
 
     @quiet_option
     @click.option(
@@ -310,13 +312,13 @@ def store_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def tier_options(command: Callable[..., object]) -> Callable[..., object]:
-    """Give a command the options that say how to reach a tier, as ``options``."""
+    """Add the options for reaching a tier to a command, as ``options``."""
 
     @store_options
     @click.option(
         "--plugin",
         metavar="NAME",
-        help="The layout, or module:Class; found out when left.",
+        help="The layout, or module:Class; detected by default.",
     )
     @click.option(
         "--plugin-options", type=JsonObject(), metavar="JSON", help="The layout's own."
@@ -335,12 +337,12 @@ def tier_options(command: Callable[..., object]) -> Callable[..., object]:
 
 
 def cache_option(command: Callable[..., object]) -> Callable[..., object]:
-    """Give a command that has ``options`` the one that keeps no indexes."""
+    """Add the option that disables the cache to a command that has ``options``."""
 
     @click.option(
         "--no-cache",
         is_flag=True,
-        help="Keep no indexes on this machine, and use none that are there.",
+        help="Cache no indexes on this machine, and use no cached ones.",
     )
     @wraps(command)
     def wrapped(*, options: TierOptions, no_cache: bool, **rest: object) -> object:

@@ -51,7 +51,7 @@ def plugins(*, as_json: bool) -> None:
 
 
 def _state(info: PluginInfo) -> dict[str, object]:
-    """Import one plugin; a broken one is shown, and hurts no other."""
+    """Import one plugin; a broken one is shown, and does not affect the others."""
     try:
         with without_prints():
             can = sorted(check_plugin(info))

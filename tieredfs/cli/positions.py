@@ -1,4 +1,4 @@
-"""Where ``cat`` begins and ends, as it is said on the command line."""
+"""Where ``cat`` begins and ends, as given on the command line."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -14,7 +14,7 @@ from tieredfs.tier import Position, Topic, to_milliseconds
 __all__ = ["LastRecords", "Place", "PositionType", "check_order", "range_of"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-# Too large a number is out of range, and no time; Python reads no more digits.
+# A number that is too large is out of range, not a time; Python parses no more digits.
 _OFFSET: Final = re.compile(r"[0-9]{1,4300}")
 _LAST: Final = re.compile(r"-[0-9]{1,4300}")
 _MILLISECONDS: Final = re.compile(r"@-?[0-9]{1,19}")
@@ -23,10 +23,10 @@ _WIDENING: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class LastRecords:
-    """So many records before the end of each partition.
+    """A position some records before the end of each partition.
 
     Attributes:
-        count: How many; 0 for the end itself.
+        count: Number of records; 0 for the end itself.
     """
 
     count: int
@@ -57,7 +57,7 @@ class PositionType(click.ParamType[Place]):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> Place:
-        """Tell an offset, which is a bare integer, from a time."""
+        """Distinguish an offset, which is a bare integer, from a time."""
         text = str(value)
         if text in self._words:
             return self._words[text]
@@ -79,10 +79,10 @@ class PositionType(click.ParamType[Place]):
 
 
 def check_order(start: Place, end: Place) -> None:
-    """Check that the end does not lie before the start.
+    """Check that the end is not before the start.
 
     Raises:
-        UsageError: It does; of an offset and a time nothing can be said.
+        UsageError: It is; an offset and a time cannot be compared.
     """
     if _is_after(start, end):
         msg = f"--from {_shown(start)} is after --to {_shown(end)}"
@@ -108,7 +108,7 @@ def range_of(
     first = _position_of(topic, partitions, start, on_gap)
     last = _position_of(topic, partitions, end, on_gap)
     if isinstance(first, dict) and isinstance(last, int):
-        # The last records may all lie behind the end: then there is nothing to show.
+        # The last records may all be after the end: then there is nothing to show.
         return first, {number: max(last, offset) for number, offset in first.items()}
     return first, last
 
@@ -131,10 +131,10 @@ def _position_of(
 def _last_records(
     topic: Topic, partition: int, count: int, on_gap: Literal["raise", "skip"]
 ) -> int:
-    """Return the offset from which a partition has so many records.
+    """Return the offset from which on a partition has the given number of records.
 
-    Not every offset has one: the cleaner removes some, and control records are hidden.
-    So it is looked further back, in ever longer steps, until there are enough.
+    Not every offset has a record: the cleaner removes some, and control records are
+    hidden. So the search goes further back, in growing steps, until there are enough.
     """
     held = topic.reader(partition).bounds()
     start, span, missing = held.end, count, count

@@ -1,4 +1,4 @@
-"""``tieredfs pull``: a broker's log directory back from a tier."""
+"""``tieredfs pull``: restore a broker's log directory from a tier."""
 
 import click
 
@@ -38,12 +38,12 @@ def pull(
     *,
     as_json: bool,
 ) -> None:
-    """Get the log and index files at URL back into DIR, as a broker lays them out.
+    """Restore the log and index files at URL into DIR, as a broker lays them out.
 
-    Files are byte for byte what the broker wrote. Where segments overlap, what is
-    needed of one is a segment of its own, with indexes made from its log (CUT). A file
-    that is in DIR already and is the same stays, so a pull may be done again; one with
-    other content stays too, and is an error that says where it differs.
+    Files are byte for byte what the broker wrote. Where segments overlap, the needed
+    part of one becomes its own segment, with indexes built from its log (CUT). A file
+    that is in DIR already and is the same stays, so a pull may be repeated; one with
+    other content stays too, and is an error with the first differing byte.
     """
     check_is_directory(directory)
     moved = Transfer()

@@ -108,14 +108,14 @@ def push(  # noqa: PLR0913 - one parameter for each option
 ) -> None:
     """Archive the closed segments of the broker's log directory LOGDIR at URL.
 
-    What is at URL already is not put again, so a push that was ended is taken up by
-    doing it again; with --repair it is read, as by verify --deep, and copies of
-    these logs that are damaged are replaced (REPAIRED). Indexes that are missing or
-    untrue to their log are made anew (REBUILT). A segment that the broker changes
-    meanwhile is left for the next push (CHANGED), with what follows it; one that is
-    corrupt or cannot be read fails alone, and one that URL cannot hold ends its
-    partition (FAILED). The others are copied, and the exit code is the first of 4,
-    6, 2 and 5 that an error has.
+    Segments that are at URL already are not put again, so an interrupted push is
+    continued by running it again; with --repair they are read, as by verify --deep, and
+    damaged copies of these logs are replaced (REPAIRED). Indexes that are missing or
+    inconsistent with their log are rebuilt (REBUILT). A segment that the broker changes
+    meanwhile is left for the next push (CHANGED), with the later ones; one that is
+    corrupt or cannot be read fails alone, and one that URL cannot store ends its
+    partition (FAILED). The others are copied, and the exit code is the first of 4, 6, 2
+    and 5 that an error has.
     """
     moved = Transfer(passes=1 if dry_run else 2)
     source = open_log_directory(options.reach.local(logdir))
@@ -145,7 +145,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
             watch=moved.on_piece,
         )
     rows = [_row(partition, report) for partition in partitions]
-    errors = [*report.errors, *_unsettled(source, report)]
+    errors = [*report.errors, *_change_warnings(source, report)]
     if as_json:
         show_json(
             {
@@ -183,7 +183,7 @@ def _selected(
 
 
 def _count_moved(moved: Transfer, one: PushedSegment) -> None:
-    """Count a segment that was copied; the others are not part of what is pushed."""
+    """Count a copied segment; the others are not part of the total."""
     size = one.segment.size or 0
     if one.outcome is PushOutcome.COPIED:
         moved.finish(size)
@@ -195,20 +195,20 @@ def _check_apart(logdir: str, url: str) -> None:
     """Refuse to write into the log directory: a broker does not start with an archive.
 
     Raises:
-        InvalidArgumentError: The one lies in the other.
+        InvalidArgumentError: ``url`` is inside the log directory.
     """
     if _REMOTE not in logdir + url and Path(url).resolve().is_relative_to(
         Path(logdir).resolve()
     ):
         raise InvalidArgumentError(
-            f"{url} lies in the log directory {logdir}: push to a place outside of it"
+            f"{url} is in the log directory {logdir}: push to a place outside of it"
         )
 
 
-def _unsettled(
+def _change_warnings(
     source: RemoteStorageManager, report: PushReport
 ) -> Iterator[StorageUnavailableError]:
-    """Yield what to say of the segments that the broker was changing."""
+    """Yield a warning for each segment that the broker was changing."""
     for one in report.segments:
         if one.outcome is PushOutcome.CHANGED:
             yield StorageUnavailableError(
@@ -218,7 +218,7 @@ def _unsettled(
 
 
 def _record() -> PushRecord | None:
-    """Return the record of what this user has pushed; None where there is no cache."""
+    """Return the push record of this user; None if there is no cache."""
     directory = default_directory()
     return None if directory is None else PushRecord.in_cache(directory)
 

@@ -1,4 +1,4 @@
-"""``tieredfs verify``: whether a tier is whole."""
+"""``tieredfs verify``: check that a tier is whole."""
 
 import click
 
@@ -45,16 +45,17 @@ def verify(
     deep: bool,
     as_json: bool,
 ) -> None:
-    """Look whether everything at URL is whole, and say what is not.
+    """Verify that everything at URL is whole, and report what is not.
 
-    Objects are as long as they say, indexes and manifests are what was stored, offsets
-    have no hole; with --deep every log is, too, and its indexes are true to it. The
-    exit code is 4 when something is wrong, and 6 when the only problem is that some
-    objects may not be read. Nothing is changed. SUPERSEDED segments are whole, and
-    nothing is read of them: others hold their offsets, or a later state.
+    Objects have their stated size, indexes and manifests are what was stored, and the
+    offsets have no hole. With --deep every log is what was stored, too, and its indexes
+    agree with it. The exit code is 4 when something is wrong, and 6 when the only
+    problem is that some objects may not be read. Nothing is changed. SUPERSEDED
+    segments are whole, but no record is read from them: others have their offsets, or a
+    later state.
     """
     if shallow and deep:
-        msg = "--shallow and --deep exclude each other: leave one out"
+        msg = "--shallow and --deep exclude each other: omit one"
         raise click.UsageError(msg)
     how = Depth.LISTING if shallow else Depth.EVERYTHING if deep else Depth.INDEXES
     moved = Transfer()
@@ -80,7 +81,7 @@ def verify(
         problem.kind is not ErrorKind.PERMISSION_DENIED for problem in problems
     )
     if as_json:
-        told = [
+        shown = [
             {
                 "partition": str(problem.partition),
                 "topic_id": problem.partition.topic_id,
@@ -94,7 +95,7 @@ def verify(
                 "url": storage.store.url,
                 "depth": how.name.lower(),
                 "partitions": rows,
-                "problems": told,
+                "problems": shown,
                 "superseded": [
                     {
                         "partition": str(one.segment.partition),

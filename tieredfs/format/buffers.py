@@ -1,4 +1,4 @@
-"""Bytes and numbers where they lie: views of buffers, without a copy."""
+"""Views of bytes and of 64-bit integers in buffers, without a copy."""
 
 from typing import Final
 
@@ -9,7 +9,7 @@ import pyarrow as pa
 __all__ = ["Buffer", "Int64Array", "byte_view", "int64s"]
 
 Buffer = bytes | bytearray | memoryview
-"""What a parser accepts: anything that exposes contiguous bytes."""
+"""The input of a parser: any object that exposes contiguous bytes."""
 
 Int64Array = npt.NDArray[np.int64]
 
@@ -22,10 +22,10 @@ def byte_view(data: Buffer) -> memoryview:
 
 
 def int64s(array: pa.Array) -> Int64Array:
-    """Return numbers or times of 64 bits, none of them null, as they lie in memory.
+    """Return an Arrow array of 64-bit integers or times as numpy, without a copy.
 
-    pyarrow's own ways there import pandas, where it is installed, which takes longer
-    than most of what is asked for.
+    The array must not contain nulls. pyarrow's own conversions import pandas where it
+    is installed, which takes longer than most calls that need the numbers.
     """
     held = array.buffers()[1]
     if held is None or not len(array):

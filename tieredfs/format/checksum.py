@@ -13,14 +13,14 @@ __all__ = ["check_crc32c", "crc32c"]
 
 
 def crc32c(data: Buffer, crc: int = 0) -> int:
-    """Return the CRC-32C of some bytes.
+    """Compute the CRC-32C of some bytes.
 
     Args:
-        data: Bytes.
+        data: The bytes.
         crc: The CRC-32C of the bytes before them, which is extended.
 
     Raises:
-        InvalidArgumentError: A kernel is asked for that is not there.
+        InvalidArgumentError: The requested kernel is not available.
     """
     return _implementation(chosen_kernel())(data, crc)
 
@@ -28,30 +28,33 @@ def crc32c(data: Buffer, crc: int = 0) -> int:
 @cache
 def _implementation(kernel: Kernel) -> Callable[[Buffer, int], int]:
     if kernel is Kernel.COMPILED:
-        from tieredfs.format.kernel import _kernel  # noqa: PLC0415 - it may not be there
+        from tieredfs.format.kernel import _kernel  # noqa: PLC0415 - it may be missing
 
         return _kernel.crc32c
     return _extend
 
 
 def _extend(data: Buffer, crc: int) -> int:
-    # It takes bytes only; the copy costs less than any pure-Python CRC.
+    # It accepts only bytes; the copy costs less than any pure-Python CRC.
     extended: int = google_crc32c.extend(crc, bytes(data))
     return extended
 
 
 def check_crc32c(data: Buffer, stored: int, *, where: str) -> None:
-    """Check what a batch stores as its checksum.
+    """Check the CRC-32C of a batch.
 
     Args:
-        data: The bytes that it covers.
-        stored: What it should be.
-        where: How to call the batch in an error.
+        data: The bytes that the checksum covers.
+        stored: The checksum stored in the batch.
+        where: Batch name used in error messages.
 
     Raises:
-        CorruptBatchError: It is another.
+        CorruptBatchError: The checksum does not match.
     """
-    actual = crc32c(data)
-    if actual != stored:
-        msg = f"{where}: CRC-32C is {actual:#010x}, stored is {stored:#010x}"
+    computed = crc32c(data)
+    if computed != stored:
+        msg = (
+            f"{where}: CRC-32C does not match: stored {stored:#010x}, "
+            f"computed {computed:#010x}"
+        )
         raise CorruptBatchError(msg)

@@ -23,14 +23,14 @@ __all__ = [
 
 VARINT: Final = 5
 VARLONG: Final = 10
-"""Most bytes that a varint of 32 and of 64 bits may have."""
+"""Maximum size in bytes of a varint of 32 bits (VARINT) and 64 bits (VARLONG)."""
 
 _MORE = 0x80
 _BITS = 0x7F
 
 
 class VarintError(ValueError):
-    """A varint is longer than its type or runs past the end."""
+    """A varint is longer than its type allows or runs past the end."""
 
 
 def varints(
@@ -38,19 +38,19 @@ def varints(
 ) -> tuple[Int64Array, Int64Array]:
     """Decode one varint at each position.
 
-    A position past the end of ``data`` reads its last byte, so that no position needs
-    a check first: whoever calls compares the positions returned with the bounds.
+    A position past the end of ``data`` reads its last byte, so positions need no check
+    beforehand: the caller compares the returned positions with the bounds.
 
     Args:
-        data: Bytes; at least one.
-        positions: Where each varint begins.
+        data: The bytes; at least one.
+        positions: Start of each varint.
         longest: VARINT or VARLONG.
 
     Returns:
         The values, and the positions after them.
 
     Raises:
-        VarintError: One has more than ``longest`` bytes.
+        VarintError: A varint has more than ``longest`` bytes.
     """
     first = data.take(positions, mode="clip")
     values = (first & _BITS).astype(np.uint64)
@@ -81,7 +81,7 @@ def encode_varint(value: int) -> bytes:
 
 
 def varint_sizes(values: Int64Array) -> Int64Array:
-    """Return how many bytes each value takes as a varint."""
+    """Return the encoded size of each value in bytes."""
     sizes = np.ones(values.shape, np.int64)
     left = _zigzag(values) >> np.uint64(7)
     while left.any():
@@ -94,7 +94,7 @@ def encode_varints(values: Int64Array) -> tuple[npt.NDArray[np.uint8], Int64Arra
     """Encode varints of up to 64 bits.
 
     Returns:
-        Their bytes, one behind the other, and how many each has.
+        The bytes of all varints, concatenated, and the size of each.
     """
     sizes = varint_sizes(values)
     ends = np.cumsum(sizes)
@@ -114,13 +114,13 @@ def _zigzag(values: Int64Array) -> npt.NDArray[np.uint64]:
 
 
 def read_varint(data: memoryview, position: int, end: int) -> tuple[int, int]:
-    """Decode the one 32-bit varint at ``position``.
+    """Decode the 32-bit varint at ``position``.
 
     Returns:
         The value, and the position after it.
 
     Raises:
-        VarintError: It does not end before ``end`` or has more than five bytes.
+        VarintError: The varint does not end before ``end`` or has more than five bytes.
     """
     value = 0
     for index in range(VARINT):

@@ -1,9 +1,8 @@
 """Floor 5: partitions as one log, whatever segments they lie in.
 
-``catalog`` says which segments there are, ``plan`` (pure) which of them serve which
-offsets, ``reader`` fetches and decodes them
-(``fetched`` is what it gives), ``times`` finds the offset of a time, and
-``scan`` is the plan that users hold in their hands.
+``catalog`` lists the segments, ``plan`` (pure) decides which of them serve which
+offsets, ``reader`` fetches and decodes them and returns ``fetched``, ``times`` finds
+the offset of a time, and ``scan`` is the plan that the public API returns.
 """
 
 from tieredfs.log.planning.catalog import SegmentCatalog

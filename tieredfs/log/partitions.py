@@ -1,4 +1,4 @@
-"""Which partitions a job is about."""
+"""Select the partitions of a job."""
 
 import difflib
 from collections.abc import Collection, Iterable
@@ -28,12 +28,12 @@ def select_partitions(
     """List the partitions of some topics.
 
     Args:
-        storage: Where they are.
-        topics: Their names; None for all, Kafka's internal ones too.
-        topic_id: Only this one of several topics of one name.
+        storage: The storage to list.
+        topics: Names of topics; None for all, including Kafka's internal ones.
+        topic_id: Select only this one of several topics of one name.
 
     Raises:
-        NotFoundError: There is no topic at all, none of one of the names, or none with
+        NotFoundError: There is no topic at all, a name does not exist, or no topic has
             the id.
     """
     named = [None] if topics is None else sorted(set(topics))
@@ -57,10 +57,10 @@ def select_partitions(
 
 
 def missing_topic_error(storage: RemoteStorageManager, topic: str) -> NotFoundError:
-    """Return the error of a topic that is not there; it names the nearest one."""
+    """Return the error for a missing topic; it names the nearest one."""
     try:
         names = {partition.topic for partition in storage.list_partitions()}
-    except TieredFSError:  # that the topic is missing is known without the others
+    except TieredFSError:  # the topic is known to be missing anyway
         names = set()
     folded = {name.casefold(): name for name in sorted(names)}
     near = difflib.get_close_matches(topic.casefold(), folded, n=1)
@@ -78,7 +78,7 @@ def without_internal(
 def without_topics(
     partitions: Iterable[TopicIdPartition], patterns: Collection[str]
 ) -> list[TopicIdPartition]:
-    """Leave out the partitions of topics that one of some glob patterns matches."""
+    """Leave out the partitions of topics that match a glob pattern."""
     return [
         partition
         for partition in partitions
@@ -96,11 +96,11 @@ def listed_size(
 
     Args:
         storage: Where they are.
-        partitions: Those whose logs count.
+        partitions: The partitions whose logs count.
         active: Whether segments count that a broker may still be writing.
 
     Returns:
-        The sum; None when a listing does not say how large a log is.
+        The sum; None if the listing does not contain the size of a log.
     """
     total = 0
     for partition in partitions:

@@ -1,7 +1,8 @@
 """Floor 2: any fsspec URL as a small, strict object store.
 
-``ObjectStore`` has eleven verbs and one behaviour on every backend; ``quirks`` has one
-file per backend, saying what that backend does otherwise and how it is put right.
+``ObjectStore`` has eleven verbs and one behaviour on every backend. ``backends`` has
+one module or package per backend, which documents how the backend deviates and how
+that is corrected.
 """
 
 from tieredfs.objects.backends import ObjectInfo

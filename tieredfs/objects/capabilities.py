@@ -1,4 +1,4 @@
-"""What a store can be asked to do, and what it promises."""
+"""The operations that a store supports, and the guarantees it gives."""
 
 from enum import StrEnum
 
@@ -6,10 +6,10 @@ __all__ = ["StoreCapability"]
 
 
 class StoreCapability(StrEnum):
-    """One thing that not every store can do.
+    """An operation or guarantee that not every store offers.
 
-    What a store lacks and is asked for all the same is an UnsupportedOperationError;
-    nothing is made up for it.
+    Asking a store for a capability it lacks is an UnsupportedOperationError; nothing is
+    emulated.
     """
 
     WRITE = "write"
@@ -19,16 +19,16 @@ class StoreCapability(StrEnum):
     """No reader ever sees a part of an object that is being written."""
 
     EXCLUSIVE_CREATE = "exclusive_create"
-    """Of several that create one key, exactly one succeeds."""
+    """Of several writers that create one key, exactly one succeeds."""
 
     RANGE_READ = "range_read"
     """A range moves the bytes of that range, not the whole object."""
 
     SEEK_LISTING = "seek_listing"
-    """A listing begins at a key without asking for those before it."""
+    """A listing begins at a key without requesting the keys before it."""
 
     BULK_DELETE = "bulk_delete"
     """Many objects are deleted in one request."""
 
     PARTS = "parts"
-    """Large objects are uploaded in parts, each of them tried again alone."""
+    """Large objects are uploaded in parts, each of which is retried alone."""

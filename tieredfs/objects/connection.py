@@ -1,4 +1,4 @@
-"""The filesystem behind a store: made when it is first used, once in each process."""
+"""The filesystem behind a store: created on first use, once in each process."""
 
 import asyncio
 import os
@@ -33,22 +33,22 @@ from tieredfs.objects.redact import (
 __all__ = ["Connection"]
 
 _REFUSALS = (ValueError, TypeError, LookupError, AttributeError)
-"""How filesystems refuse a URL or an option; nothing of ours runs meanwhile."""
+"""What filesystems raise for a bad URL or option; no code of ours runs meanwhile."""
 
 
 class Connection:
-    """A URL with its options, and the backend that this process has of it."""
+    """A URL with its options, and this process's backend for it."""
 
     def __init__(self, url: str, options: Mapping[str, object]) -> None:
-        """Describe it; nothing is asked yet."""
+        """Record the URL and options; no request is made."""
         self.url = url
         self.options = dict(options)
         self._lock = threading.Lock()
         self._made: Backend | None = None
-        self.proving = threading.Lock()
-        """Held by the one who finds out what the backend can do."""
+        self.probe_lock = threading.Lock()
+        """Held by the thread that probes what the backend can do."""
         self.uploads: set[UnfinishedUpload] = set()
-        """What is uploaded in parts at this moment."""
+        """The multipart uploads in progress."""
         _connections.add(self)
 
     @cached_property
@@ -57,19 +57,22 @@ class Connection:
 
     @property
     def kind(self) -> type[Backend]:
-        """The class of the backend, told from the URL alone.
+        """The class of the backend, derived from the URL alone.
 
         Raises:
-            InvalidArgumentError: The URL makes no sense.
+            InvalidArgumentError: The URL is invalid.
         """
         return backend_of(self._place.url)
 
     @cached_property
     def destinations(self) -> Sequence[str]:
-        """Where the clients of all links are led, as they say; nothing is asked.
+        """The endpoint of each link's client, as the client reports it.
+
+        No request is made.
 
         Raises:
-            UnsupportedOperationError: As in ``check_thread``: some cannot say it there.
+            UnsupportedOperationError: As in ``check_thread``: some clients cannot
+                report it there.
         """
         self.check_thread()
         try:
@@ -82,10 +85,11 @@ class Connection:
         ]
 
     def check_thread(self) -> None:
-        """See that a call does not wait for the event loop that it stands on.
+        """Check that a call would not block the event loop that it waits for.
 
         Raises:
-            UnsupportedOperationError: It would: nothing is answered before it returns.
+            UnsupportedOperationError: This thread runs the client's event loop, so no
+                request could be answered before the call returns.
         """
         running = asyncio._get_running_loop()  # noqa: SLF001 - the public one raises
         if running is None or is_local(self.url):
@@ -100,20 +104,20 @@ class Connection:
 
     @property
     def made(self) -> Backend | None:
-        """The backend, if there is one by now."""
+        """The backend, if it has been created."""
         return self._made
 
     def backend(self, timeout: float) -> Backend:
-        """Return this process's backend; a fork makes a new one.
+        """Return this process's backend; a forked child creates a new one.
 
         Args:
-            timeout: Seconds that it may take to connect, where that is done at once.
+            timeout: Seconds to wait for a client that connects when it is created.
 
         Raises:
             InvalidArgumentError: The URL or an option is refused.
             PluginNotInstalledError: A package is missing.
-            TimeoutError: It was not done in time.
-            Exception: Whatever a client raises that connects at once.
+            TimeoutError: The backend was not created in time.
+            Exception: What a client raises that connects when it is created.
         """
         made = self._made
         if made is not None:
@@ -131,24 +135,24 @@ class Connection:
             lock.release()
 
     def discard(self, backend: Backend) -> None:
-        """Forget a backend whose connection is no good; calls under way keep it."""
-        if self._made is backend:  # no lock: whoever connects now may hold it for long
+        """Drop a backend whose connection is broken; calls in progress keep it."""
+        if self._made is backend:  # no lock: a thread that connects may hold it long
             self._made = None
 
     def redacted(self, text: str) -> str:
-        """Return ``text`` without any secret of the URL or the options."""
+        """Return ``text`` without the secrets of the URL and the options."""
         secrets = secret_values(self.options) | url_secrets(self.url)
         return redact_text(text, secrets)
 
     def safe_cause(self, error: Exception) -> Exception | None:
-        """Return ``error`` as a cause, unless a traceback of it would tell a secret."""
+        """Return ``error`` as a cause, unless its traceback would show a secret."""
         texts = [text_of(link) for link in links(error)]
         return error if texts == [self.redacted(text) for text in texts] else None
 
     def reset_after_fork(self) -> Backend | None:
-        """Forget the backend, and return it; a fork's child does this."""
-        # Another thread of the parent may hold the old ones.
-        self._lock, self.proving = threading.Lock(), threading.Lock()
+        """Drop the backend, and return it; called in a forked child."""
+        # Another thread of the parent may hold the old locks.
+        self._lock, self.probe_lock = threading.Lock(), threading.Lock()
         self.uploads = set()  # they are the parent's
         made, self._made = self._made, None
         return made
@@ -160,11 +164,11 @@ class Connection:
             raise self._refused(error) from self.safe_cause(error)
         try:
             for cache in place.caches:
-                msg = f"{cache} is left out: after a download that failed it gives "
-                warnings.warn(f"{msg}wrong bytes", TieredFSWarning, stacklevel=2)
+                msg = f"{cache} is ignored: it returns wrong bytes after a download "
+                warnings.warn(f"{msg}that failed", TieredFSWarning, stacklevel=2)
             return self.kind.open(place.url, place.options, timeout)
         except ImportError as error:
-            # Not by the package that was missed first: other extras bring that, too.
+            # Not by the package that was missing first: other extras bring that, too.
             links = links_of(place.url, place.options)
             extras = dict.fromkeys(backend_of(link).extra for link, _ in links)
             named = ",".join(filter(None, extras))
@@ -180,21 +184,21 @@ class Connection:
 
 
 def _destination(link: str, options: Mapping[str, object]) -> str:
-    """Return where the client of one link is led; nothing for one that has none."""
+    """Return the endpoint of one link's client; empty when the link has none."""
     try:
         return backend_of(link).destination(link, options)
-    except Exception:  # noqa: BLE001 - a client's own, and the first call says it
+    except Exception:  # noqa: BLE001 - a client's own; the first call reports it
         return ""
 
 
 _connections: "weakref.WeakSet[Connection]" = weakref.WeakSet()
 
-_kept: list[object] = []
-"""What a forked child must never finalize: it shares the parent's sockets and epoll.
+_never_finalized: list[object] = []
+"""Objects a forked child must never finalize: it shares the parent's sockets and epoll.
 
-Closing a connection there takes it out of the epoll that the parent waits on, and the
-parent's next request stalls for 15 s (seen with s3fs, 4 times of 4). fsspec's own
-instances count too: it forgets all of them in a child.
+Closing a connection in the child removes it from the epoll that the parent waits on,
+and the parent's next request stalls for 15 s (seen with s3fs, 4 times of 4). fsspec's
+own instances are included: fsspec drops all of them in a child.
 """
 
 
@@ -206,24 +210,26 @@ def _classes(kind: type[object]) -> Iterator[type[object]]:
 
 def _before_fork() -> None:
     for kind in _classes(AbstractFileSystem):
-        _kept.extend(list(getattr(kind, "_cache", {}).values()))
-    _kept.extend([*_connections, *fsspec.asyn.loop])
+        _never_finalized.extend(list(getattr(kind, "_cache", {}).values()))
+    _never_finalized.extend([*_connections, *fsspec.asyn.loop])
 
 
 def _in_parent() -> None:
-    _kept.clear()
+    _never_finalized.clear()
 
 
 def _in_child() -> None:
-    _kept.extend([connection.reset_after_fork() for connection in list(_connections)])
-    # Sessions are closed when a process ends, too (seen with HTTP: the parent's next
-    # request was never answered).
+    _never_finalized.extend(
+        [connection.reset_after_fork() for connection in list(_connections)]
+    )
+    # Finalizers also close sessions when a process ends (seen with HTTP: the parent's
+    # next request was never answered).
     for end in list(weakref.finalize._registry):  # type: ignore[attr-defined] # noqa: SLF001
         found = end.peek()
         if found is not None and isinstance(found[0], AbstractFileSystem):
             end.atexit = False
     # fsspec means to renew its lock, but assigns another name: a child that is forked
-    # while a thread holds it would wait for ever.
+    # while a thread holds the lock would wait forever.
     fsspec.asyn.reset_lock()
 
 

@@ -1,4 +1,4 @@
-"""What is to be put: bytes in memory or a file, read piece by piece."""
+"""The content of an object to be put: bytes in memory or a file, read in pieces."""
 
 import io
 import os
@@ -20,36 +20,36 @@ __all__ = [
     "pieces",
 ]
 
-_PIECE = 8 << 20
+_PIECE_BYTES = 8 << 20
 
 
 class Content(Protocol):
-    """Bytes of a known length that several threads read at once."""
+    """Bytes of a known length that several threads may read concurrently."""
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
+        """Total number of bytes."""
 
     def read(self, start: int, end: int) -> bytes:
         """Return the bytes ``[start, end)``."""
 
 
 def pieces(content: Content) -> Iterator[tuple[int, bytes]]:
-    """Yield all of a content, a few MiB at a time, each with where it begins."""
-    for start in range(0, content.size, _PIECE):
-        yield start, content.read(start, min(start + _PIECE, content.size))
+    """Yield a content in pieces of a few MiB, each with its start position."""
+    for start in range(0, content.size, _PIECE_BYTES):
+        yield start, content.read(start, min(start + _PIECE_BYTES, content.size))
 
 
 class ContentReader(io.RawIOBase):
-    """A content as a file, for a client that reads what it sends.
+    """A file object over a content, for a client that reads what it sends.
 
     Attributes:
-        failure: Why the content could not be read, which a client may take for a lost
-            connection; None when it could.
+        failure: The error that the content raised, which a client may mistake for a
+            lost connection; None when the content could be read.
     """
 
     def __init__(self, content: Content) -> None:
-        """Begin at its first byte."""
+        """Start at the first byte of ``content``."""
         super().__init__()
         self.failure: Exception | None = None
         self._content = content
@@ -60,7 +60,7 @@ class ContentReader(io.RawIOBase):
         return True
 
     def read(self, size: int = -1) -> bytes:
-        """Return the next bytes; none when there are no more."""
+        """Return the next bytes; empty at the end."""
         end = self._content.size
         if size >= 0:
             end = min(end, self._at + size)
@@ -77,21 +77,21 @@ class BufferContent:
     """Bytes in memory."""
 
     def __init__(self, data: bytes | bytearray | memoryview) -> None:
-        """Look at ``data``, which must not change meanwhile.
+        """Refer to ``data``, which must not change during the put.
 
         Raises:
-            InvalidArgumentError: It is no buffer.
+            InvalidArgumentError: ``data`` is not a buffer.
         """
         self._data = data if isinstance(data, bytes) else _flat(data)
         self.size = len(self._data)
 
     def read(self, start: int, end: int) -> bytes:
-        """Return the bytes ``[start, end)``; all of a ``bytes`` are not copied."""
+        """Return the bytes ``[start, end)``; a whole ``bytes`` object is not copied."""
         return bytes(self._data[start:end])
 
 
 def _flat(data: bytearray | memoryview) -> bytes | memoryview:
-    """Return the bytes of a buffer; only those that do not lie in order are copied."""
+    """Return the bytes of a buffer; only a non-contiguous buffer is copied."""
     try:
         view = memoryview(data)
     except (TypeError, ValueError, BufferError) as error:
@@ -102,11 +102,11 @@ def _flat(data: bytearray | memoryview) -> bytes | memoryview:
 
 
 class FileContent:
-    """A regular file that was opened; pieces are read from where they lie.
+    """An open regular file, of which each piece is read at its position.
 
-    Who reads when the put has ended, such as a part whose upload nobody waits for any
-    more, gets nothing: the number of a descriptor may be another file's by then, whose
-    bytes were seen to be uploaded.
+    A read after the put has ended is an error, for example one by a part whose upload
+    was given up. The descriptor's number may belong to another file by then, and the
+    bytes of such a file have been seen to be uploaded.
     """
 
     def __init__(self, name: Path, descriptor: int, size: int) -> None:
@@ -135,7 +135,7 @@ class FileContent:
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
     def close(self) -> None:
-        """Close the file; those who read it now may go on to the end of a piece."""
+        """Close the file; a read in progress may finish its piece."""
         with self._lock:
             descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
@@ -156,11 +156,11 @@ class FileContent:
 
 @contextmanager
 def opened(source: Path | Content) -> Iterator[Content]:
-    """Open a file to be put; its size is that of now. A content is open already.
+    """Open a file to be put, with its current size; yield a content unchanged.
 
     Raises:
-        NotFoundError: There is none.
-        InvalidArgumentError: It is no regular file: its size is not known.
+        NotFoundError: The file does not exist.
+        InvalidArgumentError: ``source`` is not a regular file, so its size is unknown.
     """
     if not isinstance(source, Path):
         yield source
@@ -178,7 +178,7 @@ def opened(source: Path | Content) -> Iterator[Content]:
     content = FileContent(source, descriptor, found.st_size)
     try:
         if not stat.S_ISREG(found.st_mode):
-            msg = f"{source} is no regular file"
+            msg = f"{source} is not a regular file"
             raise InvalidArgumentError(msg)
         yield content
     finally:

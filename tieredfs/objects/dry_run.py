@@ -1,4 +1,4 @@
-"""A store that remembers what would be written to it, and writes nothing."""
+"""An object store that records the writes it is asked for, and performs none."""
 
 import threading
 from collections.abc import Iterable, Iterator, Sequence
@@ -28,11 +28,11 @@ __all__ = ["DryRunStore"]
 
 
 class DryRunStore(ObjectStore):
-    """The objects of another store, and what they would be after some writes.
+    """A view of another store that shows the effect of writes without making them.
 
-    What is written to it passes every check that a write has, and is listed from then
-    on, with its size; its content is not kept. No request changes the store: a verb
-    that this class does not know of cannot write either.
+    A write passes every check of a real write. Its object is then listed, with its
+    size; its content is not kept. No request changes the store: a verb that this class
+    does not override cannot write either.
     """
 
     _changes: "_Changes"
@@ -50,22 +50,22 @@ class DryRunStore(ObjectStore):
 
     @property
     def identity(self) -> str:
-        """What tells it from the store itself: what is remembered is of one of them."""
+        """A text that differs from the store's own identity, so caches stay apart."""
         return f"{super().identity}\0dry run"
 
     @property
     def capabilities(self) -> frozenset[StoreCapability]:
-        """What the store can do, as far as that is known without a write."""
+        """The capabilities of the store, as far as they are known without a write."""
         return self._requests.backend("capabilities", "").capabilities
 
     def with_policy(self, policy: RequestPolicy) -> Self:
-        """Return a view of this store that writes nothing either."""
+        """Return a dry-run view of this store under another policy."""
         view = type(self).over(super().with_policy(policy))
         vars(view).update(_changes=self._changes)
         return view
 
     def copy(self, source: str, target: str) -> None:
-        """Remember a copy.
+        """Record a copy.
 
         Raises:
             NotFoundError: There is no object ``source``.
@@ -75,10 +75,10 @@ class DryRunStore(ObjectStore):
         self._changes.put(target, self.head(source).size or 0)
 
     def head(self, key: str) -> ObjectInfo:
-        """Return an object's size and version, as they would be.
+        """Return the size and version an object would have after the recorded writes.
 
         Raises:
-            NotFoundError: There would be none.
+            NotFoundError: The object would not exist.
         """
         check_key(key)
         if self._changes.is_deleted(key):
@@ -89,7 +89,7 @@ class DryRunStore(ObjectStore):
     def list(
         self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
     ) -> Iterator[ObjectInfo]:
-        """Yield the objects that would be there, in the order of keys."""
+        """Yield the objects that would exist, in key order."""
         written, hidden = self._changes.listed(prefix)
         folded = (_folded(entry, prefix, delimiter) for entry in written)
         ours = {entry.key: entry for entry in folded if entry.key > start_after}
@@ -105,7 +105,7 @@ class DryRunStore(ObjectStore):
             last = entry.key
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Remember that objects are deleted."""
+        """Record the deletion of objects."""
         wanted = [check_key(key) for key in keys]
         if wanted:
             self._need_write("delete", wanted[0])
@@ -121,7 +121,7 @@ class DryRunStore(ObjectStore):
         if not overwrite:
             with suppress(NotFoundError):
                 self.head(key)
-                msg = f"{verb} {self._requests.name(key)}: there is an object already"
+                msg = f"{verb} {self._requests.name(key)}: the object already exists"
                 raise AlreadyExistsError(msg)
         self._changes.put(key, content.size)
 
@@ -131,7 +131,7 @@ class DryRunStore(ObjectStore):
         return key
 
     def _is_hidden(self, entry: ObjectInfo, hidden: AbstractSet[str]) -> bool:
-        """Tell whether an entry of the store, or all that it stands for, is hidden."""
+        """Return whether an entry of the store, or every key below it, is hidden."""
         if not entry.is_prefix or not any(key.startswith(entry.key) for key in hidden):
             return entry.key in hidden
         return all(below.key in hidden for below in super().list(entry.key))
@@ -142,7 +142,7 @@ class DryRunStore(ObjectStore):
 
 
 class _Changes:
-    """What would have been written and deleted; safe to share between threads."""
+    """The recorded writes and deletions; safe to share between threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -169,7 +169,10 @@ class _Changes:
             return key in self._deleted
 
     def listed(self, prefix: str) -> tuple[list[ObjectInfo], set[str]]:
-        """Return what was written below a prefix, and what of the store is hidden."""
+        """Return the entries written below a prefix, and the keys hidden in the store.
+
+        A key of the store is hidden when it was deleted or written again.
+        """
         with self._lock:
             found = [
                 one for key, one in self._written.items() if key.startswith(prefix)
@@ -178,11 +181,11 @@ class _Changes:
 
 
 class _ReadingRequests(Requests):
-    """Requests of which none may change the store."""
+    """Requests that refuse every change of the store."""
 
     @classmethod
     def like(cls, requests: Requests) -> Self:
-        """Return the same requests, but for those that write."""
+        """Return requests over the same connection that refuse to write."""
         return cls(*(getattr(requests, field.name) for field in fields(requests)))
 
     def need(
@@ -192,13 +195,13 @@ class _ReadingRequests(Requests):
         key: str,
         deadline: Deadline | None = None,
     ) -> NoReturn:
-        """Refuse; what only reads needs nothing."""
+        """Refuse the call: only writes need a capability."""
         del capability, deadline
         msg = f"{verb} {self.name(key)}: nothing is written in a dry run"
         raise UnsupportedOperationError(msg)
 
 
 def _folded(entry: ObjectInfo, prefix: str, delimiter: str) -> ObjectInfo:
-    """Return an entry as a listing has it: its folder, where that is listed."""
+    """Return an entry as a listing gives it: its folder when keys are folded."""
     folder, found, _ = entry.key[len(prefix) :].partition(delimiter or "\0")
     return ObjectInfo(f"{prefix}{folder}/", None) if found else entry

@@ -1,8 +1,8 @@
-"""What a backend's client raises → what tieredfs raises.
+"""Map what a backend's client raises to what tieredfs raises.
 
-Most clients raise something that is no OSError, and importing a client to name its
-errors would make every client a dependency; so errors are known by their builtin
-class, by the names of their classes, by the HTTP status, code and errno they carry.
+Most clients raise errors that are not OSErrors, and importing a client to name its
+errors would make every client a dependency. So errors are recognised by their builtin
+class, by the names of their classes, and by the HTTP status, code and errno they carry.
 """
 
 import errno
@@ -45,7 +45,7 @@ _BY_STATUS: dict[int, type[TieredFSError]] = {
     507: StorageFullError,
 }
 _BY_CODE: dict[str, type[TieredFSError]] = {
-    # What a line or a clock has done, not the caller, though S3 and Azure say 400.
+    # Caused by the network or a clock, not the caller, though S3 and Azure answer 400.
     "BadDigest": StorageUnavailableError,
     "Crc64Mismatch": StorageUnavailableError,
     "IncompleteBody": StorageUnavailableError,
@@ -53,14 +53,14 @@ _BY_CODE: dict[str, type[TieredFSError]] = {
     "RequestTimeout": StorageUnavailableError,
     "XAmzContentChecksumMismatch": StorageUnavailableError,
     "XAmzContentSHA256Mismatch": StorageUnavailableError,
-    # S3's, which say more than its 400 and 403.
+    # S3's, which are more specific than its 400 and 403.
     "AuthorizationHeaderMalformed": PermissionDeniedError,
     "ExpiredToken": PermissionDeniedError,
     "InvalidObjectState": UnsupportedOperationError,
     "InvalidToken": PermissionDeniedError,
     "QuotaExceeded": StorageFullError,  # Ceph's, with a 403
     "TokenRefreshRequired": PermissionDeniedError,
-    # Azure's, which say more than its 400, 409 and 412.
+    # Azure's, which are more specific than its 400, 409 and 412.
     "BlobAlreadyExists": AlreadyExistsError,
     "BlobArchived": UnsupportedOperationError,
     "BlobBeingRehydrated": UnsupportedOperationError,
@@ -79,7 +79,7 @@ _FIRST_SERVER_ERROR = 500
 _STATUSES = range(100, 600)
 _STATUS_NAMES = ("status_code", "status", "code")  # Azure's, aiohttp's, gcsfs's
 _REFUSALS = frozenset({409, 412, 429})  # not 503: gateways send it for a lost reply
-# Not botocore's EndpointConnectionError: it stands for a lost connection as well.
+# Not botocore's EndpointConnectionError: it may be a lost connection as well.
 _NEVER_SENT = frozenset(
     {
         "AbandonedCallsError",
@@ -105,8 +105,8 @@ _BY_NAME: dict[str, type[TieredFSError]] = {
     "HttpProcessingError": StorageUnavailableError,  # aiohttp's
     "ParamValidationError": InvalidArgumentError,
     "OptionError": InvalidArgumentError,
-    # botocore's own configuration: a profile or a region that is not there, a file that
-    # cannot be parsed. No request was made, and none that is made later would be.
+    # botocore's own configuration: a missing profile or region, a file that cannot be
+    # parsed. No request was made, and a repeated call would not make one either.
     "ConfigNotFound": InvalidArgumentError,
     "ConfigParseError": InvalidArgumentError,
     "InfiniteLoopConfigError": InvalidArgumentError,
@@ -135,11 +135,11 @@ _BY_NAME: dict[str, type[TieredFSError]] = {
     "QuotaExceededError": StorageFullError,
     "AuthenticationException": PermissionDeniedError,
     "BadHostKeyException": PermissionDeniedError,
-    # fsspec's HTTP filesystem makes "not found" of a server that is not there.
+    # fsspec's HTTP filesystem reports an unreachable server as "not found".
     "ClientConnectionError": StorageUnavailableError,
     "ConnectionError": StorageUnavailableError,
     "TimeoutError": StorageUnavailableError,
-    # What was sent in place of an answer; each is a ValueError.
+    # The body was not an answer of the service; each is a ValueError.
     "DeserializationError": StorageUnavailableError,  # Azure's
     "JSONDecodeError": StorageUnavailableError,
     "UnicodeDecodeError": StorageUnavailableError,
@@ -157,7 +157,7 @@ _BY_ERRNO: dict[int, type[TieredFSError]] = {
     errno.EROFS: PermissionDeniedError,
     errno.EXDEV: UnsupportedOperationError,
 }
-"""What a disk says that another try does not change."""
+"""Errors of a disk that another attempt does not change."""
 
 _BY_BUILTIN: tuple[tuple[type[Exception], type[TieredFSError]], ...] = (
     (FileNotFoundError, NotFoundError),
@@ -166,11 +166,11 @@ _BY_BUILTIN: tuple[tuple[type[Exception], type[TieredFSError]], ...] = (
     (FileExistsError, AlreadyExistsError),
     (PermissionError, PermissionDeniedError),
     (NotImplementedError, UnsupportedOperationError),
-    (UnicodeError, InvalidArgumentError),  # a key or host that is no text for a server
+    (UnicodeError, InvalidArgumentError),  # a key or host that cannot be encoded
     (OSError, StorageUnavailableError),  # that of a certificate is a ValueError as well
 )
 
-_OURS_TO_FIX = (
+_RAISED_UNCHANGED = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -180,35 +180,35 @@ _OURS_TO_FIX = (
     RecursionError,
     TypeError,
     ValueError,
-    Warning,  # somebody has made errors of them
+    Warning,  # the application turns warnings into errors
 )
 
 
 def failure_class(error: Exception) -> type[TieredFSError] | None:
-    """Return the class that ``error`` of a client becomes.
+    """Return the class that a client's ``error`` is mapped to.
 
     Returns:
-        None when ``error`` shows a mistake in the code, or a lack of memory, rather
-        than a failure of the store, and has to be seen as it is.
+        None when ``error`` is a bug, or a lack of memory, rather than a failure of the
+        store, and has to be raised unchanged.
     """
     for link in _causes(error):
         known = _known(link)
         if known is not None:
             return known
-    # After all of these: s3fs makes EINVAL of whatever S3 says.
+    # After all of these: s3fs turns every error of S3 into EINVAL.
     if isinstance(error, OSError) and error.errno in _BY_ERRNO:
         return _BY_ERRNO[error.errno]
     for builtin, ours in _BY_BUILTIN:
         if isinstance(error, builtin):
             return ours
-    return None if isinstance(error, _OURS_TO_FIX) else StorageUnavailableError
+    return None if isinstance(error, _RAISED_UNCHANGED) else StorageUnavailableError
 
 
 def is_ambiguous(error: Exception) -> bool:
-    """Return whether a server may have done what it was asked all the same.
+    """Return whether the server may have performed the request despite ``error``.
 
-    As after a connection that was lost; not when it said that it did not, or could not
-    be asked.
+    True after a lost connection, for example; false when the server refused the
+    request, or was never reached.
     """
     if failure_class(error) is not StorageUnavailableError:
         return False
@@ -219,7 +219,7 @@ def is_ambiguous(error: Exception) -> bool:
 
 
 def is_container_missing(error: BaseException) -> bool:
-    """Return whether a server says that the bucket or container is not there."""
+    """Return whether a server reports that the bucket or container does not exist."""
     return any(
         _code(link) in _NO_CONTAINER or _NO_BUCKET in text_of(link)
         for link in _causes(error)
@@ -227,7 +227,7 @@ def is_container_missing(error: BaseException) -> bool:
 
 
 def retry_after(error: BaseException) -> float:
-    """Return the seconds that a server asks to wait before the next try; 0 for none.
+    """Return the seconds a server asks to wait before the next attempt; 0 if none.
 
     Only a number of seconds is understood, which is what object stores send.
     """
@@ -239,24 +239,24 @@ def retry_after(error: BaseException) -> float:
 
 
 def links(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and all that a traceback of it shows, the outermost first."""
+    """Yield an error and all others that its traceback shows, outermost first."""
     return _chain(error, _shown_below)
 
 
 def text_of(error: BaseException) -> str:
-    """Return an error's class and what it says; the class alone if that fails."""
+    """Return an error's class and message; the class alone if printing it fails."""
     kind = type(error).__name__
     try:
-        said = str(error).strip()
+        message = str(error).strip()
     except KeyboardInterrupt:
         raise
     except BaseException:  # noqa: BLE001 - its __str__ may do anything
-        said = ""
-    return f"{kind}: {said}" if said else kind
+        message = ""
+    return f"{kind}: {message}" if message else kind
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """Yield an error and what it was raised from, the outermost first."""
+    """Yield an error and the errors it was raised from, outermost first."""
     return _chain(error, lambda link: link.__cause__)
 
 
@@ -268,7 +268,10 @@ def _shown_below(error: BaseException) -> BaseException | None:
 def _chain(
     error: BaseException, following: Callable[[BaseException], BaseException | None]
 ) -> Iterator[BaseException]:
-    """Yield an error and those that follow; one that two tries raised is a ring."""
+    """Yield an error and those that follow; stop at a cycle.
+
+    An error object that two attempts raised is its own cause.
+    """
     link: BaseException | None = error
     seen: set[int] = set()
     while link is not None and id(link) not in seen:
@@ -278,11 +281,11 @@ def _chain(
 
 
 def _known(error: BaseException) -> type[TieredFSError] | None:
-    """Return what an error is by its code, the name of its class or its status."""
+    """Return the class of an error by its code, its class name or its status."""
     code = _code(error)
     if code in _BY_CODE:
         return _BY_CODE[code]
-    # Before the status: aiohttp says 400 of an answer that was cut.
+    # Before the status: aiohttp reports a truncated answer as 400.
     names = (base.__name__ for base in type(error).__mro__)
     known = next((_BY_NAME[name] for name in names if name in _BY_NAME), None)
     if known is not None:
@@ -296,7 +299,7 @@ def _known(error: BaseException) -> type[TieredFSError] | None:
 
 
 def _code(error: BaseException) -> str:
-    """Return what S3 or Azure calls an error; empty where it is neither's."""
+    """Return S3's or Azure's code of an error; empty if it is from neither."""
     response = getattr(error, "response", None)
     if isinstance(response, dict):
         return str(response.get("Error", {}).get("Code", ""))
@@ -309,9 +312,9 @@ def _status(error: BaseException) -> int | None:
     if isinstance(response, dict):
         status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     else:
-        told = error if response is None else response  # requests' errors have one
-        names = (name for name in _STATUS_NAMES if hasattr(told, name))
-        status = getattr(told, next(names, ""), None)
+        source = error if response is None else response  # requests' errors have one
+        names = (name for name in _STATUS_NAMES if hasattr(source, name))
+        status = getattr(source, next(names, ""), None)
     return status if isinstance(status, int) and status in _STATUSES else None
 
 

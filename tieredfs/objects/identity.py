@@ -1,11 +1,12 @@
-"""What tells one store from another: the URL, and where it leads.
+"""The identity of a store: its URL and the endpoint the URL resolves to.
 
-The same URL with another endpoint or account is another store, and what was kept of the
-one must never be taken for the other's. So everything counts that is not known to be of
-no account: what counts in vain costs a fetch. No secret is part of it.
+The same URL with another endpoint or account is another store, and data cached from one
+must never be served for the other. So every option is part of the identity unless it is
+known to be irrelevant; one that is included in vain only costs a fetch. Secrets are not
+part of the identity.
 
-Where configuration files and the environment lead a client is the client's to say: each
-has its own sources, in an order of its own.
+The client itself reports which endpoint configuration files and the environment lead
+to: each client has its own sources, in an order of its own.
 """
 
 import os
@@ -24,9 +25,9 @@ _CREDENTIAL = re.compile(
     r"(?i)secret|passw|passphrase|credential|access_key|account_key|private_key"
     r"|session_token|^(?:key|token|sas_token|auth|anon|client_id|tenant_id)$"
 )
-"""Options that say who asks: whoever may read a store reads the same bytes there."""
+"""Options that identify the user: all who may read a store read the same bytes."""
 
-_MANNER = frozenset(
+_CLIENT_OPTIONS = frozenset(
     {
         "asynchronous",
         "batch_size",
@@ -44,17 +45,17 @@ _MANNER = frozenset(
         "verify",
     }
 )
-"""Options that say how a store is asked, and not where it is."""
+"""Options that control how requests are made, not where the store is."""
 
-_MACHINE = re.compile(r"(?i)(?:[^=]*\.)?(?:host|hostname|instance|path|server|url)=")
-"""Options without which a client is not made, and that name where it leads."""
+_SERVER = re.compile(r"(?i)(?:[^=]*\.)?(?:host|hostname|instance|path|server|url)=")
+"""Options that a client requires, and that name its server."""
 
 _CONNECTION = "connection_string"
 _PRIVATE_FIELDS = frozenset({"AccountKey", "SharedAccessSignature"})
 
 
 def is_local(url: str) -> bool:
-    """Tell whether a URL leads to this machine's disks or this process's memory."""
+    """Return whether a URL is on this machine's disks or in this process's memory."""
     return "::" not in url and get_protocol(url) in {"file", "local", "memory"}
 
 
@@ -64,36 +65,37 @@ def identity_of(
     """Return a text that two stores share only if they are the same place.
 
     Args:
-        url: fsspec's.
-        options: The storage options, nested ones included.
-        destinations: Where its clients are led, as they say themselves.
+        url: An fsspec URL.
+        options: The storage options, including nested ones.
+        destinations: The endpoints that the clients report.
     """
-    # What fsspec's configuration says counts where the options say nothing.
-    told = sorted([*_places("", options), *_places("fsspec.", conf)])
-    told += [without_passwords(place) for place in destinations]
-    digest = sha256("\0".join([without_passwords(url), *told]).encode(errors="replace"))
+    # fsspec's configuration applies where an option is not given.
+    known = sorted([*_places("", options), *_places("fsspec.", conf)])
+    known += [without_passwords(place) for place in destinations]
+    text = "\0".join([without_passwords(url), *known])
+    digest = sha256(text.encode(errors="replace"))
     return f"{redact_url(url)}\n{digest.hexdigest()}"
 
 
 def place_of(kind: str, options: Mapping[str, object]) -> str:
-    """Return a text that all clients share which may lead to one place.
+    """Return a text that is the same for all clients that may reach one place.
 
-    Others may share it as well: of two clients of one class only the machines count
-    that their options name. An option may be given that the class takes anyway, or
-    make no difference there.
+    Clients of other places may share it too. For two clients of one class only the
+    servers named in their options are compared: any other option may just repeat the
+    default of the class, or make no difference.
 
     Args:
         kind: The client's class or protocol.
-        options: What the client was made with; nested ones included.
+        options: The options the client was created with, including nested ones.
     """
-    machines = filter(_MACHINE.match, _places("", options))
+    machines = filter(_SERVER.match, _places("", options))
     return "\n".join([kind, *sorted(each.lower() for each in machines)])
 
 
 def _places(path: str, options: Mapping[str, object]) -> Iterator[str]:
     for name, value in options.items():
         where = f"{path}{name}"
-        if name in _MANNER or _CREDENTIAL.search(str(name)):
+        if name in _CLIENT_OPTIONS or _CREDENTIAL.search(str(name)):
             continue
         if isinstance(value, Mapping):
             yield from _places(f"{where}.", value)

@@ -1,12 +1,13 @@
-"""What names an object below a root, and which names are our own.
+"""Valid object keys, and the names reserved for temporary files and probes.
 
-Our own are those of what is being written or tried; listings leave them out.
+Reserved names belong to objects that are being written, and to probes of a store's
+capabilities; listings omit them.
 
-Traps closed here, seen with our own first versions: every name with the ending was
-taken for one of a file that is being written, so an object ``x.tieredfs-tmp`` could be
-put, was in no listing, and was removed as an abandoned upload on the next day. Later an
-object could still be put under a name that is one, and vanish, though on disks only;
-and what one store had tried its own with was an object of a store whose URL is above.
+Traps closed here, seen with our own first versions: every name with the suffix was
+taken for a temporary file, so an object ``x.tieredfs-tmp`` could be put, was in no
+listing, and was removed as an abandoned upload the next day. Later an object could
+still be put under a temporary name, and vanish, though only on local disks; and the
+probe of one store was listed as an object of a store whose URL is above it.
 """
 
 import re
@@ -32,44 +33,44 @@ _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tieredfs-tmp")
 
 
 COMMON_PROBE = f"{_PROBE}{0:016x}"
-"""The key that all try first: where it cannot be deleted, no more than it stays."""
+"""The probe key that is tried first: if it cannot be deleted, only this one stays."""
 
 
 def probe_key() -> str:
-    """Return a key, which nobody else has, to find out by what a store can."""
+    """Return a unique key for probing what a store can do."""
     return f"{_PROBE}{secrets.token_hex(8)}"
 
 
 def is_probe(key: str) -> bool:
-    """Tell whether a key is one of these, of this store or of one below it."""
+    """Return whether a key is a probe of this store, or of a store below it."""
     return key.startswith(_PROBE) or (
         _PROBE in key and _PROBE_BELOW.search(key) is not None
     )
 
 
 def temporary_name() -> str:
-    """Return a name, which nobody else has, for a file beside the one it becomes.
+    """Return a unique name for a temporary file in the folder of the final one.
 
-    It is short: the final one may fill the 255 bytes that a name has.
+    The name does not extend the final one, which may fill the 255 bytes of a name.
     """
     return f".{secrets.token_hex(8)}.tieredfs-tmp"
 
 
 def is_temporary(name: str) -> bool:
-    """Tell whether a file's name is one of these."""
+    """Return whether a file's name is that of a temporary file."""
     return _TEMPORARY.fullmatch(name) is not None
 
 
 def is_reserved(key: str) -> bool:
-    """Tell whether a listing of some store would leave an object of this key out."""
+    """Return whether the listing of any store would omit an object of this key."""
     return is_probe(key) or is_temporary(key.rpartition("/")[2])
 
 
 def is_key(text: str) -> bool:
-    """Return whether ``text`` names an object below a root.
+    """Return whether ``text`` is a valid key of an object below a root.
 
-    It does not when it is empty, absolute, has an empty, ``.`` or ``..`` part, or a
-    character that not every store takes.
+    A key is invalid when it is empty or absolute, has an empty, ``.`` or ``..`` part,
+    or contains a character that not every store accepts.
     """
     if "\0" in text or "\\" in text:
         return False
@@ -77,10 +78,10 @@ def is_key(text: str) -> bool:
 
 
 def check_key(text: str) -> str:
-    """Return ``text`` if it is a key.
+    """Return ``text`` if it is a valid key.
 
     Raises:
-        InvalidArgumentError: It is none, by ``is_key``.
+        InvalidArgumentError: ``is_key`` rejects it.
     """
     if not is_key(text):
         msg = f"not a key: {text!r}"
@@ -89,12 +90,12 @@ def check_key(text: str) -> str:
 
 
 def check_target(text: str) -> str:
-    """Return ``text`` if it is a key that an object may be written under.
+    """Return ``text`` if it is a valid key that an object may be written under.
 
     Raises:
-        InvalidArgumentError: It is no key, or one that listings leave out.
+        InvalidArgumentError: The key is invalid, or reserved.
     """
     if is_reserved(check_key(text)):
-        msg = f"not a key to write: {text!r}: listings leave such names out"
+        msg = f"reserved key: {text!r}: listings omit it; write under another name"
         raise InvalidArgumentError(msg)
     return text

@@ -1,4 +1,4 @@
-"""A look at every request an object store makes."""
+"""Observe every request that an object store makes."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ __all__ = ["RequestCounter", "RequestEvent", "RequestObserver"]
 
 @dataclass(frozen=True, slots=True)
 class RequestEvent:
-    """One call of a verb, when it has ended.
+    """One completed call of a verb.
 
-    A page of a listing, a range of several and a key of several that are deleted are
-    calls of their own; each try of a call is one request. (Only what a client uploads
-    in parts takes more: with s3fs, an object of 100 MiB and more.)
+    A page of a listing, one of several ranges and one of several deleted keys are each
+    a call of their own. Each attempt of a call is one request. (Only what a client
+    itself uploads in parts takes more: with s3fs, an object of 100 MiB and more.)
 
     Attributes:
         verb: The store's verb, such as ``get_range``.
-        key: The key or prefix it was about, relative to the store.
-        size: Bytes of content that were moved; 0 for a listing.
-        attempts: How often it was tried: 1 unless it was repeated.
-        seconds: From the call to its end, waits between attempts included.
-        outcome: None for success, else the kind of the error; ``error`` for one that
-            is none of ours.
+        key: The key or prefix of the call, relative to the store.
+        size: Bytes of content moved; 0 for a listing.
+        attempts: Number of attempts: 1 unless the call was repeated.
+        seconds: Duration of the call, including waits between attempts.
+        outcome: None for success, else the kind of the error; ``error`` for an error
+            that is not a TieredFSError.
     """
 
     verb: str
@@ -37,12 +37,12 @@ class RequestEvent:
 
 
 class RequestObserver(Protocol):
-    """Whoever wants to see the requests; called by the thread that made them."""
+    """A callback for completed requests, called by the thread that made them."""
 
     def on_request(self, event: RequestEvent) -> None:
-        """Take note of ``event``; must be quick.
+        """Handle ``event``; must return quickly.
 
-        An exception changes nothing for the call: it becomes a TieredFSWarning.
+        An exception does not affect the call: it becomes a TieredFSWarning.
         """
 
 

@@ -1,4 +1,4 @@
-"""How fast objects are sent: a rate that all writers of a process share."""
+"""Limit the rate at which objects are sent, for all writers of a process."""
 
 import threading
 import time
@@ -9,18 +9,18 @@ from itertools import count
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.objects.content import Content
 
-__all__ = ["PACED_PART", "Pace", "PacedContent", "tries"]
+__all__ = ["PACED_PART_BYTES", "Pace", "PacedContent", "paced_attempts"]
 
-PACED_PART = 8 << 20
-"""Most bytes of a request whose pace is kept, where a store takes objects in parts."""
+PACED_PART_BYTES = 8 << 20
+"""Bytes of a part when a pace is kept, where a store takes objects in parts."""
 
 
 class Pace:
-    """Keep what is sent to a rate; safe to share between threads and stores.
+    """Limit what is sent to a rate; safe to share between threads and stores.
 
-    Before some bytes are sent, those before them have had their time. So in any time
-    no more goes out than the rate allows, but for what one request or piece has; and
-    idle time is not made up for by a burst.
+    Bytes are sent when the time of all earlier bytes has passed. So over any period no
+    more is sent than the rate allows, plus at most one request or piece. Idle time is
+    not made up for by a burst.
     """
 
     def __init__(
@@ -30,12 +30,12 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Begin with nothing sent.
+        """Create a pace at which nothing has been sent yet.
 
         Args:
-            rate: Bytes a second.
-            clock: Seconds, as those of ``sleep``.
-            sleep: Waits for some seconds.
+            rate: Bytes per second.
+            clock: Returns the current time in seconds.
+            sleep: Waits for a number of seconds, by the same clock.
 
         Raises:
             InvalidArgumentError: The rate is not above 0.
@@ -67,7 +67,7 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class PacedContent:
-    """A content whose every piece waits for its turn before it is read.
+    """Content of which each piece waits for its turn before it is read.
 
     Attributes:
         content: The bytes.
@@ -79,21 +79,21 @@ class PacedContent:
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
+        """Total number of bytes."""
         return self.content.size
 
     def read(self, start: int, end: int) -> bytes:
-        """Return the bytes ``[start, end)`` when it is their turn."""
+        """Wait for the turn of the bytes ``[start, end)``, and return them."""
         self.pace.take(end - start)
         return self.content.read(start, end)
 
 
-def tries(pace: Pace | None, size: int) -> Callable[[], object]:
+def paced_attempts(pace: Pace | None, size: int) -> Callable[[], object]:
     """Wait until ``size`` bytes may be sent in one request, if a pace is kept.
 
     Returns:
-        What to call at each try of the request: those after the first delay what comes
-        behind.
+        A function to call at each attempt of the request. Attempts after the first
+        count as sent bytes too, and so delay later requests.
     """
     if pace is None:
         return lambda: None

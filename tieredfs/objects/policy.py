@@ -1,4 +1,4 @@
-"""How long and how often a call may try."""
+"""How long a call may take, and how often it is attempted."""
 
 import math
 import threading
@@ -16,23 +16,23 @@ __all__ = ["CommonDeadline", "Deadline", "RequestPolicy"]
 _T = TypeVar("_T")
 
 _MIN_SHARE = 1.0
-"""Seconds below which an attempt's share is not cut: most answers take less."""
+"""Minimum seconds of an attempt's share: most answers take less."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestPolicy:
-    """The one owner of retries and time.
+    """The retries and the deadline of each call.
 
-    An attempt that is not answered does not use up the deadline: it ends after half of
-    what is left, as Kafka's ``request.timeout.ms`` is half of its
-    ``default.api.timeout.ms``, and the next one has a connection of its own.
+    An unanswered attempt does not use up the deadline. It ends after half of the time
+    that remains, as Kafka's ``request.timeout.ms`` is half of its
+    ``default.api.timeout.ms``, and the next attempt has a connection of its own.
 
     Attributes:
-        attempts: Most tries of one call; only errors that are ``retryable`` repeat it.
-        backoff: Longest wait before the second try, seconds; doubled for each further
-            one. Each wait is drawn from 0 to that (full jitter).
-        max_backoff: Longest wait between tries, seconds.
-        deadline: Seconds that one call may take, all its tries and waits included.
+        attempts: Maximum attempts of one call; only ``retryable`` errors repeat it.
+        backoff: Maximum wait before the second attempt, seconds; doubled for each
+            further one. Each wait is drawn from 0 to that (full jitter).
+        max_backoff: Maximum wait between attempts, seconds.
+        deadline: Seconds that one call may take, including all attempts and waits.
     """
 
     attempts: int = 5
@@ -41,14 +41,14 @@ class RequestPolicy:
     deadline: float = 60.0
 
     def __post_init__(self) -> None:
-        """Refuse what allows no call, and what is no number.
+        """Refuse values that allow no call, and NaN.
 
         Raises:
             InvalidArgumentError: Fewer than one attempt; a deadline that is not above
-                0, or longer than the system can wait; a wait that is negative or has
-                no end; a NaN.
+                0, or longer than the system can wait; a wait that is negative or
+                infinite; a NaN.
         """
-        # Said as what has to hold: a NaN holds to nothing.
+        # Written as what must hold: every comparison with a NaN is false.
         if not (
             self.attempts >= 1
             and 0 < self.deadline <= threading.TIMEOUT_MAX
@@ -63,7 +63,7 @@ class RequestPolicy:
 
         Args:
             left: Seconds until the deadline.
-            attempt: Its number, from 1 on; the last one may take all that is left.
+            attempt: Its number, from 1; the last may take all the time that is left.
         """
         if attempt >= self.attempts or left < 2 * _MIN_SHARE:
             return left
@@ -76,20 +76,20 @@ class RequestPolicy:
         asked: Callable[[], float],
         deadline: "Deadline",
     ) -> _T:
-        """Go on with a call whose first try has failed.
+        """Retry a call whose first attempt has failed.
 
         Args:
-            attempt: One try.
-            failed: What the first raised.
-            asked: The seconds that the server wants to be left alone for, after the
-                last failure; 0 when it did not say.
+            attempt: Makes one attempt.
+            failed: The error of the first attempt.
+            asked: Returns the wait in seconds that the server asked for in its last
+                failure; 0 if none.
             deadline: When the call has to end.
 
         Returns:
-            What a try returned.
+            The result of the attempt that succeeded.
 
         Raises:
-            Exception: What the last try raised.
+            Exception: The error of the last attempt.
         """
         first: Exception | None = failed
 
@@ -128,22 +128,22 @@ class Deadline:
 
     @property
     def remaining(self) -> float:
-        """Seconds left; 0 when there are none."""
+        """Seconds left; 0 once the deadline has passed."""
         return max(0.0, self._end - self._clock())
 
     def earlier(self, fraction: float) -> "Deadline":
-        """Return a deadline that leaves a fraction of what this one has left."""
+        """Return an earlier deadline that keeps back a fraction of the time left."""
         return Deadline(self.remaining * (1 - fraction), self._clock)
 
     def sleep(self, seconds: float) -> None:
-        """Wait so long, which is not past the end."""
+        """Sleep for ``seconds``, which the caller keeps within the deadline."""
         tenacity.nap.sleep(seconds)
 
     def check(self) -> float:
         """Return the seconds left.
 
         Raises:
-            TimeoutError: There are none.
+            TimeoutError: The deadline has passed.
         """
         left = self.remaining
         if not left:
@@ -152,12 +152,12 @@ class Deadline:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since it was set."""
+        """Seconds since the deadline was set."""
         return self._clock() - self._start
 
 
 class CommonDeadline(Deadline):
-    """The deadline of calls made side by side, which one of them may end."""
+    """The shared deadline of concurrent calls, which any of them may end early."""
 
     __slots__ = ("_over",)
 
@@ -169,10 +169,10 @@ class CommonDeadline(Deadline):
         self._over = threading.Event()
 
     def expire(self) -> None:
-        """Be over: no call begins another attempt, and those that sleep wake up."""
+        """End now: no call begins another attempt, and sleeping calls wake up."""
         self._end = self._start
         self._over.set()
 
     def sleep(self, seconds: float) -> None:
-        """Wait so long, or until it is over."""
+        """Sleep for ``seconds``, or until ``expire`` is called."""
         self._over.wait(seconds)

@@ -1,7 +1,7 @@
-"""Which requests give several ranges of one object: a plan, nothing is read.
+"""Plan the requests that read several ranges of one object.
 
-Two ranges that lie close together cost less in one request than in two: what lies
-between them is moved for nothing, but it is moved while the other would wait.
+Two ranges that are close together cost less in one request than in two: the bytes
+between them are moved for nothing, but in less time than a second request would wait.
 """
 
 from collections.abc import Sequence
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 
 from tieredfs.model import ByteRange
 
-__all__ = ["LONGEST", "RangePlan", "plan_ranges"]
+__all__ = ["MAX_MERGED_BYTES", "RangePlan", "plan_ranges"]
 
-LONGEST = 16 << 20
-"""Bytes up to which ranges are put together; a longer one stays as it is."""
+MAX_MERGED_BYTES = 16 << 20
+"""Maximum bytes of a merged request; a longer single range is one request."""
 
 
 @dataclass(frozen=True, slots=True)
 class RangePlan:
-    """The requests, and where in them each range lies.
+    """The requests to make, and the request that contains each range.
 
     Attributes:
-        requests: Ranges to ask for, in the order of their starts, none empty.
-        places: For each range as it was given, the number of the request that has it;
-            None for an empty range, which is in none.
+        requests: Ranges to request, ordered by start, none empty.
+        places: For each given range, the index of the request that contains it; None
+            for an empty range.
     """
 
     requests: tuple[ByteRange, ...]
@@ -30,21 +30,21 @@ class RangePlan:
 
 
 def plan_ranges(
-    ranges: Sequence[ByteRange], *, gap: int, longest: int = LONGEST
+    ranges: Sequence[ByteRange], *, gap: int, max_bytes: int = MAX_MERGED_BYTES
 ) -> RangePlan:
-    """Put together ranges that overlap or lie close to one another.
+    """Merge ranges that overlap or are close to one another.
 
     Args:
-        ranges: In any order; they may overlap, repeat and be empty.
-        gap: Most bytes between two ranges that are still asked for at once.
-        longest: Most bytes of a request that was put together.
+        ranges: Ranges in any order; they may overlap, repeat and be empty.
+        gap: Maximum bytes between two ranges that are merged.
+        max_bytes: Maximum bytes of a merged request.
     """
     requests: list[ByteRange] = []
     places: list[int | None] = [None] * len(ranges)
     wanted = (number for number, span in enumerate(ranges) if span.end > span.start)
     for number in sorted(wanted, key=lambda number: ranges[number].start):
         span = ranges[number]
-        if requests and _belongs(requests[-1], span, gap, longest):
+        if requests and _belongs(requests[-1], span, gap, max_bytes):
             last = requests.pop()
             span = ByteRange(last.start, max(last.end, span.end))
         requests.append(span)
@@ -52,8 +52,8 @@ def plan_ranges(
     return RangePlan(tuple(requests), tuple(places))
 
 
-def _belongs(last: ByteRange, span: ByteRange, gap: int, longest: int) -> bool:
-    """Tell whether ``span`` is asked for with the request before it."""
+def _belongs(last: ByteRange, span: ByteRange, gap: int, max_bytes: int) -> bool:
+    """Return whether ``span`` is merged into the request before it."""
     if span.end <= last.end:
-        return True  # it is in there anyway
-    return span.start - last.end <= gap and span.end - last.start <= longest
+        return True  # that request contains it already
+    return span.start - last.end <= gap and span.end - last.start <= max_bytes

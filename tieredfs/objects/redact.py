@@ -1,7 +1,7 @@
-"""Keep secrets out of what is shown.
+"""Keep secrets out of messages and other shown text.
 
-Hiding too much costs a word of a message, hiding too little costs a key: whatever may
-be a secret by its name or its place is taken for one.
+Hiding too much costs a word of a message; hiding too little reveals a key. So every
+value that may be a secret by its name or its position is treated as one.
 """
 
 import json
@@ -36,7 +36,7 @@ _BEFORE_A_CONTAINER = re.compile(r"(?i)\b(?:abfss?|az|wasbs?)://$")
 _SCHEME = re.compile(r"([A-Za-z][\w-]*) +(\S+)")
 _ONE = (str, bytes, bytearray)
 _PERCENT = re.compile(r"%[0-9A-F]{2}")
-_SHORTEST = 4  # replacing every "a" of a message would hide nothing and tell nothing
+_MIN_SECRET_CHARS = 4  # replacing every "a" would hide no secret and garble a message
 _HIDDEN = "***"
 
 
@@ -46,21 +46,21 @@ def redact_url(url: str) -> str:
 
 
 def without_passwords(url: str) -> str:
-    """Return ``url`` without passwords, and with everything else: not to be shown."""
+    """Return ``url`` without passwords; other secrets stay, so it must not be shown."""
     return _USERINFO.sub(lambda found: found[0].partition(":")[0], url)
 
 
 def secret_values(options: Mapping[str, object]) -> frozenset[str]:
-    """Return the values in (nested) storage options that are secrets by their name."""
+    """Return the values in (nested) storage options whose name marks them as secret."""
     return frozenset(_secrets(options))
 
 
 def url_secrets(url: str) -> frozenset[str]:
-    """Return what is secret in ``url``, as it stands there and as a client reads it."""
+    """Return the secrets in ``url``, both as written and as a client decodes them."""
     found = {value for _, value in _PARAMETER.findall(url)}
     for userinfo in _USERINFO.findall(url):
         user, _, password = userinfo.partition(":")
-        # Python calls what stands before a slash a port that is none.
+        # Python reports the text before a slash as an invalid port.
         found |= {password, *re.split(r"[/?#]", password)}
         if password:
             found |= {_basic(user, password), _basic(unquote(user), unquote(password))}
@@ -68,14 +68,14 @@ def url_secrets(url: str) -> frozenset[str]:
         text
         for value in found
         for text in (value, unquote(value))
-        if len(text) >= _SHORTEST and text != _HIDDEN
+        if len(text) >= _MIN_SECRET_CHARS and text != _HIDDEN
     )
 
 
 def redact_text(text: str, secrets: frozenset[str]) -> str:
     """Return ``text`` without any of ``secrets``, user names or signatures.
 
-    They are found encoded as well, as they stand in URLs, bodies and printed values.
+    Their encoded forms, as in URLs, bodies and printed values, are removed as well.
     """
     forms = {form for secret in secrets for form in _forms(secret)}
     for secret in sorted(forms, key=len, reverse=True):
@@ -84,14 +84,14 @@ def redact_text(text: str, secrets: frozenset[str]) -> str:
 
 
 def _shown(userinfo: re.Match[str]) -> str:
-    """Return what may be seen of it: in Azure's URLs it is a container."""
+    """Return what may be shown of the user info: in Azure's URLs it is a container."""
     before = userinfo.string[: userinfo.start()]
     is_container = ":" not in userinfo[0] and _BEFORE_A_CONTAINER.search(before)
     return userinfo[0] if is_container else _HIDDEN
 
 
 def _secrets(options: Mapping[str, object]) -> Iterator[str]:
-    """Yield the texts in (nested) options that are secrets by the name they have."""
+    """Yield the values in (nested) options whose name marks them as secret."""
     for name, value in options.items():
         yield from _below(str(name), value)
     user = options.get("username", options.get("user"))
@@ -100,7 +100,7 @@ def _secrets(options: Mapping[str, object]) -> Iterator[str]:
 
 
 def _below(name: str, value: object) -> Iterator[str]:
-    """Yield what is secret in the value that has a name."""
+    """Yield the secrets in a value, given its name."""
     if isinstance(value, Mapping):
         yield from _secrets(value)
     elif isinstance(value, Collection) and not isinstance(value, _ONE):
@@ -113,13 +113,13 @@ def _below(name: str, value: object) -> Iterator[str]:
     elif _NAMES.search(name):
         for text in _texts(value):
             for each in (text, *text.splitlines(), *_sent(text)):
-                if len(each) >= _SHORTEST:
+                if len(each) >= _MIN_SECRET_CHARS:
                     yield each
 
 
 def _among(name: str, values: list[Any]) -> Iterator[str]:
-    """Yield what is secret in several values that have one name."""
-    if all(map(_is_pair, values)):  # headers, say
+    """Yield the secrets in several values that share one name."""
+    if all(map(_is_pair, values)):  # such as headers
         for pair in values:
             yield from _below(*pair)
         return
@@ -139,7 +139,7 @@ def _is_pair(value: object) -> bool:
 
 
 def _texts(value: object) -> Iterator[str]:
-    """Yield the texts that show one value."""
+    """Yield the texts that one value may be printed as."""
     if isinstance(value, bytes | bytearray):
         yield repr(bytes(value))[2:-1]
         yield value.decode(errors="ignore")
@@ -148,23 +148,23 @@ def _texts(value: object) -> Iterator[str]:
 
 
 def _sent(header: str) -> Iterator[str]:
-    """Yield what is secret by itself in the value of a header of credentials."""
+    """Yield the secrets inside the value of a credentials header."""
     found = _SCHEME.fullmatch(header)
     if found is None:
         return
     yield found[2]
     if found[1].lower() == "basic":
-        with suppress(ValueError):  # it is no base64, or no text
+        with suppress(ValueError):  # not base64, or not text
             yield b64decode(found[2], validate=True).decode().partition(":")[2]
 
 
 def _basic(user: str, password: str) -> str:
-    """Return how HTTP sends a name and a password."""
+    """Return a user name and password as HTTP Basic authentication sends them."""
     return b64encode(f"{user}:{password}".encode()).decode()
 
 
 def _forms(secret: str) -> Iterator[str]:
-    """Yield a text as it may stand in a URL, a body or a printed value."""
+    """Yield the forms a secret may have in a URL, a body or a printed value."""
     yield secret
     for encoded in (quote(secret), quote(secret, safe=""), quote_plus(secret)):
         yield encoded

@@ -1,4 +1,4 @@
-"""One call of a store: bounded, repeated, its failures made ours, and reported."""
+"""One call of a store: its deadline, its retries, its errors and its observer."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -38,13 +38,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[_T]):
-    """What is asked of a backend.
+    """One operation to be made on a backend.
 
     Attributes:
         verb: The store's verb.
-        key: What it is about, relative to the store.
-        attempt: One try, given the backend and the seconds that are left.
-        size: Bytes moved, told from the answer.
+        key: The key or prefix of the operation, relative to the store.
+        attempt: Makes one attempt, given the backend and the seconds that are left.
+        size: Returns the number of bytes moved, given the answer.
         span: The range, for messages.
     """
 
@@ -57,13 +57,13 @@ class Call(Generic[_T]):
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """The one owner of retries, time and errors, above a connection.
+    """Make calls on a connection, with retries, deadlines and mapped errors.
 
     Attributes:
         connection: The backend, by URL and options.
-        policy: How long and how often a call may try.
-        observer: Sees every call when it has ended.
-        pace: The rate at which objects are sent; None for as fast as it goes.
+        policy: How long a call may take, and how often it is attempted.
+        observer: Is notified of every call that has ended.
+        pace: The rate at which objects are sent; None for no limit.
     """
 
     connection: Connection
@@ -72,10 +72,11 @@ class Requests:
     pace: Pace | None = None
 
     def deadline(self) -> Deadline:
-        """Set the moment by which a call that begins now has to end.
+        """Return the deadline of a call that begins now.
 
         Raises:
-            UnsupportedOperationError: It begins where the client could never answer.
+            UnsupportedOperationError: This thread runs the client's event loop, so the
+                client could never answer.
         """
         self.connection.check_thread()
         return Deadline(self.policy.deadline)
@@ -83,20 +84,20 @@ class Requests:
     def renewed(self, deadline: Deadline) -> Deadline:
         """Return the deadline of a call's next request: a new one where a pace is kept.
 
-        The waits for that would use up the one that it began with.
+        Waiting for the pace would use up the deadline that the call began with.
         """
         return deadline if self.pace is None else self.deadline()
 
     def name(self, key: str) -> str:
-        """Return what messages call an object, or the store: its URL, no secrets."""
+        """Return the name of an object, or of the store, for messages: its safe URL."""
         url = redact_url(self.connection.url)
         return f"{url}{key}" if not key or url.endswith("/") else f"{url}/{key}"
 
     def backend(self, verb: str, key: str, deadline: Deadline | None = None) -> Backend:
-        """Return the backend; its failure to connect is one of ours, and repeated.
+        """Return the backend; a failed connection is retried and mapped like a call.
 
         Raises:
-            TieredFSError: It cannot be made.
+            TieredFSError: The backend cannot be created.
         """
         made = self.connection.made
         if made is not None:
@@ -111,11 +112,11 @@ class Requests:
         key: str,
         deadline: Deadline | None = None,
     ) -> Backend:
-        """Return the backend, which must be able to do this.
+        """Return the backend, which must have a capability.
 
         Raises:
-            UnsupportedOperationError: It is not; where no store of its kind is,
-                nothing is asked.
+            UnsupportedOperationError: It lacks the capability. No request is made when
+                no store of its kind has it.
         """
         if capability in self.connection.kind.capabilities:
             backend = self.backend(verb, key, deadline)
@@ -125,18 +126,18 @@ class Requests:
         raise UnsupportedOperationError(msg)
 
     def make(self, call: Call[_T], deadline: Deadline | None = None) -> _T:
-        """Make a call: repeat it if that may help, tell the observer.
+        """Make a call: retry it where that may help, and notify the observer.
 
         Args:
-            call: What is asked.
-            deadline: That of the call it is a part of; its own when left out.
+            call: The call to make.
+            deadline: The deadline of the enclosing call; None for one of its own.
 
         Returns:
-            What the attempt returned.
+            The result of the attempt that succeeded.
 
         Raises:
-            TieredFSError: What a client raised, as one of ours.
-            DeadlineExceededError: It was not done in time.
+            TieredFSError: The client's error, mapped.
+            DeadlineExceededError: The call was not done in time.
         """
         begun = self.deadline()
         end = deadline or begun
@@ -164,7 +165,7 @@ class Requests:
                 try:
                     raise ours from self.connection.safe_cause(error)
                 finally:
-                    del ours  # in this frame it would keep itself, and what was put
+                    del ours  # this frame would keep it, and the content, alive
 
         try:
             try:
@@ -178,7 +179,7 @@ class Requests:
             raise
         finally:
             if attempts:
-                self._tell(
+                self._notify(
                     RequestEvent(
                         call.verb, call.key, moved, attempts, begun.elapsed, outcome
                     )
@@ -186,16 +187,16 @@ class Requests:
         return answer
 
     def make_all(
-        self, calls: Sequence[Call[_T]], deadline: Deadline, *, at_once: int
+        self, calls: Sequence[Call[_T]], deadline: Deadline, *, concurrency: int
     ) -> list[_T]:
         """Make several calls, a few at a time; the first failure ends the rest.
 
-        An attempt that is under way then goes on alone; none is made after it.
+        An attempt that is in progress then is not waited for; no other is begun.
 
         Args:
-            calls: What is asked.
+            calls: The calls to make.
             deadline: When all of them have to be done.
-            at_once: Most that are under way.
+            concurrency: Maximum number of calls in progress.
 
         Returns:
             The answers, in the order of the calls.
@@ -204,47 +205,49 @@ class Requests:
             return [self.make(calls[0], deadline)]
         end = CommonDeadline(deadline.remaining)
         tasks = [partial(self.make, call, end) for call in calls]
-        return run_all(tasks, at_once=at_once, stop=end.expire, is_waited_for=False)
+        return run_all(
+            tasks, concurrency=concurrency, stop=end.expire, is_waited_for=False
+        )
 
-    def _tell(self, event: RequestEvent) -> None:
-        """Tell the observer; what it fails by concerns nobody who made the call."""
+    def _notify(self, event: RequestEvent) -> None:
+        """Notify the observer; its errors do not reach the caller."""
         if self.observer is None:
             return
         try:
             self.observer.on_request(event)
-        except Exception as error:  # noqa: BLE001 - an observer is anybody's
-            said = self.connection.redacted(text_of(error))
-            msg = f"the observer of {self.name(event.key)} failed: {said}"
+        except Exception as error:  # noqa: BLE001 - an observer may raise anything
+            reason = self.connection.redacted(text_of(error))
+            msg = f"the observer of {self.name(event.key)} failed: {reason}"
             warnings.warn(msg, TieredFSWarning, stacklevel=3)
 
     def _failure(
         self, verb: str, name: str, error: Exception, end: Deadline, share: Deadline
     ) -> Exception:
-        """Make our error of a client's; one that is ours already stays as it is."""
+        """Map a client's error to ours; a TieredFSError is returned unchanged."""
         ours = failure_class(error)
         if isinstance(error, TieredFSError) or ours is None:
             return error
-        # One line: what Azure and Hadoop add to it is in the cause.
+        # One line: the lines that Azure and Hadoop add are in the cause.
         text = self.connection.redacted(text_of(error))
-        said, _, rest = text.partition("\n")
-        if said.endswith(":"):  # botocore says the reason in the next
-            said += f" {rest.partition(chr(10))[0]}"
+        reason, _, rest = text.partition("\n")
+        if reason.endswith(":"):  # botocore gives the reason in the next line
+            reason += f" {rest.partition(chr(10))[0]}"
         if ours is StorageUnavailableError and not end.remaining:
-            msg = f"{verb} {name}: not done in {self.policy.deadline:g} s ({said})"
+            msg = f"{verb} {name}: not done in {self.policy.deadline:g} s ({reason})"
             return DeadlineExceededError(msg)
         if ours is NotFoundError:
             return self._missing(verb, name, error)
         if ours is StorageUnavailableError and not share.remaining:
             # Another attempt may have a connection that answers.
-            said = f"one attempt was not done in {share.elapsed:.3g} s ({said})"
+            reason = f"one attempt was not done in {share.elapsed:.3g} s ({reason})"
         elif ours is StorageFullError:
-            said = f"the store is full: {said}"
-        return ours(f"{verb} {name}: {said}")
+            reason = f"the store is full: {reason}"
+        return ours(f"{verb} {name}: {reason}")
 
     def _missing(self, verb: str, name: str, error: Exception) -> NotFoundError:
-        """Return the error of an object that is not there, or of its container."""
+        """Return the error for a missing object, or for its missing container."""
         container = self.connection.kind.container
-        # A listing of a folder that is not there is empty.
+        # A listing of a missing folder is empty, not an error.
         if container and (verb == "list" or is_container_missing(error)):
             place = redact_url(self.connection.url)
             return NotFoundError(f"not found: {place}: there is no such {container}")

@@ -29,7 +29,7 @@ from tieredfs.objects.content import BufferContent, Content, opened
 from tieredfs.objects.identity import identity_of, is_local
 from tieredfs.objects.keys import check_key, check_target, is_key, is_probe
 from tieredfs.objects.observer import RequestObserver
-from tieredfs.objects.pace import PACED_PART, Pace, PacedContent, tries
+from tieredfs.objects.pace import PACED_PART_BYTES, Pace, PacedContent, paced_attempts
 from tieredfs.objects.policy import RequestPolicy
 from tieredfs.objects.ranges import plan_ranges
 from tieredfs.objects.redact import redact_url
@@ -44,15 +44,15 @@ __all__ = ["ObjectStore"]
 
 
 class ObjectStore:
-    """A place for objects under keys, at any fsspec URL.
+    """Objects stored under keys at any fsspec URL.
 
-    Keys are relative to the URL, with ``/`` between their parts; no key leaves it. An
-    object appears whole or not at all. Every failure is a TieredFSError that names the
-    store, the key and the range; every call ends by the policy's deadline.
+    Keys are relative to the URL, with ``/`` between their parts; no key leads outside
+    it. An object appears whole or not at all. Every failure is a TieredFSError that
+    names the store, the key and the range; every call ends by the policy's deadline.
 
     A store connects when it is first used. It may be shared by threads, and pickled to
-    other processes: what travels is the URL, the options as given and the policy, not
-    the observer or the pace, and each process makes its own connections.
+    other processes. The pickle contains the URL, the options as given and the policy,
+    not the observer or the pace, and each process makes its own connections.
     """
 
     def __init__(
@@ -64,21 +64,21 @@ class ObjectStore:
         observer: RequestObserver | None = None,
         pace: Pace | None = None,
     ) -> None:
-        """Describe a store; nothing is asked of it yet.
+        """Create a store; no request is made yet.
 
         Args:
-            url: Any fsspec URL, chained ones included, or a local path. One that is
-                relative is so to the working directory of this moment.
-            storage_options: fsspec's own, for the filesystem of the URL.
-            policy: How long and how often calls may try.
-            observer: Sees every request.
-            pace: The rate at which objects are sent, which several stores may share;
-                the wait for it is no part of a call's deadline, and each part of a
-                large object has a deadline of its own.
+            url: Any fsspec URL, including chained ones, or a local path. A relative
+                path is resolved now, against the current working directory.
+            storage_options: fsspec's options for the filesystem of the URL.
+            policy: How long a call may take, and how often it is attempted.
+            observer: Is notified of every request.
+            pace: The rate at which objects are sent, which several stores may share.
+                The wait for it does not count towards a call's deadline, and each part
+                of a large object has a deadline of its own.
 
         Raises:
-            InvalidArgumentError: The URL is empty, or relative to a folder that is not
-                there.
+            InvalidArgumentError: The URL is empty, or relative to a folder that does
+                not exist.
         """
         place = os.fspath(url)
         if not place:
@@ -92,39 +92,40 @@ class ObjectStore:
 
     @property
     def url(self) -> str:
-        """The URL, a local path made absolute, without any secret that was in it."""
+        """The URL without its secrets; a local path is absolute."""
         return redact_url(self._requests.connection.url)
 
     @property
     def identity(self) -> str:
-        """What tells this store from others: the URL and where it leads, no secret."""
+        """A text that identifies the store: its URL and endpoint, without secrets."""
         connection = self._requests.connection
         return identity_of(connection.url, connection.options, connection.destinations)
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on this machine: on its disks, or in this process's memory."""
+        """Whether the store is on this machine's disks or in this process's memory."""
         return is_local(self._requests.connection.url)
 
     def check_thread(self) -> None:
-        """Check that a call from here would not wait for the event loop that it is on.
+        """Check that a call from this thread would not block the client's event loop.
 
-        Each call does so by itself; one who makes calls in other threads, and waits for
-        these, asks before.
+        Each call checks this by itself. Code that makes calls in other threads, and
+        waits for them here, has to check first.
 
         Raises:
-            UnsupportedOperationError: It would; call it in a thread.
+            UnsupportedOperationError: This thread runs the client's event loop; make
+                the call in another thread.
         """
         self._requests.connection.check_thread()
 
     @property
     def policy(self) -> RequestPolicy:
-        """How long and how often calls may try."""
+        """How long a call may take, and how often it is attempted."""
         return self._requests.policy
 
     @property
     def capabilities(self) -> frozenset[StoreCapability]:
-        """What this store can do, found out by trying where there is no other way.
+        """What this store can do, probed by a write where there is no other way.
 
         Raises:
             TieredFSError: The store cannot be reached, or may not be written to.
@@ -136,7 +137,7 @@ class ObjectStore:
     def with_policy(self, policy: RequestPolicy) -> Self:
         """Return a view of this store, on the same connections, under ``policy``.
 
-        It is of the same class, and has what a subclass keeps.
+        The view has the same class and the same attributes, a subclass's included.
         """
         view = object.__new__(type(self))
         vars(view).update(vars(self))  # copy() would connect anew, as pickle does
@@ -147,7 +148,7 @@ class ObjectStore:
         """Return the whole object.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: There is no such object.
         """
         check_key(key)
         call = Call("get", key, lambda backend, left: backend.get(key, left), len)
@@ -159,14 +160,15 @@ class ObjectStore:
         Args:
             key: The object's key.
             start: First byte.
-            end: Byte after the last. The range must lie inside the object, whose size
-                the caller knows from a listing or ``head``; an empty one asks nothing.
+            end: Byte after the last. The range must be inside the object, whose size
+                the caller knows from a listing or ``head``; an empty range makes no
+                request.
 
         Raises:
             NotFoundError: There is no such object.
             CorruptObjectError: The object ends before ``end``.
-            InvalidArgumentError: ``start`` is negative or past ``end``, or ``end`` is
-                past what an object can have: 63 bits.
+            InvalidArgumentError: ``start`` is negative or past ``end``, or ``end``
+                exceeds 63 bits.
         """
         check_key(key)
         span = ByteRange(start, end)
@@ -177,8 +179,8 @@ class ObjectStore:
     def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
         """Return several ranges of one object, in the order they are given.
 
-        Ranges that lie close together are asked for at once, the others in parallel;
-        those that came in one request share its memory.
+        Ranges that are close together are merged into one request; requests are made
+        in parallel. Ranges from one request share its memory.
 
         Args:
             key: The object's key.
@@ -195,7 +197,9 @@ class ObjectStore:
         backend = self._requests.backend("get_ranges", key, deadline)
         plan = plan_ranges(ranges, gap=backend.gap)
         calls = [self._range(key, span) for span in plan.requests]
-        found = self._requests.make_all(calls, deadline, at_once=backend.at_once)
+        found = self._requests.make_all(
+            calls, deadline, concurrency=backend.concurrency
+        )
         empty = memoryview(b"")
         return [
             empty if place is None else _cut(found[place], plan.requests[place], span)
@@ -205,33 +209,33 @@ class ObjectStore:
     def put(
         self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
     ) -> None:
-        """Make an object appear, whole.
+        """Write an object as a whole.
 
         Args:
             key: The object's key.
             data: Its content: bytes, or any other buffer.
-            overwrite: Whether an object that is there is replaced. If not, exactly one
-                of several writers succeeds.
+            overwrite: Whether to replace an existing object. If false, exactly one of
+                several concurrent writers succeeds.
 
         Raises:
-            AlreadyExistsError: There is one, and ``overwrite`` is false.
-            InvalidArgumentError: ``data`` is no buffer, or the key is kept for what is
-                not finished, and left out of listings.
-            UnsupportedOperationError: The store takes no objects, or cannot tell who
-                is first and ``overwrite`` is false.
+            AlreadyExistsError: The object exists, and ``overwrite`` is false.
+            InvalidArgumentError: ``data`` is not a buffer, or the key is reserved for
+                unfinished writes, which listings omit.
+            UnsupportedOperationError: The store is read-only, or cannot create objects
+                exclusively and ``overwrite`` is false.
         """
         check_target(key)
         self._put("put", key, BufferContent(data), overwrite=overwrite)
 
     def put_new(self, prefix: str, data: bytes | bytearray | memoryview) -> str:
-        """Make an object appear, whole, under a key that no other write has.
+        """Write an object as a whole, under a key that no other write has.
 
-        Each attempt has a key of its own. So one that was given up, and is done by the
-        server long afterwards, brings nothing back: what it makes is an object that no
-        caller knows of.
+        Each attempt has a key of its own. So an attempt that was given up, and that the
+        server performs long afterwards, brings no deleted object back: it creates an
+        object that no caller knows of.
 
         Args:
-            prefix: What the key begins with; 22 letters, digits, `-` and `_` follow.
+            prefix: Prefix of the key; 22 letters, digits, `-` and `_` follow.
             data: As in ``put``.
 
         Returns:
@@ -239,25 +243,25 @@ class ObjectStore:
 
         Raises:
             InvalidArgumentError: As in ``put``.
-            UnsupportedOperationError: The store takes no objects.
+            UnsupportedOperationError: The store is read-only.
         """
         check_target(new_key(prefix))
         return self._put_new(prefix, BufferContent(data))
 
     def put_file(self, key: str, source: Path | Content, *, overwrite: bool) -> None:
-        """Make an object appear, whole, from a local file.
+        """Write an object as a whole, from a local file.
 
         Args:
             key: The object's key.
-            source: The file, or what else can be read a piece at a time, by several
-                threads: an error that it raises ends the put, and nothing appears.
+            source: The file, or a content that several threads can read in pieces. An
+                error that it raises ends the put, and no object appears.
             overwrite: As in ``put``.
 
         Raises:
-            AlreadyExistsError: There is one, and ``overwrite`` is false.
-            NotFoundError: There is no file ``source``.
-            InvalidArgumentError: ``source`` is no regular file, or becomes shorter
-                while it is read; or the key, as in ``put``.
+            AlreadyExistsError: The object exists, and ``overwrite`` is false.
+            NotFoundError: The file ``source`` does not exist.
+            InvalidArgumentError: ``source`` is not a regular file, or becomes shorter
+                while it is read; or the key is reserved, as in ``put``.
             UnsupportedOperationError: As in ``put``.
         """
         check_target(key)
@@ -265,12 +269,12 @@ class ObjectStore:
             self._put("put_file", key, content, overwrite=overwrite)
 
     def copy(self, source: str, target: str) -> None:
-        """Make the object ``target`` what the object ``source`` is.
+        """Copy the object ``source`` to ``target``, replacing it if it exists.
 
         Raises:
             NotFoundError: There is no object ``source``.
-            InvalidArgumentError: The key ``target``, as in ``put``.
-            UnsupportedOperationError: The store takes no objects.
+            InvalidArgumentError: The key ``target`` is reserved, as in ``put``.
+            UnsupportedOperationError: The store is read-only.
         """
         check_key(source)
         check_target(target)
@@ -285,7 +289,7 @@ class ObjectStore:
         """Return an object's size and version.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: There is no such object.
         """
         check_key(key)
         call = Call("head", key, lambda backend, left: backend.head(key, left))
@@ -294,22 +298,22 @@ class ObjectStore:
     def list(
         self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
     ) -> Iterator[ObjectInfo]:
-        """Yield the objects whose keys begin with ``prefix``, in the order of keys.
+        """Yield the objects whose keys begin with ``prefix``, in key order.
 
-        Folder markers are left out, and so is what has a name that is no key. Each
-        page is asked for when it is needed, and has the policy's deadline for itself.
+        Folder markers, and objects whose name is not a valid key, are omitted. Each
+        page is requested when it is needed, and has the policy's deadline to itself.
 
         Args:
-            prefix: What the keys begin with; it need not be a whole path component.
+            prefix: Prefix of the keys; it need not be a whole path component.
             start_after: Only keys after this one.
             delimiter: ``/`` to fold the keys below a folder into one entry, whose key
                 ends in ``/`` and whose size is None.
 
         Raises:
-            NotFoundError: The container that the URL names is not there. A missing
+            NotFoundError: The container that the URL names does not exist. A missing
                 folder is just empty.
-            UnsupportedOperationError: The store gives pages in another order than that
-                of keys.
+            UnsupportedOperationError: The store returns pages that are not in key
+                order.
         """
         if not is_key(f"{prefix}x"):
             msg = f"{self.url}: no key begins with {prefix!r}"
@@ -322,7 +326,7 @@ class ObjectStore:
             for entry in page.entries:
                 key = entry.key
                 if not key.startswith(prefix) or key <= start_after:
-                    continue  # more may be given than was asked for
+                    continue  # a backend may return more than was asked for
                 if not is_key(key[:-1] if entry.is_prefix else key):
                     continue
                 if is_probe(key):
@@ -336,16 +340,16 @@ class ObjectStore:
                 yield entry
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; one that is not there is success.
+        """Delete objects; a missing object is not an error.
 
-        Every key is tried, whatever happens to others.
+        Every key is tried, even when others fail.
 
         Raises:
             InvalidArgumentError: ``keys`` is one key, not several.
-            TieredFSError: Some may still be there; ``keys`` of the error tells which.
-            UnsupportedOperationError: The store takes no objects, and gives none up.
+            TieredFSError: Some objects may remain; the error's ``keys`` lists them.
+            UnsupportedOperationError: The store is read-only.
         """
-        if isinstance(keys, str | bytes):  # whose letters are keys, too
+        if isinstance(keys, str | bytes):  # its letters would be taken for keys
             msg = f"delete takes a list of keys, not one: [{keys!r}]"
             raise InvalidArgumentError(msg)
         wanted = [check_key(key) for key in dict.fromkeys(keys)]
@@ -354,20 +358,20 @@ class ObjectStore:
             delete(self._requests, wanted, backend)
 
     def abort_uploads(self, older_than: timedelta = timedelta(days=1)) -> Sequence[str]:
-        """Remove what unfinished uploads below this store's URL have left.
+        """Remove the remains of unfinished uploads below this store's URL.
 
-        Nobody sees them, but some stores keep their parts, and charge for them, for
-        ever. Nothing outside the store is touched. Every upload is tried, whatever
-        happens to others.
+        They are invisible, but some stores keep their parts, and charge for them,
+        forever. Nothing outside the store is touched. Every upload is tried, even when
+        others fail.
 
         Args:
-            older_than: Uploads that began later may still be under way, and stay.
+            older_than: Minimum age. Younger uploads may still be in progress, and stay.
 
         Returns:
             The keys that the uploads were to become, sorted.
 
         Raises:
-            TieredFSError: Some may still be there; ``keys`` of the error tells which.
+            TieredFSError: Some uploads may remain; the error's ``keys`` lists them.
         """
         requests = self._requests
         deadline = requests.deadline()
@@ -381,10 +385,10 @@ class ObjectStore:
         return sorted(each.key for each in found)
 
     def abandon_uploads(self) -> None:
-        """Remove what this process is uploading in parts, in half a second at most.
+        """Abort this process's multipart uploads, in half a second at most.
 
-        For the end of a process, such as by Ctrl-C, which waits for no other thread.
-        The calls under way fail; what cannot be removed in time stays for
+        For the end of a process, such as after Ctrl-C, when no thread is waited for.
+        The calls in progress fail; an upload that cannot be aborted in time stays until
         `abort_uploads`.
         """
         abandon_all(self._requests)
@@ -394,7 +398,7 @@ class ObjectStore:
         return f"ObjectStore({self.url!r})"
 
     def __getstate__(self) -> dict[str, object]:
-        """Give what another process needs to make its own."""
+        """Return what another process needs to create the same store."""
         return {
             "url": self._requests.connection.url,
             "options": self._requests.connection.options,
@@ -402,7 +406,7 @@ class ObjectStore:
         }
 
     def __setstate__(self, state: dict[str, object]) -> None:
-        """Describe the same store in this process."""
+        """Create the same store in this process."""
         ObjectStore.__init__(
             self,
             state["url"],  # type: ignore[arg-type] # what __getstate__ gave
@@ -420,10 +424,10 @@ class ObjectStore:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Leave the connections to the process: they serve every view."""
+        """Keep the connections open: they serve every view of the store."""
 
     def _range(self, key: str, span: ByteRange) -> Call[memoryview]:
-        """Describe the call for one range, which is not empty."""
+        """Return the call for one range, which is not empty."""
         start, end = span.start, span.end
         where = f" [{start}, {end})"
 
@@ -432,7 +436,7 @@ class ObjectStore:
             if len(data) != end - start:
                 msg = (
                     f"{self._requests.name(key)}{where}: the object gave {len(data)} "
-                    f"of {end - start} bytes: it is shorter than was said"
+                    f"of {end - start} bytes: it is shorter than expected"
                 )
                 raise CorruptObjectError(msg)
             return data.toreadonly()
@@ -466,28 +470,31 @@ class ObjectStore:
         backend = requests.need(StoreCapability.WRITE, "put", prefix, deadline)
         limits = self._limits(backend)
         if limits is not None and content.size > limits.threshold:
-            key = new_key(prefix)  # one will do: an upload can be finished once
+            key = new_key(prefix)  # one is enough: an upload can be finished only once
             upload(requests, key, content, limits, deadline, overwrite=True)
             return key
         send = self._sender(backend, content)
         return put_new(requests, prefix, content, send, requests.renewed(deadline))
 
     def _limits(self, backend: Backend) -> MultipartConfig | None:
-        """Return how large objects go in parts; a pace makes the parts smaller."""
+        """Return how large objects are split; a pace makes the parts smaller."""
         limits = backend.parts
         if self._requests.pace is None or limits is None:
             return limits
         return replace(
-            limits, threshold=PACED_PART, part_size=PACED_PART, concurrency=1
+            limits,
+            threshold=PACED_PART_BYTES,
+            part_size=PACED_PART_BYTES,
+            concurrency=1,
         )
 
     def _sender(self, backend: Backend, content: Content) -> Send:
-        """Wait for the turn of a whole object; return what makes one attempt."""
+        """Wait for the turn of a whole object; return a function for one attempt."""
         pace = self._requests.pace
         sent: Content = content
         if pace is not None and backend.sends_in_pieces:
             sent, pace = PacedContent(content, pace), None
-        tried = tries(pace, content.size)
+        tried = paced_attempts(pace, content.size)
 
         def send(backend: Backend, key: str, left: float, *, overwrite: bool) -> None:
             tried()
@@ -496,7 +503,7 @@ class ObjectStore:
         return send
 
     def _pages(self, listing: Listing) -> Iterator[Page]:
-        """Yield the pages of a listing, each one request; a failed one is repeated."""
+        """Yield the pages of a listing, one request each; a failed one is retried."""
         at: object = None
 
         def attempt(backend: Backend, left: float) -> Page:
@@ -511,5 +518,5 @@ class ObjectStore:
 
 
 def _cut(data: memoryview, request: ByteRange, span: ByteRange) -> memoryview:
-    """Return the bytes of a range out of those of the request that has it."""
+    """Return the bytes of a range from the answer to the request that contains it."""
     return data[span.start - request.start : span.end - request.start]

@@ -1,8 +1,8 @@
 """The options of the source, parsed once into a value.
 
-They are those of Spark's ``format("kafka")``, and so are the refusals, word for word
-where a user may know the words. What Kafka's source knows and this one does not yet is
-refused, for to ignore it would change the answer.
+They are those of Spark's ``format("kafka")``, and so are the error messages, verbatim
+where users may know them. An option of Kafka's source that this one does not yet
+support is an error, because ignoring it would change the result.
 """
 
 import json
@@ -48,7 +48,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """What a query asks for.
+    """The parsed options of a query.
 
     Attributes:
         path: The URL of the tier.
@@ -58,13 +58,13 @@ class SourceOptions:
         ending: End (exclusive) of each partition; None for latest everywhere.
         include_headers: Whether there is a headers column.
         fail_on_data_loss: Whether offsets that are gone fail the query.
-        storage_options: fsspec's own, for the filesystem of the URL.
-        plugin: The layout; None to find it out.
-        plugin_options: The layout's own.
+        storage_options: Options of fsspec, for the filesystem of the URL.
+        plugin: The layout; None to detect it.
+        plugin_options: Options of the layout.
         topic_id: Which of several topics of one name.
-        cache_dir: Where indexes are kept, on each machine; None for the default, and
-            empty for nowhere.
-        max_batch_bytes: Most bytes that a compressed batch may decompress to.
+        cache_dir: Where indexes are cached, on each machine; None for the default, and
+            empty for no cache.
+        max_batch_bytes: Maximum bytes that a compressed batch may decompress to.
     """
 
     path: str
@@ -289,7 +289,7 @@ def _size(name: str, options: Mapping[str, str], default: int) -> int:
 
 
 def _object(name: str, options: Mapping[str, str]) -> Mapping[str, object]:
-    """Parse a JSON object; its text is not shown, for it may hold secrets."""
+    """Parse a JSON object; errors omit its text, as it may contain secrets."""
     try:
         parsed = json.loads(options.get(name, "{}"))
     except ValueError as error:

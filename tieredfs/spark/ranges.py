@@ -1,4 +1,4 @@
-"""From what a query asks for to the offsets it reads: pure."""
+"""Resolve the requested offsets of a query, without reading anything."""
 
 from collections.abc import Mapping
 
@@ -38,14 +38,14 @@ def resolve_range(
 
     Args:
         name: The partition, for errors.
-        asked: Start and end; EARLIEST and LATEST stand for the log's own.
-        held: What the log holds.
+        asked: Start and end; EARLIEST and LATEST mean the log's own.
+        held: The offsets of the log.
         fail_on_data_loss: Whether offsets that are gone are an error.
 
     Raises:
-        InvalidArgumentError: An offset is none.
-        OffsetOutOfRangeError: The start lies behind the end.
-        CorruptDataError: Offsets are gone, and that is an error.
+        InvalidArgumentError: An offset is invalid.
+        OffsetOutOfRangeError: The start is after the end.
+        CorruptDataError: Offsets are gone, and ``fail_on_data_loss`` is true.
     """
     start = held.beginning if asked[0] == EARLIEST else asked[0]
     end = held.end if asked[1] == LATEST else asked[1]

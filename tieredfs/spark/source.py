@@ -70,7 +70,7 @@ class TieredFSDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what ``format`` is given."""
+        """Return the name for ``format``."""
         return "tieredfs"
 
     def schema(self) -> str:
@@ -87,7 +87,7 @@ class TieredFSDataSource(DataSource):
         """Return a reader of the columns that the query's schema has.
 
         Raises:
-            InvalidArgumentError: An option is wrong, or a column is none of the
+            InvalidArgumentError: An option is wrong, or a column is not one of the
                 source's or has another type.
         """
         for column in schema.fields:
@@ -144,7 +144,7 @@ class TieredFSReader(DataSourceReader):
     """Plan a query and read its parts."""
 
     def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
-        """Take what is asked for; nothing is opened before it is planned."""
+        """Store the options and columns; nothing is opened before planning."""
         self.options = options
         self.columns = columns
 
@@ -152,7 +152,7 @@ class TieredFSReader(DataSourceReader):
         """Plan tasks of about 128 MiB from neighbouring segments.
 
         Raises:
-            NotFoundError: The tier or a topic is not there.
+            NotFoundError: The tier or a topic does not exist.
             InvalidArgumentError: The offsets do not name the partitions that are read.
             CorruptDataError: Offsets are gone or missing.
         """
@@ -178,7 +178,7 @@ class TieredFSReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""
         if not isinstance(partition, ScanPartition):
-            return  # Spark makes one up when there is nothing to read
+            return  # Spark creates one when there is nothing to read
         for batch in partition.scan:
             yield _for_spark(batch, partition.scan.topic, self.columns)
 
@@ -192,7 +192,7 @@ class TieredFSReader(DataSourceReader):
             return found
         for name, numbers in options.assigned.items():
             topic = tier.topic(name, topic_id=options.topic_id)
-            # Like Kafka's source: a partition that is not there is dropped.
+            # Like Kafka's source: a missing partition is dropped.
             there = tuple(n for n in dict.fromkeys(numbers) if n in topic.partitions)
             found[name] = topic, there
         return found

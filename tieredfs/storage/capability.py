@@ -1,4 +1,4 @@
-"""What a layout can do beyond what every layout can."""
+"""The optional features of a layout."""
 
 from enum import StrEnum
 
@@ -6,7 +6,7 @@ __all__ = ["Capability"]
 
 
 class Capability(StrEnum):
-    """What a layout can do beyond the four methods that every one has."""
+    """An optional feature of a layout, beyond the four required methods."""
 
     WRITE = "write"
     """Segments can be copied to it and deleted."""
@@ -21,4 +21,4 @@ class Capability(StrEnum):
     """A copy is one put: no crash leaves a part of a segment."""
 
     PLAN_FROM_LISTING = "plan_from_listing"
-    """``list_segments`` says where segments end and how late their records are."""
+    """``list_segments`` gives each segment's end offset and largest timestamp."""

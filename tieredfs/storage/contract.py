@@ -1,7 +1,7 @@
 """The contract of a plugin: where one layout keeps segments and their indexes.
 
-It joins Kafka's RemoteStorageManager (KIP-405) with the fetch of all indexes at once
-(KIP-1002), and adds the listing that Kafka keeps in a topic of its own.
+It combines Kafka's RemoteStorageManager (KIP-405) with the fetch of all indexes in one
+call (KIP-1002), and adds the listing that Kafka keeps in a topic of its own.
 """
 
 from abc import ABC, abstractmethod
@@ -33,7 +33,7 @@ from tieredfs.storage.segment_log.spool import spooled
 __all__ = ["STREAM_PIECE", "RemoteStorageManager"]
 
 STREAM_PIECE: Final = 8 << 20
-"""Bytes of a log that are fetched at once when all of it is read."""
+"""Bytes of each request when a whole log is read."""
 
 
 class _View:
@@ -47,7 +47,7 @@ _VIEW = _View()
 
 
 def _unless_view(close: Callable[[Any], None]) -> Callable[[Any], None]:
-    """Make ``close`` do nothing for a view, in a forked child either."""
+    """Make ``close`` a no-op for a view, also in a forked child."""
 
     @wraps(close)
     def closing(self: "RemoteStorageManager") -> None:
@@ -60,69 +60,69 @@ def _unless_view(close: Callable[[Any], None]) -> Callable[[Any], None]:
 class RemoteStorageManager(ABC):
     """Keep the segments of topics in an object store, in one layout.
 
-    A subclass has four methods to read; two more make it writable. It is built with
-    the store and its own keyword options, asks nothing while it is built, never retries
-    (the store does), keeps no cache that a restart would miss, may be used from many
-    threads, and can be pickled.
+    A subclass implements four methods to read; two more make it writable. It is built
+    with the store and its own keyword options, sends no request while it is built,
+    never retries (the store does), keeps no cache that a restart would miss, may be
+    used from many threads, and can be pickled.
 
     Offsets of a segment are inclusive at both ends, byte ranges are ``[start, end)``,
     times are milliseconds since 1970 UTC. Segments never change: what was read stays
-    true until the segment is deleted.
+    valid until the segment is deleted.
 
-    Every method that asks the store raises the store's errors besides its own, and lets
-    none of them pass for an answer: StorageUnavailableError (it was tried as often as
-    the policy allows), DeadlineExceededError, PermissionDeniedError. A method that
+    Every method that sends a request raises the store's errors besides its own, and
+    never returns a result in their place: StorageUnavailableError (the policy's
+    attempts are used up), DeadlineExceededError, PermissionDeniedError. A method that
     fails may be called again.
     """
 
     capabilities: frozenset[Capability] = frozenset()
-    """What it can do beyond the four methods: of the class, or of one storage."""
+    """Optional features of the class, or of one storage."""
 
     def __init__(self, store: ObjectStore) -> None:
-        """Keep ``store``; ask nothing of it yet."""
+        """Keep ``store``, without sending a request."""
         self.store = store
 
     @property
     def identity(self) -> str:
-        """What tells its segments from those of all other storages; no secret.
+        """Identifier of this storage's segments, without secrets.
 
-        Two storages share it only if a segment has the same bytes in both: what is kept
-        of the one, also across restarts, is served for the other.
+        Two storages share it only if a segment has the same bytes in both: what is
+        cached for one, also across restarts, is served for the other.
 
-        Implementers: the default is the layout and the store. Add the options that say
-        where in the store the segments are, as they were given.
+        Implementers: the default is the layout and the store. Add the options that
+        determine where in the store the segments are, as the user gave them.
         """
         layout = type(self)
         return f"{layout.__module__}.{layout.__qualname__}\0{self.store.identity}"
 
     @classmethod
     def recognises(cls, keys: Collection[str]) -> float:
-        """Judge one page of keys: 0 is not mine, 1 is surely mine.
+        """Return how likely a page of keys is of this layout, from 0 to 1.
 
-        Implementers: the default never claims a store, so that the plugin has to be
-        named.
+        Implementers: the default returns 0, so that the plugin has to be named.
 
         Args:
             keys: The first keys of a store, at most 1000, in order, relative to it; or
-                some of these, at least one.
+                a subset of these, at least one.
         """
         del keys
         return 0.0
 
     @abstractmethod
     def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
-        """Return every partition of a topic, or of all; none is an empty list.
+        """Return every partition of one topic, or of all topics.
 
-        What is not of this layout is skipped. Partitions of a topic that was made
-        again come with each of its ids. One whose segments are all gone may be among
-        them where a store lists empty folders; ``list_segments`` does not find it.
+        Objects of other layouts are skipped. Partitions of a topic that was recreated
+        are listed with each of its topic ids. Where a store lists empty folders, a
+        partition without segments may be listed; ``list_segments`` does not find it.
 
         Args:
-            topic: Its name; None for all topics. Nothing is asked about the others but
-                what a listing shows, so that one that cannot be read harms no other.
+            topic: Its name; None for all topics. Other topics cost no request beyond
+                the listing, so that a topic that cannot be read does not affect the
+                rest.
 
         Returns:
-            The partitions, sorted.
+            The partitions, sorted; empty if there are none.
         """
 
     @abstractmethod
@@ -131,17 +131,18 @@ class RemoteStorageManager(ABC):
     ) -> list[SegmentMetadata]:
         """Return the segments of a partition, sorted by start offset.
 
-        Only whole segments are listed, each with what the listing alone says; a copy
-        that returned, in whichever process, is listed from then on, and one that was
-        deleted is not. Segments may overlap, as uploads of several leaders do.
+        Only whole segments are listed, each with what the listing alone contains. A
+        segment is listed as soon as its copy has returned, in any process, and no
+        longer once it is deleted. Segments may overlap, as uploads of several leaders
+        do.
 
         Args:
             partition: As ``list_partitions`` gave it.
-            min_offset: Segments that surely end before it may be left out.
+            min_offset: Segments that are known to end before it may be left out.
 
         Raises:
             NotFoundError: There is no such partition.
-            CorruptDataError: What lies in a segment's place is none.
+            CorruptDataError: An object with a segment's key is not a segment.
             UnsupportedFormatError: A segment was written by a newer release.
         """
 
@@ -156,20 +157,20 @@ class RemoteStorageManager(ABC):
     ) -> memoryview:
         """Return the bytes ``[start, end)`` of a segment's log, read-only.
 
-        All of them or an error, never fewer.
+        It returns all of them or raises an error, never fewer.
 
         Args:
             metadata: As it was listed, or as it was copied with the custom metadata
                 that ``copy_log_segment`` returned.
             start: First byte.
             end: Byte after the last; None for the end of the log.
-            layout: What ``fetch_indexes`` of this segment gave, if it was asked. It
-                saves requests, and changes nothing of what is returned.
+            layout: The ``layout`` that ``fetch_indexes`` returned for this segment, if
+                it was called. It saves requests, and does not change the result.
 
         Raises:
             NotFoundError: The segment is gone.
             CorruptObjectError: The log ends before ``end``, or is not what was stored.
-            InvalidArgumentError: ``start`` is negative or behind ``end``.
+            InvalidArgumentError: ``start`` is negative or greater than ``end``.
         """
 
     def fetch_log_ahead(
@@ -182,11 +183,11 @@ class RemoteStorageManager(ABC):
     ) -> memoryview:
         """Return the bytes of a segment's log from ``start`` to ``end`` or further.
 
-        A caller that reads on begins where the answer ends, so that nothing is fetched
-        a second time.
+        A caller that reads on begins where the result ends, so that nothing is fetched
+        twice.
 
-        Implementers: the default returns exactly ``[start, end)``. A layout that keeps
-        a log in chunks returns all of the last one, which it has to fetch anyway.
+        Implementers: the default returns exactly ``[start, end)``. A layout that stores
+        a log in chunks returns all of the last chunk, which it has to fetch anyway.
 
         Args:
             metadata: As ``fetch_log_segment`` takes it.
@@ -197,7 +198,7 @@ class RemoteStorageManager(ABC):
         Raises:
             NotFoundError: The segment is gone.
             CorruptObjectError: The log ends before ``end``, or is not what was stored.
-            InvalidArgumentError: ``start`` is negative or behind ``end``.
+            InvalidArgumentError: ``start`` is negative or greater than ``end``.
         """
         return self.fetch_log_segment(metadata, start, end, layout=layout)
 
@@ -213,7 +214,7 @@ class RemoteStorageManager(ABC):
 
         Raises:
             NotFoundError: The segment is gone, or has no such index: most have no
-                TRANSACTION. An index of no entries is there, and empty.
+                TRANSACTION. An index without entries exists and is empty.
             CorruptIndexError: The index is not what was stored, where the layout keeps
                 a checksum.
         """
@@ -225,8 +226,8 @@ class RemoteStorageManager(ABC):
 
         Each is what ``fetch_index`` returns.
 
-        Implementers: the default asks for each index apart. A layout that keeps them
-        in one object asks for one range.
+        Implementers: the default fetches each index separately. A layout that stores
+        them in one object fetches one range.
 
         Args:
             metadata: As ``fetch_log_segment`` takes it.
@@ -234,8 +235,8 @@ class RemoteStorageManager(ABC):
 
         Raises:
             CorruptIndexError: As in ``fetch_index``.
-            NotFoundError: The segment is gone, if the layout can tell that from one
-                that has none of these indexes.
+            NotFoundError: The segment is gone, if the layout can distinguish that from
+                a segment that has none of these indexes.
         """
         found: dict[IndexType, memoryview] = {}
         for index_type in index_types:
@@ -253,33 +254,34 @@ class RemoteStorageManager(ABC):
 
         Raises:
             CorruptIndexError: As in ``fetch_indexes``.
-            NotFoundError: Likewise.
+            NotFoundError: As in ``fetch_indexes``.
         """
         return self.fetch_indexes(metadata, IndexType)
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
-        """Return segments that end at ``offset`` or later, the first of them at least.
+        """Return at least the first segment that ends at ``offset`` or later.
 
-        They are sorted as ``list_segments`` sorts them. Where a listing does not tell
-        ends, some that end before may be among them.
+        The result is sorted as in ``list_segments``. It may hold further segments, and
+        where a listing does not contain end offsets, also some that end before
+        ``offset``.
 
         Implementers: the default returns all of them. A layout whose listing can begin
-        at an offset asks for one page.
+        at an offset fetches one page.
 
         Args:
             partition: As ``list_partitions`` gave it.
-            offset: Where to; from 0.
+            offset: Offset to seek to; at least 0.
 
         Raises:
-            NotFoundError: There is no such partition, or nothing in it surely ends so
-                late, where the listing tells ends.
+            NotFoundError: There is no such partition; or, where the listing contains
+                end offsets, no segment ends at ``offset`` or later.
         """
         return self.list_segments(partition, offset)
 
     def survey(
         self, partition: TopicIdPartition
     ) -> Iterator[SegmentMetadata | TieredFSError]:
-        """Yield every segment, or in its place the error that a reader would meet.
+        """Yield every segment, or the error that a reader of it would get.
 
         Implementers: the default stops at the first error.
 
@@ -292,27 +294,28 @@ class RemoteStorageManager(ABC):
         yield from self.list_segments(partition)
 
     def fetch_producers_before(self, metadata: SegmentMetadata) -> memoryview:
-        """Return the snapshot of the producers where a segment begins.
+        """Return the producer snapshot that was taken where a segment begins.
 
-        Implementers: the default is right where a segment has only the one behind it.
+        Implementers: the default is right where a segment is stored only with the
+        snapshot taken at its end.
 
         Args:
             metadata: As ``fetch_log_segment`` takes it.
 
         Raises:
-            NotFoundError: There is none.
+            NotFoundError: There is no such snapshot.
         """
         msg = f"not found: the producers before {self.name_of(metadata)}"
         raise NotFoundError(msg)
 
     def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
-        """Yield a segment's whole log, in order, piece by piece.
+        """Yield a segment's whole log in order, one piece at a time.
 
-        Implementers: the default fetches ranges of 8 MiB. A layout that keeps a
-        checksum of the log compares it at the end.
+        Implementers: the default fetches ranges of 8 MiB. A layout that stores a
+        checksum of the log verifies it at the end.
 
         Args:
-            metadata: With its size told.
+            metadata: The segment, whose size is known.
 
         Raises:
             NotFoundError: The segment is gone.
@@ -324,9 +327,10 @@ class RemoteStorageManager(ABC):
             yield self.fetch_log_segment(metadata, start, end)
 
     def is_active(self, metadata: SegmentMetadata) -> bool:
-        """Tell whether a broker may still be writing a segment; nothing is asked.
+        """Return whether a broker may still be writing a segment.
 
-        Implementers: the default is right where only finished segments are stored.
+        It sends no request. Implementers: the default is right where only closed
+        segments are stored.
 
         Args:
             metadata: As it was listed.
@@ -335,14 +339,15 @@ class RemoteStorageManager(ABC):
         return False
 
     def is_end_checked(self, metadata: SegmentMetadata) -> bool:
-        """Tell whether a segment's end is more than a claim; nothing is asked.
+        """Return whether a segment's end offset has been verified.
 
-        Where it is not, the end of the log is read before an end is answered that no
-        other segment confirms: that of the partition, and those of segments that
-        overlap.
+        It sends no request. If the end offset is not verified, the end of the log is
+        read before an end offset that no other segment confirms is returned: that of
+        the partition, and those of segments that overlap.
 
         Implementers: the default is right where the end is part of a key, or where
-        ``describe`` has seen it in the log. Return False where a manifest claims it.
+        ``describe`` has seen it in the log. Return False where only a manifest states
+        it.
 
         Args:
             metadata: As ``describe`` returned it.
@@ -351,13 +356,13 @@ class RemoteStorageManager(ABC):
         return True
 
     def highest_epoch(self, metadata: SegmentMetadata) -> int | None:
-        """Return the highest leader epoch in a segment's log, if its listing says it.
+        """Return the highest leader epoch in a segment's log, if it is listed.
 
-        Nothing is asked. Where the segments of a partition have different ones, one may
-        be of a history that an election has ended: then they are described before they
-        are read.
+        It sends no request. Where the segments of a partition have different epochs, a
+        segment may belong to a history that a leader election has ended: then the
+        segments are described before they are read.
 
-        Implementers: the default, None, is right where a key does not say it.
+        Implementers: the default, None, is right where a key does not contain it.
 
         Args:
             metadata: As it was listed.
@@ -366,9 +371,10 @@ class RemoteStorageManager(ABC):
         return None
 
     def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
-        """Compare what a segment's key says beyond its metadata with its log.
+        """Compare the further fields of a segment's key with its log.
 
-        Implementers: the default is right where a key says no more.
+        The fields are those that the metadata do not have. Implementers: the default is
+        right where a key has no such field.
 
         Args:
             metadata: As it was listed.
@@ -382,15 +388,14 @@ class RemoteStorageManager(ABC):
     def is_current(
         self, metadata: SegmentMetadata, last_offset: int | None = None
     ) -> bool:
-        """Tell whether a segment is still what was listed.
+        """Return whether a segment is still the one that was listed.
 
-        Implementers: the default is right where names are never used again.
+        Implementers: the default is right where names are never reused.
 
         Args:
             metadata: As it was listed.
-            last_offset: The last offset that its log holds, if the log has been read:
-                where that is not the segment's last one, the segment's end is looked at
-                too.
+            last_offset: The last offset in its log, if the log has been read. If that
+                is not the segment's end offset, the end offset is checked as well.
         """
         del metadata, last_offset
         return True
@@ -398,21 +403,21 @@ class RemoteStorageManager(ABC):
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
     ) -> SegmentMetadata:
-        """Return ``metadata`` with every field told.
+        """Return ``metadata`` with every field known.
 
-        What was told stays as it is, but for the size of a segment that a broker is
+        Known fields do not change, except the size of a segment that a broker is
         writing: that becomes the end of its last whole batch.
 
-        Implementers: the default is right where the listing says everything.
+        Implementers: the default is right where the listing contains every field.
 
         Args:
             metadata: As it was listed.
-            indexes: What ``fetch_all_indexes`` of this segment gave, if it was asked:
-                it saves requests, and changes nothing of what is returned.
+            indexes: What ``fetch_all_indexes`` returned for this segment, if it was
+                called. It saves requests, and does not change the result.
 
         Raises:
             NotFoundError: The segment is gone.
-            CorruptDataError: The segment contradicts itself.
+            CorruptDataError: Parts of the segment contradict each other.
         """
         del indexes
         return metadata
@@ -422,7 +427,7 @@ class RemoteStorageManager(ABC):
     ) -> Mapping[tuple[int, SegmentId], int]:
         """Return the bytes that segments take in the store, with their indexes.
 
-        Implementers: the default, nothing, says that it is not known.
+        Implementers: the default is empty, which means unknown.
 
         Args:
             partition: As ``list_partitions`` gave it.
@@ -434,10 +439,10 @@ class RemoteStorageManager(ABC):
         return {}
 
     def is_compacted(self, partition: TopicIdPartition) -> bool:
-        """Tell whether a cleaner may have removed batches from a partition's log.
+        """Return whether a cleaner may have removed batches of a partition.
 
-        It is asked when a segment's log ends before its last offset, which is an error
-        unless this is true. Implementers: the default, no, is right where only
+        It is called when a segment's log ends before its end offset, which is an error
+        unless this returns True. Implementers: the default, False, is right where only
         segments that Kafka would tier are kept.
 
         Args:
@@ -447,9 +452,9 @@ class RemoteStorageManager(ABC):
         return False
 
     def name_of(self, metadata: SegmentMetadata) -> str:
-        """Return how to call a segment in an error; nothing is asked.
+        """Return the name of a segment for error messages.
 
-        It names the store, and has no secret of its URL.
+        The name contains the store's URL without secrets. It sends no request.
 
         Args:
             metadata: Any of the partition.
@@ -462,28 +467,28 @@ class RemoteStorageManager(ABC):
         """Store a segment; it is visible only when it is whole.
 
         When it returns, every reader sees the segment. When it raises, or the process
-        dies, they see all of it or nothing, and what is left of it is found by
-        ``scrub``; copying again completes it. Copying again what was copied is success
+        dies, readers see all of it or nothing, and ``scrub`` finds what is left of it;
+        copying again completes it. Copying a segment that was already copied succeeds
         and changes nothing.
 
         Args:
-            metadata: Its partition, id, first and last offset; the rest is read from
-                the log.
-            data: The log and its indexes. What Kafka always has and is not given may be
-                made from the log.
+            metadata: The segment's partition, id, first and last offset; the rest is
+                read from the log.
+            data: The log and its indexes. An index that Kafka always has and that is
+                not given may be rebuilt from the log.
 
         Returns:
-            The plugin's custom metadata, at most 128 bytes. Readers that did not list
-            the segment put it into the metadata they ask with.
+            The plugin's custom metadata, at most 128 bytes. A reader that did not list
+            the segment passes it in the metadata.
 
         Raises:
-            UnsupportedOperationError: The layout is read only, or cannot hold such a
-                log. The former is the default.
-            InvalidArgumentError: ``metadata`` does not say where the segment ends.
-            NotFoundError: There is no such file of the log.
-            CorruptDataError: The log or an index is malformed, or is not that of the
-                segment; or the log has an abort, and there is no transaction index
-                (see ``inspect_copy``). Nothing was stored.
+            UnsupportedOperationError: The layout is read only, which is the default, or
+                cannot store such a log.
+            InvalidArgumentError: ``metadata`` has no end offset.
+            NotFoundError: The log's file does not exist.
+            CorruptDataError: The log or an index is malformed, or belongs to another
+                segment; or the log has an aborted transaction, and the transaction
+                index is missing (see ``inspect_copy``). Nothing was stored.
         """
         del data
         msg = f"{self!r} is read only: it cannot copy {metadata}"
@@ -495,16 +500,16 @@ class RemoteStorageManager(ABC):
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
     ) -> bytes:
-        """Store a segment whose log is read where it lies: see ``copy_log_segment``.
+        """Store a segment whose log is read in place: see ``copy_log_segment``.
 
         Implementers: the default copies the log first, into memory or a temporary file.
-        A layout that stores it as it is can put it from there.
+        A layout that stores it unchanged can put it from its place.
 
         Args:
             metadata: As in ``copy_log_segment``.
-            log: Its log, of which each byte is the same whenever it is read, or a
+            log: Its log. A byte that is read again is the same, or the read raises
                 CorruptObjectError.
-            indexes: The bytes of each index there is.
+            indexes: The bytes of each index that exists.
 
         Returns:
             The plugin's custom metadata, at most 128 bytes.
@@ -524,8 +529,8 @@ class RemoteStorageManager(ABC):
         """Store a segment in place of a damaged copy of the same log.
 
         When it returns, readers see the new copy and nothing of the damaged one. When
-        it raises, or the process dies, they see either of them, and by default none:
-        replacing again puts it right.
+        it raises, or the process dies, readers see one of the two, or with the default
+        implementation possibly neither: replacing again repairs it.
 
         Implementers: the default deletes the segment and copies it. A layout that can
         overwrite its objects does that instead.
@@ -550,13 +555,14 @@ class RemoteStorageManager(ABC):
         """Store a segment where the log ends, unless another one was appended there.
 
         Of several writers exactly one succeeds, also when some of them die: what a dead
-        one left either never becomes visible, or is completed by the next to append. A
-        writer is known by the segment's id, which no other has: called again with the
-        same segment after an error, it succeeds if it had succeeded, or goes on.
+        writer left either never becomes visible, or is completed by the next writer
+        that appends. A writer is identified by the segment's id, which no other writer
+        uses. Called again with the same segment after an error, this method succeeds if
+        the first call had succeeded, or continues it.
 
         Args:
             metadata: As in ``copy_log_segment``; its id is this append's own.
-            data: Likewise.
+            data: As in ``copy_log_segment``.
 
         Returns:
             The plugin's custom metadata, at most 128 bytes.
@@ -564,20 +570,20 @@ class RemoteStorageManager(ABC):
         Raises:
             AlreadyExistsError: Another writer was first, or the log does not end at the
                 segment's start offset; nothing was stored.
-            UnsupportedOperationError: The layout has no way to see who was first. That
-                is the default.
+            UnsupportedOperationError: The layout cannot determine which writer was
+                first. That is the default.
         """
         del data
         msg = f"{self!r} cannot be appended to: {metadata}"
         raise UnsupportedOperationError(msg)
 
     def cancel_copying(self, partition: TopicIdPartition) -> None:
-        """Remove what copies of a partition that did not end have left.
+        """Remove what incomplete copies to a partition have left.
 
-        Whole segments stay as they are. When it returns, ``scrub`` finds nothing; when
-        it raises, or the process dies, some of it may be left: call it again. It is for
-        whoever is in charge of a partition, while nobody copies to it: a copy that is
-        under way looks like one that never ended, and would be cut.
+        Whole segments do not change. When it returns, ``scrub`` finds nothing; when it
+        raises, or the process dies, some leftovers may remain: call it again. Call it
+        only while no process copies to the partition: a copy in progress looks like an
+        incomplete one, and would be destroyed.
 
         Implementers: the default deletes what ``scrub`` yields.
 
@@ -591,10 +597,10 @@ class RemoteStorageManager(ABC):
         self.store.delete([leftover.key for leftover in self.scrub(partition)])
 
     def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
-        """Yield what copies of a partition that did not end have left.
+        """Yield what incomplete copies to a partition have left.
 
-        A copy that is under way looks the same. Readers skip all of it, so it costs
-        space and nothing else. Whole segments that cannot be read are ``survey``'s.
+        A copy in progress looks the same. Readers skip all of it, so it costs only
+        space. Whole segments that cannot be read are reported by ``survey``.
 
         Implementers: the default, nothing, is right where a copy is one put.
 
@@ -605,10 +611,11 @@ class RemoteStorageManager(ABC):
         yield from ()
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
-        """Delete a segment; one that is not there is success.
+        """Delete a segment; succeed if it does not exist.
 
-        When it returns, nobody lists it. When it raises, or the process dies, it is
-        listed whole or not at all; deleting again removes what is left of it.
+        When it returns, the segment is no longer listed. When it raises, or the process
+        dies, it is listed whole or not at all; deleting again removes what is left of
+        it.
 
         Args:
             metadata: As ``fetch_log_segment`` takes it.
@@ -620,23 +627,23 @@ class RemoteStorageManager(ABC):
         raise UnsupportedOperationError(msg)
 
     def delete_partition(self, partition: TopicIdPartition) -> None:
-        """Delete all of a partition; one that is not there is success.
+        """Delete all of a partition; succeed if it does not exist.
 
-        When it returns, there is no such partition, nothing that copies to it left, and
-        every other one is as it was. When it raises, or the process dies, each of its
-        segments is there whole or not at all: call it again. Nobody may be copying to
-        it meanwhile.
+        When it returns, the partition does not exist, nor anything that copies to it
+        left, and every other partition is unchanged. When it raises, or the process
+        dies, each of its segments exists whole or not at all: call it again. No process
+        may copy to the partition meanwhile.
 
-        Implementers: the default deletes one segment after the other. A layout that
-        can name all of a partition's objects deletes them at once, damaged ones too.
+        Implementers: the default deletes one segment after the other. A layout that can
+        name all of a partition's objects deletes them in one call, damaged ones too.
 
         Args:
             partition: As ``list_partitions`` gave it.
 
         Raises:
             UnsupportedOperationError: The layout is read only.
-            CorruptDataError: What lies in a segment's place is none, where the layout
-                has nothing better than the default.
+            CorruptDataError: An object with a segment's key is not a segment, where the
+                layout uses the default.
         """
         self._need_write(f"delete {partition}")
         try:
@@ -650,17 +657,18 @@ class RemoteStorageManager(ABC):
     def with_policy(self, policy: RequestPolicy) -> Self:
         """Return the same storage, on the same connections, under ``policy``.
 
-        This one goes on under its own, and stays open when the other is closed.
+        This storage keeps its own policy, and stays open when the returned one is
+        closed.
 
         Args:
-            policy: How long and how often each request may try.
+            policy: How long and how often each request is tried.
         """
         view = self._shared_with(copy(self))
         view.store = self.store.with_policy(policy)
         return view
 
     def _shared_with(self, view: Self) -> Self:
-        """Let a view leave what it shares with this storage when it is closed."""
+        """Mark ``view``, so that closing it leaves shared resources open."""
         view._view = _VIEW
         return view
 
@@ -668,15 +676,15 @@ class RemoteStorageManager(ABC):
     """Whether this is a view of another storage."""
 
     def __init_subclass__(cls) -> None:
-        """Let views leave what they share open, whatever a plugin has to close."""
+        """Wrap ``close``, so that closing a view leaves shared resources open."""
         super().__init_subclass__()
         if "close" in vars(cls):
             cls.close = _unless_view(cls.close)  # type: ignore[assignment] # of each subclass
 
     def close(self) -> None:  # noqa: B027 - most plugins hold nothing
-        """Let go of what the plugin holds; the store is the caller's.
+        """Release the plugin's resources, but not the store, which is the caller's.
 
-        Closing again does nothing, and closing a view leaves open what it shares.
+        Closing again does nothing, and closing a view leaves shared resources open.
         """
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""A log held whole: nothing that happens to its store changes it any more."""
+"""A whole log, held locally so that later changes of the store do not affect it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from tieredfs.storage.segment_log.temporary_file import open_temporary_file
 
 __all__ = ["last_offset", "spool_log"]
 
-_IN_MEMORY: Final = 32 << 20
+_MAX_MEMORY_BYTES: Final = 32 << 20
 """Bytes of a log that are held in memory."""
 
 
@@ -29,11 +29,11 @@ def spool_log(
     *,
     watch: Callable[[memoryview], object] = lambda _: None,
 ) -> Iterator[LogSource]:
-    """Read a whole log, checked as far as its layout can, and keep it for a while.
+    """Read a whole log, checked as far as its layout can, and hold it locally.
 
-    A small one is held in memory. A large one stays where it is if that is a disk of
-    this machine: it is no error that it changes afterwards, but to read it then. From
-    elsewhere it is fetched once, into a temporary file.
+    A small log is held in memory. A large log on a disk of this machine is read in
+    place: if it changes afterwards, that alone is not an error, but reading it then is.
+    A large log from elsewhere is fetched once, into a temporary file.
 
     Args:
         storage: Where it is.
@@ -52,7 +52,7 @@ def spool_log(
             watch(piece)
             yield piece
 
-    if size <= _IN_MEMORY:
+    if size <= _MAX_MEMORY_BYTES:
         with open_log(b"".join(pieces()), name) as log:
             yield log
     elif storage.store.is_local:
@@ -66,10 +66,11 @@ def spool_log(
 
 
 def last_offset(segment: SegmentMetadata, log: LogSource) -> int:
-    """Return the last offset of a segment's log, by the headers of its batches.
+    """Return the last offset of a segment's log, from its batch headers.
 
     Args:
-        segment: The segment; a log without a batch ends before it.
+        segment: The segment. If its log has no batch, the offset before its start is
+            returned.
         log: Its whole log.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a copy that did not end has left in the store."""
+"""An object that an incomplete copy has left in the store."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ __all__ = ["Leftover"]
 
 @dataclass(frozen=True, slots=True)
 class Leftover:
-    """An object that is part of no whole segment, so that no reader ever sees it.
+    """An object that is not part of a whole segment, and that readers skip.
 
     Attributes:
         key: The object's key, relative to the store.

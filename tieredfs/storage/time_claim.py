@@ -1,4 +1,4 @@
-"""What a manifest claims of its segment's times, compared with the time index."""
+"""The largest timestamp that a manifest states, compared with the time index."""
 
 from tieredfs.errors import CorruptObjectError
 from tieredfs.format.buffers import Buffer
@@ -20,20 +20,21 @@ def check_max_timestamp(
 ) -> int:
     """Return the largest timestamp of a segment, if its time index agrees.
 
-    A broker ends the time index of each segment that it closes with the largest
-    timestamp, so its last entry confirms the claim. It has no entry where no record has
-    a timestamp: there a broker claims the time at which its file was written last, and
-    the whole log is read.
+    A broker ends the time index of each closed segment with the largest timestamp, so
+    the last entry confirms the manifest. Where no record has a timestamp, the index has
+    no entry and the manifest states the modification time of the file: then the whole
+    log is read.
 
     Args:
         storage: Where the segment is.
-        metadata: With its end, its size and its largest timestamp, as claimed.
+        metadata: With its end offset, size and largest timestamp, as the manifest
+            states them.
         time_index: The index, or the end of it.
         claim: The claim's name used in error messages.
         index: The index's name used in error messages.
 
     Raises:
-        CorruptObjectError: The claim contradicts the index, or where that is empty, the
+        CorruptObjectError: The manifest contradicts the index, or if that is empty, the
             log.
         CorruptIndexError: The index is malformed.
         CorruptBatchError: A batch of a log that is read is malformed.
@@ -48,7 +49,7 @@ def check_max_timestamp(
         return found
     last = times.entry(-1)
     if last.timestamp != claimed:
-        msg = f"{claim} is {claimed}, the last entry of {index} says {last.timestamp}"
+        msg = f"{claim} is {claimed}, the last entry of {index} has {last.timestamp}"
         raise CorruptObjectError(msg)
     if metadata.end_offset is not None and last.offset > metadata.end_offset:
         msg = (

@@ -1,4 +1,4 @@
-"""A storage that passes everything on to another: what wrappers inherit."""
+"""A storage that delegates every call: the base class of wrappers."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from copy import copy
@@ -24,22 +24,22 @@ __all__ = ["StorageWrapper"]
 class StorageWrapper(RemoteStorageManager):
     """A storage in front of another one.
 
-    Every method asks the other. A subclass changes what it is there for, and the rest
-    stays true, the capabilities too; wrappers can be put around wrappers.
+    Every method delegates to it. A subclass overrides what it changes, and the rest,
+    including the capabilities, is passed through. Wrappers can be nested.
 
     Attributes:
-        inner: The storage behind it.
+        inner: The wrapped storage.
     """
 
     def __init__(self, inner: RemoteStorageManager) -> None:
-        """Stand in front of ``inner``; ask nothing of it yet."""
+        """Wrap ``inner``, without sending a request."""
         super().__init__(inner.store)
         self.inner = inner
         self.capabilities = inner.capabilities
 
     @property
     def identity(self) -> str:
-        """What tells its segments from others: that of the storage behind it."""
+        """Identifier of the wrapped storage's segments."""
         return self.inner.identity
 
     def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
@@ -91,49 +91,49 @@ class StorageWrapper(RemoteStorageManager):
         return self.inner.fetch_all_indexes(metadata)
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
-        """Return segments that end at ``offset`` or later, the first at least."""
+        """Return at least the first segment that ends at ``offset`` or later."""
         return self.inner.seek(partition, offset)
 
     def survey(
         self, partition: TopicIdPartition
     ) -> Iterator[SegmentMetadata | TieredFSError]:
-        """Yield every segment, or the error that a reader of it would meet."""
+        """Yield every segment, or the error that a reader of it would get."""
         return self.inner.survey(partition)
 
     def fetch_producers_before(self, metadata: SegmentMetadata) -> memoryview:
-        """Return the snapshot of the producers where a segment begins."""
+        """Return the producer snapshot that was taken where a segment begins."""
         return self.inner.fetch_producers_before(metadata)
 
     def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
-        """Yield a segment's whole log, in order, piece by piece."""
+        """Yield a segment's whole log in order, one piece at a time."""
         return self.inner.stream_log(metadata)
 
     def is_active(self, metadata: SegmentMetadata) -> bool:
-        """Tell whether a broker may still be writing a segment."""
+        """Return whether a broker may still be writing a segment."""
         return self.inner.is_active(metadata)
 
     def is_end_checked(self, metadata: SegmentMetadata) -> bool:
-        """Tell whether a segment's end is more than a claim."""
+        """Return whether a segment's end offset has been verified."""
         return self.inner.is_end_checked(metadata)
 
     def highest_epoch(self, metadata: SegmentMetadata) -> int | None:
-        """Return the highest leader epoch of a segment, if its listing says it."""
+        """Return the highest leader epoch in a segment's log, if it is listed."""
         return self.inner.highest_epoch(metadata)
 
     def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
-        """Compare what a segment's key says beyond its metadata with its log."""
+        """Compare the further fields of a segment's key with its log."""
         self.inner.check_key(metadata, epoch)
 
     def is_current(
         self, metadata: SegmentMetadata, last_offset: int | None = None
     ) -> bool:
-        """Tell whether a segment is still what was listed."""
+        """Return whether a segment is still the one that was listed."""
         return self.inner.is_current(metadata, last_offset)
 
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
     ) -> SegmentMetadata:
-        """Return ``metadata`` with every field told."""
+        """Return ``metadata`` with every field known."""
         return self.inner.describe(metadata, indexes)
 
     def stored_sizes(
@@ -143,11 +143,11 @@ class StorageWrapper(RemoteStorageManager):
         return self.inner.stored_sizes(partition)
 
     def is_compacted(self, partition: TopicIdPartition) -> bool:
-        """Tell whether a cleaner may have removed batches from a partition's log."""
+        """Return whether a cleaner may have removed batches of a partition."""
         return self.inner.is_compacted(partition)
 
     def name_of(self, metadata: SegmentMetadata) -> str:
-        """Return how to call a segment in an error."""
+        """Return the name of a segment for error messages."""
         return self.inner.name_of(metadata)
 
     def copy_log_segment(
@@ -162,7 +162,7 @@ class StorageWrapper(RemoteStorageManager):
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
     ) -> bytes:
-        """Store a segment whose log is read where it lies."""
+        """Store a segment whose log is read in place."""
         return self.inner.copy_open_log(metadata, log, indexes)
 
     def replace_log_segment(
@@ -181,19 +181,19 @@ class StorageWrapper(RemoteStorageManager):
         return self.inner.append_log_segment(metadata, data)
 
     def cancel_copying(self, partition: TopicIdPartition) -> None:
-        """Remove what copies of a partition that did not end have left."""
+        """Remove what incomplete copies to a partition have left."""
         self.inner.cancel_copying(partition)
 
     def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
-        """Yield what copies of a partition that did not end have left."""
+        """Yield what incomplete copies to a partition have left."""
         return self.inner.scrub(partition)
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
-        """Delete a segment; one that is not there is success."""
+        """Delete a segment; succeed if it does not exist."""
         self.inner.delete_log_segment(metadata)
 
     def delete_partition(self, partition: TopicIdPartition) -> None:
-        """Delete all of a partition; one that is not there is success."""
+        """Delete all of a partition; succeed if it does not exist."""
         self.inner.delete_partition(partition)
 
     def with_policy(self, policy: RequestPolicy) -> Self:
@@ -204,9 +204,9 @@ class StorageWrapper(RemoteStorageManager):
         return view
 
     def close(self) -> None:
-        """Let go of what the storage behind it holds."""
+        """Release the resources of the wrapped storage."""
         self.inner.close()
 
     def __repr__(self) -> str:
-        """Show the storage behind it."""
+        """Show the wrapped storage."""
         return repr(self.inner)

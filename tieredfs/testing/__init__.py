@@ -1,6 +1,6 @@
-"""What a plugin promises, one rule of the contract each, asked without a test runner.
+"""Checks of the plugin contract, one for each rule, without a test runner.
 
-Each check is given a function that makes the plugin's storage over a store, and raises
+Each check takes a function that creates the plugin's storage over a store, and raises
 AssertionError with a sentence when its rule is broken.
 """
 
@@ -33,8 +33,9 @@ from tieredfs.testing.indexes import (
     check_missing_index_is_not_found,
 )
 from tieredfs.testing.listing import (
-    check_description_tells_everything,
+    check_description_is_complete,
     check_empty_storage_lists_nothing,
+    check_foreign_objects_are_skipped,
     check_listing_is_never_stale,
     check_listing_is_sorted_and_complete,
     check_missing_partition_is_not_found,
@@ -42,7 +43,6 @@ from tieredfs.testing.listing import (
     check_plan_is_in_the_listing,
     check_recogniser_knows_its_own,
     check_seek_finds_the_first,
-    check_strangers_are_skipped,
     check_survey_agrees_with_the_listing,
 )
 from tieredfs.testing.reading import (
@@ -58,7 +58,7 @@ from tieredfs.testing.reading import (
 from tieredfs.testing.rule import Check, MakeStorage
 from tieredfs.testing.sharing import (
     check_close_leaves_the_store,
-    check_construction_asks_nothing,
+    check_construction_sends_no_request,
     check_policy_is_that_of_the_view,
     check_storage_pickles,
     check_threads_share_it,
@@ -71,7 +71,7 @@ __all__ = [
     "check_append_has_one_winner",
     "check_buffers_are_read_only",
     "check_close_leaves_the_store",
-    "check_construction_asks_nothing",
+    "check_construction_sends_no_request",
     "check_copied_segment_is_read_back",
     "check_copy_is_idempotent",
     "check_copy_is_one_write",
@@ -83,10 +83,11 @@ __all__ = [
     "check_delete_is_seen_whole",
     "check_delete_partition_deletes_all_of_it",
     "check_deleted_segment_is_gone",
-    "check_description_tells_everything",
+    "check_description_is_complete",
     "check_empty_storage_lists_nothing",
     "check_errors_are_typed",
     "check_fetch_indexes_equals_one_by_one",
+    "check_foreign_objects_are_skipped",
     "check_inconsistent_indexes_are_refused",
     "check_indexes_are_what_was_copied",
     "check_indexes_cost_one_request",
@@ -108,14 +109,13 @@ __all__ = [
     "check_seek_finds_the_first",
     "check_storage_pickles",
     "check_store_errors_pass_through",
-    "check_strangers_are_skipped",
     "check_stream_is_the_log",
     "check_survey_agrees_with_the_listing",
     "check_threads_share_it",
 ]
 
 CHECKS: Final[tuple[Check, ...]] = (
-    check_description_tells_everything,
+    check_description_is_complete,
     check_empty_storage_lists_nothing,
     check_listing_is_never_stale,
     check_listing_is_sorted_and_complete,
@@ -124,7 +124,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_plan_is_in_the_listing,
     check_recogniser_knows_its_own,
     check_seek_finds_the_first,
-    check_strangers_are_skipped,
+    check_foreign_objects_are_skipped,
     check_survey_agrees_with_the_listing,
     check_buffers_are_read_only,
     check_errors_are_typed,
@@ -155,7 +155,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     check_delete_partition_deletes_all_of_it,
     check_deleted_segment_is_gone,
     check_close_leaves_the_store,
-    check_construction_asks_nothing,
+    check_construction_sends_no_request,
     check_policy_is_that_of_the_view,
     check_storage_pickles,
     check_threads_share_it,

@@ -1,4 +1,4 @@
-"""What a storage does with segments that are copied to it."""
+"""Rules for segments that are copied to a storage."""
 
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -93,7 +93,7 @@ def check_copy_is_idempotent(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_copy_without_an_end_is_refused(case: Case) -> None:
-    """A segment whose end is not told is an InvalidArgumentError, and not stored."""
+    """A segment whose end is not known is an InvalidArgumentError, and not stored."""
     one = sample(_PARTITION, 0)
     endless = replace(one.metadata, end_offset=None)
     expect_error(
@@ -106,7 +106,7 @@ def check_copy_without_an_end_is_refused(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_copy_of_a_missing_file_is_not_found(case: Case) -> None:
-    """A log whose file is not there is a NotFoundError, and nothing is stored."""
+    """A log whose file does not exist is a NotFoundError, and nothing is stored."""
     one = sample(_PARTITION, 0)
     with tempfile.TemporaryDirectory() as folder:
         gone = replace(one.data, log=Path(folder, "gone.log"))
@@ -189,9 +189,9 @@ def check_copy_is_one_write(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_append_has_one_winner(case: Case) -> None:
-    """Of writers that append at one offset exactly one succeeds; the others are told.
+    """Of writers that append at one offset exactly one succeeds; the others fail.
 
-    A layout that cannot be appended to says so, and stores nothing.
+    A layout that cannot be appended to raises an error, and stores nothing.
     """
     ones = [sample(_PARTITION, 0, f"writer {number}") for number in range(_WRITERS)]
 
@@ -239,7 +239,7 @@ def check_read_only_refuses_to_write(case: Case) -> None:
 
 
 def _fails(case: Case, one: Sample, limit: int, *, is_landed: bool) -> bool:
-    """Copy with a store that dies after so many writes; tell whether that failed."""
+    """Copy with a store that fails after some writes; return whether that failed."""
     dying = WatchedStore.over(case.store, WRITES, limit=limit, is_landed=is_landed)
     try:
         case.another(dying).copy_log_segment(one.metadata, one.data)
@@ -249,7 +249,7 @@ def _fails(case: Case, one: Sample, limit: int, *, is_landed: bool) -> bool:
 
 
 def _seen(case: Case, one: Sample) -> SegmentMetadata | None:
-    """Return a sample as it is listed now; None when it is not."""
+    """Return a sample as it is listed now; None if it is not listed."""
     try:
         found = case.another().list_segments(one.metadata.partition)
     except NotFoundError:
@@ -262,9 +262,12 @@ def _require_whole(
     storage: RemoteStorageManager, listed: SegmentMetadata, one: Sample
 ) -> None:
     """Require that a segment is, to the byte, the sample that was copied."""
-    told = storage.describe(listed)
-    found = replace(told, version="", custom_metadata=b"")
-    require(found == one.told, f"It is described as {found}, copied was {one.told}.")
+    described = storage.describe(listed)
+    found = replace(described, version="", custom_metadata=b"")
+    require(
+        found == one.described,
+        f"Copied was {one.described}, described is {found}.",
+    )
     log = storage.fetch_log_segment(listed)
     require(
         log == one.log,

@@ -1,4 +1,4 @@
-"""What a storage does with segments that are deleted."""
+"""Rules for segments that are deleted."""
 
 from contextlib import suppress
 from dataclasses import replace
@@ -23,7 +23,7 @@ _MAX_WRITES = 100
 
 @rule(Capability.WRITE)
 def check_delete_is_idempotent(case: Case) -> None:
-    """Deleting what is not there is success, and changes nothing."""
+    """Deleting what does not exist is success, and changes nothing."""
     gone, *kept = case.segments()
     case.storage.delete_log_segment(gone)
     never = sample(_PARTITION, 9).metadata

@@ -1,4 +1,4 @@
-"""What a storage gives of the indexes of a segment."""
+"""Rules for the indexes of a segment."""
 
 import struct
 from collections.abc import Iterator, Mapping
@@ -33,8 +33,8 @@ _GARBAGE: Final = b"garbage!!"  # a multiple of no entry's size
 def check_inconsistent_indexes_are_refused(case: Case) -> None:
     """An index that is malformed or not the log's is refused, and nothing is stored.
 
-    Copied are a malformed index, that of another segment, and one that points past the
-    end of the log, of each type there is.
+    It copies a malformed index, that of another segment, and one that points past the
+    end of the log, of each type.
     """
     one = sample(PARTITIONS[0], 1)
     for kind, said, index in _inconsistent(one):
@@ -64,11 +64,11 @@ def _inconsistent(one: Sample) -> Iterator[tuple[IndexType, str, bytes]]:
     delta = end - one.metadata.start_offset
     past = ProducerState(9, 0, 0, end, 0, 0, -1, -1)
     abort = AbortedTransaction(7, one.metadata.start_offset, end, end + 1)
-    told = "that points past the log"
-    yield IndexType.OFFSET, told, struct.pack(">ii", 1, len(one.log))
-    yield IndexType.TIMESTAMP, told, struct.pack(">qi", 1, delta)
-    yield IndexType.PRODUCER_SNAPSHOT, told, ProducerSnapshot((past,)).encode()
-    yield IndexType.TRANSACTION, told, TransactionIndex((abort,)).encode()
+    flaw = "that points past the log"
+    yield IndexType.OFFSET, flaw, struct.pack(">ii", 1, len(one.log))
+    yield IndexType.TIMESTAMP, flaw, struct.pack(">qi", 1, delta)
+    yield IndexType.PRODUCER_SNAPSHOT, flaw, ProducerSnapshot((past,)).encode()
+    yield IndexType.TRANSACTION, flaw, TransactionIndex((abort,)).encode()
 
 
 @rule(Capability.WRITE)
@@ -78,7 +78,7 @@ def check_indexes_are_what_was_copied(case: Case) -> None:
         for storage in (case.storage, case.another()):
             found = storage.fetch_all_indexes(case.listed(one))
             for kind, content in one.data.indexes.items():
-                require(kind in found, f"{kind} of {one.metadata} is not there.")
+                require(kind in found, f"{kind} of {one.metadata} is missing.")
                 require(
                     found[kind] == content,
                     f"{kind} of {one.metadata} has other bytes: {len(found[kind])} "

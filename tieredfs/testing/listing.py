@@ -1,4 +1,4 @@
-"""What a storage says that there is."""
+"""Rules for what a storage lists."""
 
 from itertools import groupby
 
@@ -9,8 +9,9 @@ from tieredfs.testing.rule import Asked, Case, expect_error, require, rule
 from tieredfs.testing.samples import MISSING, PARTITIONS, sample
 
 __all__ = [
-    "check_description_tells_everything",
+    "check_description_is_complete",
     "check_empty_storage_lists_nothing",
+    "check_foreign_objects_are_skipped",
     "check_listing_is_never_stale",
     "check_listing_is_sorted_and_complete",
     "check_missing_partition_is_not_found",
@@ -18,11 +19,10 @@ __all__ = [
     "check_plan_is_in_the_listing",
     "check_recogniser_knows_its_own",
     "check_seek_finds_the_first",
-    "check_strangers_are_skipped",
     "check_survey_agrees_with_the_listing",
 ]
 
-_STRANGERS = ("README.md", "_SUCCESS", "some/other/part-0.parquet", "orders.txt")
+_FOREIGN_KEYS = ("README.md", "_SUCCESS", "some/other/part-0.parquet", "orders.txt")
 _FIELDS = ("end_offset", "max_timestamp_ms", "leader_epochs", "size")
 
 
@@ -62,7 +62,7 @@ def check_listing_is_sorted_and_complete(case: Case) -> None:
             require(found == sorted(found), f"{said}, which is not sorted.")
             require(found == wanted, f"{said}, not {wanted}.")
             for one in expected:
-                end = one.told.end_offset or 0
+                end = one.described.end_offset or 0
                 kept = _identities(storage.list_segments(partition, end))
                 require(
                     one.identity in kept and kept == sorted(kept),
@@ -73,7 +73,7 @@ def check_listing_is_sorted_and_complete(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_listing_is_never_stale(case: Case) -> None:
-    """What another storage has copied or deleted is seen at once."""
+    """What another storage has copied or deleted is seen immediately."""
     first, second = (sample(PARTITIONS[0], number) for number in range(2))
     other = case.another()
     case.storage.copy_log_segment(first.metadata, first.data)
@@ -95,7 +95,7 @@ def check_listing_is_never_stale(case: Case) -> None:
 
 @rule()
 def check_missing_partition_is_not_found(case: Case) -> None:
-    """A partition that is not there is a NotFoundError, not an empty answer."""
+    """A partition that does not exist is a NotFoundError, not an empty result."""
     case.segments()
     asked: Asked = {
         "list_segments": lambda: case.storage.list_segments(MISSING),
@@ -106,27 +106,27 @@ def check_missing_partition_is_not_found(case: Case) -> None:
         "survey": lambda: list(case.storage.survey(MISSING)),
     }
     for said, call in asked.items():
-        expect_error(call, NotFoundError, f"Of a partition that is not there {said}")
+        expect_error(call, NotFoundError, f"Of a missing partition {said}")
 
 
 @rule()
 def check_seek_finds_the_first(case: Case) -> None:
     """``seek`` returns the first segment that ends at an offset or later, in order."""
     for segment in case.segments():
-        told = case.storage.describe(segment)
-        for offset in {told.start_offset, told.end_offset or 0}:
-            first = _first_from(case.storage, told.partition, offset)
-            found = _identities(case.storage.seek(told.partition, offset))
+        full = case.storage.describe(segment)
+        for offset in {full.start_offset, full.end_offset or 0}:
+            first = _first_from(case.storage, full.partition, offset)
+            found = _identities(case.storage.seek(full.partition, offset))
             require(
                 first in found and found == sorted(found),
-                f"From offset {offset} of {told.partition} on it returned {found}; the "
+                f"From offset {offset} of {full.partition} on it returned {found}; the "
                 f"first that ends there or later is {first}.",
             )
 
 
 @rule()
 def check_survey_agrees_with_the_listing(case: Case) -> None:
-    """``survey`` yields every segment that is listed, and no error where none is."""
+    """``survey`` yields every segment that is listed, and no error in a sound store."""
     for partition in {segment.partition for segment in case.segments()}:
         listed = sorted(_identities(case.storage.list_segments(partition)))
         found = list(case.storage.survey(partition))
@@ -140,48 +140,54 @@ def check_survey_agrees_with_the_listing(case: Case) -> None:
 
 
 @rule(Capability.WRITE)
-def check_strangers_are_skipped(case: Case) -> None:
+def check_foreign_objects_are_skipped(case: Case) -> None:
     """Objects that are not of the layout are skipped: no error, no segment."""
     listed = case.segments()
     folders = {entry.key.rpartition("/")[0] for entry in case.store.list()}
-    beside = [f"{folder}/stranger.bin" for folder in folders if folder]
-    for key in (*_STRANGERS, *beside):
+    beside = [f"{folder}/foreign.bin" for folder in folders if folder]
+    for key in (*_FOREIGN_KEYS, *beside):
         case.store.put(key, b"not of this layout", overwrite=True)
     for storage in (case.storage, case.another()):
         found = case.all_listed(storage)
         require(
             found == listed,
-            f"With strangers it listed {found}, without them {listed}.",
+            f"With foreign objects it listed {found}, without them {listed}.",
         )
 
 
 @rule()
-def check_description_tells_everything(case: Case) -> None:
-    """``describe`` tells every field, and contradicts nothing that was listed."""
+def check_description_is_complete(case: Case) -> None:
+    """``describe`` returns every field, and contradicts nothing that was listed."""
     for segment in case.segments():
-        told = case.storage.describe(segment)
-        missing = [name for name in _FIELDS if getattr(told, name) is None]
-        require(not missing, f"Of {segment} it does not tell {', '.join(missing)}.")
+        full = case.storage.describe(segment)
+        missing = [name for name in _FIELDS if getattr(full, name) is None]
+        require(not missing, f"Of {segment} it leaves {', '.join(missing)} unknown.")
         changed = [
             name
             for name in ("partition", "id", "start_offset", "version", *_FIELDS)
-            if getattr(segment, name) not in {None, getattr(told, name)}
+            if getattr(segment, name) not in {None, getattr(full, name)}
             and not case.storage.is_active(segment)
         ]
-        require(not changed, f"Of {segment} it tells another {', '.join(changed)}.")
-        again = case.storage.describe(told)
-        require(again == told, f"Of {segment} it tells first {told}, then {again}.")
+        require(not changed, f"Of {segment} it returns another {', '.join(changed)}.")
+        again = case.storage.describe(full)
+        require(
+            again == full,
+            f"Of {segment} it returns first {full}, then {again}.",
+        )
         indexes = case.storage.fetch_all_indexes(segment)
         known = case.storage.describe(segment, indexes)
-        require(known == told, f"Of {segment} with its indexes it tells {known}.")
+        require(known == full, f"Of {segment} with its indexes it returns {known}.")
 
 
 @rule(Capability.PLAN_FROM_LISTING)
 def check_plan_is_in_the_listing(case: Case) -> None:
-    """With PLAN_FROM_LISTING a listing tells ends and largest timestamps."""
+    """With PLAN_FROM_LISTING a listing has ends and largest timestamps."""
     for segment in case.segments():
-        told = (segment.end_offset, segment.max_timestamp_ms)
-        require(None not in told, f"{segment} was listed with (end, time) = {told}.")
+        full = (segment.end_offset, segment.max_timestamp_ms)
+        require(
+            None not in full,
+            f"{segment} was listed with (end, time) = {full}.",
+        )
 
 
 @rule()
@@ -191,7 +197,7 @@ def check_recogniser_knows_its_own(case: Case) -> None:
     own = [entry.key for entry in case.store.list()]
     score = case.storage.recognises(own)
     require(0 <= score <= 1, f"For its own keys it answered {score!r}.")
-    for keys in ([], list(_STRANGERS)):
+    for keys in ([], list(_FOREIGN_KEYS)):
         score = case.storage.recognises(keys)
         require(score == 0, f"For {keys} it answered {score!r}.")
 

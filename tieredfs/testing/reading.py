@@ -1,4 +1,4 @@
-"""What a storage reads of a log, and what it says when it cannot."""
+"""Rules for reading a log, and for the errors."""
 
 from dataclasses import replace
 
@@ -90,7 +90,7 @@ def check_ranges_outside_the_log_are_errors(case: Case) -> None:
 
 @rule()
 def check_buffers_are_read_only(case: Case) -> None:
-    """Logs and indexes come as memoryviews that nobody can write to."""
+    """Logs and indexes are returned as read-only memoryviews."""
     for listed in case.segments():
         found: dict[str, object] = {
             "fetch_log_segment": case.storage.fetch_log_segment(listed),
@@ -104,7 +104,7 @@ def check_buffers_are_read_only(case: Case) -> None:
         for said, buffer in found.items():
             require(
                 isinstance(buffer, memoryview) and buffer.readonly,
-                f"Of {listed} {said} returned {buffer!r}, which is no read-only "
+                f"Of {listed} {said} returned {buffer!r}, which is not a read-only "
                 "memoryview.",
             )
 
@@ -113,9 +113,9 @@ def check_buffers_are_read_only(case: Case) -> None:
 def check_stream_is_the_log(case: Case) -> None:
     """``stream_log`` yields the whole log, in order."""
     for listed in case.segments():
-        told = case.storage.describe(listed)
-        whole = case.storage.fetch_log_segment(told)
-        streamed = b"".join(case.storage.stream_log(told))
+        described = case.storage.describe(listed)
+        whole = case.storage.fetch_log_segment(described)
+        streamed = b"".join(case.storage.stream_log(described))
         require(
             streamed == whole,
             f"Of {listed} it yielded {len(streamed)} bytes, which are not the "
@@ -141,7 +141,7 @@ def check_layout_changes_nothing(case: Case) -> None:
 
 @rule()
 def check_missing_segment_is_not_found(case: Case) -> None:
-    """A segment that is not there is a NotFoundError."""
+    """A segment that does not exist is a NotFoundError."""
     listed = case.segments()[0]
     start = listed.start_offset + 1_000_000_000
     moved = replace(listed, start_offset=start, end_offset=start)
@@ -185,7 +185,7 @@ def check_store_errors_pass_through(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_errors_are_typed(case: Case) -> None:
-    """Whatever lies in the store, what is raised is a TieredFSError."""
+    """Whatever is stored, the error is a TieredFSError."""
     one = sample(PARTITIONS[0], 1)
     case.storage.copy_log_segment(one.metadata, one.data)
     (listed,) = case.storage.list_segments(PARTITIONS[0])

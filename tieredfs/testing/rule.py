@@ -1,4 +1,4 @@
-"""One rule of the contract: who is asked, how, and how a broken rule is told."""
+"""One rule of the contract: how it is checked, and how a violation is reported."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -15,19 +15,19 @@ from tieredfs.testing.stores import scratch_store
 __all__ = ["Asked", "Case", "Check", "MakeStorage", "expect_error", "require", "rule"]
 
 MakeStorage = Callable[[ObjectStore], RemoteStorageManager]
-"""Makes a storage over the store it is given, each time a new one. Where the layout is
-read only, it puts segments into a store that is empty, so that there is something."""
+"""Creates a new storage over the given store on each call. If the layout is read only,
+it puts segments into an empty store, so that there is something to read."""
 
 
 Asked = dict[str, Callable[[], object]]
-"""Calls to make, each by what is said of it."""
+"""Calls to make, by their descriptions."""
 
 
 class Check(Protocol):
-    """A rule of the contract, to be asked of a plugin.
+    """A rule of the contract, to be checked for a plugin.
 
     Attributes:
-        needs: The capabilities without which there is nothing to ask: then it passes.
+        needs: The capabilities that the rule needs; without them it passes.
     """
 
     __name__: str
@@ -36,11 +36,11 @@ class Check(Protocol):
     def __call__(
         self, make_storage: MakeStorage, store: ObjectStore | None = None
     ) -> None:
-        """Ask; return when the rule holds.
+        """Check the rule; return if it holds.
 
         Args:
             make_storage: Makes the plugin's storage over a store.
-            store: An empty one, of this call's own; None for one in memory.
+            store: An empty store that only this call uses; None for one in memory.
 
         Raises:
             AssertionError: The rule is broken; the message is the rule, and how.
@@ -48,10 +48,10 @@ class Check(Protocol):
 
 
 class Case:
-    """A plugin and a store to ask it about.
+    """A plugin and a store to check it with.
 
     Attributes:
-        store: Empty, when nothing was done yet, but for a layout that is read only.
+        store: Empty at first, except for a layout that is read only.
         storage: The plugin over it.
     """
 
@@ -62,11 +62,11 @@ class Case:
         self.storage = make_storage(store)
 
     def another(self, store: ObjectStore | None = None) -> RemoteStorageManager:
-        """Return a storage that knows nothing of this one, over the same objects."""
+        """Return an independent storage over the same objects."""
         return self._make(self.store if store is None else store)
 
     def can(self, *capabilities: Capability) -> bool:
-        """Tell whether the storage has all of these."""
+        """Return whether the storage has all of these capabilities."""
         return self.storage.capabilities >= set(capabilities)
 
     def fill(self) -> list[Sample]:
@@ -104,10 +104,10 @@ class Case:
 
 
 def rule(*needs: Capability) -> Callable[[Callable[[Case], None]], Check]:
-    """Make a check of a function that asks one rule; its first line is the rule.
+    """Turn a function into a check; the first line of its docstring is the rule.
 
     Args:
-        needs: The capabilities without which there is nothing to ask.
+        needs: The capabilities that the rule needs.
     """
 
     def make(ask: Callable[[Case], None]) -> Check:
@@ -140,7 +140,7 @@ def expect_error(
 
     Args:
         call: What is called.
-        error: The class that must come.
+        error: The class that must be raised.
         sentence: What was called, as the beginning of a sentence.
     """
     try:
@@ -155,7 +155,7 @@ def expect_error(
 
 @contextmanager
 def _telling(said: str) -> Iterator[None]:
-    """Put the rule in front of what is wrong."""
+    """Prefix an AssertionError with the rule."""
     try:
         yield
     except AssertionError as error:

@@ -54,17 +54,17 @@ MISSING: Final = _partition("nowhere", 0)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A segment as a broker hands it over, and what is true of it.
+    """A segment as a broker hands it over, with its expected metadata.
 
     Attributes:
         metadata: Its partition, id, first and last offset.
         data: Its log and its indexes.
-        told: Its metadata with every field told, but for what a layout adds.
+        described: Its metadata with every field known, except those that a layout adds.
     """
 
     metadata: SegmentMetadata
     data: LogSegmentData
-    told: SegmentMetadata
+    described: SegmentMetadata
 
     @property
     def log(self) -> bytes:
@@ -74,20 +74,20 @@ class Sample:
 
     @property
     def identity(self) -> tuple[int, SegmentId]:
-        """What tells it from the others of its partition."""
+        """Its identity within its partition."""
         return self.metadata.start_offset, self.metadata.id
 
 
 @cache
 def sample(partition: TopicIdPartition, number: int, name: str = "") -> Sample:
-    """Make the so manyth segment of a partition; the first has number 0.
+    """Build a numbered segment of a partition; the first has number 0.
 
-    Every second one holds a transaction that was aborted, and so has the index of it.
+    Every second segment has an aborted transaction, and so a transaction index.
 
     Args:
         partition: Any.
-        number: Which one; each begins where the one before ends.
-        name: Tells apart segments of one number: they have other ids.
+        number: Its number; each segment begins where the previous one ends.
+        name: Distinguishes segments of one number: they have other ids.
     """
     start = number * _OFFSETS
     end = start + _OFFSETS - 1
@@ -102,7 +102,7 @@ def sample(partition: TopicIdPartition, number: int, name: str = "") -> Sample:
         PriorState(ProducerSnapshot(), _EPOCHS),
         interval_bytes=_INTERVAL,
     )
-    told = SegmentMetadata(
+    described = SegmentMetadata(
         partition,
         made,
         start,
@@ -112,7 +112,7 @@ def sample(partition: TopicIdPartition, number: int, name: str = "") -> Sample:
         len(log),
     )
     indexes = {kind: inspection.rebuilt[kind] for kind in inspection.rebuilt}
-    return Sample(metadata, LogSegmentData(log, indexes), told)
+    return Sample(metadata, LogSegmentData(log, indexes), described)
 
 
 def all_samples() -> list[Sample]:

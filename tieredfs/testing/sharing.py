@@ -1,4 +1,4 @@
-"""How a storage is made, passed on, shared and closed."""
+"""Rules for how a storage is created, pickled, shared and closed."""
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ from tieredfs.testing.stores import READS, WRITES, WatchedStore
 
 __all__ = [
     "check_close_leaves_the_store",
-    "check_construction_asks_nothing",
+    "check_construction_sends_no_request",
     "check_policy_is_that_of_the_view",
     "check_storage_pickles",
     "check_threads_share_it",
@@ -24,8 +24,8 @@ _ROUNDS = 3
 
 
 @rule(Capability.WRITE)
-def check_construction_asks_nothing(case: Case) -> None:
-    """Nothing is asked of the store while a storage is made."""
+def check_construction_sends_no_request(case: Case) -> None:
+    """No request is sent while a storage is created."""
     watched = WatchedStore.over(case.store, READS | WRITES)
     storage = case.another(watched)
     storage.with_policy(RequestPolicy(attempts=1))
@@ -39,8 +39,8 @@ def check_storage_pickles(case: Case) -> None:
     fresh = pickle.dumps(case.another())
     segments = case.segments()
     expected = _read(case.storage, segments)
-    for told in (fresh, pickle.dumps(case.storage)):
-        copied = pickle.loads(told)  # noqa: S301 - what was made above
+    for pickled in (fresh, pickle.dumps(case.storage)):
+        copied = pickle.loads(pickled)  # noqa: S301 - what was made above
         require(
             type(copied) is type(case.storage),
             f"It came back as {type(copied).__name__}.",
@@ -54,7 +54,7 @@ def check_storage_pickles(case: Case) -> None:
 
 @rule()
 def check_threads_share_it(case: Case) -> None:
-    """Many threads may use one storage at once."""
+    """Many threads may use one storage concurrently."""
     segments = case.segments()
     expected = _read(case.storage, segments)
     together = Barrier(_THREADS)
@@ -81,9 +81,9 @@ def check_threads_share_it(case: Case) -> None:
 
 @rule()
 def check_policy_is_that_of_the_view(case: Case) -> None:
-    """``with_policy`` gives the same storage under another policy, and changes none.
+    """``with_policy`` returns the same storage under another policy, and changes none.
 
-    That is so when what it gave is closed, too.
+    That holds when the returned storage is closed, too.
     """
     segments = case.segments()
     expected = _read(case.storage, segments)
@@ -108,7 +108,7 @@ def check_policy_is_that_of_the_view(case: Case) -> None:
 
 @rule()
 def check_close_leaves_the_store(case: Case) -> None:
-    """``close`` lets go of the plugin's own, twice if need be; the store goes on."""
+    """``close`` may be called twice, and leaves the store open."""
     segments = case.segments()
     expected = _read(case.storage, segments)
     view = case.another()

@@ -1,4 +1,4 @@
-"""Object stores to ask plugins about: fresh ones, and ones that fail."""
+"""Object stores to check plugins with: fresh ones, and ones that fail."""
 
 import itertools
 import os
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 @contextmanager
 def scratch_store() -> Iterator[ObjectStore]:
-    """Give an empty store in memory, and forget what was put there."""
+    """Yield an empty store in memory, and delete its objects afterwards."""
     store = ObjectStore(f"memory://tieredfs-testing/{os.getpid()}/{next(_numbers)}")
     try:
         yield store
@@ -34,15 +34,15 @@ def scratch_store() -> Iterator[ObjectStore]:
 
 
 class WatchedStore(ObjectStore):
-    """The same objects, with the calls of some verbs counted and, if told to, failing.
+    """The same objects, where calls of some verbs are counted and can be made to fail.
 
-    What views of it under another policy are asked is counted here, and fails as here.
+    Calls of views under another policy are counted and fail as well.
 
     Attributes:
-        verbs: Which ones.
-        calls: How many there were.
-        limit: How many succeed before all others fail; None for all of them.
-        is_landed: Whether the first that fails is done all the same.
+        verbs: The counted verbs.
+        calls: Number of counted calls.
+        limit: How many calls succeed before all others fail; None for all of them.
+        is_landed: Whether the first call that fails is executed nevertheless.
     """
 
     verbs: frozenset[str]
@@ -101,30 +101,30 @@ class WatchedStore(ObjectStore):
     def put(
         self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
     ) -> None:
-        """Make an object appear."""
+        """Store an object."""
         self._call("put", partial(super().put, key, data, overwrite=overwrite))
 
     def put_new(self, prefix: str, data: bytes | bytearray | memoryview) -> str:
-        """Make an object appear under a key that no other write has."""
+        """Store an object under a key that no other write has."""
         return self._call("put_new", partial(super().put_new, prefix, data))
 
     def put_file(self, key: str, source: Path | Content, *, overwrite: bool) -> None:
-        """Make an object appear, from a local file."""
+        """Store an object from a local file."""
         put = partial(super().put_file, key, source, overwrite=overwrite)
         self._call("put_file", put)
 
     def copy(self, source: str, target: str) -> None:
-        """Make one object what another one is."""
+        """Copy one object to another key."""
         self._call("copy", partial(super().copy, source, target))
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; none of them asks nothing."""
+        """Delete objects; without a key no request is sent."""
         listed = sorted(keys)
         if listed:
             self._call("delete", partial(super().delete, listed))
 
     def _call(self, verb: str, call: Callable[[], _T]) -> _T:
-        watched = self._watched  # of a view, the store that it is one of
+        watched = self._watched  # of a view, the original store
         if verb not in watched.verbs:
             return call()
         with self._lock:

@@ -117,7 +117,7 @@ def test_a_manifest_that_does_not_say_where_its_segment_ends_is_damaged(
     one = sample("plain", "txn")
     objects = damaged("manifest: no remoteLogSegmentMetadata", one.objects)
     fill(memory, {f"{one.stem}.{suffix}": data for suffix, data in objects.items()})
-    with pytest.raises(CorruptObjectError, match=r"rsm-manifest.*where the segment"):
+    with pytest.raises(CorruptObjectError, match=r"rsm-manifest.*no end offset"):
         one.open(memory).describe(one.metadata)
 
 

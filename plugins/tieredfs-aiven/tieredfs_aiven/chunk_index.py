@@ -1,7 +1,7 @@
-"""Where the chunks of a log lie: pieces of one size, each stored in its own way.
+"""The positions of a log's chunks: pieces of one size, each stored separately.
 
-*Fixed*: all but the last are stored in one size. *Variable*: each has its own, in a
-compact list. Nothing in the log's object itself says where a chunk ends.
+*Fixed*: all but the last have one stored size. *Variable*: each has its own, in a
+compact list. The log's object itself does not contain the chunk boundaries.
 """
 
 from collections.abc import Iterator
@@ -44,10 +44,10 @@ class ChunkIndex:
     Attributes:
         chunk_size: Bytes of the log in each chunk but the last.
         size: Bytes of the log.
-        starts: Where in the object each chunk begins, and at last where it ends; None
-            where all but the last are stored in one size.
-        stored_size: That size, where ``starts`` is None.
-        last_stored_size: The size in which the last chunk is stored.
+        starts: Position of each chunk in the object, followed by the end of the last;
+            None if all but the last have one stored size.
+        stored_size: That size, if ``starts`` is None.
+        last_stored_size: Stored size of the last chunk.
     """
 
     chunk_size: int
@@ -58,11 +58,11 @@ class ChunkIndex:
 
     @classmethod
     def parse(cls, fields: Fields) -> "ChunkIndex":
-        """Make the index of a manifest's field ``chunkIndex``.
+        """Parse a manifest's field ``chunkIndex``.
 
         Raises:
-            CorruptObjectError: It is malformed, or contradicts itself.
-            UnsupportedFormatError: It is of a type that is not known.
+            CorruptObjectError: It is malformed or inconsistent.
+            UnsupportedFormatError: It is of an unknown type.
         """
         kind = fields.text("type")
         if kind not in {"fixed", "variable"}:
@@ -86,7 +86,7 @@ class ChunkIndex:
             last = int(sizes[-1]) if len(sizes) else 0
             found = cls(chunk_size, size, starts, stored, last)
         fields.finish()
-        # So what is fetched for a range is hardly more than the chunks it lies in.
+        # So a request for a range is hardly larger than the chunks that contain it.
         whole = min(chunk_size, size)
         most = whole + whole // 64 + _SLACK
         if max(last, stored if size > chunk_size else 0) > most:
@@ -96,12 +96,12 @@ class ChunkIndex:
 
     @property
     def count(self) -> int:
-        """How many chunks there are."""
+        """Number of chunks."""
         return -(-self.size // self.chunk_size)
 
     @property
     def is_plain(self) -> bool:
-        """Whether all chunks are stored in their own sizes."""
+        """Whether the stored size of every chunk is its size in the log."""
         return (
             self.starts is None
             and (self.count < 2 or self.stored_size == self.chunk_size)  # noqa: PLR2004 - else all is the last
@@ -109,7 +109,7 @@ class ChunkIndex:
         )
 
     def covering(self, start: int, end: int) -> tuple[int, int]:
-        """Return where in the object the chunks lie that hold ``[start, end)``."""
+        """Return the positions in the object of the chunks with ``[start, end)``."""
         if start == end:
             return 0, 0
         last = self._chunk((end - 1) // self.chunk_size)
@@ -117,7 +117,7 @@ class ChunkIndex:
         return first.stored_start, last.stored_start + last.stored_size
 
     def chunks(self, start: int, end: int) -> Iterator[Chunk]:
-        """Yield the chunks that hold the bytes ``[start, end)`` of the log."""
+        """Yield the chunks that contain the bytes ``[start, end)`` of the log."""
         if start < end:
             for number in range(start // self.chunk_size, -(-end // self.chunk_size)):
                 yield self._chunk(number)

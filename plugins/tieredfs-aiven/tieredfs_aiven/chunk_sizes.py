@@ -1,8 +1,8 @@
 """The list of stored sizes in a manifest: compact, compressed, and in base64.
 
 Big-endian: the count, and, where it is not 0, the last size in four bytes at the end.
-From two on, between them: the least of the sizes before the last, a width of one to
-four bytes, and what each of them is above the least, so wide.
+For two or more sizes, between them: the minimum of the sizes before the last, a width
+of one to four bytes, and the difference of each of them to the minimum, in that width.
 """
 
 import base64
@@ -17,7 +17,7 @@ from tieredfs_aiven.compression import MalformedFrameError, unpack_at_most
 __all__ = ["MalformedSizesError", "decode_sizes", "parse_sizes"]
 
 _LIMIT: Final = 10 << 20
-"""Most bytes that the plugin's own reader lets come out."""
+"""Most decompressed bytes that the plugin's own reader accepts."""
 
 _INT: Final = 4
 _HEAD: Final = 9  # count, least and width
@@ -54,8 +54,8 @@ def parse_sizes(data: memoryview) -> npt.NDArray[np.int64]:
     """Return the sizes in the compact list.
 
     Raises:
-        MalformedSizesError: It is not as long as it says, or a size is negative or
-            larger than 31 bits hold.
+        MalformedSizesError: Its length is not the stated one, or a size is negative or
+            exceeds 31 bits.
     """
     count = int.from_bytes(data[:_INT], "big")
     width = data[_HEAD - 1] if count > 1 and len(data) >= _HEAD else 0

@@ -1,4 +1,4 @@
-"""zstd, with memory for what comes out and not for what is claimed."""
+"""zstd, with memory for the actual output and not for the stated size."""
 
 from typing import Final
 
@@ -7,22 +7,22 @@ import pyarrow as pa
 __all__ = ["MalformedFrameError", "unpack", "unpack_at_most"]
 
 _CODEC: Final = pa.Codec("zstd")
-_ERRORS = (OSError, pa.ArrowInvalid)  # but no lack of memory: it is no damage
+_ERRORS = (OSError, pa.ArrowInvalid)  # but not MemoryError, which is not damage
 _PIECE: Final = 1 << 20
 _RATIO: Final = 256
 
 
 class MalformedFrameError(Exception):
-    """The bytes are no zstd frame, or of another size than they should be."""
+    """The bytes are not a zstd frame, or have an unexpected size."""
 
 
 def unpack(data: memoryview, size: int) -> memoryview:
     """Decompress to exactly ``size`` bytes.
 
     Raises:
-        MalformedFrameError: ``data`` is no frame of so many bytes.
+        MalformedFrameError: ``data`` is not a frame of ``size`` bytes.
     """
-    if size > _PIECE + _RATIO * len(data):  # hardly: so see it before it is allocated
+    if size > _PIECE + _RATIO * len(data):  # implausible: check before allocating
         found = unpack_at_most(data, size)
     else:
         try:
@@ -30,15 +30,16 @@ def unpack(data: memoryview, size: int) -> memoryview:
         except _ERRORS as error:
             raise MalformedFrameError(str(error)) from error
     if len(found) != size:
-        raise MalformedFrameError(f"{len(found)} bytes come out, not {size}")
+        raise MalformedFrameError(f"decompressed size is {len(found)}, not {size}")
     return found
 
 
 def unpack_at_most(data: memoryview, limit: int) -> memoryview:
-    """Decompress to whatever comes out, piece by piece.
+    """Decompress data of unknown size, one piece at a time.
 
     Raises:
-        MalformedFrameError: ``data`` is no frame, or of more than ``limit`` bytes.
+        MalformedFrameError: ``data`` is not a frame, or one of more than ``limit``
+            bytes.
     """
     pieces: list[pa.Buffer] = []
     left = limit
@@ -47,7 +48,7 @@ def unpack_at_most(data: memoryview, limit: int) -> memoryview:
         while len(piece := stream.read_buffer(min(_PIECE, left + 1))):
             left -= len(piece)
             if left < 0:
-                raise MalformedFrameError(f"more than {limit} bytes come out")
+                raise MalformedFrameError(f"decompressed size is more than {limit}")
             pieces.append(piece)
     except _ERRORS as error:
         raise MalformedFrameError(str(error)) from error

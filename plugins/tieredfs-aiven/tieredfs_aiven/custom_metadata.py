@@ -1,8 +1,8 @@
-"""What the plugin asks the broker to keep with a segment: Kafka's tagged fields.
+"""The custom metadata that the broker stores with a segment: Kafka's tagged fields.
 
-Numbers are unsigned varints: the count of fields, then each with its tag, its size and
-so many bytes. Tag 0 is the number of bytes uploaded, 1 the key prefix, 2 the rest of
-the key without its suffix; text stands behind its length plus one.
+Numbers are unsigned varints: the count of fields, then for each field its tag, its size
+and its bytes. Tag 0 is the number of uploaded bytes, 1 the key prefix, 2 the rest of
+the key without its suffix; text is preceded by its length plus one.
 """
 
 from typing import Final, NamedTuple
@@ -17,16 +17,16 @@ _MORE: Final = 0x80
 
 
 class CustomMetadata(NamedTuple):
-    """Where the objects of a segment were uploaded to; None where it is not said."""
+    """The keys to which a segment's objects were uploaded; None if not stated."""
 
     prefix: str | None = None
     main_path: str | None = None
 
 
 def parse_custom_metadata(data: bytes) -> CustomMetadata:
-    """Read custom metadata; none at all say nothing.
+    """Parse custom metadata, which may be empty.
 
-    Tags that are not known are skipped.
+    Unknown tags are skipped.
 
     Raises:
         InvalidArgumentError: They are not the plugin's.
@@ -40,7 +40,7 @@ def parse_custom_metadata(data: bytes) -> CustomMetadata:
             found[tag] = data[at : at + size]
             at += size
         if at != len(data):
-            raise ValueError  # noqa: TRY301 - said below
+            raise ValueError  # noqa: TRY301 - translated below
         return CustomMetadata(
             _text(found.get(_PREFIX)), _text(found.get(_MAIN_PATH)) or None
         )

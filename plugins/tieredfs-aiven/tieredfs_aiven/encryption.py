@@ -4,7 +4,7 @@ A chunk or an index is stored as IV (12 bytes), ciphertext, tag (16). The additi
 data are 32 random bytes per segment: nothing binds a chunk to its place. The data key
 is wrapped by RSA-OAEP with SHA3-512, for the mask as well, which pyca/cryptography
 refuses and pycryptodome has. Key pairs have ids, so that they can be changed: each
-manifest says which one it needs.
+manifest names the one it needs.
 """
 
 import threading
@@ -26,7 +26,7 @@ _IV: Final = 12
 _TAG: Final = 16
 _AES_256: Final = 32
 _PEM: Final = b"-----BEGIN"
-_KEPT: Final = 1024  # unwrapping one takes 2 ms
+_MAX_DATA_KEYS: Final = 1024  # unwrapping one takes 2 ms
 
 OVERHEAD: Final = _IV + _TAG
 """Bytes that encryption adds."""
@@ -38,10 +38,10 @@ class WrongTagError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class WrappedKey:
-    """A segment's data key as its manifest has it.
+    """A segment's data key as stored in its manifest.
 
     Attributes:
-        key_id: Which key pair it was wrapped with.
+        key_id: Id of the key pair that wrapped it.
         wrapped: The data key, encrypted.
         aad: The additional data.
     """
@@ -59,10 +59,10 @@ class DataKey:
     aad: bytes = field(repr=False)
 
     def decrypt(self, data: memoryview) -> memoryview:
-        """Return what was encrypted.
+        """Return the plaintext.
 
         Raises:
-            WrongTagError: These bytes were not, with this key.
+            WrongTagError: The bytes were not encrypted with this key.
         """
         if len(data) < OVERHEAD:
             raise WrongTagError(f"{len(data)} bytes have no IV and tag")
@@ -76,9 +76,9 @@ class DataKey:
 
 
 class KeyRing:
-    """The private keys that are there, by id.
+    """The given private keys, by id.
 
-    What is pickled is what was given; neither keys nor paths are ever shown.
+    The pickled state is the given mapping; neither keys nor paths are ever shown.
     """
 
     def __init__(self, given: object) -> None:
@@ -89,7 +89,8 @@ class KeyRing:
                 for no keys.
 
         Raises:
-            InvalidArgumentError: It is no such mapping, or one is no private RSA key.
+            InvalidArgumentError: It is not such a mapping, or a key is not a private
+                RSA key.
         """
         pairs = {} if given is None else given
         if not isinstance(pairs, Mapping) or not all(
@@ -107,11 +108,11 @@ class KeyRing:
         """Return a segment's data key.
 
         Args:
-            wrapped: What its manifest says.
-            name: How to call the manifest in an error.
+            wrapped: The wrapped key from its manifest.
+            name: Manifest name used in error messages.
 
         Raises:
-            PermissionDeniedError: The key is not there, or does not open it.
+            PermissionDeniedError: The private key is missing, or does not unwrap it.
         """
         with self._lock:
             known = self._unwrapped.get(wrapped)
@@ -143,18 +144,18 @@ class KeyRing:
         return f"KeyRing({', '.join(map(repr, self._given))})"
 
     def __getstate__(self) -> dict[str, str]:
-        """Give what was given."""
+        """Return the given mapping."""
         return self._given
 
     def __setstate__(self, given: dict[str, str]) -> None:
-        """Take what was given; a file is read when its key is needed."""
+        """Restore the given mapping; a file is read when its key is needed."""
         self._given = given
         self._start()
 
     def _start(self) -> None:
         self._lock = threading.Lock()
         self._keys: dict[str, RSA.RsaKey] = {}
-        self._unwrapped: LRUCache[WrappedKey, DataKey] = LRUCache(_KEPT)
+        self._unwrapped: LRUCache[WrappedKey, DataKey] = LRUCache(_MAX_DATA_KEYS)
 
     def _private(self, key_id: str) -> RSA.RsaKey:
         known = self._keys.get(key_id)
@@ -164,7 +165,7 @@ class KeyRing:
 
 
 def _read(given: str, key_id: str) -> RSA.RsaKey:
-    """Read a key; errors say nothing of what was given, which may be a secret."""
+    """Read a key; errors omit the given text, which may be a secret."""
     content = given.encode()
     if _PEM not in content:
         try:
@@ -173,7 +174,7 @@ def _read(given: str, key_id: str) -> RSA.RsaKey:
             content = b""
         if not content:
             raise InvalidArgumentError(
-                f"encryption_keys: {key_id!r} is no PEM text, and no file to be read"
+                f"encryption_keys: {key_id!r} is neither PEM text nor a readable file"
             )
     # openssl puts attributes in front of a key, which pycryptodome does not expect.
     content = content[content.find(_PEM) :].strip() if _PEM in content else content
@@ -182,5 +183,7 @@ def _read(given: str, key_id: str) -> RSA.RsaKey:
     except (ValueError, IndexError, TypeError):
         key = None
     if key is None or not key.has_private():
-        raise InvalidArgumentError(f"encryption_keys: {key_id!r} is no private RSA key")
+        raise InvalidArgumentError(
+            f"encryption_keys: {key_id!r} is not a private RSA key"
+        )
     return key

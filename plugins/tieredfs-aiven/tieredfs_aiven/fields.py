@@ -1,7 +1,7 @@
-"""The fields of a JSON object, each asked for by its type.
+"""The fields of a JSON object, each read by its type.
 
-What is missing or of another type is damage. A field that nobody asks for is from a
-newer writer: the plugin's own reader refuses it as well.
+A missing field or one of another type is damage. A field that is not read is from a
+newer writer: the plugin's own reader rejects it as well.
 """
 
 import reprlib
@@ -16,20 +16,20 @@ MAX_INT64: Final = (1 << 63) - 1
 
 
 class Fields:
-    """Read the fields of one JSON object, and know which ones were not read."""
+    """Read the fields of one JSON object, and track which ones were not read."""
 
     def __init__(self, value: object, name: str) -> None:
-        """Take a parsed JSON value.
+        """Create a reader of a parsed JSON value.
 
         Args:
-            value: What should be an object.
-            name: How to call it in an error.
+            value: The value, which should be an object.
+            name: Name used in error messages.
 
         Raises:
-            CorruptObjectError: It is none.
+            CorruptObjectError: It is not an object.
         """
         if not isinstance(value, dict):
-            raise CorruptObjectError(f"{name}: {reprlib.repr(value)} is no object")
+            raise CorruptObjectError(f"{name}: {reprlib.repr(value)} is not an object")
         self._values: dict[str, object] = value
         self._name = name
         self._asked: set[str] = set()
@@ -67,7 +67,7 @@ class Fields:
         return Fields(self.get(field), f"{self._name}: {field}")
 
     def optional(self, field: str) -> "Fields | None":
-        """Return an object, or None where it is null or left out."""
+        """Return an object, or None if it is null or missing."""
         self._asked.add(field)
         return None if self._values.get(field) is None else self.fields(field)
 
@@ -80,17 +80,17 @@ class Fields:
         return self._name
 
     def wrong(self, field: str) -> CorruptObjectError:
-        """Return the error that a field's value is none that it can have."""
+        """Return the error for an invalid value of a field."""
         value = reprlib.repr(self._values.get(field))
         return CorruptObjectError(f"{self._name}: {field} cannot be {value}")
 
     def finish(self) -> None:
-        """Check that there is nothing else.
+        """Check that every field was read.
 
         Raises:
-            UnsupportedFormatError: There is.
+            UnsupportedFormatError: A field was not read.
         """
         for field in self._values.keys() - self._asked:
             raise UnsupportedFormatError(
-                f"{self._name}: a field that is not known: {reprlib.repr(field)}"
+                f"{self._name}: unknown field {reprlib.repr(field)}"
             )

@@ -1,4 +1,4 @@
-"""Which prefix the keys of a store have, where it is not given.
+"""Detect the key prefix of a store, if it is not given.
 
 The plugin's ``key.prefix`` is a setting of the broker that no object repeats, so it is
 seen in the listing; and, as it need not end in a slash, in a manifest, which has the
@@ -30,16 +30,16 @@ __all__ = ["find_prefix", "warn_of_others"]
 
 _PAGE: Final = 1000
 _MAX_FOLDERS: Final = 64
-"""Folders that are looked into: those of foreign objects may be without end."""
+"""Most folders that are searched: there may be any number of foreign objects."""
 
 
 @dataclass(slots=True)
 class _Tier:
-    """What was seen of the tier of one prefix.
+    """The listed part of the tier of one prefix.
 
     Attributes:
-        folders: Those of its topics, as whole keys that end in a slash.
-        keys: Of some objects of segments; none while no object was seen.
+        folders: Folders of its topics, as whole keys that end in a slash.
+        keys: Keys of some objects of segments; empty while none was listed.
     """
 
     folders: dict[str, None] = field(default_factory=dict)
@@ -96,10 +96,10 @@ def _warn(store: ObjectStore, what: str, others: Sequence[str]) -> None:
 
 
 def _search(store: ObjectStore) -> tuple[dict[str, _Tier], bool]:
-    """Return the tiers by their prefixes, and whether every folder was looked into.
+    """Return the tiers by their prefixes, and whether every folder was searched.
 
-    Of a prefix that does not end in a slash, what follows the last slash is taken for
-    the beginning of its topics.
+    If a prefix does not end in a slash, the part after its last slash is read as the
+    beginning of its topics.
     """
     page = [entry.key for entry in islice(store.list(), _PAGE)]
     if len(page) < _PAGE:
@@ -145,7 +145,7 @@ def _segment_keys(store: ObjectStore, folder: str) -> list[str]:
 
 
 def _beginning(store: ObjectStore, keys: Iterable[str]) -> str:
-    """Return what a manifest does not know of the topic's name: it is the prefix's."""
+    """Return the part of the topic folder's name that belongs to the prefix."""
     for text in keys:
         key = parse_key(text)
         if key is not None and key.name.suffix is Suffix.MANIFEST:

@@ -1,8 +1,8 @@
-"""The manifest of a segment, version 1: JSON that says how all else is stored.
+"""The manifest of a segment, version 1: JSON that describes the other objects.
 
-The plugin's reader takes any order, white space, a numeric version and what follows the
-object, and so does this one. Both refuse a field that they do not know, except in
-``remoteLogSegmentMetadata``, which is the broker's and of which Kafka decides.
+The plugin's reader accepts any order, white space, a numeric version and trailing data,
+and so does this one. Both reject an unknown field, except in
+``remoteLogSegmentMetadata``, which is the broker's and is defined by Kafka.
 """
 
 import base64
@@ -40,11 +40,11 @@ _FIELDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """What the broker said of a segment.
+    """The broker's metadata of a segment.
 
     Attributes:
-        partition: Whose log it is part of.
-        id: Which copy of the segment this is.
+        partition: The partition.
+        id: The id of this copy of the segment.
         start_offset: First offset.
         end_offset: Last offset, inclusive.
         max_timestamp_ms: Largest record timestamp; -1 for none.
@@ -62,12 +62,12 @@ class Manifest:
     """How a segment is stored.
 
     Attributes:
-        chunks: Where the chunks of the log lie.
-        indexes: Where in their object the indexes lie that the segment has.
-        is_compressed: Whether the chunks of the log are.
+        chunks: Positions of the chunks of the log.
+        indexes: Positions of the segment's indexes in their object.
+        is_compressed: Whether the chunks of the log are compressed.
         wrapped_key: The key of the chunks and of the indexes; None where they are not
             encrypted.
-        segment: What the broker said; None where it is left out.
+        segment: The broker's metadata; None if they are missing.
     """
 
     chunks: ChunkIndex
@@ -84,22 +84,22 @@ class Manifest:
 
 
 def parse_manifest(data: bytes | memoryview, name: str) -> Manifest:
-    """Read a manifest.
+    """Parse a manifest.
 
     Args:
         data: The object.
-        name: How to call it in an error.
+        name: Manifest name used in error messages.
 
     Raises:
-        CorruptObjectError: It is malformed, or contradicts itself.
-        UnsupportedFormatError: It is of another version, or has a field or a type of
-            chunk index that is not known.
+        CorruptObjectError: It is malformed or inconsistent.
+        UnsupportedFormatError: It is of another version, or has an unknown field or
+            type of chunk index.
     """
     try:
         text = bytes(data).decode()
         value, _ = json.JSONDecoder().raw_decode(text.lstrip(" \t\r\n"))
     except (ValueError, RecursionError) as error:
-        raise CorruptObjectError(f"{name}: it is no JSON: {error}") from error
+        raise CorruptObjectError(f"{name}: invalid JSON: {error}") from error
     fields = Fields(value, name)
     version = fields.get("version")
     if version != "1" and (type(version) is not int or version != 1):
@@ -128,7 +128,7 @@ def _wrapped_key(fields: Fields) -> WrappedKey:
             base64.b64decode(aad, validate=True),
         )
     except (binascii.Error, ValueError) as error:
-        raise CorruptObjectError(f"{fields}: it is no base64: {error}") from error
+        raise CorruptObjectError(f"{fields}: invalid base64: {error}") from error
 
 
 def _indexes(fields: Fields, is_encrypted: bool) -> dict[IndexType, ByteRange]:  # noqa: FBT001 - two facts of one manifest
@@ -142,7 +142,7 @@ def _indexes(fields: Fields, is_encrypted: bool) -> dict[IndexType, ByteRange]: 
         )
         if place is None:
             continue
-        # One follows the other, so no manifest asks for what lies between them.
+        # The indexes are contiguous, so no manifest requests bytes between them.
         start = place.integer("position", end, end)
         size = place.integer("size")
         place.finish()
@@ -155,7 +155,7 @@ def _indexes(fields: Fields, is_encrypted: bool) -> dict[IndexType, ByteRange]: 
 
 
 def _segment(fields: Fields) -> SegmentFacts:
-    """Read what the broker said, without that which Kafka may add to it."""
+    """Parse the broker's metadata, ignoring fields that Kafka may add."""
     identity = fields.fields("remoteLogSegmentId")
     topic_id_partition = identity.fields("topicIdPartition")
     topic_partition = topic_id_partition.fields("topicPartition")

@@ -1,8 +1,8 @@
 """The keys of a segment's three objects.
 
 ``{prefix}{topic}-{topic id}/{partition}/{20-digit start}-{segment id}.{suffix}``: the
-prefix is put in front as it is, with no slash between. Topics and ids may contain
-``-``, so names are read from their ends, where the widths are fixed.
+prefix is prepended unchanged, without a slash. Topics and ids may contain ``-``, so
+names are read from their ends, where the widths are fixed.
 """
 
 import re
@@ -30,7 +30,7 @@ _LAST_OFFSET = (1 << 63) - 2
 
 
 class Suffix(StrEnum):
-    """What an object of a segment holds; the manifest is written last."""
+    """The kind of a segment's object; the manifest is written last."""
 
     LOG = "log"
     INDEXES = "indexes"
@@ -38,7 +38,7 @@ class Suffix(StrEnum):
 
 
 class ObjectName(NamedTuple):
-    """What the last part of a key says."""
+    """The parsed last part of a key."""
 
     start_offset: int
     segment_id: SegmentId
@@ -46,19 +46,19 @@ class ObjectName(NamedTuple):
 
 
 def partition_folder(partition: TopicIdPartition) -> str:
-    """Return the folder of a partition, to stand behind the prefix."""
+    """Return the folder of a partition, to be appended to the prefix."""
     return f"{partition.topic}-{partition.topic_id}/{partition.partition}/"
 
 
 def main_path(
     partition: TopicIdPartition, start_offset: int, segment_id: SegmentId
 ) -> str:
-    """Return what the keys of a segment share, without prefix and suffix."""
+    """Return the common part of a segment's keys, without prefix and suffix."""
     return f"{partition_folder(partition)}{start_offset:020d}-{segment_id}"
 
 
 def parse_partition(topic_folder: str, number: str) -> TopicIdPartition | None:
-    """Return the partition of two folders' names; None if they are a stranger's."""
+    """Return the partition of two folder names; None if they are unrecognised."""
     match = _TOPIC.fullmatch(topic_folder)
     if match is None or not _PARTITION.fullmatch(number):
         return None
@@ -69,7 +69,7 @@ def parse_partition(topic_folder: str, number: str) -> TopicIdPartition | None:
 
 
 def parse_file(name: str) -> ObjectName | None:
-    """Return what the last part of a key says; None if it is a stranger's."""
+    """Parse the last part of a key; return None for a foreign object."""
     match = _FILE.fullmatch(name)
     if match is None or match[3] not in set(Suffix) or int(match[1]) > _LAST_OFFSET:
         return None
@@ -80,13 +80,13 @@ def parse_file(name: str) -> ObjectName | None:
 
 
 class ObjectKey(NamedTuple):
-    """What a whole key says.
+    """A parsed whole key.
 
     Attributes:
-        prefix: What is in front. Of one that does not end in a slash, what follows the
-            last slash is taken for the beginning of the topic.
-        partition: Whose log the object is part of.
-        name: What the last part says.
+        prefix: The key prefix. If it does not end in a slash, the part after its last
+            slash is read as the beginning of the topic.
+        partition: The partition.
+        name: The parsed last part.
     """
 
     prefix: str
@@ -95,7 +95,7 @@ class ObjectKey(NamedTuple):
 
 
 def parse_key(key: str) -> ObjectKey | None:
-    """Return what the key of a segment's object says; None if it is a stranger's."""
+    """Parse the key of a segment's object; return None for a foreign object."""
     parts = key.rsplit("/", _KEY_PARTS)
     if len(parts) < _KEY_PARTS:
         return None

@@ -1,7 +1,7 @@
 """``aiven``: the layout of Aiven's tiered-storage plugin for Apache Kafka, read only.
 
-A segment is three objects: its log in chunks, its indexes one behind the other, and the
-manifest that says where they lie. The manifest is written last.
+A segment is three objects: its log in chunks, its concatenated indexes, and the
+manifest that contains their positions. The manifest is written last.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -44,7 +44,7 @@ from tieredfs_aiven.stored_log import read_log
 __all__ = ["Aiven"]
 
 _PIECE: Final = 8 << 20
-"""Bytes of a log that are fetched at once when all of it is read, about."""
+"""Approximate bytes of each request when a whole log is read."""
 
 
 _TIME_ENTRY: Final = 12
@@ -67,27 +67,29 @@ class Aiven(RemoteStorageManager):
 
         Args:
             store: The bucket or the folder that the plugin writes to.
-            key_prefix: The plugin's ``key.prefix``, character by character; None to
-                find it out from the listing.
+            key_prefix: The plugin's ``key.prefix``, exactly; None to detect it from the
+                listing.
             encryption_keys: Private RSA keys by their ids, the plugin's
                 ``encryption.key.pairs``: each as PEM text or as the path of a file.
 
         Raises:
             InvalidArgumentError: An option is of the wrong type, or one of the keys is
-                no private RSA key.
+                not a private RSA key.
         """
         super().__init__(store)
         if not isinstance(key_prefix, str | None):
-            raise InvalidArgumentError(f"key_prefix is a text, not {key_prefix!r}")
+            raise InvalidArgumentError(
+                f"key_prefix must be a string, not {key_prefix!r}"
+            )
         self._given_prefix = self._prefix = key_prefix
         self._keys = KeyRing(encryption_keys)
 
     @property
     def identity(self) -> str:
-        """The layout, the store and the key prefix, as it was given.
+        """The layout, the store and the key prefix, as given.
 
-        A store may hold two tiers of the same segments, encrypted apart: the manifest
-        of the one would have the other's log taken for plain bytes.
+        A store may contain two tiers of the same segments with different encryption:
+        the manifest of one would make the log of the other look like plaintext.
         """
         return f"{super().identity}\0{self._given_prefix!r}"
 
@@ -98,12 +100,12 @@ class Aiven(RemoteStorageManager):
         return mine / len(keys) if keys else 0.0
 
     def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
-        """Return the partitions that have a folder: a request, and one a topic.
+        """Return the partitions that have a folder: one request, and one per topic.
 
-        Of one topic it is a request, and one for each of its ids.
+        For a single topic it is one request, and one for each of its ids.
 
-        A TieredFSWarning names the key prefixes whose topics are left out, where none
-        was given or the one that was given has no topic.
+        A TieredFSWarning names the key prefixes whose topics are left out, if no prefix
+        was given or the given one has no topic.
         """
         prefix = self._find_prefix()
         found = (
@@ -120,9 +122,9 @@ class Aiven(RemoteStorageManager):
     def list_segments(
         self, partition: TopicIdPartition, min_offset: int = 0
     ) -> list[SegmentMetadata]:
-        """Return the segments whose three objects are all there.
+        """Return the segments whose three objects all exist.
 
-        Their names do not say where they end; ``describe`` does.
+        Their names do not contain end offsets; ``describe`` reads them.
         """
         del min_offset
         found = self.survey(partition)
@@ -131,9 +133,9 @@ class Aiven(RemoteStorageManager):
     def survey(
         self, partition: TopicIdPartition
     ) -> Iterator[SegmentMetadata | TieredFSError]:
-        """Yield every segment, or that an object of a finished one is missing.
+        """Yield every segment, or an error for a finished one with a missing object.
 
-        One without a manifest was never finished, and is skipped.
+        A segment without a manifest was never finished, and is skipped.
         """
         folder = f"{self._find_prefix()}{partition_folder(partition)}"
         found: dict[tuple[int, SegmentId], set[Suffix]] = {}
@@ -164,13 +166,14 @@ class Aiven(RemoteStorageManager):
     ) -> memoryview:
         """Return a range of the log: the manifest, and one range of whole chunks.
 
-        With ``layout``, the manifest that ``fetch_indexes`` gave, it is one request.
+        With ``layout``, the manifest that ``fetch_indexes`` returned, it is one
+        request.
 
         Raises:
             NotFoundError: The segment is gone.
             CorruptObjectError: The log is shorter than ``end``, a chunk is not what was
-                stored, or the manifest is damaged or that of another segment.
-            UnsupportedFormatError: The manifest is of a version that is not read.
+                stored, or the manifest is damaged or belongs to another segment.
+            UnsupportedFormatError: The manifest is of an unsupported version.
             PermissionDeniedError: A key is missing, or the wrong one.
         """
         stem = self._stem(metadata)
@@ -186,7 +189,7 @@ class Aiven(RemoteStorageManager):
         *,
         layout: bytes = b"",
     ) -> memoryview:
-        """Return a range of the log, and what else its last chunk has."""
+        """Return a range of the log, and the rest of its last chunk."""
         stem = self._stem(metadata)
         manifest = self._parse(metadata, stem, layout or self._manifest(stem))
         return self._read(manifest, stem, start, end)
@@ -235,10 +238,10 @@ class Aiven(RemoteStorageManager):
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
     ) -> SegmentMetadata:
-        """Ask the manifest, the end of the time index and the leader epochs.
+        """Read the manifest, the end of the time index and the leader epochs.
 
-        The manifest has only a part of the epochs, and its largest timestamp is what
-        the time index confirms.
+        The manifest has only a part of the epochs, and its largest timestamp is
+        confirmed by the time index.
 
         Raises:
             NotFoundError: The segment is gone.
@@ -253,8 +256,8 @@ class Aiven(RemoteStorageManager):
         facts = manifest.segment
         if facts is None:
             raise CorruptObjectError(
-                f"{self._name(stem, Suffix.MANIFEST)}: it does not say where the "
-                "segment ends: it has no remoteLogSegmentMetadata"
+                f"{self._name(stem, Suffix.MANIFEST)}: it has no end offset of the "
+                "segment: remoteLogSegmentMetadata is missing"
             )
         found: Mapping[IndexType, memoryview]
         if indexes is None:
@@ -298,12 +301,12 @@ class Aiven(RemoteStorageManager):
         return sizes
 
     def is_end_checked(self, metadata: SegmentMetadata) -> bool:
-        """Tell that a manifest only claims where its segment ends."""
+        """Return False: only the manifest states where its segment ends."""
         del metadata
         return False
 
     def name_of(self, metadata: SegmentMetadata) -> str:
-        """Return what the keys of a segment's objects share, if it is known."""
+        """Return the common part of the keys of a segment's objects, if known."""
         if self._prefix is None and not metadata.custom_metadata:
             return super().name_of(metadata)
         return f"{self.store.url}/{self._stem(metadata)}"
@@ -319,7 +322,7 @@ class Aiven(RemoteStorageManager):
                 yield entry.key[len(prefix) : -1]
 
     def _stem(self, metadata: SegmentMetadata) -> str:
-        """Return what the keys of a segment's objects share."""
+        """Return the common part of the keys of a segment's objects."""
         given = parse_custom_metadata(metadata.custom_metadata)
         main = given.main_path or main_path(
             metadata.partition, metadata.start_offset, metadata.id
@@ -336,7 +339,7 @@ class Aiven(RemoteStorageManager):
     def _parse(
         self, metadata: SegmentMetadata, stem: str, data: bytes | memoryview
     ) -> Manifest:
-        """Return a manifest that is the segment's, as far as it says."""
+        """Parse a manifest, and check that it is the segment's if it names one."""
         name = self._name(stem, Suffix.MANIFEST)
         manifest = parse_manifest(data, name)
         if manifest.segment is not None:
@@ -373,7 +376,7 @@ class Aiven(RemoteStorageManager):
     def _indexes(
         self, manifest: Manifest, stem: str, index_types: Iterable[IndexType]
     ) -> dict[IndexType, memoryview]:
-        """Fetch those of some indexes that a segment has, in one range."""
+        """Fetch the given indexes that a segment has, in one range."""
         wanted = set(index_types)
         places = {kind: at for kind, at in manifest.indexes.items() if kind in wanted}
         if not places:
@@ -394,13 +397,13 @@ class Aiven(RemoteStorageManager):
 
 
 def _is_topic(folder: str, topic: str | None) -> bool:
-    """Tell whether a folder is that of a topic, or of any if None is given."""
+    """Return whether a folder is that of a topic, or of any topic if None is given."""
     first = parse_partition(folder, "0")
     return first is not None and topic in {None, first.topic}
 
 
 def _ends_of_indexes(manifest: Manifest) -> dict[IndexType, ByteRange]:
-    """Return where the end of the time index lies, and the leader epochs.
+    """Return the positions of the time index's end and of the leader epochs.
 
     An encrypted index cannot be read in parts.
     """
@@ -416,7 +419,7 @@ def _check_identity(facts: SegmentFacts, metadata: SegmentMetadata, name: str) -
 
     Raises:
         CorruptObjectError: It is that of another one.
-        InvalidArgumentError: The prefix of the keys was taken for a part of the topic.
+        InvalidArgumentError: A part of the key prefix was read as the topic's name.
     """
     mine, theirs = metadata.partition, facts.partition
     if (facts.id, facts.start_offset, theirs.topic_id, theirs.partition) != (

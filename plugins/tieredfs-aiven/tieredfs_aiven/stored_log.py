@@ -1,4 +1,4 @@
-"""A range of a log out of the chunks that hold it: one range of one object."""
+"""Read a range of a log from its chunks, with one range of one object."""
 
 from collections.abc import Callable
 
@@ -20,16 +20,16 @@ def read_log(
     *,
     name: str,
 ) -> memoryview:
-    """Return the bytes of a log from ``start`` to ``end``, or to where a chunk ends.
+    """Return the bytes of a log from ``start`` to the end of the chunk with ``end``.
 
     Args:
-        fetch: Returns a range of the log's object; called once, or not at all where
-            nothing is asked for.
-        manifest: Of the segment.
-        key: The segment's own, where it is encrypted.
+        fetch: Returns a range of the log's object; called once, or not at all if the
+            range is empty.
+        manifest: The segment's manifest.
+        key: The segment's data key, if it is encrypted.
         start: First byte.
         end: Byte after the last, inside the log.
-        name: How to call the object in an error.
+        name: Object name used in error messages.
 
     Raises:
         CorruptObjectError: A chunk is not what was stored.

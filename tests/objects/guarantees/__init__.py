@@ -1,4 +1,4 @@
-"""What every backend promises: each guarantee one small function."""
+"""The guarantees of every backend, each of them one small function."""
 
 # In the order of the page.
 from objects.guarantees import reading as _reading  # isort: skip

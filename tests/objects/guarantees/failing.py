@@ -1,4 +1,4 @@
-"""Failures: one tree of errors, one owner of retries and time."""
+"""Failures: one tree of errors, and one place for retries and deadlines."""
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -39,8 +39,8 @@ CALLS: Mapping[str, Callable[[ObjectStore], Any]] = {
 
 @guarantee("a call is one request", places=(*CLOUDS, *SECOND), given=FILES)
 def one_request(subject: Subject) -> None:
-    """`get`, `get_range`, `head`, `put` of a small object, `copy`, `delete` of one
-    key and a page of a listing are one request on the wire, and one in the events.
+    """`get`, `get_range`, `head`, `put` of a small object, `copy`, `delete` of one key
+    and a page of a listing are each one request on the wire, and one event.
     """
     with subject.proxied() as (store, proxy):
         for verb, call in CALLS.items():
@@ -63,10 +63,10 @@ def a_page_a_request(subject: Subject) -> None:
         assert len(proxy.requests()) == 2
 
 
-@guarantee("what fails for a moment comes right", places=PROXIED, given=FILES)
+@guarantee("a transient failure is retried", places=PROXIED, given=FILES)
 def comes_right(subject: Subject) -> None:
-    """After a 503, a 429 or a lost connection the call is made again, by the policy
-    and by nobody else.
+    """After a 503, a 429 or a lost connection the call is retried, by the policy and by
+    no other code.
     """
     with subject.proxied() as (store, proxy):
         for fault in ({"status": 503}, {"status": 429}, {"cut_before": True}):
@@ -77,9 +77,9 @@ def comes_right(subject: Subject) -> None:
                 assert call(store) == expected
 
 
-@guarantee("what fails for ever is unavailable", places=PROXIED, given=FILES)
+@guarantee("a lasting failure is unavailable", places=PROXIED, given=FILES)
 def unavailable(subject: Subject) -> None:
-    """When the attempts are used up, the error is a `StorageUnavailableError`."""
+    """After the last attempt, the error is a `StorageUnavailableError`."""
     with subject.proxied() as (store, proxy):
         few = store.with_policy(RequestPolicy(attempts=2, backoff=0.01))
         for fault in ({"status": 500}, {"status": 503}, {"cut_before": True}):
@@ -93,7 +93,7 @@ def unavailable(subject: Subject) -> None:
 
 @guarantee("a refusal is permission denied", places=PROXIED, given=FILES)
 def permission_denied(subject: Subject) -> None:
-    """A 403 is a `PermissionDeniedError`, and is not tried again."""
+    """A 403 is a `PermissionDeniedError`, and is not retried."""
     with subject.proxied() as (store, proxy):
         proxy.add(status=403)
         for verb, call in CALLS.items():
@@ -105,8 +105,9 @@ def permission_denied(subject: Subject) -> None:
 
 @guarantee("every call ends by its deadline", places=PROXIED, given=FILES)
 def deadlines(subject: Subject) -> None:
-    """A server that accepts and never answers costs the deadline of the policy and
-    ten per cent, and is a `DeadlineExceededError`; the store works again afterwards.
+    """If a server accepts a request and never answers, the call ends within 110 per
+    cent of the policy's deadline with a `DeadlineExceededError`; the store works again
+    afterwards.
     """
     with subject.proxied() as (store, proxy):
         hasty = store.with_policy(RequestPolicy(deadline=DEADLINE))
@@ -123,13 +124,13 @@ def deadlines(subject: Subject) -> None:
 
 
 @guarantee(
-    "a lost reply to a create is no loss",
+    "a lost reply to a create is resolved",
     places=PROXIED,
     needs=StoreCapability.EXCLUSIVE_CREATE,
 )
 def lost_reply(subject: Subject) -> None:
-    """When the answer to a create is lost, what lies there is compared with what was
-    to be put: ours is success, another's is `AlreadyExistsError`.
+    """If the answer to a create is lost, the stored object is compared with the content
+    to be put: an equal one is success, another one is `AlreadyExistsError`.
     """
     with subject.proxied() as (store, proxy):
         proxy.add(lose_reply=True, times=1)
@@ -144,7 +145,9 @@ def lost_reply(subject: Subject) -> None:
 
 @guarantee("no secret is shown")
 def no_secret(subject: Subject) -> None:
-    """Neither errors nor the store's own text show a password, key or token."""
+    """Neither an error nor the `repr` or URL of a store shows a password, key or
+    token.
+    """
     with pytest.raises(NotFoundError) as caught:
         subject.store.get("missing")
     shown = f"{caught.value!r} {caught.value} {subject.store!r} {subject.store.url}"

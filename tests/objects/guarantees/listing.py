@@ -1,4 +1,4 @@
-"""Listings: complete, sorted, and of now."""
+"""Listings: complete, sorted, and current."""
 
 from collections.abc import Sequence
 from itertools import product
@@ -20,7 +20,7 @@ KEYS = [
 
 FILES = {key: key.encode() for key in KEYS}
 APART = {key: b"1" for key in KEYS if not {"-", "."} & set(key)}
-"""Keys that servers list alike which go folder by folder."""
+"""Keys whose order does not depend on whether a server lists folder by folder."""
 
 PREFIXES = ["", "a", "a/", "a/b", "ab", "b/x", "b/x/y/z", "z", "zz", "é", "q/"]
 AFTER = ["", "a0", "a/b/c", "aa", "b/w", "b/x/y/z", "b/x/y/zz", "zz"]
@@ -29,8 +29,8 @@ AMONG = ["a", "ab", "a-b/c", "a/", "a/b-c", "a/b-c/d", "b/x", "b/x.y"]
 
 @guarantee("listings are complete and sorted", given=FILES)
 def complete_and_sorted(subject: Subject) -> None:
-    """Every object comes once, with its size, in the order of its key's code points,
-    folders or not. A server that gives its pages in another order is refused.
+    """Every object is listed once, with its size, in the code-point order of keys, with
+    or without folders. A server that returns pages in another order is refused.
     """
     found = list(subject.store.list())
     assert [entry.key for entry in found] == KEYS
@@ -39,16 +39,16 @@ def complete_and_sorted(subject: Subject) -> None:
 
 @guarantee("a prefix is any text", given=FILES)
 def prefixes(subject: Subject) -> None:
-    """A prefix need not be a whole part of a path; a missing one gives an empty
+    """A prefix need not be a whole path component; a missing one gives an empty
     listing.
     """
     for prefix in PREFIXES:
         assert subject.keys(prefix) == [key for key in KEYS if key.startswith(prefix)]
 
 
-@guarantee("folders fold", given=FILES)
+@guarantee("a delimiter folds folders", given=FILES)
 def folded(subject: Subject) -> None:
-    """With `delimiter="/"`, what lies below a folder is one entry."""
+    """With `delimiter="/"`, all keys below a folder are one entry."""
     for prefix in PREFIXES:
         found = set()
         for key in KEYS:
@@ -67,26 +67,26 @@ def _check_start_after(subject: Subject, marks: Sequence[str]) -> None:
 
 @guarantee("a listing begins after a key", given=APART)
 def start_after(subject: Subject) -> None:
-    """`start_after` leaves out that key and what comes before it."""
+    """`start_after` omits that key and all keys before it."""
     _check_start_after(subject, AFTER)
 
 
-@guarantee("… in the midst of folders' names", given=FILES, not_by=("s3",))
+@guarantee("… that is like a folder's name", given=FILES, not_by=("s3",))
 def start_after_among(subject: Subject) -> None:
     """The key may be, or begin with, the name of a folder, and folders may have
-    siblings whose names go on with `-` or `.`.
+    siblings whose names continue with `-` or `.`.
     """
     _check_start_after(subject, [*AFTER, *AMONG])
 
 
 @guarantee(
-    "… without asking for those before",
+    "… without listing the keys before it",
     places=CLOUDS,
     needs=StoreCapability.SEEK_LISTING,
     given=APART,
 )
 def seeks(subject: Subject) -> None:
-    """The server is told where to begin."""
+    """The request contains the key at which the server starts."""
     with subject.proxied() as (store, proxy):
         found = [entry.key for entry in store.list(start_after="b/w")]
         assert found == [key for key in APART if key > "b/w"]
@@ -94,7 +94,7 @@ def seeks(subject: Subject) -> None:
         assert unquote(asked.target).count("b/w") == 1
 
 
-@guarantee("folders are no objects", needs=StoreCapability.WRITE)
+@guarantee("folders are not objects", needs=StoreCapability.WRITE)
 def no_folders(subject: Subject) -> None:
     """Folder markers of other tools and empty directories are not listed, and not
     found.
@@ -112,7 +112,7 @@ def no_folders(subject: Subject) -> None:
 
 @guarantee("listings are never cached", needs=StoreCapability.WRITE)
 def never_cached(subject: Subject) -> None:
-    """What another client has written or deleted is seen by the next call."""
+    """The next call sees what another client has written or deleted."""
     assert subject.keys("x/") == []
     subject.others_put("x/1", b"1")
     assert subject.keys("x/") == ["x/1"]
@@ -126,8 +126,8 @@ def never_cached(subject: Subject) -> None:
 
 @guarantee("a missing container is not found", places=(*CLOUDS, *SECOND))
 def missing_container(subject: Subject) -> None:
-    """A bucket or container that is not there is a `NotFoundError`, for listings as
-    well; a missing folder is just empty.
+    """A missing bucket or container is a `NotFoundError`, even for listings; a missing
+    folder is just empty.
     """
     store = ObjectStore(*subject.container)
     for call in (
@@ -139,8 +139,8 @@ def missing_container(subject: Subject) -> None:
     ):
         with pytest.raises(NotFoundError):
             call()
-    # Whatever the server says, a listing can only fail so where there is none.
-    said = f"^not found: {store.url}: there is no such (bucket|container)$"
-    with pytest.raises(NotFoundError, match=said):
+    # Whatever the server answers, only a missing container makes a listing fail so.
+    expected = f"^not found: {store.url}: there is no such (bucket|container)$"
+    with pytest.raises(NotFoundError, match=expected):
         list(store.list())
     assert subject.keys("no/such/folder/") == []

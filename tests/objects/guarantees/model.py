@@ -1,4 +1,4 @@
-"""What a guarantee is, and how it is found out whether a place keeps it."""
+"""The guarantees, and the check whether a place keeps one."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,33 +15,33 @@ __all__ = ["GUARANTEES", "Guarantee", "Outcome", "guarantee"]
 
 
 class Outcome(StrEnum):
-    """What a place answers."""
+    """The result of a check."""
 
     HOLDS = "holds"
-    """It was tried, and is so."""
+    """The check passes."""
 
     OFF = "off"
-    """It is not so, and the store says so: by its capabilities, or by an error."""
+    """The store does not offer it, and reports that by a capability or an error."""
 
     NOT_BY_SERVER = "no"
-    """The server that it was tried on, or its protocol, gives wrong answers."""
+    """The server under test, or its protocol, gives wrong answers."""
 
     NOT_TRIED = "–"
-    """The question makes no sense there, or nothing there could answer it."""
+    """The guarantee does not apply to the place, or cannot be tested there."""
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """One thing that is the same on every backend.
+    """One guarantee that is the same on every backend.
 
     Attributes:
-        title: What is promised, in a few words.
-        words: What it means.
-        check: Fails when it is not so.
-        places: Where the question makes sense.
-        not_by: Where the server gets it wrong, whoever asks; that too is tried.
-        needs: What a store has to be able to do; without, it must say so.
-        given: What lies in the place before.
+        title: The guarantee in a few words.
+        words: Its description.
+        check: Fails if the guarantee does not hold.
+        places: Places to which the guarantee applies.
+        not_by: Places whose server breaks it for every client, which is checked too.
+        needs: Capability that the check needs; a store without it has to refuse.
+        given: Objects in the place before the check.
     """
 
     title: str
@@ -53,10 +53,10 @@ class Guarantee:
     given: Mapping[str, bytes]
 
     def outcome(self, subject: Subject) -> Outcome:
-        """Try it on a place of a kind.
+        """Check the guarantee on a place.
 
         Raises:
-            AssertionError: It is not so, and the store did not say so.
+            AssertionError: It does not hold, and the store did not report that.
         """
         if subject.kind not in self.places:
             return Outcome.NOT_TRIED
@@ -86,7 +86,7 @@ def guarantee(
     needs: StoreCapability | None = None,
     given: Mapping[str, bytes] | None = None,
 ) -> Callable[[Callable[[Subject], None]], Callable[[Subject], None]]:
-    """Make a guarantee of a function, whose docstring says what it means."""
+    """Register a function as a guarantee, described by its docstring."""
 
     def register(check: Callable[[Subject], None]) -> Callable[[Subject], None]:
         words = " ".join((check.__doc__ or "").split())
@@ -134,4 +134,4 @@ _REFUSALS = {
     StoreCapability.WRITE: _refuses_writes,
     StoreCapability.EXCLUSIVE_CREATE: _refuses_creates,
 }
-"""How a store that cannot do something has to answer, where it is a matter of right."""
+"""How a store without a capability has to answer, for those that protect data."""

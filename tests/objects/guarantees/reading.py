@@ -1,4 +1,4 @@
-"""Reading: what is asked for, exactly, or an error."""
+"""Reading: exactly the requested bytes, or an error."""
 
 from functools import partial
 from itertools import pairwise
@@ -24,8 +24,8 @@ ODD = [
 
 @guarantee("ranges are exact", given=FILES)
 def exact_ranges(subject: Subject) -> None:
-    """`get_range(key, start, end)` gives the bytes from `start` up to, and without,
-    `end`; an empty range asks nothing.
+    """`get_range(key, start, end)` returns the bytes from `start` up to, but not
+    including, `end`; an empty range makes no request.
     """
     store = subject.store
     for start, end in [*pairwise((0, 1, 255, 4096, SIZE - 1, SIZE)), (0, SIZE)]:
@@ -51,8 +51,8 @@ def range_moves_its_bytes(subject: Subject) -> None:
 
 @guarantee("an object that is too short is an error", given=FILES)
 def short_object(subject: Subject) -> None:
-    """A range that the object does not have is a `CorruptObjectError` that names the
-    object and the range; never fewer bytes, never other ones.
+    """A range past the end of the object is a `CorruptObjectError` that names the
+    object and the range; never fewer bytes, never other bytes.
     """
     for key, start, end in [
         ("folder/object", 0, SIZE + 1),
@@ -72,8 +72,8 @@ def short_object(subject: Subject) -> None:
 
 @guarantee("several ranges are exact", given=FILES)
 def several_ranges(subject: Subject) -> None:
-    """`get_ranges` gives them in the order of the question; they may overlap, repeat
-    and be empty. It gives all of them or raises.
+    """`get_ranges` returns the ranges in the order given; they may overlap, repeat and
+    be empty. It returns all of them or raises.
     """
     spans = [
         *(ByteRange(start, start + 64) for start in range(SIZE - 64, 0, -1013)),
@@ -86,18 +86,16 @@ def several_ranges(subject: Subject) -> None:
 
 @guarantee("whole objects are exact", given=FILES)
 def whole_objects(subject: Subject) -> None:
-    """`get` gives all of an object, of an empty one too; what it gives cannot be
-    changed.
-    """
+    """`get` returns all of an object, even an empty one; the result is read-only."""
     for key, content in FILES.items():
         found = subject.store.get(key)
         assert found == content
         assert found.readonly
 
 
-@guarantee("`head` tells size and version", given=FILES)
+@guarantee("`head` returns size and version", given=FILES)
 def size_and_version(subject: Subject) -> None:
-    """`head` tells the size, and a version that is the one of the listing."""
+    """`head` returns the size, and the same version as the listing."""
     for key, content in FILES.items():
         found = subject.store.head(key)
         assert (found.key, found.size) == (key, len(content))
@@ -107,8 +105,8 @@ def size_and_version(subject: Subject) -> None:
 
 @guarantee("a missing object is not found", given=FILES)
 def missing_object(subject: Subject) -> None:
-    """`get`, `get_range`, `get_ranges` and `head` raise `NotFoundError`, for the name
-    of a folder as well.
+    """`get`, `get_range`, `get_ranges` and `head` raise `NotFoundError`, even for the
+    name of a folder.
     """
     store = subject.store
     for key in ("folder/missing", "missing", "folder", "no/such/folder"):
@@ -124,8 +122,8 @@ def missing_object(subject: Subject) -> None:
 
 @guarantee("keys are any text", given={key: key.encode() for key in ODD})
 def any_text(subject: Subject) -> None:
-    """Spaces, `%`, `#`, `?`, `*`, quotes, letters of any script: a key is taken as it
-    stands by every verb.
+    """Spaces, `%`, `#`, `?`, `*`, quotes, letters of any script: every verb takes a key
+    literally.
     """
     store = subject.store
     for key in ODD:

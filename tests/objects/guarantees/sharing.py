@@ -36,7 +36,9 @@ def threads(subject: Subject) -> None:
 
 @guarantee("a store can be pickled", given=FILES)
 def pickled(subject: Subject) -> None:
-    """What travels is the URL, the options and the policy; it opens the same place."""
+    """The pickle contains the URL, the options and the policy, and opens the same
+    place.
+    """
     again = pickle.loads(pickle.dumps(subject.store))  # noqa: S301 - our own
     assert (again.url, again.policy) == (subject.store.url, subject.store.policy)
     assert again.get("00") == FILES["00"]
@@ -48,8 +50,8 @@ def pickled(subject: Subject) -> None:
     given=FILES,
 )
 def forks(subject: Subject) -> None:
-    """A forked child uses the store it has inherited, and neither it nor its parent
-    waits for the other.
+    """A forked child can use the inherited store, and neither it nor its parent waits
+    for the other.
     """
     store = subject.store
     assert store.get("00") == FILES["00"]

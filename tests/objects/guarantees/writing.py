@@ -1,4 +1,4 @@
-"""Writing: whole or not at all, and to one of several."""
+"""Writing: as a whole or not at all, and by one of several writers."""
 
 import os
 import threading
@@ -20,9 +20,11 @@ READERS = 2
 ROUNDS = 8
 
 
-@guarantee("what was put is what is got", needs=StoreCapability.WRITE)
+@guarantee("a put is visible immediately", needs=StoreCapability.WRITE)
 def put_and_got(subject: Subject) -> None:
-    """An object that was put is there at once: nothing, one byte, a MiB."""
+    """An object can be read as soon as it was put: of no bytes, of one byte, of one
+    MiB.
+    """
     for content in (b"", b"x", os.urandom(MIB)):
         for kind in (bytes, bytearray, memoryview):
             subject.store.put("a/b", kind(content), overwrite=True)
@@ -34,9 +36,9 @@ def put_and_got(subject: Subject) -> None:
     assert subject.store.get("a/c") == bytes(300_000)
 
 
-@guarantee("an overwrite replaces all", needs=StoreCapability.WRITE)
+@guarantee("an overwrite replaces the whole object", needs=StoreCapability.WRITE)
 def overwrite(subject: Subject) -> None:
-    """With `overwrite=True`, nothing is left of what was there."""
+    """With `overwrite=True`, nothing of the old object remains."""
     store = subject.store
     store.put("a", bytes(1000), overwrite=True)
     store.put("a", b"short", overwrite=True)
@@ -46,11 +48,11 @@ def overwrite(subject: Subject) -> None:
 
 
 @guarantee(
-    "a version tells contents apart", needs=StoreCapability.WRITE, not_by=("sftp",)
+    "a new content has a new version", needs=StoreCapability.WRITE, not_by=("sftp",)
 )
 def versions(subject: Subject) -> None:
-    """Two contents of one size under one key, put one right after the other, have
-    different versions; SFTP only knows in which second a file was written.
+    """Two contents of one size, put under one key immediately one after the other, have
+    different versions; on SFTP, a file's time has a resolution of one second.
     """
     found = set()
     for number in range(5):
@@ -66,8 +68,8 @@ def versions(subject: Subject) -> None:
     needs=StoreCapability.WHOLE_OBJECTS,
 )
 def readers_beside_writers(subject: Subject) -> None:
-    """Who reads or lists while others overwrite sees one of the contents, never a
-    part of one, never two mixed, never nothing.
+    """A read or listing during an overwrite sees one of the contents, never a part of
+    one, never a mixture, never nothing.
     """
     store = subject.store
     contents = [bytes([number]) * 100_000 for number in range(3)]
@@ -109,8 +111,8 @@ class Broken:
 
 @guarantee("a writer that fails leaves nothing", needs=StoreCapability.WHOLE_OBJECTS)
 def failed_writer(subject: Subject) -> None:
-    """When the content cannot be read to its end, there is no object, and one that
-    was there stays as it was.
+    """If the content cannot be read to its end, no object appears, and an existing
+    object stays as it was.
     """
     store = subject.store
     store.put("old", b"old", overwrite=True)
@@ -124,10 +126,10 @@ def failed_writer(subject: Subject) -> None:
     assert subject.keys() == ["old"]
 
 
-@guarantee("a create leaves what is there", needs=StoreCapability.EXCLUSIVE_CREATE)
+@guarantee("a create does not overwrite", needs=StoreCapability.EXCLUSIVE_CREATE)
 def exclusive_create(subject: Subject) -> None:
-    """`put(…, overwrite=False)` raises `AlreadyExistsError` when there is an object,
-    and does not touch it.
+    """`put(…, overwrite=False)` raises `AlreadyExistsError` if the object exists, and
+    does not change it.
     """
     store = subject.store
     store.put("a/b", b"first", overwrite=False)
@@ -144,18 +146,18 @@ def exclusive_create(subject: Subject) -> None:
 
 @guarantee("one of sixteen creators wins", needs=StoreCapability.EXCLUSIVE_CREATE)
 def sixteen_creators(subject: Subject) -> None:
-    """Of sixteen that create one key at the same moment, one succeeds and the others
-    get `AlreadyExistsError`; what is there is what the one has put.
+    """Of sixteen writers that create one key concurrently, one succeeds and the others
+    get `AlreadyExistsError`; the object is the one that the winner put.
     """
     won = race(subject.store, "some/key", size=100)
     assert len(won) == 1
     assert subject.store.get("some/key") == won[0]
 
 
-@guarantee("a copy is what its source is", needs=StoreCapability.WRITE)
+@guarantee("a copy equals its source", needs=StoreCapability.WRITE)
 def copies(subject: Subject) -> None:
-    """`copy` replaces the target, makes folders as it needs them, and raises
-    `NotFoundError` without a source.
+    """`copy` replaces the target, creates folders as necessary, and raises
+    `NotFoundError` if there is no source.
     """
     store = subject.store
     content = os.urandom(100_000)
@@ -169,9 +171,9 @@ def copies(subject: Subject) -> None:
     assert subject.keys() == ["a", "deep/er/b", "new/folder/c"]
 
 
-@guarantee("deletes take many, and missing ones", needs=StoreCapability.WRITE)
+@guarantee("a delete accepts many keys, and missing ones", needs=StoreCapability.WRITE)
 def deletes(subject: Subject) -> None:
-    """`delete` takes any number of keys; one that is not there is success."""
+    """`delete` accepts any number of keys; a missing one is not an error."""
     store = subject.store
     for key in ("a", "b", "c/d", "c/e"):
         store.put(key, b"1", overwrite=True)
@@ -184,12 +186,12 @@ def deletes(subject: Subject) -> None:
 
 
 @guarantee(
-    "a folder's name deletes nothing",
+    "deleting a folder's name deletes nothing",
     needs=StoreCapability.WRITE,
     not_by=("s3-rclone",),
 )
 def delete_of_a_folder(subject: Subject) -> None:
-    """A key that only names a folder is one that is not there."""
+    """A key that only names a folder counts as missing."""
     subject.store.put("c/d", b"1", overwrite=True)
     subject.store.delete(["c"])
     subject.store.delete(["c", "missing"])
@@ -198,7 +200,7 @@ def delete_of_a_folder(subject: Subject) -> None:
 
 @guarantee("many keys are deleted in one request", needs=StoreCapability.BULK_DELETE)
 def bulk_deletes(subject: Subject) -> None:
-    """Many keys are deleted by one request."""
+    """`delete` of many keys is one request."""
     store = subject.store
     for key in ("a", "b", "c/d"):
         store.put(key, b"1", overwrite=True)
@@ -208,10 +210,11 @@ def bulk_deletes(subject: Subject) -> None:
     assert subject.keys() == []
 
 
-@guarantee("large objects go in parts", needs=StoreCapability.PARTS)
+@guarantee("large objects are uploaded in parts", needs=StoreCapability.PARTS)
 def in_parts(subject: Subject) -> None:
-    """What is larger than a limit (64 MiB; here made smaller) is uploaded in parts and
-    appears when all are there; exclusive, refused and failed uploads leave nothing.
+    """An object above a threshold (64 MiB; smaller in this test) is uploaded in parts
+    and appears when it is complete; exclusive, refused and failed uploads leave
+    nothing behind.
     """
     store = subject.store
     backend = store._requests.backend("", "")

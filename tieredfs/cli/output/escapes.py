@@ -1,4 +1,4 @@
-"""What is shown in the place of characters that would steer a terminal."""
+"""Escapes for characters that would control a terminal."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -7,8 +7,8 @@ from unicodedata import category
 
 __all__ = ["escape", "escape_field", "to_json"]
 
-# Controls, format characters such as those that turn the direction of text, the halves
-# of pairs that stand for bytes of no known encoding, and the ends of lines.
+# Control characters, format characters such as those that change the text direction,
+# lone surrogates (bytes of an unknown encoding), and line ends.
 _STEERING: Final = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _JOINERS: Final = frozenset("\u200c\u200d")  # only join the letters beside them
 _LATIN_1, _BASIC = 0x100, 0x10000

@@ -50,10 +50,10 @@ quiet_option = click.option(
 class Transfer:
     """How many bytes of log have been moved, and of how many; an observer of stores.
 
-    Bytes count as their requests end, so that one large segment is seen to move. What
-    is moved beside the logs, such as indexes, and what compression saves is set right
-    when a segment is finished; until then the sum is never past the total. Safe to
-    share between threads.
+    Bytes count as their requests end, so that one large segment is seen to move. Other
+    data, such as indexes, and the savings of compression are corrected for when a
+    segment is finished; until then the sum is never past the total. Safe to share
+    between threads.
     """
 
     def __init__(self, *, passes: int = 1) -> None:
@@ -104,7 +104,7 @@ class Transfer:
         self._count(finished=size)
 
     def leave_out(self, size: int) -> None:
-        """Expect a segment no more that was read, and then not moved any further."""
+        """Remove a segment from the total that was read, but not moved further."""
         self._count(left_out=size)
 
     def _count(self, *, moved: int = 0, finished: int = 0, left_out: int = 0) -> None:
@@ -191,7 +191,7 @@ def counted(what: str, items: Sequence[_T]) -> Iterator[_T]:
 
 @contextmanager
 def waiting(what: str) -> Iterator[None]:
-    """Show that something goes on whose end cannot be foreseen."""
+    """Show that work of unknown duration is in progress."""
     if not _is_shown():
         yield
         return
@@ -201,7 +201,7 @@ def waiting(what: str) -> Iterator[None]:
 
 
 def _is_shown() -> bool:
-    """Tell whether a bar is shown: on a terminal, unless the user wants none."""
+    """Return whether a bar is shown: on a terminal, unless the user disabled it."""
     context = click.get_current_context(silent=True)
     is_quiet = context is not None and context.meta.get(_QUIET, False)
     return sys.stderr.isatty() and not is_quiet
@@ -214,7 +214,7 @@ def _on_stderr(*columns: ProgressColumn) -> Progress:
 def _label() -> ProgressColumn:
     """Show what is being done; rich would take a name for a template with markup.
 
-    A long name is cut: how far it has come is to be seen, too.
+    A long name is cut, so that the progress stays visible.
     """
     column = Column(no_wrap=True, overflow="ellipsis", max_width=_LABEL_WIDTH)
     return TextColumn("{task.description}", markup=False, table_column=column)

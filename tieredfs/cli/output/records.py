@@ -54,7 +54,7 @@ ENCODINGS: Final[dict[str, Callable[[bytes], str]]] = {
     "base64": lambda data: base64.b64encode(data).decode("ascii"),
     "hex": bytes.hex,
 }
-"""How bytes become text; each raises UnicodeDecodeError for what it cannot tell."""
+"""How bytes become text; each raises UnicodeDecodeError for undecodable bytes."""
 
 DECODINGS: Final[dict[str, Callable[[str], bytes]]] = {
     # As given on a command line, where a byte that is not text is half of a pair.
@@ -68,8 +68,8 @@ DECODINGS: Final[dict[str, Callable[[str], bytes]]] = {
 class RecordWriter(ABC):
     """Write batches of records to a binary stream, in a with block.
 
-    When the block ends the output is whole; when an error ends it, the output is as
-    short as it is and does not look whole, if the format can tell.
+    When the block ends the output is whole. When an error ends it, the output is cut
+    off, and is recognisably incomplete if the format allows that.
 
     Attributes:
         binary: Whether a terminal should be spared what it writes.
@@ -94,7 +94,7 @@ class RecordWriter(ABC):
         self.out.flush()
 
     def abandon(self) -> None:  # noqa: B027 - most formats have nothing to undo
-        """Let go of the output as it is."""
+        """Leave the output incomplete."""
 
     def __enter__(self) -> Self:
         """Write in a with block."""

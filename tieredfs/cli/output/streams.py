@@ -1,9 +1,9 @@
 """Standard output and standard error: every byte is written, or there is an error.
 
 Python's own streams do not promise that. Where ``PYTHONUNBUFFERED`` is set they are raw
-files, whose ``write`` may take a part of the bytes; where the pipe does not block they
-give up when the reader is slower than the command; and what only a flush at exit finds
-out is printed as an exception that was ignored.
+files, whose ``write`` may take a part of the bytes; on a non-blocking pipe they fail
+when the reader is slower than the command; and an error of the flush at exit is printed
+as an ignored exception.
 """
 
 import os
@@ -25,7 +25,7 @@ _STDERR: Final = 2
 
 
 class OutputError(OSError):
-    """Standard output cannot be written; the stream knows why."""
+    """Standard output cannot be written; the stream has the reason."""
 
 
 class StandardStream:
@@ -65,7 +65,7 @@ class StandardStream:
 
     @property
     def failure(self) -> OSError | None:
-        """Why not all was written; None when it was, or when its reader has gone."""
+        """Why not all was written; None if it was, or if the reader has gone."""
         failure = None if self._raw is None else self._raw.failure
         return None if isinstance(failure, BrokenPipeError) else failure
 
@@ -77,7 +77,7 @@ class StandardStream:
             self._raw.check_close()
 
     def write_now(self, line: str) -> None:
-        """Write a line past the buffer if it is taken at once; else it is dropped."""
+        """Write a line past the buffer if that does not block; else drop it."""
         if self._raw is not None:
             self._raw.write_now(line.encode())
         else:
@@ -86,7 +86,7 @@ class StandardStream:
 
 @contextmanager
 def standard_streams() -> Iterator[tuple[StandardStream, StandardStream]]:
-    """Put streams that write all they are given in the place of Python's own.
+    """Replace Python's standard streams by ones that write every byte.
 
     Yields:
         Standard output and standard error. What is written to a standard output that
@@ -170,7 +170,7 @@ class _WholeFile(RawIOBase):
                 return size
 
     def check_close(self) -> None:
-        """Learn what only closing finds out, such as a full disk behind NFS."""
+        """Detect errors that only closing reports, such as a full disk behind NFS."""
         if self._is_written and self.failure is None:
             try:
                 os.close(os.dup(self._descriptor))

@@ -1,4 +1,4 @@
-"""What a command answers: a table for people, JSON for programs."""
+"""The output of a command: a table for people, JSON for programs."""
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ def show_line(text: str, *, err: bool = False) -> None:
 
 
 def show_text(text: str = "") -> None:
-    """Print a text of our own as it is."""
+    """Print a text of our own unchanged."""
     _print(text)
 
 
@@ -68,7 +68,7 @@ def show_json(value: object) -> None:
 def show_table(
     rows: Sequence[Mapping[str, object]], columns: Mapping[str, str]
 ) -> None:
-    """Print rows under headings; numbers stand to the right.
+    """Print rows under headings; numbers are right-aligned.
 
     Args:
         rows: Each a mapping of column to value; None is shown as a dash.
@@ -92,9 +92,9 @@ def show_table(
 
 @contextmanager
 def without_prints() -> Iterator[None]:
-    """Keep what plugins and clients print out of the answer, in every thread.
+    """Redirect prints of plugins and clients to standard error, in every thread.
 
-    It goes to standard error; ``answer_stream`` is where standard output was.
+    ``answer_stream`` is the original standard output.
     """
     if _answers.get() is not None:
         yield
@@ -125,9 +125,9 @@ def show_time(milliseconds: int | None) -> str:
 
 
 def _print(text: str | bytes, *, err: bool = False) -> None:
-    """Print an answer; the work behind it is done, and its outcome counts.
+    """Print an answer; a write error does not end the command.
 
-    So what cannot be written ends nothing here: the stream remembers it.
+    The work is done and its outcome counts, so the stream only remembers the error.
     """
     with suppress(OutputError):
         click.echo(text, file=sys.stderr if err else answer_stream())

@@ -1,1 +1,1 @@
-"""Record batches: their headers, checks and bytes, without their records."""
+"""Record batches: headers, checks and decompression, without decoding records."""

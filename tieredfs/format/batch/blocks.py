@@ -1,9 +1,10 @@
-"""Compressed batches opened many at a time, block by block, into one piece of memory.
+"""Decompress many small batches at a time, block by block, into one buffer.
 
-The kernel finds what a codec's library is to decompress, and how much can come out of
-it; so nothing is done here for each batch but to call that library, which for a batch
-of a few KiB takes hardly longer than a few steps of Python. Batches that are not as
-usual are left to ``codecs``, as all are without the kernel.
+The kernel finds the blocks that a codec's library has to decompress and the maximum
+size of each block's output. The only work per batch in Python is then the call of that
+library: for a batch of a few KiB the call takes hardly longer than a few Python
+operations. Batches that are compressed in an unusual way are left to ``codecs``, and so
+are all batches when the kernel is not available.
 """
 
 from collections.abc import Callable
@@ -20,65 +21,73 @@ from tieredfs.format.compression.codecs import MAX_DECOMPRESSED
 from tieredfs.format.compression.registry import block_decompressor
 from tieredfs.format.kernel.select import Kernel, chosen_kernel
 
-__all__ = ["open_blocks"]
+__all__ = ["decompress_blocks"]
 
 _MAX_BLOCKS: Final = 1024
-_STORED: Final = 256 << 10
-"""Bytes of batches that are opened at once: what comes out of them still is in a
-processor's cache when it is decoded."""
+_MAX_STORED_BYTES: Final = 256 << 10
+"""Compressed bytes of the batches that are decompressed together: their output is still
+in a processor's cache when it is decoded."""
 
-_ROOM: Final = 2 << 20
-"""Bytes that may come out of several batches."""
+_MAX_OUTPUT_BYTES: Final = 2 << 20
+"""Decompressed bytes of several batches that are decompressed together."""
 
 _IN_PLACE: Final = (Codec.SNAPPY, Codec.LZ4)
-"""What is decompressed straight into its place; else it is copied there."""
+"""Codecs that write straight into the output buffer; the output of others is copied."""
 
 _CODECS: Final = tuple(Codec)
 _NAMES: Final = list(BATCH_ROW.names or ())
 _START, _END = _NAMES.index("start"), _NAMES.index("end")
 
 
-def open_blocks(
-    run: LogBatches, first: int, limit: int = MAX_DECOMPRESSED
+def decompress_blocks(
+    batches: LogBatches, first: int, limit: int = MAX_DECOMPRESSED
 ) -> LogBatches | None:
-    """Decompress batches from one on, as many as are done together.
+    """Decompress the next batches, as many as are decompressed together.
 
     Args:
-        run: The batches.
-        first: The row of the first.
-        limit: Most bytes that may come out of one.
+        batches: The batches.
+        first: Row of the first batch to decompress.
+        limit: Maximum decompressed size of one batch, in bytes.
 
     Returns:
-        Them, their records side by side; None when the first is not as usual: its
-        checksum may be wrong, its codec's library may take what is not found here, or
-        more than the limit may come out.
+        The decompressed batches, their records in one buffer. None when the first one
+        has to be decompressed on its own: its checksum may be wrong, its data may have
+        a form that only its codec's library recognises, or its output may exceed the
+        limit.
 
     Raises:
-        InvalidArgumentError: A kernel is asked for that is not there.
+        InvalidArgumentError: The requested kernel is not available.
     """
-    table = run.table[first:]
+    table = batches.table[first:]
     codec = _CODECS[int(table["attributes"][0]) & CODEC_MASK]
     if chosen_kernel() is not Kernel.COMPILED:
         return None
     decompress = block_decompressor(codec)
     if decompress is None:
         return None
-    if codec not in _IN_PLACE and table["end"][0] - table["start"][0] > _STORED:
-        return None
-    # It may not be there.
+    if codec not in _IN_PLACE:
+        stored = table["end"][0] - table["start"][0]
+        if stored > _MAX_STORED_BYTES:
+            return None
+    # It may be missing.
     from tieredfs.format.kernel import _kernel  # noqa: PLC0415
 
     blocks = np.empty((_MAX_BLOCKS, _kernel.BLOCK_SIZE), np.int64)
     rows, count, room = _kernel.scan_packed(
-        run.buffer, table, blocks, _STORED, _ROOM, is_checked=run.is_checked
+        batches.buffer,
+        table,
+        blocks,
+        _MAX_STORED_BYTES,
+        _MAX_OUTPUT_BYTES,
+        is_checked=batches.is_checked,
     )
-    if not rows or room > limit:  # several have no more than _ROOM
+    if not rows or room > limit:  # several batches have at most _MAX_OUTPUT_BYTES
         return None
     data = allocate(room)
-    ends = _decompressed(run.buffer, blocks[:count], data, decompress)
+    ends = _decompressed(batches.buffer, blocks[:count], data, decompress)
     if not ends:
         return None
-    return run.with_records(_moved(table, ends), data.toreadonly())
+    return batches.with_records(_moved(table, ends), data.toreadonly())
 
 
 def _decompressed(
@@ -87,20 +96,20 @@ def _decompressed(
     data: memoryview,
     decompress: Callable[[memoryview, memoryview], int],
 ) -> list[int]:
-    """Decompress blocks behind one another; return where each batch ends.
+    """Decompress blocks one after another; return the end of each batch's output.
 
-    Those that come before one which is not what its codec writes, or too short.
+    Stops before a batch that is malformed or whose output is too short.
     """
     ends: list[int] = []
     begin = at = 0
     try:
-        for start, end, least, most, needed in zip(*blocks.T.tolist(), strict=True):
-            if least < 0:  # stored as it is
-                data[at : at + most] = source[start:end]
-                at += most
+        for start, end, lower, upper, needed in zip(*blocks.T.tolist(), strict=True):
+            if lower < 0:  # stored uncompressed
+                data[at : at + upper] = source[start:end]
+                at += upper
             else:
-                size = decompress(source[start:end], data[at : at + most])
-                if size < least:
+                size = decompress(source[start:end], data[at : at + upper])
+                if size < lower:
                     break
                 at += size
             if needed:
@@ -109,13 +118,13 @@ def _decompressed(
                 ends.append(at)
                 begin = at
     except MalformedDataError:
-        pass  # whoever is asked about this batch alone says what is wrong
+        pass  # decompressing this batch on its own raises the error
     return ends
 
 
 def _moved(table: BatchTable, ends: list[int]) -> BatchTable:
-    """Return the first batches of a table, their records behind one another."""
-    # As plain numbers: numpy copies rows field by field.
+    """Return the first rows of a table, their records laid out one after another."""
+    # As plain integers: numpy copies structured rows field by field.
     numbers = table.view(np.int64).reshape(-1, len(_NAMES))[: len(ends)].copy()
     numbers[:, _END] = ends
     numbers[0, _START] = 0

@@ -1,4 +1,4 @@
-"""Control records: what a broker writes into a log for itself.
+"""Control records: the records that a broker itself writes into a log.
 
 Source: Kafka's ControlRecordType and EndTransactionMarker; KIP-98, KIP-595.
 """
@@ -17,7 +17,7 @@ _MARKER = struct.Struct(">hi")
 
 
 class ControlType(IntEnum):
-    """What a control record says; UNKNOWN for types newer than this release."""
+    """The type of a control record; UNKNOWN for types newer than this release."""
 
     UNKNOWN = -1
     ABORT = 0
@@ -34,8 +34,8 @@ class ControlRecord:
     """One control record.
 
     Attributes:
-        type: What it says.
-        coordinator_epoch: Of the transaction coordinator, for ABORT and COMMIT.
+        type: The record's type.
+        coordinator_epoch: Epoch of the transaction coordinator, for ABORT and COMMIT.
     """
 
     type: ControlType
@@ -48,15 +48,16 @@ def parse_control_record(
     """Parse the key and value of a record in a control batch.
 
     Raises:
-        CorruptBatchError: The key, or a marker's value, is too short or negative.
+        CorruptBatchError: The key, or the value of a transaction marker, is too short,
+            or the key's version is negative.
     """
     view = byte_view(key)
     if len(view) < _KEY.size:
-        msg = f"{name}: a control key of {len(view)} bytes"
+        msg = f"{name}: key of {len(view)} bytes is too short for a control record"
         raise CorruptBatchError(msg)
     version, number = _KEY.unpack_from(view)
     if version < 0:
-        msg = f"{name}: control key version {version}"
+        msg = f"{name}: negative control key version: {version}"
         raise CorruptBatchError(msg)
     known = ControlType.ABORT <= number <= ControlType.KRAFT_VOTERS
     kind = ControlType(number) if known else ControlType.UNKNOWN
@@ -64,6 +65,6 @@ def parse_control_record(
         return ControlRecord(kind)
     marker = byte_view(b"" if value is None else value)
     if len(marker) < _MARKER.size:
-        msg = f"{name}: a transaction marker of {len(marker)} bytes"
+        msg = f"{name}: transaction marker of {len(marker)} bytes is too short"
         raise CorruptBatchError(msg)
     return ControlRecord(kind, _MARKER.unpack_from(marker)[1])

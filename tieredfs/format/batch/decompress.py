@@ -1,4 +1,4 @@
-"""Batches whose records can be decoded: uncompressed, and of version 2."""
+"""Make batches ready for decoding: uncompressed, and of version 2."""
 
 from collections.abc import Generator, Iterable, Iterator
 from functools import partial
@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch.blocks import open_blocks
+from tieredfs.format.batch.blocks import decompress_blocks
 from tieredfs.format.batch.header import CODEC_MASK, CRC_END, MAGIC, MIN_RECORD
 from tieredfs.format.batch.legacy import upgraded_records
 from tieredfs.format.batch.table import LogBatches
@@ -15,15 +15,18 @@ from tieredfs.format.checksum import check_crc32c
 from tieredfs.format.compression.bounded_output import allocate
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.codecs import MAX_DECOMPRESSED, decompress
-from tieredfs.format.compression.decompress_ahead import MIN_WORK, decompress_ahead
+from tieredfs.format.compression.decompress_ahead import (
+    MIN_WORK_BYTES,
+    decompress_ahead,
+)
 
 __all__ = ["unpacked"]
 
 _LIMIT_NAME: Final = "max_batch_bytes (--max-batch-bytes)"
 _NOTHING: Final = memoryview(b"")
 _CODECS: Final = tuple(Codec)
-_TOGETHER: Final = 1 << 20
-"""Bytes of small batches that are put side by side."""
+_MAX_JOINED_BYTES: Final = 1 << 20
+"""Decompressed bytes of small batches that are joined in one buffer."""
 
 _COLUMNS: Final = (
     *("position", "size", "crc", "attributes", "record_count", "magic"),
@@ -32,87 +35,92 @@ _COLUMNS: Final = (
 
 
 def unpacked(
-    runs: Iterable[LogBatches], max_batch_bytes: int | None = None
+    batches: Iterable[LogBatches], max_batch_bytes: int | None = None
 ) -> Generator[LogBatches]:
     """Yield the same batches, their records uncompressed and of version 2.
 
-    Batches that are so already stay where they are; of the others small ones are put
-    side by side, up to 1 MiB. While whoever asked is busy with these, another thread
-    unpacks the next: see ``read_ahead``.
+    Batches that need no conversion are not copied. Small batches among the others are
+    joined in buffers of up to 1 MiB. While the caller processes the batches yielded,
+    another thread decompresses the next ones: see ``decompress_ahead``.
 
     Args:
-        runs: The batches.
-        max_batch_bytes: Most bytes that the records of one may have; None for 256 MiB,
-            which the caller has no way to raise.
+        batches: The batches.
+        max_batch_bytes: Maximum size of the records of one batch, decompressed; None
+            for 256 MiB and an error that does not name an option to raise.
 
     Raises:
-        CorruptBatchError: The records of a batch are not what its codec writes,
-            decompress to more than a batch may have, or to less than its records need.
-            The batches before it have come out.
+        CorruptBatchError: The records of a batch are not valid data of its codec,
+            decompress to more than ``max_batch_bytes``, or to less than its record
+            count needs. The batches before it have been yielded.
     """
-    for run in runs:
-        packed = run.is_packed
+    for group in batches:
+        packed = group.is_packed
         if not packed.any():
-            yield run
+            yield group
             continue
-        for part in run.split(packed[1:] != packed[:-1]):
+        for part in group.split(packed[1:] != packed[:-1]):
             if part.is_packed[0]:
                 yield from _unpacked(part, max_batch_bytes)
             else:
                 yield part
 
 
-def _unpacked(run: LogBatches, max_batch_bytes: int | None) -> Iterator[LogBatches]:
-    """Unpack batches: large ones in another thread, small ones together."""
-    large = run["end"] - run["start"] >= MIN_WORK
-    stretches = run.split(large[1:] | large[:-1])
+def _unpacked(batches: LogBatches, max_batch_bytes: int | None) -> Iterator[LogBatches]:
+    """Decompress batches: large ones in another thread, small ones together."""
+    large = batches["end"] - batches["start"] >= MIN_WORK_BYTES
+    parts = batches.split(large[1:] | large[:-1])
     for opened in decompress_ahead(
-        stretches, partial(_open, max_batch_bytes=max_batch_bytes), _work
+        parts, partial(_open, max_batch_bytes=max_batch_bytes), _work
     ):
         yield from opened.batches
 
 
 class _Opened(NamedTuple):
-    """Batches whose records can be decoded, or will be when their turn comes."""
+    """Decompressed batches, or small ones that are decompressed on iteration."""
 
     batches: Iterable[LogBatches]
     size: int = 0
 
 
-def _work(run: LogBatches) -> int:
-    """Return how much there is to decompress ahead: of small batches nothing."""
-    row = run.table[0]
-    if len(run) > 1 or not row["record_count"] or not row["attributes"] & CODEC_MASK:
+def _work(batches: LogBatches) -> int:
+    """Return the bytes to decompress ahead of the caller; 0 for small batches."""
+    row = batches.table[0]
+    if (
+        len(batches) > 1
+        or not row["record_count"]
+        or not row["attributes"] & CODEC_MASK
+    ):
         return 0
     return int(row["end"] - row["start"])
 
 
-def _open(run: LogBatches, *, max_batch_bytes: int | None) -> _Opened:
-    """Open a large batch, or make ready to open small ones."""
-    if len(run) > 1 or _work(run) < MIN_WORK:
-        return _Opened(_small(run, max_batch_bytes))
-    (found,) = _small(run, max_batch_bytes)
+def _open(batches: LogBatches, *, max_batch_bytes: int | None) -> _Opened:
+    """Decompress a large batch, or prepare to decompress small ones on iteration."""
+    if len(batches) > 1 or _work(batches) < MIN_WORK_BYTES:
+        return _Opened(_small(batches, max_batch_bytes))
+    (found,) = _small(batches, max_batch_bytes)
     return _Opened((found,), len(found.buffer))
 
 
-def _small(run: LogBatches, max_batch_bytes: int | None) -> Iterator[LogBatches]:
-    """Open batches one by one, or many at a time where all is as usual."""
+def _small(batches: LogBatches, max_batch_bytes: int | None) -> Iterator[LogBatches]:
+    """Decompress batches, many at a time where possible, else one by one."""
     parts: list[memoryview] = []
     held = first = row = 0
     rows: list[tuple[int, ...]] = []
     limit = MAX_DECOMPRESSED if max_batch_bytes is None else max_batch_bytes
     try:
-        while row < len(run):
-            found = open_blocks(run, row, limit)
-            if (
-                not found and not rows
-            ):  # plain numbers: a small batch takes microseconds
+        while row < len(batches):
+            found = decompress_blocks(batches, row, limit)
+            if not found and not rows:
+                # As plain integers: a small batch takes only microseconds.
                 rows = list(
-                    zip(*(run[name].tolist() for name in _COLUMNS), strict=True)
+                    zip(*(batches[name].tolist() for name in _COLUMNS), strict=True)
                 )
-            part = _NOTHING if found else _unpack(run, row, rows[row], max_batch_bytes)
-            if parts and (found or held + len(part) > _TOGETHER):
-                yield _together(run, first, parts)
+            part = (
+                _NOTHING if found else _unpack(batches, row, rows[row], max_batch_bytes)
+            )
+            if parts and (found or held + len(part) > _MAX_JOINED_BYTES):
+                yield _together(batches, first, parts)
                 held, parts = 0, []
             if found:
                 yield found
@@ -124,27 +132,27 @@ def _small(run: LogBatches, max_batch_bytes: int | None) -> Iterator[LogBatches]
             held += len(part)
             row += 1
     except Exception:
-        if parts:  # what lies before the error comes out first
-            yield _together(run, first, parts)
+        if parts:  # batches before the error are yielded first
+            yield _together(batches, first, parts)
         raise
     if parts:
-        yield _together(run, first, parts)
+        yield _together(batches, first, parts)
 
 
 def _unpack(
-    run: LogBatches, number: int, row: tuple[int, ...], max_batch_bytes: int | None
+    batches: LogBatches, number: int, row: tuple[int, ...], max_batch_bytes: int | None
 ) -> memoryview:
-    """Unpack a batch as its codec does it."""
+    """Decompress one batch with its codec's library."""
     position, size, crc, attributes, count, magic, start, end = row
-    where = f"{run.name}: batch at position {position}"
-    if not run.is_checked:
-        checked = run.buffer[end - size + CRC_END : end]
+    where = f"{batches.name}: batch at position {position}"
+    if not batches.is_checked:
+        checked = batches.buffer[end - size + CRC_END : end]
         check_crc32c(checked, crc, where=where)
     if not count:
         return _NOTHING
-    stored = run.buffer[start:end]
+    stored = batches.buffer[start:end]
     if magic < MAGIC:
-        (batch,) = run.take([number])
+        (batch,) = batches.take([number])
         limit, limit_name = _limit(max_batch_bytes)
         return upgraded_records(
             stored, batch.header, name=where, limit=limit, limit_name=limit_name
@@ -154,34 +162,34 @@ def _unpack(
 
 
 def _decompressed(
-    codec: Codec, stored: memoryview, count: int, where: str, most: int | None
+    codec: Codec, stored: memoryview, count: int, where: str, max_bytes: int | None
 ) -> memoryview:
-    limit, limit_name = _limit(most)
-    least = MIN_RECORD * count
-    if least > limit:
+    limit, limit_name = _limit(max_bytes)
+    min_size = MIN_RECORD * count
+    if min_size > limit:
         raise _too_few(where, count, limit)
     data = decompress(codec, stored, limit=limit, name=where, limit_name=limit_name)
-    if least > len(data):
+    if min_size > len(data):
         raise _too_few(where, count, len(data))
     return data
 
 
-def _limit(most: int | None) -> tuple[int, str | None]:
-    """Return how many bytes may come out, and what a user raises to read more."""
-    return (MAX_DECOMPRESSED, None) if most is None else (most, _LIMIT_NAME)
+def _limit(max_bytes: int | None) -> tuple[int, str | None]:
+    """Return the output limit in bytes, and the name of the option that raises it."""
+    return (MAX_DECOMPRESSED, None) if max_bytes is None else (max_bytes, _LIMIT_NAME)
 
 
 def _too_few(where: str, count: int, size: int) -> CorruptBatchError:
     return CorruptBatchError(f"{where}: {size} bytes cannot hold {count} records")
 
 
-def _together(run: LogBatches, first: int, parts: list[memoryview]) -> LogBatches:
-    """Return batches whose records are in these parts, one behind the other."""
+def _together(batches: LogBatches, first: int, parts: list[memoryview]) -> LogBatches:
+    """Return batches whose records are these parts, joined in one buffer."""
     ends = np.cumsum([len(part) for part in parts])
-    table = run.table[first : first + len(parts)].copy()
+    table = batches.table[first : first + len(parts)].copy()
     table["end"] = ends
     table["start"][0], table["start"][1:] = 0, ends[:-1]
-    return run.with_records(table, parts[0] if len(parts) == 1 else _joined(parts))
+    return batches.with_records(table, parts[0] if len(parts) == 1 else _joined(parts))
 
 
 def _joined(parts: list[memoryview]) -> memoryview:

@@ -1,4 +1,4 @@
-"""What the header of a batch says, whatever version of the format it is written in."""
+"""The header of a record batch, in one form for all versions of the message format."""
 
 from enum import IntEnum
 from typing import Final, NamedTuple
@@ -23,18 +23,18 @@ __all__ = [
 ]
 
 MAGIC: Final = 2
-"""The version that is written, and that all records are decoded from."""
+"""The message format version that is written and that records are decoded from."""
 
 HEADER_SIZE: Final = 61
-"""Bytes of the header of a batch of version 2."""
+"""Size of the header of a version 2 batch in bytes."""
 
 CRC_END: Final = 21
-"""Where in a batch the bytes begin that its CRC-32C covers."""
+"""Position in a batch of the first byte that its CRC-32C covers."""
 
 _CRC_AT: Final = 17
 
 MIN_RECORD: Final = 7
-"""Bytes of a record, at least: one for each of its fixed fields."""
+"""Minimum size of a record in bytes: one for each of its fixed fields."""
 
 CODEC_MASK: Final = 0x07
 LOG_APPEND_TIME: Final = 0x08
@@ -45,7 +45,7 @@ _SEQUENCES = 1 << 31
 
 
 class TimestampType(IntEnum):
-    """What the timestamps of a batch mean; version 0 has none."""
+    """The kind of timestamps in a batch; version 0 has no timestamps."""
 
     NO_TIMESTAMP = -1
     CREATE_TIME = 0
@@ -53,23 +53,25 @@ class TimestampType(IntEnum):
 
 
 class BatchHeader(NamedTuple):
-    """The header of one batch, and where the batch lies.
+    """The header of a batch, with the batch's position in the log.
 
     Attributes:
-        position: Of the batch's first byte in the log.
-        size: Bytes of the whole batch.
-        base_offset: Offset of the first record as it was written.
-        last_offset: Offset of the last record as it was written; compaction may have
-            removed that record.
-        leader_epoch: Epoch of the leader that wrote it; -1 when unknown.
-        crc: As stored: CRC-32C; CRC-32 before version 2.
-        attributes: The flags as stored, as far as the version has them.
-        base_timestamp: What the records' timestamp deltas are relative to, ms.
-        max_timestamp: Largest timestamp of its records, ms; -1 for none.
-        producer_id: -1 when the producer was neither idempotent nor transactional.
-        producer_epoch: -1 likewise.
-        base_sequence: -1 likewise.
-        record_count: Records in the batch; 0 when compaction removed them all.
+        position: Position of the batch's first byte in the log.
+        size: Size of the whole batch in bytes.
+        base_offset: Offset of the first record when the batch was written.
+        last_offset: Offset of the last record when the batch was written; compaction
+            may have removed that record.
+        leader_epoch: Epoch of the leader that wrote the batch; -1 when unknown.
+        crc: The stored checksum: CRC-32C, or CRC-32 before version 2.
+        attributes: The stored flags that the batch's version defines.
+        base_timestamp: Timestamp that the records' deltas are relative to, ms.
+        max_timestamp: Largest timestamp of the records, ms; -1 for none.
+        producer_id: Id of the producer; -1 when it was neither idempotent nor
+            transactional.
+        producer_epoch: Epoch of the producer; -1 when there is no producer id.
+        base_sequence: Sequence number of the first record; -1 when there is no producer
+            id.
+        record_count: Number of records; 0 when compaction removed them all.
         magic: Version of the message format, 0 to 2.
     """
 
@@ -112,17 +114,17 @@ class BatchHeader(NamedTuple):
 
     @property
     def is_control(self) -> bool:
-        """Whether the records are the broker's own, such as commit markers."""
+        """Whether the records are control records, such as commit markers."""
         return bool(self.attributes & CONTROL)
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop the batch's tombstones, ms; None when not set."""
+        """Time from which the cleaner may drop the batch's tombstones, ms, or None."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
     def last_sequence(self) -> int:
-        """The sequence number of the last record; -1 when there is none."""
+        """The sequence number of the last record; -1 when the batch has none."""
         if self.base_sequence < 0:
             return -1
         delta = self.last_offset - self.base_offset
@@ -130,11 +132,11 @@ class BatchHeader(NamedTuple):
 
 
 def seal_batch(header: bytes, records: Buffer) -> bytes:
-    """Return a batch: its header, whose checksum is computed, and its stored records.
+    """Join a header and records into a batch, and set its checksum.
 
     Args:
-        header: With any checksum.
-        records: As they are stored, compressed or not.
+        header: The header, with any value as its checksum.
+        records: The records as stored, compressed or not.
     """
     crc = crc32c(records, crc32c(header[CRC_END:]))
     parts = (header[:_CRC_AT], crc.to_bytes(4, "big"), header[CRC_END:], records)

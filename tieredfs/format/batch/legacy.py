@@ -1,11 +1,11 @@
-"""Messages of version 0 and 1, as Kafka wrote them before 0.11, read as batches.
+"""Read messages of version 0 and 1, as Kafka wrote them before 0.11, as batches.
 
-A message is a batch of one record; a compressed one wraps messages of its own version,
-and is a batch of those. Source: Kafka's LegacyRecord and AbstractLegacyRecordBatch;
-KIP-31 (relative offsets), KIP-32 (timestamps). All integers are big-endian. The
-checksum is CRC-32 over everything after it; offset and size before it are covered by
-none. A wrapper has the offset of its last message. The offsets inside are absolute in
-version 0, and relative to one another in version 1.
+A message is read as a batch of one record. A compressed message wraps messages of its
+own version, and is read as a batch of those. Source: Kafka's LegacyRecord and
+AbstractLegacyRecordBatch; KIP-31 (relative offsets), KIP-32 (timestamps). All integers
+are big-endian. The checksum is CRC-32 over everything after it; no checksum covers the
+offset and the size before it. A wrapper has the offset of its last message. The offsets
+inside are absolute in version 0, and relative to one another in version 1.
 """
 
 import io
@@ -20,7 +20,7 @@ from tieredfs.format.batch.header import CODEC_MASK, LOG_APPEND_TIME, BatchHeade
 from tieredfs.format.buffers import Buffer, byte_view
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.codecs import MAX_DECOMPRESSED, decompress
-from tieredfs.format.compression.lz4_frames import mend_lz4_header
+from tieredfs.format.compression.lz4_frames import repair_lz4_header
 from tieredfs.format.varints import encode_varint
 
 __all__ = ["read_message_header", "upgraded_records"]
@@ -37,7 +37,7 @@ _NULL: Final = encode_varint(-1)
 
 
 class _Message(NamedTuple):
-    """One message, its checksum true; key and value are null when None."""
+    """One message whose checksum matches; key and value are null when None."""
 
     offset: int
     crc: int
@@ -51,23 +51,25 @@ class _Message(NamedTuple):
 def read_message_header(
     data: Buffer, position: int, *, name: str = "log"
 ) -> BatchHeader:
-    """Read and check a message and, when it is compressed, those that it wraps.
+    """Read and check a message and, when it is compressed, the messages inside.
 
-    A wrapper is decompressed for it: only what is inside says where its offsets begin.
+    A wrapper is decompressed to find its first offset, which only the messages inside
+    give.
 
     Args:
-        data: The bytes of the message, neither more nor less.
-        position: Of its first byte in the log.
-        name: How to call the log in an error.
+        data: The bytes of the message, exactly.
+        position: Position of its first byte in the log.
+        name: Log name used in error messages.
 
     Returns:
-        The header of a batch, with -1 for what these versions do not have.
+        The header as that of a batch, with -1 for fields that these versions lack.
 
     Raises:
-        CorruptBatchError: It or a message inside is cut off, fails its checksum, or has
-            a field outside its range; it wraps none, or one that is compressed again or
-            of another version; or more than 256 MiB are in it.
-        UnsupportedFormatError: Its codec is not one that these versions have.
+        CorruptBatchError: The message or a message inside is cut off, fails its
+            checksum, or has a field outside its range; the wrapper contains no message,
+            a message that is compressed again, or a message of another version; or it
+            decompresses to more than 256 MiB.
+        UnsupportedFormatError: These versions do not have the codec.
     """
     where = f"{name}: batch at position {position}"
     view = byte_view(data)
@@ -105,21 +107,21 @@ def upgraded_records(
     limit: int = MAX_DECOMPRESSED,
     limit_name: str | None = None,
 ) -> memoryview:
-    """Return the records of a message as a batch of version 2 has them, uncompressed.
+    """Convert the records of a message to those of a version 2 batch, uncompressed.
 
-    They take no more bytes than the messages did.
+    The result is no larger than the messages.
 
     Args:
-        data: The bytes of the message, neither more nor less.
-        header: What ``read_message_header`` says of it.
-        name: How to call the batch in an error.
-        limit: Most bytes that the messages in it may take; 256 MiB is also the most
-            that a header is read of.
-        limit_name: As ``decompress`` takes it.
+        data: The bytes of the message, exactly.
+        header: The header that ``read_message_header`` returned for it.
+        name: Batch name used in error messages.
+        limit: Maximum size of the messages inside, decompressed, in bytes. Reading the
+            header applies a limit of 256 MiB of its own.
+        limit_name: Option to raise to read more; see ``decompress``.
 
     Raises:
-        CorruptBatchError: The bytes are no longer those that the header was read from,
-            or decompress to more.
+        CorruptBatchError: The bytes are not those that the header was read from, or
+            decompress to more than ``limit`` bytes.
     """
     message = _parse(byte_view(data), name)
     out = io.BytesIO()
@@ -142,37 +144,43 @@ def upgraded_records(
 def _parse(view: memoryview, where: str) -> _Message:
     """Read a message that fills ``view``."""
     if len(view) < _PREFIX.size:
-        raise CorruptBatchError(f"{where}: {len(view)} bytes are no message")
+        msg = f"{where}: {len(view)} bytes are too few for a message"
+        raise CorruptBatchError(msg)
     offset, size, crc, magic, attributes = _PREFIX.unpack_from(view)
     if size != len(view) - _SIZE_END:
         raise CorruptBatchError(f"{where}: a message of {size} bytes is cut off")
-    actual = zlib.crc32(view[_CRC_END:])
-    if actual != crc:
-        msg = f"{where}: CRC-32 is {actual:#010x}, stored is {crc:#010x}"
+    computed = zlib.crc32(view[_CRC_END:])
+    if computed != crc:
+        msg = (
+            f"{where}: CRC-32 does not match: stored {crc:#010x}, "
+            f"computed {computed:#010x}"
+        )
         raise CorruptBatchError(msg)
     if magic not in {0, 1}:
         raise CorruptBatchError(f"{where}: magic {magic} in a message set")
     if offset < 0:
-        raise CorruptBatchError(f"{where}: offset {offset}")
+        raise CorruptBatchError(f"{where}: negative offset: {offset}")
     rest, timestamp = view[_PREFIX.size :], -1
     if magic:
         if len(rest) < _TIMESTAMP.size:
-            raise CorruptBatchError(f"{where}: a message ends in its timestamp")
+            raise CorruptBatchError(f"{where}: a message is cut off in its timestamp")
         (timestamp,) = _TIMESTAMP.unpack_from(rest)
         rest = rest[_TIMESTAMP.size :]
     key, rest = _payload(rest, where)
     value, rest = _payload(rest, where)
     if rest:
-        raise CorruptBatchError(f"{where}: a message is not filled by its fields")
+        msg = f"{where}: {len(rest)} bytes follow the last field of a message"
+        raise CorruptBatchError(msg)
     flags = attributes & _FLAGS[magic]
     return _Message(offset, crc, magic, flags, timestamp, key, value)
 
 
 def _payload(view: memoryview, where: str) -> tuple[memoryview | None, memoryview]:
-    """Read a key or value, and return what is behind it."""
+    """Read a key or value; return it and the bytes after it."""
     length = _LENGTH.unpack_from(view)[0] if len(view) >= _LENGTH.size else None
     if length is None or not -1 <= length <= len(view) - _LENGTH.size:
-        raise CorruptBatchError(f"{where}: a length of {length} does not fit")
+        msg = f"{where}: a length of {length} does not fit the message"
+        raise CorruptBatchError(msg)
     rest = view[_LENGTH.size :]
     return (None, rest) if length < 0 else (rest[:length], rest[length:])
 
@@ -183,12 +191,12 @@ def _inner(
     limit: int = MAX_DECOMPRESSED,
     limit_name: str | None = None,
 ) -> Iterator[_Message]:
-    """Read the messages that a compressed one wraps, their offsets as stored."""
+    """Yield the messages inside a compressed one, with their offsets as stored."""
     if wrapper.value is None:
         raise CorruptBatchError(f"{where}: a compressed message has no value")
     codec, packed = Codec(wrapper.attributes & CODEC_MASK), wrapper.value
     if codec is Codec.LZ4 and wrapper.magic == 0:
-        packed = memoryview(mend_lz4_header(packed))
+        packed = memoryview(repair_lz4_header(packed))
     data = decompress(codec, packed, limit=limit, name=where, limit_name=limit_name)
     position, previous = 0, -1
     while position < len(data):
@@ -200,25 +208,27 @@ def _inner(
             msg = f"{where}: magic {inner.magic} inside magic {wrapper.magic}"
             raise CorruptBatchError(msg)
         if inner.attributes & CODEC_MASK:
-            raise CorruptBatchError(f"{where}: a compressed message in another")
+            msg = f"{where}: a compressed message inside a compressed message"
+            raise CorruptBatchError(msg)
         if inner.offset <= previous:
-            raise CorruptBatchError(f"{where}: offsets do not rise")
+            raise CorruptBatchError(f"{where}: offsets do not increase")
         yield inner
         position, previous = end, inner.offset
 
 
 def _span(wrapper: _Message, where: str) -> tuple[int, int]:
-    """Return the first offset inside a wrapper, and how many messages there are."""
+    """Return the first offset inside a wrapper, and the number of messages."""
     first, last, count = -1, -1, 0
     for inner in _inner(wrapper, where):
         first = inner.offset if first < 0 else first
         last, count = inner.offset, count + 1
     if not count:
-        raise CorruptBatchError(f"{where}: a compressed message wraps none")
+        raise CorruptBatchError(f"{where}: a compressed message contains no messages")
     if last - first > _MAX_INT32:
-        raise CorruptBatchError(f"{where}: offsets {first} to {last}")
-    # Brokers give a wrapper the offset of its last message, and so do their cleaners.
-    # In version 1 the last offset inside is then at most as large.
+        msg = f"{where}: offsets {first} to {last} span more than an int32"
+        raise CorruptBatchError(msg)
+    # Brokers and their cleaners give a wrapper the offset of its last message. In
+    # version 1 the last offset inside is relative, and so at most as large.
     wrong = last > wrapper.offset if wrapper.magic else last != wrapper.offset
     if wrong:
         msg = f"{where}: offset {last} inside a message of offset {wrapper.offset}"

@@ -1,10 +1,10 @@
-"""The batches of a log, their headers read and checked.
+"""Read and check the headers of the batches in a log.
 
-Version 2 is read here; a message of version 0 or 1, which ``message_set`` reads, is a
-batch as well. Source: Kafka's DefaultRecordBatch; KIP-98, KIP-534 (delete horizon). All
-integers are big-endian. The checksum is CRC-32C over everything after it; the base
-offset, length, leader epoch and magic before it are covered by no checksum, so whoever
-reads a log checks them against their neighbours.
+Batches of version 2 are read here; ``legacy`` reads messages of version 0 and 1 as
+batches. Source: Kafka's DefaultRecordBatch; KIP-98, KIP-534 (delete horizon). All
+integers are big-endian. The checksum is CRC-32C over everything after it. No checksum
+covers the base offset, length, leader epoch and magic before it, so a reader of a log
+checks them against the neighbouring batches.
 """
 
 import struct
@@ -36,66 +36,69 @@ __all__ = [
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _SIZE = struct.Struct(">qi")
-_LENGTH_AT = 12  # bytes before what the length field counts
+_LENGTH_AT = 12  # bytes that the length field does not count
 _MAGIC_AT = 16
 _MAX_INT64 = (1 << 63) - 1
 
 
 def claimed_size(data: Buffer, position: int, *, name: str = "log") -> int | None:
-    """Return the size that the batch at ``position`` says it has.
+    """Return the size of the batch at ``position`` according to its length field.
 
     Args:
         data: A buffer of log bytes.
-        position: Where a batch begins in it.
-        name: How to call the log in an error.
+        position: Position of the batch in the buffer.
+        name: Log name used in error messages.
 
     Returns:
-        Bytes of the whole batch; None when not even the length is there.
+        Size of the whole batch in bytes; None when the buffer ends before its length
+        field does.
 
     Raises:
-        CorruptBatchError: The length is smaller than any batch.
+        CorruptBatchError: The length is too small for a batch.
     """
     view = byte_view(data)
     if len(view) - position < _SIZE.size:
         return None
     _, length = _SIZE.unpack_from(view, position)
     if length + _LENGTH_AT <= _MAGIC_AT:
-        raise _corrupt(name, position, f"a length of {length} is too small")
+        detail = f"a length of {length} is too small for a batch"
+        raise _corrupt(name, position, detail)
     return int(length) + _LENGTH_AT
 
 
 def read_header(
     data: Buffer, position: int, *, offset: int = 0, name: str = "log"
 ) -> BatchHeader:
-    """Read and check the batch that lies whole at ``position``.
+    """Read and check the batch at ``position``, which the buffer must hold whole.
 
     Args:
         data: A buffer of log bytes.
-        position: Where the batch begins in the buffer.
+        position: Position of the batch in the buffer.
         offset: Position of the buffer's first byte in the log.
-        name: How to call the log in an error.
+        name: Log name used in error messages.
 
     Returns:
-        The header, its position being that in the log.
+        The header, with its position in the log.
 
     Raises:
         CorruptBatchError: The batch does not end inside the buffer, fails its
-            checksum, or a field is outside its range.
-        UnsupportedFormatError: Its codec is not one that is read.
+            checksum, or has a field outside its range.
+        UnsupportedFormatError: The codec is not supported.
     """
     view = byte_view(data)
     at = position + offset
     size = claimed_size(view, position, name=name)
     if size is None or size > len(view) - position:
         left = len(view) - position
-        raise _corrupt(name, at, f"{left} bytes are left of a batch of {size or '?'}")
+        detail = f"cut off after {left} bytes of {size or '?'}"
+        raise _corrupt(name, at, detail)
     magic = view[position + _MAGIC_AT]
     if magic < MAGIC:
         return read_message_header(view[position : position + size], at, name=name)
     if magic > MAGIC:
-        raise _corrupt(name, at, f"magic {magic}")
+        raise _corrupt(name, at, f"unknown magic {magic}")
     if size < HEADER_SIZE:
-        raise _corrupt(name, at, f"{size} bytes are fewer than a batch header")
+        raise _corrupt(name, at, f"{size} bytes are too few for a batch header")
     (
         base_offset,
         _length,
@@ -138,29 +141,29 @@ def read_header(
 def scan_log(
     data: Buffer, *, offset: int = 0, after: int = -1, name: str = "log"
 ) -> Iterator[LogBatches]:
-    """Yield the batches that lie whole in a buffer, many at a time.
+    """Yield the whole batches in a buffer, many at a time.
 
-    Stops before a batch that the buffer cuts off: the end of the last row says how far
-    the buffer is read, and ``claimed_size`` how much the next batch needs. Their
-    headers are checked, and their checksums when they are decoded or iterated over: one
-    pass over the bytes is enough.
+    Stops before a batch that the buffer cuts off: the end of the last row is the
+    position up to which the buffer was read, and ``claimed_size`` gives the size of the
+    next batch. The headers are checked here; the checksums are checked when the batches
+    are decoded or iterated over, so that the bytes are read only once.
 
     Args:
         data: A buffer of log bytes that begins with a batch.
         offset: Position of the buffer's first byte in the log.
-        after: Offset that the first batch must lie above.
-        name: How to call the log in an error.
+        after: The first batch must have offsets greater than this.
+        name: Log name used in error messages.
 
     Raises:
         CorruptBatchError: A batch is malformed or does not follow the one before it.
-            The batches before it have come out.
-        UnsupportedFormatError: A codec is not one that is read.
+            The batches before it have been yielded.
+        UnsupportedFormatError: A codec is not supported.
     """
     view = byte_view(data)
     scan_headers = header_scanner()
     previous, start = after, 0
     while True:
-        # Only what is right and of version 2 is found there; what is not is named here.
+        # The scanner finds valid batches of version 2; the code below handles the rest.
         table = scan_headers(view, start, offset, previous)
         if len(table):
             found = LogBatches(table, view, name)
@@ -180,28 +183,30 @@ def scan_log(
 def scan_batches(
     data: Buffer, *, offset: int = 0, after: int = -1, name: str = "log"
 ) -> Iterator[BatchHeader]:
-    """Yield the header of each batch that lies whole in a buffer: see ``scan_log``."""
+    """Yield the header of each whole batch in a buffer: see ``scan_log``."""
     for batches in scan_log(data, offset=offset, after=after, name=name):
         for batch in batches:
             yield batch.header
 
 
 def _check_fields(header: BatchHeader, name: str) -> None:
-    """Check what the checksum does not: that the fields make sense together."""
+    """Check that the fields are consistent, which the checksum does not show."""
     at, last_offset = header.position, header.last_offset
     codec = header.attributes & CODEC_MASK
     if codec > Codec.ZSTD:
         msg = f"{name}: unknown compression codec {codec} at position {at}"
         raise UnsupportedFormatError(msg)
     if not 0 <= header.base_offset <= last_offset <= _MAX_INT64:
-        raise _corrupt(name, at, f"offsets {header.base_offset} to {last_offset}")
+        detail = f"invalid offsets {header.base_offset} to {last_offset}"
+        raise _corrupt(name, at, detail)
     if header.leader_epoch < NO_EPOCH:
-        raise _corrupt(name, at, f"leader epoch {header.leader_epoch}")
-    most = last_offset - header.base_offset + 1
+        raise _corrupt(name, at, f"invalid leader epoch {header.leader_epoch}")
+    max_count = last_offset - header.base_offset + 1
     if codec == Codec.NONE:
-        most = min(most, (header.size - HEADER_SIZE) // MIN_RECORD)
-    if not 0 <= header.record_count <= most:
-        raise _corrupt(name, at, f"{header.record_count} records cannot be in it")
+        max_count = min(max_count, (header.size - HEADER_SIZE) // MIN_RECORD)
+    if not 0 <= header.record_count <= max_count:
+        detail = f"record count {header.record_count} is not in 0 to {max_count}"
+        raise _corrupt(name, at, detail)
 
 
 def _corrupt(name: str, position: int, detail: str) -> CorruptBatchError:

@@ -1,8 +1,8 @@
-"""The headers of many batches at once: those of version 2 that are right.
+"""Scan the headers of many version 2 batches at a time.
 
-What is found is what ``batch.read_header`` would accept, one batch after the other, but
-for their checksums, which are left to whoever reads on. The search ends before a batch
-that it would not accept, and does not say why.
+The scan accepts the same batches as ``reader.read_header``, but does not check their
+checksums; the caller does. It stops before the first batch that is not valid, without
+an error.
 """
 
 import struct
@@ -20,11 +20,12 @@ from tieredfs.format.kernel.select import Kernel, chosen_kernel
 __all__ = ["HeaderScanner", "header_scanner"]
 
 HeaderScanner = Callable[[memoryview, int, int, int], BatchTable]
-"""Find batches: in some bytes; from this place in them; the position of the first byte
-in the log; the offset that the first batch must lie above. Returns their rows, each
-with start and end of its records in the bytes."""
+"""A function that finds batches. Its arguments are the bytes, the position in them to
+start at, the position of the first byte in the log, and the offset that the first batch
+must be above. It returns a row for each batch, with the start and end of the batch's
+records in the bytes."""
 
-_MAX: Final = 512  # rows: a table of 64 KiB
+_MAX_ROWS: Final = 512  # a table of 64 KiB
 _LENGTH: Final = struct.Struct(">i")
 _LENGTH_FROM: Final = 8
 _LENGTH_AT: Final = 12
@@ -50,10 +51,10 @@ _WIRE: Final = np.dtype(
 
 
 def header_scanner() -> HeaderScanner:
-    """Return what scans headers by the kernel in use.
+    """Return the header scanner of the kernel in use.
 
     Raises:
-        InvalidArgumentError: A kernel is asked for that is not there.
+        InvalidArgumentError: The requested kernel is not available.
     """
     return _scan_compiled if chosen_kernel() is Kernel.COMPILED else _scan
 
@@ -61,9 +62,9 @@ def header_scanner() -> HeaderScanner:
 def _scan_compiled(
     view: memoryview, start: int, offset: int, previous: int
 ) -> BatchTable:
-    from tieredfs.format.kernel import _kernel  # noqa: PLC0415 - it may not be there
+    from tieredfs.format.kernel import _kernel  # noqa: PLC0415 - it may be missing
 
-    table = np.empty(_MAX, BATCH_ROW)
+    table = np.empty(_MAX_ROWS, BATCH_ROW)
     return table[: _kernel.scan_headers(view, start, offset, previous, table)]
 
 
@@ -79,17 +80,17 @@ def _scan(view: memoryview, start: int, offset: int, previous: int) -> BatchTabl
     table["start"] = places + HEADER_SIZE
     table["end"] = starts[1:]
     table["size"] = table["end"] - places
-    # Past 64 bits it wraps to less than the base, and is found wrong.
+    # Past 64 bits the sum wraps to less than the base, and so is invalid.
     table["last_offset"] = table["base_offset"] + fields["last_offset_delta"]
-    wrong = np.flatnonzero(~_right(table, previous))
+    wrong = np.flatnonzero(~_are_valid(table, previous))
     return table[: wrong[0]] if wrong.size else table
 
 
 def _chain(view: memoryview, start: int) -> list[int]:
-    """Follow the lengths of batches: where each whole one begins, and the last ends."""
+    """Return the start of each whole batch and the end of the last one."""
     places = [start]
     position = start
-    while len(view) - position >= HEADER_SIZE and len(places) <= _MAX:
+    while len(view) - position >= HEADER_SIZE and len(places) <= _MAX_ROWS:
         (length,) = _LENGTH.unpack_from(view, position + _LENGTH_FROM)
         size = length + _LENGTH_AT
         if not HEADER_SIZE <= size <= len(view) - position:
@@ -101,24 +102,24 @@ def _chain(view: memoryview, start: int) -> list[int]:
     return places
 
 
-def _right(table: BatchTable, previous: int) -> npt.NDArray[np.bool_]:
-    """Tell of each batch whether its fields make sense, and follow the one before."""
+def _are_valid(table: BatchTable, previous: int) -> npt.NDArray[np.bool_]:
+    """Return for each batch whether its fields are valid and follow the one before."""
     base, last = table["base_offset"], table["last_offset"]
     before = np.concatenate([[previous], last[:-1]])
     codec = table["attributes"] & CODEC_MASK
     fits = (table["end"] - table["start"]) // MIN_RECORD
-    # An offset of 2^63 - 1 above one of 0 makes 2^63 of them.
+    # Offsets 0 to 2^63 - 1 are 2^63 offsets, too many for an int64.
     span = (last - base).astype(np.uint64) + np.uint64(1)
-    most = np.where(codec == Codec.NONE, fits, np.minimum(span, _MAX_INT64))
+    max_count = np.where(codec == Codec.NONE, fits, np.minimum(span, _MAX_INT64))
     count = table["record_count"]
-    right: npt.NDArray[np.bool_] = (
+    valid: npt.NDArray[np.bool_] = (
         (codec <= Codec.ZSTD)
         & (table["leader_epoch"] >= -1)
         & (base >= 0)
         & (base > before)
         & (last >= base)
         & (count >= 0)
-        & (count <= most)
+        & (count <= max_count)
         & (count.astype(np.uint64) <= span)
     )
-    return right
+    return valid

@@ -1,4 +1,4 @@
-"""Record batches where they lie: one, or many that share a buffer."""
+"""Record batches in a buffer: a single one, or a table of many."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,8 +22,9 @@ __all__ = ["BATCH_ROW", "MAX_END", "BatchTable", "LogBatch", "LogBatches"]
 BATCH_ROW: Final = np.dtype(
     [(name, np.int64) for name in (*BatchHeader._fields, "start", "end")]
 )
-"""A batch as a row of a table: the fields of its header; and where in the buffer its
-records lie, or what has to be unpacked to get them. The kernel knows this order."""
+"""A batch as a row of a table: the fields of its header, and the start and end in the
+buffer of its records, or of the data to decompress or convert to get them. The kernel
+relies on this order."""
 
 BatchTable = npt.NDArray[np.void]
 """Rows of BATCH_ROW."""
@@ -33,13 +34,13 @@ _FIELDS: Final = len(BatchHeader._fields)
 
 
 class LogBatch(NamedTuple):
-    """A record batch and where its bytes are.
+    """A record batch and the buffer that holds it.
 
     Attributes:
         header: The batch's header, checked.
-        buffer: Log bytes that hold the whole batch.
+        buffer: Log bytes that contain the whole batch.
         start: Position of the batch in ``buffer``.
-        name: How to call the log in an error.
+        name: Log name used in error messages.
     """
 
     header: BatchHeader
@@ -49,26 +50,26 @@ class LogBatch(NamedTuple):
 
     @property
     def where(self) -> str:
-        """How to call the batch in an error."""
+        """Batch name used in error messages."""
         return f"{self.name}: batch at position {self.header.position}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class LogBatches:
-    """Record batches with rising offsets, their headers checked and in columns.
+    """Record batches with increasing offsets, their checked headers in columns.
 
-    Nothing is made for each of them until they are iterated over. Unless their
-    checksums are known to be right, they are looked at then, or when the records are
-    decoded: whoever drops a batch for what its header says calls ``check`` first.
+    No object per batch is made until the batches are iterated over. Checksums that are
+    not yet verified are checked then, or when the records are decoded: a caller that
+    drops a batch because of its header calls ``check`` first.
 
     Attributes:
-        table: A row for each.
-        buffer: Bytes that hold them all.
-        name: How to call the log in an error.
-        is_checked: Whether their checksums are known to be right; otherwise each batch
-            lies whole in ``buffer``.
-        first_offset: Records below this offset are not wanted.
-        end_offset: Records at or above this offset are not wanted.
+        table: One row per batch.
+        buffer: Bytes that contain all batches.
+        name: Log name used in error messages.
+        is_checked: Whether the checksums are verified; when they are not, ``buffer``
+            contains each batch whole.
+        first_offset: Records below this offset are left out.
+        end_offset: Records at or above this offset are left out.
     """
 
     table: BatchTable
@@ -80,21 +81,21 @@ class LogBatches:
 
     @classmethod
     def of(cls, batch: LogBatch) -> "LogBatches":
-        """Return one batch, its checksum known to be right, as a table of one row."""
+        """Make a table of one batch, whose checksum must be verified."""
         header, end = batch.header, batch.start + batch.header.size
         start = batch.start + (HEADER_SIZE if header.magic == MAGIC else 0)
         table = np.array([(*header, start, end)], BATCH_ROW)
         return cls(table, batch.buffer, batch.name, is_checked=True)
 
     def __len__(self) -> int:
-        """Return how many batches they are."""
+        """Return the number of batches."""
         return len(self.table)
 
     def __iter__(self) -> Iterator[LogBatch]:
-        """Yield each batch, its checksum looked at.
+        """Yield each batch after checking its checksum.
 
         Raises:
-            CorruptBatchError: A checksum is wrong.
+            CorruptBatchError: A checksum does not match.
         """
         for row in self.table.tolist():
             header = BatchHeader._make(row[:_FIELDS])
@@ -106,18 +107,18 @@ class LogBatches:
             yield batch
 
     def check(self) -> None:
-        """Look at the checksums of all.
+        """Check the checksums of all batches.
 
         Raises:
-            CorruptBatchError: One is wrong.
+            CorruptBatchError: A checksum does not match.
         """
         wrong = self.count_valid()
         if wrong < len(self):
-            for _ in self.take(slice(wrong, None)):  # says what is wrong
+            for _ in self.take(slice(wrong, None)):  # raises the error
                 pass
 
     def count_valid(self) -> int:
-        """Return how many of them come before the first whose checksum is wrong."""
+        """Return the number of batches before the first whose checksum is wrong."""
         if self.is_checked:
             return len(self)
         columns = (self[name].tolist() for name in ("size", "end", "crc"))
@@ -128,19 +129,19 @@ class LogBatches:
 
     @property
     def is_packed(self) -> npt.NDArray[np.bool_]:
-        """Which of them are compressed, or not of the version that is decoded."""
+        """For each batch, whether it is compressed or of a version before 2."""
         packed: npt.NDArray[np.bool_] = (self["attributes"] & CODEC_MASK != 0) | (
             self["magic"] < MAGIC
         )
         return packed
 
     def __getitem__(self, field: str) -> npt.NDArray[np.int64]:
-        """Return one field of every batch."""
+        """Return one header field of all batches."""
         column: npt.NDArray[np.int64] = self.table[field]
         return column
 
     def take(self, rows: Any) -> "LogBatches":  # noqa: ANN401 - what numpy takes
-        """Return some of the batches: those of a slice, or where a mask is true."""
+        """Return the batches that a slice, a mask or a list of rows selects."""
         return LogBatches(
             self.table[rows],
             self.buffer,
@@ -151,17 +152,17 @@ class LogBatches:
         )
 
     def split(self, turns: npt.NDArray[np.bool_]) -> Iterator["LogBatches"]:
-        """Yield the batches in parts.
+        """Split the batches into consecutive parts.
 
         Args:
-            turns: For each batch but the first, whether a part begins with it.
+            turns: For each batch but the first, whether it begins a new part.
         """
         places = np.flatnonzero(turns) + 1
         for first, end in zip([0, *places], [*places, len(self)], strict=True):
             yield self.take(slice(first, end))
 
     def with_records(self, table: BatchTable, data: memoryview) -> "LogBatches":
-        """Return the same batches, checked, whose records are elsewhere."""
+        """Return the same batches as verified, with their records in another buffer."""
         return LogBatches(
             table,
             data,
@@ -172,14 +173,14 @@ class LogBatches:
         )
 
     def within(self, first_offset: int, end_offset: int) -> "LogBatches":
-        """Return the same batches, of whose records only some are wanted."""
+        """Return the same batches, limited to a range of offsets."""
         return replace(self, first_offset=first_offset, end_offset=end_offset)
 
     def without_control(self) -> "LogBatches":
-        """Return those whose records are a producer's, not the broker's own.
+        """Return the batches that are not control batches.
 
         Raises:
-            CorruptBatchError: The checksum of one that is left out is wrong.
+            CorruptBatchError: The checksum of a control batch does not match.
         """
         control = self["attributes"] & CONTROL != 0
         if not control.any():
@@ -188,5 +189,5 @@ class LogBatches:
         return self.take(~control)
 
     def where(self, row: int) -> str:
-        """How to call a batch in an error."""
+        """The batch name used in error messages."""
         return f"{self.name}: batch at position {self.table['position'][row]}"

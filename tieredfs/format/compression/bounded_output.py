@@ -1,7 +1,7 @@
-"""Memory for what comes out of a decompressor, which nobody can know beforehand.
+"""Read the output of a decompressor, whose size is not known beforehand.
 
-What the stored bytes say of the size is a lie until proven: it is where to begin, never
-what to allocate.
+The size that the stored bytes claim is not trusted: it is a first guess, and never
+decides alone how much memory is allocated.
 """
 
 from collections.abc import Callable
@@ -13,51 +13,52 @@ __all__ = [
     "Reader",
     "TooMuchOutputError",
     "allocate",
-    "believed",
+    "plausible_size",
     "read_bounded",
 ]
 
-_PIECE = 1 << 20
+_CHUNK_BYTES = 1 << 20
 _RATIO = 256
 
 
 class MalformedDataError(Exception):
-    """The stored bytes are not what the codec writes."""
+    """The stored bytes are not valid data of the codec."""
 
 
 class TooMuchOutputError(Exception):
-    """More comes out than may."""
+    """The decompressed size exceeds the limit."""
 
 
 Reader = Callable[[int], "bytes | memoryview | pa.Buffer"]
-"""Returns the next so many bytes that come out; fewer mean the end."""
+"""A function that returns the next bytes of output, up to the given number; fewer mean
+the end."""
 
 
-def believed(claim: int, stored: int) -> int:
-    """Return how much of a claim to allocate before anything has come out.
+def plausible_size(claim: int, stored: int) -> int:
+    """Return how much of a claimed size to allocate before any output was read.
 
     Args:
-        claim: How many bytes seem to come out.
-        stored: Bytes that they come from. Records are hardly ever compressed to less
-            than a 256th, and damage claims anything.
+        claim: The claimed size of the output in bytes.
+        stored: Size of the compressed data in bytes. Records are hardly ever compressed
+            to less than a 256th of their size, and damaged data can claim any size.
     """
-    return min(claim, _PIECE + _RATIO * stored)
+    return min(claim, _CHUNK_BYTES + _RATIO * stored)
 
 
 def read_bounded(start: Callable[[], Reader], hint: int, limit: int) -> memoryview:
-    """Return all that a decompressor gives, in one piece of memory.
+    """Return the whole output of a decompressor in one buffer.
 
     Args:
-        start: Starts decompression from the first byte; called again when the hint was
-            too low, to count before anything large is allocated.
-        hint: How many bytes seem to come out, as far as that is believed.
-        limit: Most bytes that may come out. No more than this and 1 MiB is allocated.
+        start: Starts decompression from the first byte. When the hint was too low,
+            it is called again to count the output before a large buffer is allocated.
+        hint: Plausible size of the output in bytes.
+        limit: Maximum size of the output in bytes. At most this and 1 MiB is allocated.
 
     Raises:
-        TooMuchOutputError: More than ``limit`` bytes come out.
+        TooMuchOutputError: The output exceeds ``limit`` bytes.
     """
     size = min(hint, limit)
-    found = start()(size + 1)  # one byte less tells the end in the same call
+    found = start()(size + 1)  # asks for one more byte to see the end in the same call
     if len(found) > size:
         del found
         found = start()(_count(start, limit))
@@ -67,7 +68,7 @@ def read_bounded(start: Callable[[], Reader], hint: int, limit: int) -> memoryvi
 def _count(start: Callable[[], Reader], limit: int) -> int:
     total = 0
     read = start()
-    while found := len(read(_PIECE)):
+    while found := len(read(_CHUNK_BYTES)):
         total += found
         if total > limit:
             raise TooMuchOutputError
@@ -75,6 +76,6 @@ def _count(start: Callable[[], Reader], limit: int) -> int:
 
 
 def allocate(size: int) -> memoryview:
-    """Return memory that can be written."""
-    # Arrow's pool hands out pages that were touched before; Python's does not.
+    """Return a writable buffer of ``size`` bytes."""
+    # Arrow's pool reuses pages that are already mapped; Python's allocator does not.
     return memoryview(pa.allocate_buffer(size)).cast("B")

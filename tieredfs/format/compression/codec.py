@@ -1,4 +1,4 @@
-"""The codecs that a batch may be compressed with, as its header numbers them."""
+"""The compression codecs of a batch, with their numbers in the batch header."""
 
 from enum import IntEnum
 
@@ -6,7 +6,7 @@ __all__ = ["Codec"]
 
 
 class Codec(IntEnum):
-    """How the records of a batch are compressed."""
+    """The compression codec of a batch's records."""
 
     NONE = 0
     GZIP = 1

@@ -1,9 +1,9 @@
 """Compress and decompress the records of a batch, as Kafka's clients do.
 
-Kafka's headers do not say how large the records will be, so the output is bounded
-here. Java writes snappy in xerial blocks, librdkafka writes it raw; lz4 is the frame
-format; zstd and lz4 often come without a content size. What is written here Java's
-client can read: it takes no lz4 blocks that depend on one another.
+Kafka's batch headers do not contain the decompressed size, so the output is bounded
+here. Java writes snappy in xerial blocks, librdkafka writes it raw. lz4 is the frame
+format. zstd and lz4 data often has no content size. Java's client can read all that is
+written here: it does not accept lz4 blocks that depend on one another.
 """
 
 import struct
@@ -30,14 +30,15 @@ __all__ = [
 ]
 
 MAX_DECOMPRESSED = 256 << 20
-"""Bytes that the records of one batch may have, unless a user says that more are legal;
-above it is a decompression bomb."""
+"""Default maximum size of the records of one batch, decompressed, in bytes: larger
+output is treated as a decompression bomb unless the user sets another limit."""
 
 MAX_BATCH_LIMIT = (1 << 31) - 1
-"""The largest limit that may be asked for: what a buffer of Kafka's client can have."""
+"""The largest limit that a user can set: the maximum buffer size of Kafka's client."""
 
 MIN_BATCH_LIMIT = 4 << 20
-"""The smallest one: up to 2 MiB small batches are decompressed together."""
+"""The smallest limit that a user can set: small batches are decompressed together, up
+to 2 MiB of them."""
 
 _PACKED = {Codec.GZIP: "gzip", Codec.ZSTD: "zstd"}
 _SNAPPY = pa.Codec("snappy")
@@ -60,23 +61,23 @@ def decompress(
     package: str | None = None,
     limit_name: str | None = None,
 ) -> memoryview:
-    """Return the records of a batch as they were before compression.
+    """Decompress the records of a batch.
 
     Args:
-        codec: How they are compressed.
-        data: Their stored bytes.
-        limit: Most bytes that may come out. No more than this and 1 MiB is allocated,
-            beside what a decompressor needs to work: for zstd a window of at most
-            128 MiB, of which it touches no more than it has written.
-        name: How to call the batch in an error.
-        package: Which of the ``PACKAGES`` of the codec to use, in place of the fastest
-            that is installed.
-        limit_name: What the user raises to read more, in the error.
+        codec: Codec of the data.
+        data: The compressed records.
+        limit: Maximum size of the output in bytes. At most this and 1 MiB is allocated,
+            beside the decompressor's own memory: for zstd a window of at most 128 MiB,
+            of which it touches no more than it has written.
+        name: Batch name used in error messages.
+        package: Package in ``PACKAGES`` to decompress with; None for the fastest that
+            is installed.
+        limit_name: Option to raise to read more, named in the error message.
 
     Raises:
-        CorruptBatchError: The bytes are not what the codec writes, or more than
-            ``limit`` bytes come out.
-        MemoryError: The machine does not have the memory for them.
+        CorruptBatchError: The data is not valid for the codec, or decompresses to more
+            than ``limit`` bytes.
+        MemoryError: The machine does not have enough memory for the output.
     """
     view = byte_view(data)
     if codec is Codec.NONE:
@@ -84,16 +85,16 @@ def decompress(
     try:
         return decompressor(codec, package)(view, limit)
     except MalformedDataError as error:
-        msg = f"{name}: not {codec.name.lower()}: {error}"
+        msg = f"{name}: invalid {codec.name.lower()} data: {error}"
         raise CorruptBatchError(msg) from error
     except TooMuchOutputError as error:
-        hint = "" if limit_name is None else f": a larger {limit_name} reads it"
+        hint = "" if limit_name is None else f": raise {limit_name} to read it"
         msg = f"{name}: decompresses to more than {limit} bytes{hint}"
         raise CorruptBatchError(msg) from error
 
 
 def compress(codec: Codec, data: Buffer) -> bytes:
-    """Return the records of a batch as they are stored."""
+    """Compress the records of a batch."""
     view = byte_view(data)
     if codec is Codec.NONE:
         return bytes(view)
@@ -110,7 +111,7 @@ def compress(codec: Codec, data: Buffer) -> bytes:
 
 
 def _lz4_frame(view: memoryview) -> bytes:
-    """Write a frame of independent blocks; Arrow's own depend on one another."""
+    """Write a frame of independent blocks; Arrow's blocks depend on one another."""
     parts = [_LZ4_HEADER]
     for block in _cut(view, _LZ4_BLOCK):
         packed = _LZ4.compress(pa.py_buffer(block), asbytes=True)

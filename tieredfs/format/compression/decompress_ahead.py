@@ -1,7 +1,7 @@
-"""Open the next batches in a helper thread while the caller is busy with these.
+"""Decompress the next batches in a helper thread while the caller uses the last ones.
 
-To open a batch is to decompress it. Decompressors let other threads run meanwhile, so
-that two cores share the work.
+Decompressors release the interpreter's lock, so that two cores share the work. To open
+a batch is to decompress it.
 """
 
 import os
@@ -13,19 +13,20 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
-__all__ = ["MIN_WORK", "decompress_ahead"]
+__all__ = ["MIN_WORK_BYTES", "decompress_ahead"]
 
-_HAND_OVER = 256 << 10
-"""Bytes to decompress for which it pays to wake another thread."""
+_MIN_GROUP_BYTES = 256 << 10
+"""Compressed bytes of a group for which it pays to wake another thread."""
 
-MIN_WORK = 20 << 10
-"""Bytes of a batch below which it is open before two threads have taken turns."""
+MIN_WORK_BYTES = 20 << 10
+"""Compressed bytes of a batch below which opening it takes less time than handing it to
+another thread."""
 
-_AHEAD = 4 << 20
-"""Opened bytes of a group from which on the rest of it is left to the caller."""
+_MAX_OPENED_BYTES = 4 << 20
+"""Decompressed bytes of a group after which the caller opens the rest of it."""
 
-_WINDOW = 2
-"""Groups in hand: the helper has one, and the caller opens the other if it waits."""
+_MAX_GROUPS = 2
+"""Groups that are open ahead: the helper has one, a waiting caller opens the other."""
 
 
 class _Sized(Protocol):
@@ -42,23 +43,23 @@ def decompress_ahead(
     open_one: Callable[[Batch], Piece],
     work: Callable[[Batch], int],
 ) -> Iterator[Piece]:
-    """Yield what ``open_one`` makes of each batch, in order.
+    """Yield the result of ``open_one`` for each batch, in order.
 
-    The first batch is opened before another is taken. From then on batches are taken
-    and opened ahead in groups of 256 KiB of work: two groups, each of no more than 4
-    MiB and one batch when it is open. A batch without work, and any batch where there
-    is one core only, is opened when its turn comes. The helper thread lives from the
-    first group until the iterator ends or is closed, which waits for the group that the
-    thread has.
+    The first batch is opened before another is taken from ``batches``. From then on
+    batches are taken and opened ahead in groups of 256 KiB of work: two groups, each of
+    at most 4 MiB plus one batch when open. A batch without work is opened when its turn
+    comes, and so is every batch on a machine with a single core. The helper thread
+    lives from the first group until the iterator ends or is closed; closing waits for
+    the group that the thread is opening.
 
     Args:
-        batches: Taken in the caller's thread.
-        open_one: Opens a batch, in either thread.
-        work: Returns how many bytes of a batch there are to decompress.
+        batches: The batches; iterated in the caller's thread.
+        open_one: Opens a batch; called in either thread.
+        work: Returns the number of bytes to decompress in a batch.
 
     Raises:
-        Exception: What ``open_one`` or ``batches`` raised, when all that lies before it
-            has come out.
+        Exception: The error of ``open_one`` or ``batches``, after all results before it
+            have been yielded.
     """
     errors: list[Exception] = []
     source = _until_error(batches, errors)
@@ -68,10 +69,10 @@ def decompress_ahead(
         stack.callback(helper.shutdown, cancel_futures=True)
         window: deque[_Job[Batch, Piece]] = deque()
         for group, total in _groups(source, work):
-            if total >= _HAND_OVER:
+            if total >= _MIN_GROUP_BYTES:
                 future = helper.submit(_open_group, group, open_one)
                 window.append(_Job(group, future))
-                if len(window) == _WINDOW:
+                if len(window) == _MAX_GROUPS:
                     yield from _take(window, open_one)
                 continue
             while window:
@@ -84,7 +85,7 @@ def decompress_ahead(
 
 
 class _Result(NamedTuple, Generic[Piece]):
-    """What became of a group: pieces, and the error that ended them."""
+    """The result of opening a group: its pieces, and the error that ended it."""
 
     pieces: list[Piece]
     error: Exception | None = None
@@ -101,11 +102,11 @@ class _Job(Generic[Batch, Piece]):
 def _take(
     window: "deque[_Job[Batch, Piece]]", open_one: Callable[[Batch], Piece]
 ) -> Iterator[Piece]:
-    """Take the first group out of the window, and yield what is in it."""
+    """Remove the first group from the window, and yield its pieces."""
     job = window.popleft()
     done: list[Piece] = []
     if not job.future.cancel():
-        for later in window:  # do not wait while there is something to do
+        for later in window:  # open later groups rather than wait
             if not job.future.done() and later.future.cancel():
                 later.future = Future()
                 later.future.set_result(_open_group(later.group, open_one))
@@ -119,7 +120,7 @@ def _take(
 def _open_group(
     group: list[Batch], open_one: Callable[[Batch], Piece]
 ) -> _Result[Piece]:
-    """Open batches up to an error, or until they are enough for once."""
+    """Open batches up to an error or to the maximum size of a group."""
     pieces: list[Piece] = []
     size = 0
     for batch in group:
@@ -129,7 +130,7 @@ def _open_group(
             return _Result(pieces, error)
         pieces.append(piece)
         size += piece.size
-        if size >= _AHEAD:
+        if size >= _MAX_OPENED_BYTES:
             break
     return _Result(pieces)
 
@@ -137,18 +138,18 @@ def _open_group(
 def _groups(
     batches: Iterable[Batch], work: Callable[[Batch], int]
 ) -> Iterator[tuple[list[Batch], int]]:
-    """Gather batches until there is enough to do; one without work stays alone."""
+    """Group batches up to the minimum work; a batch without work is its own group."""
     group: list[Batch] = []
     total = 0
     for batch in batches:
         size = work(batch)
-        size = 0 if size < MIN_WORK else size
+        size = 0 if size < MIN_WORK_BYTES else size
         if group and not size:
             yield group, total
             group, total = [], 0
         group.append(batch)
         total += size
-        if not size or total >= _HAND_OVER:
+        if not size or total >= _MIN_GROUP_BYTES:
             yield group, total
             group, total = [], 0
     if group:
@@ -156,7 +157,7 @@ def _groups(
 
 
 def _until_error(batches: Iterable[Batch], errors: list[Exception]) -> Iterator[Batch]:
-    """Yield batches until there is none, or an error to be kept for later."""
+    """Yield batches until they end or raise an error, which is kept for later."""
     try:
         yield from batches
     except Exception as error:  # noqa: BLE001 - raised in its place
@@ -164,7 +165,7 @@ def _until_error(batches: Iterable[Batch], errors: list[Exception]) -> Iterator[
 
 
 def _cores() -> int:
-    """Return how many cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):  # not on macOS or Windows
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1

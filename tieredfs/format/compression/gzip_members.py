@@ -1,4 +1,4 @@
-"""The members of gzip data: how many bytes they seem to hold."""
+"""The members of gzip data: the decompressed size that they claim."""
 
 import struct
 from typing import Final
@@ -10,9 +10,9 @@ _RATIO: Final = 1032  # a copy of 258 bytes takes at least two bits
 
 
 def gzip_size_hint(view: memoryview) -> int:
-    """Return what the last member says of its size (RFC 1952, ISIZE).
+    """Return the decompressed size in the last member's ISIZE field (RFC 1952).
 
-    It is too much or too little where the data is damaged, or has several members.
+    The size is wrong when the data is damaged or has several members.
     """
     if len(view) < _SIZE.size:
         return 0

@@ -1,7 +1,8 @@
-"""The frames of lz4 data: the checksum of their header, and how much they seem to hold.
+"""The frames of lz4 data: their header checksum, and the size of their output.
 
-Kafka's clients once took that checksum over the frame's magic as well, and every reader
-of version 0 has to put up with it. Source: the LZ4 frame format; KAFKA-3160, KIP-57.
+Kafka's old clients computed the header checksum over the frame's magic as well, and
+every reader of version 0 has to accept it. Source: the LZ4 frame format; KAFKA-3160,
+KIP-57.
 """
 
 import struct
@@ -9,7 +10,7 @@ from typing import Final
 
 from tieredfs.format.buffers import Buffer, byte_view
 
-__all__ = ["lz4_size_hint", "mend_lz4_header"]
+__all__ = ["lz4_size_hint", "repair_lz4_header"]
 
 _MAGIC = bytes.fromhex("04224d18")
 _CONTENT_SIZE, _BLOCK_CHECKSUM, _DICTIONARY = 0x08, 0x10, 0x01
@@ -22,10 +23,10 @@ _PRIMES = (0x9E3779B1, 0x85EBCA77, 0xC2B2AE3D, 0x27D4EB2F, 0x165667B1)
 _LANE = struct.Struct("<I")
 
 
-def mend_lz4_header(data: Buffer) -> bytes:
-    """Return an lz4 frame with the header checksum that the format asks for.
+def repair_lz4_header(data: Buffer) -> bytes:
+    """Return an lz4 frame with the header checksum that the format requires.
 
-    What is no frame comes back as it is, for the decompressor to refuse.
+    Data that is not a frame is returned unchanged; the decompressor rejects it.
     """
     frame = bytearray(byte_view(data))
     start = len(_MAGIC)
@@ -40,13 +41,13 @@ def mend_lz4_header(data: Buffer) -> bytes:
 
 
 def lz4_size_hint(view: memoryview) -> int:
-    """Return what the blocks of the first frame seem to hold.
+    """Return the maximum size of the first frame's output according to its blocks.
 
-    It is too much or too little where the data is damaged.
+    The size is wrong when the data is damaged.
     """
     if len(view) < _BLOCKS_AT:
         return 0
-    flags, most = view[4], _BLOCK_MAX[view[5] >> 4 & 7]
+    flags, max_block = view[4], _BLOCK_MAX[view[5] >> 4 & 7]
     at, behind, size = _BLOCKS_AT, 0, 0
     if flags & (_CONTENT_SIZE | _BLOCK_CHECKSUM | _DICTIONARY):
         at += 8 * bool(flags & _CONTENT_SIZE) + 4 * bool(flags & _DICTIONARY)
@@ -57,10 +58,10 @@ def lz4_size_hint(view: memoryview) -> int:
         if not length:
             break
         if length < _STORED:
-            size += min(most, _RATIO * length)
+            size += min(max_block, _RATIO * length)
         else:
             length -= _STORED
-            size += min(most, length)
+            size += min(max_block, length)
         at += _LANE.size + length + behind
     return size
 

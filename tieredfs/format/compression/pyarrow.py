@@ -1,4 +1,4 @@
-"""Decompression by pyarrow, which is always there."""
+"""Decompression with pyarrow, which is always installed."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from tieredfs.format.compression.bounded_output import (
     MalformedDataError,
     Reader,
     TooMuchOutputError,
-    believed,
+    plausible_size,
     read_bounded,
 )
 from tieredfs.format.compression.gzip_members import gzip_size_hint
@@ -20,7 +20,7 @@ __all__ = ["decompress_gzip", "decompress_lz4", "decompress_snappy", "decompress
 
 _SNAPPY = pa.Codec("snappy")
 _ZSTD = pa.Codec("zstd")
-_ERRORS = (OSError, pa.ArrowInvalid)  # but no lack of memory: it is no damage
+_ERRORS = (OSError, pa.ArrowInvalid)  # not pa.ArrowMemoryError: it is not damage
 
 
 def decompress_gzip(view: memoryview, limit: int) -> memoryview:
@@ -39,7 +39,7 @@ def decompress_zstd(view: memoryview, limit: int) -> memoryview:
     size = frames.content_size
     if size is not None and size > limit:
         raise TooMuchOutputError
-    if size is None or size > believed(size, len(view)):
+    if size is None or size > plausible_size(size, len(view)):
         return _read("zstd", view, frames.bound, limit)
     try:
         found = _ZSTD.decompress(pa.py_buffer(view), size)
@@ -54,7 +54,7 @@ def decompress_snappy(view: memoryview, limit: int) -> memoryview:
 
 
 def unpack_snappy_block(block: memoryview, out: memoryview) -> None:
-    """Decompress a raw block into memory of the size that it claims."""
+    """Decompress a raw block into a buffer of the size that the block claims."""
     try:
         found = _SNAPPY.decompress(pa.py_buffer(block), len(out))
     except _ERRORS as error:
@@ -64,7 +64,7 @@ def unpack_snappy_block(block: memoryview, out: memoryview) -> None:
 
 def _read(codec: str, view: memoryview, hint: int, limit: int) -> memoryview:
     try:
-        hint = believed(hint, len(view))
+        hint = plausible_size(hint, len(view))
         return read_bounded(partial(_start, codec, view), hint, limit)
     except _ERRORS as error:
         raise MalformedDataError(str(error)) from error

@@ -1,6 +1,6 @@
-"""Which package decompresses which codec: a fast one where it is installed.
+"""The packages that decompress each codec: a fast one where it is installed.
 
-What comes out, and what is refused, is the same whichever it is.
+All packages of a codec give the same output and reject the same data.
 """
 
 from collections.abc import Callable, Mapping
@@ -21,12 +21,12 @@ PACKAGES: Mapping[Codec, tuple[str, ...]] = MappingProxyType(
         Codec.ZSTD: ("zstandard", "pyarrow"),
     }
 )
-"""The packages that can decompress each codec, the fastest first."""
+"""Packages that can decompress each codec, fastest first."""
 
 PACKAGES_IN_USE: Mapping[Codec, str] = MappingProxyType(
     {codec: next(filter(find_spec, names)) for codec, names in PACKAGES.items()}
 )
-"""The one of them that does: the first that is installed."""
+"""The package that decompresses each codec: the first that is installed."""
 
 
 @cache
@@ -35,9 +35,9 @@ def decompressor(
 ) -> Callable[[memoryview, int], memoryview]:
     """Return the function that decompresses a codec with a package.
 
-    It takes the stored bytes and the most bytes that may come out, and raises
-    ``MalformedDataError`` or ``TooMuchOutputError``. Its package is imported here, when
-    a batch first needs it, and not with tieredfs.
+    The function takes the compressed bytes and the maximum size of the output, and
+    raises ``MalformedDataError`` or ``TooMuchOutputError``. The package is imported
+    when a batch first needs it, not when tieredfs is imported.
     """
     module = _module(package or PACKAGES_IN_USE[codec])
     found: Callable[[memoryview, int], memoryview]
@@ -49,10 +49,10 @@ def decompressor(
 def block_decompressor(
     codec: Codec,
 ) -> Callable[[memoryview, memoryview], int] | None:
-    """Return the function that decompresses a block that the kernel found, if any.
+    """Return the function that decompresses a block found by the kernel, if any.
 
-    It takes the block, and memory of the size of all that may come out; returns how
-    much did, and raises ``MalformedDataError``.
+    The function takes the block and a buffer of the maximum size of its output. It
+    returns the size of the output, and raises ``MalformedDataError``.
     """
     if codec is Codec.NONE:
         return None
@@ -63,5 +63,5 @@ def block_decompressor(
 
 
 def _module(package: str) -> ModuleType:
-    """Import the module of ours that decompresses by a package: it has its name."""
+    """Import tieredfs' module for a package, which has the package's name."""
     return import_module(f"tieredfs.format.compression.{package}")

@@ -1,7 +1,7 @@
-"""Snappy as Kafka's clients write it: one raw block, or xerial's blocks of it.
+"""Snappy as Kafka's clients write it: one raw block, or a series of xerial blocks.
 
-Java writes xerial blocks, librdkafka writes one raw block. Both begin with their size,
-which is believed as far as it can be true.
+Java writes xerial blocks, librdkafka writes one raw block. A block begins with its
+decompressed size, which is checked against the maximum that the block can contain.
 """
 
 import struct
@@ -21,21 +21,21 @@ XERIAL_BLOCK_SIZE = struct.Struct(">i")
 _XERIAL_HEADER = 16
 _PREAMBLE = 5
 _MORE = 0x80  # set in every byte of a varint but its last
-_RATIO = 64  # a copy of 64 bytes takes at least two
+_RATIO = 64  # a copy of 64 bytes takes at least two bytes
 
 
 def unpack_snappy(
     view: memoryview, limit: int, unpack: Callable[[memoryview, memoryview], None]
 ) -> memoryview:
-    """Decompress snappy, each block straight into its place.
+    """Decompress snappy data, each block straight into the output buffer.
 
     Args:
-        view: The stored bytes.
-        limit: Most bytes that may come out.
-        unpack: Decompresses a raw block into memory of the size that it claims.
+        view: The compressed bytes.
+        limit: Maximum size of the output in bytes.
+        unpack: Decompresses a raw block into a buffer of the size that it claims.
 
     Raises:
-        MalformedDataError: A block is cut off, or claims what it cannot hold.
+        MalformedDataError: A block is cut off, or claims more than it can contain.
         TooMuchOutputError: The blocks claim more than ``limit`` bytes.
     """
     if view[: len(XERIAL_MAGIC)] != XERIAL_MAGIC:
@@ -46,7 +46,7 @@ def unpack_snappy(
     for block in _xerial_blocks(view):
         total += _claimed_size(block, limit - total)
     out, at = allocate(total), 0
-    for block in _xerial_blocks(view):  # not kept: there may be millions of tiny ones
+    for block in _xerial_blocks(view):  # no list: there may be millions of tiny blocks
         end = at + _claimed_size(block, limit)
         unpack(block, out[at:end])
         at = end
@@ -69,7 +69,7 @@ def _xerial_blocks(view: memoryview) -> Iterator[memoryview]:
 
 
 def _claimed_size(block: memoryview, limit: int) -> int:
-    """Read the preamble of a raw block: its size as a varint."""
+    """Read the preamble of a raw block: its decompressed size as a varint."""
     size = shift = 0
     for byte in block[:_PREAMBLE]:
         size |= (byte & 0x7F) << shift

@@ -1,4 +1,4 @@
-"""Decompression of zstd by python-zstandard, which keeps its context for more."""
+"""Decompression of zstd with python-zstandard, which reuses its context."""
 
 import threading
 from functools import partial
@@ -9,7 +9,7 @@ from tieredfs.format.compression.bounded_output import (
     MalformedDataError,
     Reader,
     TooMuchOutputError,
-    believed,
+    plausible_size,
     read_bounded,
 )
 from tieredfs.format.compression.zstd_frames import ZstdFrames, scan_zstd
@@ -18,15 +18,15 @@ __all__ = ["decompress_zstd", "decompress_zstd_block"]
 
 
 class _Context(threading.local):
-    """A context for each thread: one serves one call at a time."""
+    """A context for each thread: a context serves one call at a time."""
 
     def __init__(self) -> None:
         self.decompressor = zstandard.ZstdDecompressor()
 
 
 _CONTEXT = _Context()
-_USUAL_WINDOW = 8 << 20
-"""Bytes up to which a context is kept: it never gives its window back."""
+_MAX_REUSED_WINDOW_BYTES = 8 << 20
+"""Largest window for which the context is reused: it never frees its window."""
 
 
 def decompress_zstd(view: memoryview, limit: int) -> memoryview:
@@ -36,7 +36,7 @@ def decompress_zstd(view: memoryview, limit: int) -> memoryview:
     if frames.content_size is not None and size > limit:
         raise TooMuchOutputError
     try:
-        hint = believed(frames.bound, len(view))
+        hint = plausible_size(frames.bound, len(view))
         if frames.is_single and 0 < size <= limit and hint == frames.bound:
             found = _context(frames).decompress(view, frames.bound)
             return memoryview(found)
@@ -46,7 +46,7 @@ def decompress_zstd(view: memoryview, limit: int) -> memoryview:
 
 
 def decompress_zstd_block(view: memoryview, out: memoryview) -> int:
-    """Decompress a single frame of a usual window into memory of what can come out."""
+    """Decompress a single frame into a buffer of the maximum size of its output."""
     try:
         found = _CONTEXT.decompressor.decompress(view, len(out))
     except zstandard.ZstdError as error:
@@ -57,11 +57,11 @@ def decompress_zstd_block(view: memoryview, out: memoryview) -> int:
 
 
 def _start(view: memoryview, frames: ZstdFrames) -> Reader:
-    # The scan has shown that no frame is cut off: this reader would not tell.
+    # The scan has checked that no frame is cut off: this reader would not notice.
     return _context(frames).stream_reader(view, read_across_frames=True).read
 
 
 def _context(frames: ZstdFrames) -> zstandard.ZstdDecompressor:
-    if frames.window > _USUAL_WINDOW:
+    if frames.window > _MAX_REUSED_WINDOW_BYTES:
         return zstandard.ZstdDecompressor()
     return _CONTEXT.decompressor

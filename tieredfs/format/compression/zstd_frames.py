@@ -1,8 +1,8 @@
-"""The frames of zstd data: where they end, and how much each can hold.
+"""The frames of zstd data: their ends, and the maximum size of their output.
 
-The sizes of its blocks tell how many bytes a frame can hold at most, whatever its
-header claims and even where that claims nothing, as most of Kafka's clients write it.
-Source: RFC 8878, 3.1.
+The maximum size of a frame's output follows from its blocks. It does not depend on the
+content size in the frame's header, which most of Kafka's clients leave out. Source:
+RFC 8878, 3.1.
 """
 
 from typing import NamedTuple
@@ -12,24 +12,25 @@ from tieredfs.format.compression.bounded_output import MalformedDataError
 __all__ = ["ZstdFrames", "scan_zstd"]
 
 _MAGIC = bytes.fromhex("28b52ffd")
-_SKIPPABLE = bytes.fromhex("2a4d18")  # behind a byte 5x
+_SKIPPABLE = bytes.fromhex("2a4d18")  # after a byte 5x
 _BLOCK_MAX = 128 << 10
 _WINDOW_MAX = 128 << 20
-"""What zstd itself takes unless told otherwise; decompressors may allocate it."""
+"""zstd's default limit; a decompressor may allocate a window of this size."""
 
 _DICTIONARY_SIZES = (0, 1, 2, 4)
 _RLE, _RESERVED = 1, 3
-_SHORT_SIZE = 2  # bytes; this one begins to count at 256
+_SHORT_SIZE = 2  # bytes; a size field of this width is stored minus 256
 
 
 class ZstdFrames(NamedTuple):
-    """What the headers of zstd data say.
+    """The sizes found in the headers of zstd data.
 
     Attributes:
-        bound: Most bytes that can come out.
-        window: Most bytes that a decompressor may have to keep for back references.
-        content_size: Bytes that must come out, if it is a single frame that says so.
-        is_single: Whether it is one frame and nothing else.
+        bound: Maximum size of the output in bytes.
+        window: Maximum window for back references in bytes.
+        content_size: Size of the output in bytes; None unless the data is a single
+            frame with a content size.
+        is_single: Whether the data is a single frame and nothing else.
     """
 
     bound: int
@@ -42,7 +43,7 @@ def scan_zstd(view: memoryview) -> ZstdFrames:
     """Read the headers of all frames and blocks, without decompressing.
 
     Raises:
-        MalformedDataError: They are cut off, or are no frames.
+        MalformedDataError: The data is cut off, or is not a series of frames.
     """
     bound = window = end = 0
     try:
@@ -60,10 +61,10 @@ def scan_zstd(view: memoryview) -> ZstdFrames:
 
 
 def _scan_frame(view: memoryview, start: int) -> tuple[ZstdFrames, int]:
-    """Return a frame and its end, which may lie behind the data.
+    """Return a frame and its end, which may be past the end of the data.
 
     Raises:
-        IndexError: It is cut off.
+        IndexError: The frame is cut off.
     """
     at = start + 4
     if view[start:at] != _MAGIC:
@@ -93,16 +94,18 @@ def _scan_frame(view: memoryview, start: int) -> tuple[ZstdFrames, int]:
         at += width
         window = window or content
     if window > _WINDOW_MAX:
-        raise MalformedDataError(f"window of {window} bytes")
+        msg = f"window of {window} bytes exceeds {_WINDOW_MAX}"
+        raise MalformedDataError(msg)
     bound, at = _scan_blocks(view, at)
     if content is not None and content > bound:
-        raise MalformedDataError(f"{bound} bytes at most cannot be {content}")
+        msg = f"content size {content} exceeds the {bound} bytes that fit the blocks"
+        raise MalformedDataError(msg)
     at += flags & 4  # the checksum has four bytes
     return ZstdFrames(bound, window, content, is_single=start == 0), at
 
 
 def _scan_blocks(view: memoryview, at: int) -> tuple[int, int]:
-    """Return the most bytes that the blocks of a frame can hold, and their end."""
+    """Return the maximum size of the output of a frame's blocks, and their end."""
     bound = 0
     last = 0
     while not last:

@@ -1,1 +1,1 @@
-"""The indexes of a segment: each of them, and whether they match the log."""
+"""The indexes of a segment: parse, look up, build, and check against the log."""

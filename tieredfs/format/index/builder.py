@@ -20,21 +20,22 @@ _TIME_ENTRY: Final = struct.Struct(">qi")
 
 
 class IndexBuilder:
-    """Take the batches of one log, in order, and give its indexes.
+    """Build the offset and time index of a segment from its batches, added in order.
 
-    A batch is indexed when more than the interval has been written since the last one
-    that was, so the first never is. The time index pairs the largest timestamp so far
-    with the last offset of the batch that has it, and gets a last entry at the end.
+    A batch is indexed when more than the interval has been written since the last
+    indexed batch, so the first batch never is. A time index entry pairs the largest
+    timestamp so far with the last offset of the batch that has it. The end of the
+    segment adds a last entry to the time index.
     """
 
     def __init__(
         self, base_offset: int, *, interval_bytes: int = INTERVAL_BYTES
     ) -> None:
-        """Begin a segment.
+        """Start with an empty segment.
 
         Args:
             base_offset: The segment's first offset.
-            interval_bytes: Bytes of log between two entries, at least.
+            interval_bytes: Minimum number of log bytes between two entries.
         """
         self._base = base_offset
         self._interval = interval_bytes
@@ -45,21 +46,24 @@ class IndexBuilder:
         self._times = bytearray()
 
     def add(self, header: BatchHeader) -> None:
-        """Take the next batch.
+        """Add the next batch.
 
         Raises:
-            CorruptBatchError: It lies below the segment's first offset, or further
-                into the segment than an index can say.
+            CorruptBatchError: The batch is below the segment's first offset, or its
+                offset or position is too large for an index entry.
         """
         relative = header.last_offset - self._base
         if header.base_offset < self._base or relative > _MAX_INT32:
             msg = (
                 f"batch at position {header.position}: offsets {header.base_offset} to "
-                f"{header.last_offset} are not of a segment that begins at {self._base}"
+                f"{header.last_offset} do not fit a segment that begins at {self._base}"
             )
             raise CorruptBatchError(msg)
         if header.position > _MAX_INT32:
-            msg = f"batch at position {header.position}: no index reaches so far"
+            msg = (
+                f"batch at position {header.position}: the position is past "
+                f"{_MAX_INT32}, the largest that an index can hold"
+            )
             raise CorruptBatchError(msg)
         if header.max_timestamp > self._largest[0]:
             self._largest = (header.max_timestamp, header.last_offset)
@@ -70,11 +74,11 @@ class IndexBuilder:
         self._since += header.size
 
     def offset_index(self) -> bytes:
-        """Return the offset index of the batches so far."""
+        """Return the offset index of the batches added so far."""
         return bytes(self._offsets)
 
     def time_index(self) -> bytes:
-        """Return the time index of a segment that ends here."""
+        """Return the time index of a segment that ends with the last batch added."""
         self._add_time()
         return bytes(self._times)
 

@@ -1,7 +1,7 @@
-"""Whether the indexes of a segment are true to its log: one pass over its batches.
+"""Check the indexes of a segment against its log, in one pass over its batches.
 
-A parser sees what an index is in itself. Only beside the log is it seen that an entry
-leads to a batch that is not there, or past a record it should have led to.
+A parser checks an index on its own. Only a comparison with the log shows that an entry
+points to a batch that does not exist, or past a record that it should find.
 """
 
 from collections.abc import Mapping
@@ -22,10 +22,10 @@ __all__ = ["IndexCheck"]
 
 
 class IndexCheck:
-    """Take the batches of one log, in order, and judge the indexes beside it.
+    """Compare the indexes of a segment with its batches, added in order.
 
     Attributes:
-        malformed: What is wrong with each index that is, before any batch is seen.
+        malformed: The error of each index that cannot be parsed, by type.
     """
 
     def __init__(
@@ -35,18 +35,18 @@ class IndexCheck:
         end_offset: int,
         log_size: int,
     ) -> None:
-        """Parse the indexes; one that is malformed is untrue.
+        """Parse the indexes; a malformed index counts as inconsistent with the log.
 
         Args:
-            indexes: The bytes of each index there is.
+            indexes: The bytes of each index that exists.
             base_offset: The segment's first offset.
             end_offset: The segment's last offset, inclusive.
-            log_size: Bytes of the log.
+            log_size: Size of the log in bytes.
         """
         self._base = base_offset
         self._end_offset = end_offset
         self._has_epochs = IndexType.LEADER_EPOCH in indexes
-        self._untrue: dict[IndexType, str] = {}
+        self._inconsistent: dict[IndexType, str] = {}
         self._offsets = OffsetIndex.parse(b"", base_offset)
         self._times = TimeIndex.parse(b"", base_offset)
         self._aborts = TransactionIndex()
@@ -56,8 +56,8 @@ class IndexCheck:
             try:
                 self._parse(kind, data, base_offset, log_size)
             except TieredFSError as error:
-                self._untrue[kind] = str(error)
-        self.malformed = dict(self._untrue)
+                self._inconsistent[kind] = str(error)
+        self.malformed = dict(self._inconsistent)
         self._next = dict.fromkeys(IndexType, 0)
         self._awaited: int | None = None
         self._largest = -1
@@ -69,11 +69,11 @@ class IndexCheck:
         self._ended: dict[tuple[int, int], AbortedTransaction] = {}
 
     def add(self, header: BatchHeader, marker: ControlRecord | None = None) -> None:
-        """Take the next batch, with the marker that a control batch holds."""
+        """Add the next batch, with the control record of a control batch."""
         self._see_offset(header)
         self._see_time(header)
         if not self._epochs.accepts(header.leader_epoch, header.base_offset):
-            self._say(
+            self._report(
                 IndexType.LEADER_EPOCH,
                 f"the batch at offset {header.base_offset} has epoch "
                 f"{header.leader_epoch}",
@@ -81,66 +81,77 @@ class IndexCheck:
         self._see_producer(header, marker)
         written = header.last_offset - header.base_offset + 1
         if header.base_offset > self._last + 1 or header.record_count < written:
-            self._holes += 1  # between batches or in one: the cleaner has been here
+            self._holes += 1  # between batches or in one: removed by the log cleaner
         self._last = header.last_offset
         self._epoch = header.leader_epoch
 
     @property
     def is_compacted(self) -> bool:
-        """Whether offsets are missing: the cleaner has been here."""
+        """Whether offsets are missing because the log cleaner removed records."""
         return self._holes > 0 or self._last < self._end_offset
 
     def finish(self) -> Mapping[IndexType, str]:
-        """Return what is untrue of each index that is, after the last batch."""
+        """Return the inconsistency of each index that has one, after the last batch."""
         if self._awaited is not None or self._next[IndexType.OFFSET] < len(
             self._offsets
         ):
-            self._say(IndexType.OFFSET, "its last entries lead to no batch")
+            self._report(IndexType.OFFSET, "its last entries do not point to a batch")
         if self._next[IndexType.TIMESTAMP] < len(self._times):
-            self._say(IndexType.TIMESTAMP, "its last entries lead to no batch")
-        # It may begin behind the segment, where the whole log does, but not at its end.
+            self._report(
+                IndexType.TIMESTAMP, "its last entries do not point to a batch"
+            )
+        # A checkpoint may begin after the segment does, but has to cover its end.
         if self._has_epochs and self._epoch > self._epochs.epoch_at(self._last):
-            self._say(IndexType.LEADER_EPOCH, f"it does not have epoch {self._epoch}")
+            self._report(
+                IndexType.LEADER_EPOCH, f"epoch {self._epoch} of the log is missing"
+            )
         compacted = self.is_compacted
         self._finish_aborts(compacted=compacted)
         for producer in self._producers.producers:
-            said = (producer.producer_epoch, producer.last_offset)
-            epoch, wrote = found = self._written.get(producer.producer_id, said)
-            if wrote > producer.last_offset or (found != said and not compacted):
-                self._say(
+            listed = (producer.producer_epoch, producer.last_offset)
+            epoch, wrote = found = self._written.get(producer.producer_id, listed)
+            if wrote > producer.last_offset or (found != listed and not compacted):
+                self._report(
                     IndexType.PRODUCER_SNAPSHOT,
-                    f"producer {producer.producer_id} wrote offset {wrote} last, under "
-                    f"epoch {epoch}; it says {producer.last_offset}, "
-                    f"{producer.producer_epoch}",
+                    f"producer {producer.producer_id} wrote last offset {wrote} under "
+                    f"epoch {epoch}; the snapshot has offset {producer.last_offset}, "
+                    f"epoch {producer.producer_epoch}",
                 )
-        return dict(self._untrue)
+        return dict(self._inconsistent)
 
     def _finish_aborts(self, *, compacted: bool) -> None:
         listed = {(e.producer_id, e.last_offset): e for e in self._aborts.entries}
         for name, seen in self._ended.items():
             entry = listed.get(name)
             if entry is None and seen.first_offset >= self._base:
-                self._say(IndexType.TRANSACTION, "it lacks an abort that the log has")
+                self._report(
+                    IndexType.TRANSACTION,
+                    "it lacks an aborted transaction that the log has",
+                )
             if entry and not self._agrees(entry, seen, compacted=compacted):
-                self._say(
-                    IndexType.TRANSACTION, f"the abort at offset {name[1]} is {seen}"
+                self._report(
+                    IndexType.TRANSACTION,
+                    f"the abort at offset {name[1]} differs from the log's {seen}",
                 )
         if not compacted and listed.keys() - self._ended.keys():
-            self._say(IndexType.TRANSACTION, "it has an abort that the log has not")
+            self._report(
+                IndexType.TRANSACTION,
+                "it has an aborted transaction that the log lacks",
+            )
 
     def _agrees(
         self, entry: AbortedTransaction, seen: AbortedTransaction, *, compacted: bool
     ) -> bool:
-        """Compare an abort with what the segment's log shows of it.
+        """Compare an abort in the index with the same abort in the segment's log.
 
-        What lies before the segment, or was removed by the cleaner, it does not show.
+        The log does not show records before the segment or removed by the cleaner.
         """
         if compacted:
-            shown = seen.first_offset
-            return shown < self._base or entry.first_offset <= shown
+            found = seen.first_offset
+            return found < self._base or entry.first_offset <= found
         return all(
-            told == shown or told < self._base
-            for told, shown in (
+            indexed == found or indexed < self._base
+            for indexed, found in (
                 (entry.first_offset, seen.first_offset),
                 (entry.last_stable_offset, seen.last_stable_offset),
             )
@@ -160,15 +171,15 @@ class IndexCheck:
         elif kind is IndexType.TRANSACTION:
             self._aborts = TransactionIndex.parse(data, base_offset)
             if any(e.last_offset > self._end_offset for e in self._aborts.entries):
-                raise CorruptIndexError("an abort lies behind the segment")
+                raise CorruptIndexError("an abort is after the end of the segment")
         elif kind is IndexType.PRODUCER_SNAPSHOT:
             self._producers = ProducerSnapshot.parse(data)
             for producer in self._producers.producers:
-                said = max(producer.last_offset, producer.transaction_first_offset)
-                if said > self._end_offset:
+                offset = max(producer.last_offset, producer.transaction_first_offset)
+                if offset > self._end_offset:
                     raise CorruptIndexError(
-                        f"producer {producer.producer_id} wrote offset {said}, behind "
-                        "the segment"
+                        f"offset {offset} of producer {producer.producer_id} is after "
+                        "the end of the segment"
                     )
         else:
             self._epochs = parse_leader_epochs(data)
@@ -179,20 +190,23 @@ class IndexCheck:
             entry = self._offsets.entry(number)
             if entry.position == header.position:
                 if self._awaited is not None:
-                    self._say(
-                        IndexType.OFFSET, f"offset {self._awaited} lies behind the next"
+                    self._report(
+                        IndexType.OFFSET,
+                        f"offset {self._awaited} is not before the next entry's batch",
                     )
                 self._awaited = entry.offset
                 self._next[IndexType.OFFSET] += 1
             elif entry.position < header.position:
-                self._say(
+                self._report(
                     IndexType.OFFSET, f"no batch begins at position {entry.position}"
                 )
                 self._next[IndexType.OFFSET] += 1
-        # An old broker's entry is the last offset of all that one request appended.
+        # An entry of an old broker has the last offset that one request appended.
         if self._awaited is not None and self._awaited <= header.last_offset:
             if self._awaited != header.last_offset:
-                self._say(IndexType.OFFSET, f"no batch ends at offset {self._awaited}")
+                self._report(
+                    IndexType.OFFSET, f"no batch ends at offset {self._awaited}"
+                )
             self._awaited = None
 
     def _see_time(self, header: BatchHeader) -> None:
@@ -205,7 +219,7 @@ class IndexCheck:
                 or entry.timestamp != header.max_timestamp
                 or self._largest >= entry.timestamp
             ):
-                self._say(
+                self._report(
                     IndexType.TIMESTAMP,
                     f"{entry.timestamp} ms is not the largest timestamp up to offset "
                     f"{entry.offset}",
@@ -224,7 +238,7 @@ class IndexCheck:
                     self._open.setdefault(producer, header.base_offset)
         elif marker.type in {ControlType.ABORT, ControlType.COMMIT}:
             epoch, _ = self._written.get(producer, (header.producer_epoch, -1))
-            if epoch != header.producer_epoch:  # a new epoch forgets what was written
+            if epoch != header.producer_epoch:  # a new epoch resets the last offset
                 self._written[producer] = header.producer_epoch, -1
             first = self._open.pop(producer, self._base - 1)
             if marker.type is ControlType.ABORT:
@@ -233,5 +247,5 @@ class IndexCheck:
                 ended = AbortedTransaction(producer, first, last, stable)
                 self._ended[producer, last] = ended
 
-    def _say(self, kind: IndexType, detail: str) -> None:
-        self._untrue.setdefault(kind, detail)
+    def _report(self, kind: IndexType, detail: str) -> None:
+        self._inconsistent.setdefault(kind, detail)

@@ -1,7 +1,7 @@
 """The leader-epoch checkpoint: a segment's leader-epoch lineage, as text.
 
 Source: Kafka's LeaderEpochCheckpointFile. UTF-8 lines: the version 0, the count, then
-an epoch and its first offset a line.
+one line for each epoch and its first offset.
 """
 
 import re
@@ -26,19 +26,19 @@ def parse_leader_epochs(
 ) -> LeaderEpochs:
     """Parse and validate a leader-epoch checkpoint.
 
-    An empty one is valid and says nothing, as in Kafka.
+    An empty checkpoint is valid and has no entries, as in Kafka.
 
     Args:
         data: The whole checkpoint.
-        name: How to call it in an error.
+        name: Name used in error messages.
 
     Raises:
-        CorruptIndexError: It is not text, a line is malformed, the count is not that
-            of the lines, or an epoch or offset does not rise.
-        UnsupportedFormatError: A version other than 0.
+        CorruptIndexError: The checkpoint is not text, a line is malformed, the count
+            does not match the lines, or the epochs or offsets do not increase.
+        UnsupportedFormatError: The version is not 0.
     """
     try:
-        # Bytes end their lines as Java does; text would at other characters as well.
+        # bytes.splitlines() splits where Java does; str.splitlines() splits more often.
         stored = bytes(byte_view(data)).splitlines()
         lines = [line.strip().decode("ascii") for line in stored]
     except UnicodeDecodeError as error:
@@ -50,7 +50,7 @@ def parse_leader_epochs(
         msg = f"{name}: {lines[0][:20]!r} is not a version"
         raise CorruptIndexError(msg)
     if lines[0] != _VERSION:
-        msg = f"{name}: version {lines[0]}"
+        msg = f"{name}: unsupported version {lines[0]}"
         raise UnsupportedFormatError(msg)
     found = [_ENTRY.fullmatch(line) for line in lines[2:]]
     if (
@@ -59,7 +59,7 @@ def parse_leader_epochs(
         or int(lines[1]) != len(found)
         or not all(found)
     ):
-        msg = f"{name}: its lines are not a count and as many epochs"
+        msg = f"{name}: expected a count, then as many lines of an epoch and an offset"
         raise CorruptIndexError(msg)
     try:
         return LeaderEpochs.of((int(m[1]), int(m[2])) for m in found if m)
@@ -69,7 +69,7 @@ def parse_leader_epochs(
 
 
 def format_leader_epochs(epochs: LeaderEpochs) -> bytes:
-    """Write a lineage as Kafka writes it."""
+    """Encode a lineage as Kafka does."""
     lines = [_VERSION, str(len(epochs.entries))]
     lines += [f"{entry.epoch} {entry.start_offset}" for entry in epochs.entries]
     return "".join(f"{line}\n" for line in lines).encode("ascii")

@@ -1,7 +1,7 @@
 """The zero padding of an index that a broker is still writing.
 
-A broker makes the indexes of its active segment at their full size and cuts them when
-the segment is rolled; until then zeros follow the last entry.
+A broker preallocates the indexes of its active segment and truncates them when the
+segment is rolled; until then zeros follow the last entry.
 """
 
 from tieredfs.format.buffers import Buffer, byte_view
@@ -10,14 +10,14 @@ __all__ = ["without_padding"]
 
 
 def without_padding(data: Buffer, entry_size: int) -> memoryview:
-    """Return an index without the entries of zeros at its end.
+    """Return an index without the zero entries at its end.
 
-    Bytes that do not make up an entry are dropped as well when they are zeros: the
-    full size of an index file is no multiple of every entry's size.
+    Zero bytes that do not make up an entry are dropped as well: the preallocated size
+    of an index file is not a multiple of every entry size.
 
     Args:
         data: The whole index file.
-        entry_size: Bytes of one entry.
+        entry_size: Size of one entry in bytes.
     """
     view = byte_view(data)
     used = len(bytes(view).rstrip(b"\0"))

@@ -1,9 +1,9 @@
-"""The producer snapshot (``.snapshot``): what a broker knows of each producer.
+"""The producer snapshot (``.snapshot``): a broker's state of each producer.
 
-Source: Kafka's ProducerStateManager. Version 1: int16 version, uint32 CRC-32C of what
-follows it, int32 count, entries of 46 bytes. In a tier it is the state *after* the
-segment; in a broker's log directory ``<offset>.snapshot`` is the state *before* that
-offset.
+Source: Kafka's ProducerStateManager. Version 1: int16 version, uint32 CRC-32C of the
+bytes after it, int32 count, entries of 46 bytes. In a tier the snapshot is the state
+*after* the segment; in a broker's log directory ``<offset>.snapshot`` is the state
+*before* that offset.
 """
 
 import struct
@@ -25,17 +25,18 @@ _VERSION = 1
 
 
 class ProducerState(NamedTuple):
-    """One producer.
+    """The state of one producer.
 
     Attributes:
-        producer_id: Its id.
-        producer_epoch: Its latest epoch.
-        last_sequence: Of its last record; -1 for none.
-        last_offset: Of its last record; -1 for none.
-        offset_delta: Offsets from the first to the last record of its last batch.
-        last_timestamp: Of its last batch, ms.
-        coordinator_epoch: Of the coordinator that last ended its transaction; -1.
-        transaction_first_offset: Of the transaction it has open; -1 for none.
+        producer_id: Id of the producer.
+        producer_epoch: Latest epoch of the producer.
+        last_sequence: Sequence number of its last record; -1 for none.
+        last_offset: Offset of its last record; -1 for none.
+        offset_delta: Last offset minus first offset of its last batch.
+        last_timestamp: Timestamp of its last batch, ms.
+        coordinator_epoch: Epoch of the coordinator that last ended a transaction of the
+            producer; -1 for none.
+        transaction_first_offset: First offset of its open transaction; -1 for none.
     """
 
     producer_id: int
@@ -64,40 +65,47 @@ class ProducerSnapshot:
 
         Args:
             data: The whole snapshot.
-            name: How to call it in an error.
+            name: Name used in error messages.
 
         Raises:
-            CorruptIndexError: It is too short, fails its checksum, or its length is
-                not what its count says.
-            UnsupportedFormatError: A version other than 1.
+            CorruptIndexError: The snapshot is too short, fails its checksum, or its
+                length does not match its count.
+            UnsupportedFormatError: The version is not 1.
         """
         view = byte_view(data)
         if len(view) < _HEADER.size:
-            msg = f"{name}: {len(view)} bytes are too few"
+            msg = f"{name}: {len(view)} bytes are too few for a header"
             raise CorruptIndexError(msg)
         version, crc, count = _HEADER.unpack_from(view)
         if version != _VERSION:
-            msg = f"{name}: version {version}"
+            msg = f"{name}: unsupported version {version}"
             raise UnsupportedFormatError(msg)
-        if crc32c(view[_CRC_END:]) != crc:
-            msg = f"{name}: CRC-32C is not the stored {crc:#010x}"
+        computed = crc32c(view[_CRC_END:])
+        if computed != crc:
+            msg = (
+                f"{name}: CRC-32C does not match: stored {crc:#010x}, "
+                f"computed {computed:#010x}"
+            )
             raise CorruptIndexError(msg)
         entries = view[_HEADER.size :]
         if count < 0 or count * _ENTRY.size != len(entries):
-            msg = f"{name}: {len(entries)} bytes are not {count} producers"
+            msg = (
+                f"{name}: a count of {count} producers does not match {len(entries)} "
+                "bytes of entries"
+            )
             raise CorruptIndexError(msg)
         producers = (ProducerState(*fields) for fields in _ENTRY.iter_unpack(entries))
         return cls(tuple(producers))
 
     def encode(self) -> bytes:
-        """Write the snapshot as Kafka writes it."""
+        """Encode the snapshot as Kafka does."""
         entries = b"".join(_ENTRY.pack(*producer) for producer in self.producers)
         checked = _COUNT.pack(len(self.producers)) + entries
         return _LEAD.pack(_VERSION, crc32c(checked)) + checked
 
     @property
     def first_unstable_offset(self) -> int | None:
-        """First offset of the oldest transaction still open; None when none is."""
+        """First offset of the oldest open transaction; None when none is open."""
         return min(
             (
                 producer.transaction_first_offset

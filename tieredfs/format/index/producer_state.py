@@ -1,4 +1,4 @@
-"""Follow the producers of a log: their snapshots, and the transactions they abort.
+"""Track the producers of a log: their state, and the transactions they abort.
 
 Source: Kafka's ProducerStateManager and ProducerAppendInfo; KIP-98.
 """
@@ -15,7 +15,7 @@ __all__ = ["ProducerTracker"]
 
 @dataclass(slots=True)
 class ProducerTracker:
-    """Take the batches of a log, in order, and know its producers.
+    """Track the state of a log's producers from its batches, added in order.
 
     Attributes:
         producers: The state of each producer, by id.
@@ -25,15 +25,15 @@ class ProducerTracker:
 
     @classmethod
     def after(cls, snapshot: ProducerSnapshot) -> "ProducerTracker":
-        """Begin where a snapshot was taken."""
+        """Start from the state in a snapshot."""
         return cls({state.producer_id: state for state in snapshot.producers})
 
     def snapshot(self) -> ProducerSnapshot:
-        """Return the state after the batches so far."""
+        """Return the state after the batches added so far."""
         return ProducerSnapshot(tuple(self.producers.values()))
 
     def add(self, header: BatchHeader) -> None:
-        """Take the next batch of records; batches without a producer change nothing."""
+        """Add the next data batch; a batch without a producer id changes nothing."""
         if header.producer_id < 0:
             return
         before = self.producers.get(header.producer_id)
@@ -54,10 +54,10 @@ class ProducerTracker:
     def end_transaction(
         self, header: BatchHeader, marker: ControlRecord
     ) -> AbortedTransaction | None:
-        """Take the next batch, which is a control batch with a transaction's marker.
+        """Add the next batch, a control batch with a transaction marker.
 
         Returns:
-            The transaction, if the marker aborts one that is open.
+            The aborted transaction; None when the marker does not abort an open one.
         """
         if marker.type not in {ControlType.ABORT, ControlType.COMMIT}:
             return None

@@ -1,9 +1,9 @@
-"""The time index (``.timeindex``): where in a segment a time begins.
+"""The time index (``.timeindex``): maps a timestamp to an offset in a segment.
 
 Source: Kafka's TimeIndex. Entries of 12 bytes: the largest timestamp so far, a
 big-endian int64, and an int32 offset relative to the segment's base offset: the last
 offset of the batch that has this timestamp. The record at that offset may have another
-one, so a lookup says where to begin, not what is there.
+timestamp, so a lookup gives the offset to start reading at, not the offset of a record.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ import numpy as np
 
 from tieredfs.errors import CorruptIndexError
 from tieredfs.format.buffers import Buffer, Int64Array, byte_view
-from tieredfs.format.index.offset import check_rising, columns, make_absolute
+from tieredfs.format.index.offset import check_increasing, columns, make_absolute
 from tieredfs.format.index.ranks import Rank, rank_among
 
 __all__ = ["TimeIndex", "TimestampOffset"]
@@ -35,8 +35,8 @@ class TimeIndex:
 
     Attributes:
         base_offset: The segment's first offset.
-        timestamps: Milliseconds, int64, rising strictly.
-        offsets: Absolute offsets, int64, never falling.
+        timestamps: Milliseconds, int64, strictly increasing.
+        offsets: Absolute offsets, int64, never decreasing.
     """
 
     base_offset: int
@@ -48,13 +48,13 @@ class TimeIndex:
     ENTRY_SIZE = _ENTRY.itemsize
 
     def __post_init__(self) -> None:
-        """Hold the numbers in a form that one of them is quickly taken from."""
+        """Keep views of the numbers for fast access to single items."""
         views = (self.timestamps.data, self.offsets.data)
         object.__setattr__(self, "_views", views)
         object.__setattr__(self, "_rank", rank_among(views[0]))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Leave out what is held twice."""
+        """Pickle only the numbers; views and rank are made again."""
         return type(self), (self.base_offset, self.timestamps, self.offsets)
 
     @classmethod
@@ -68,20 +68,20 @@ class TimeIndex:
     ) -> Self:
         """Parse and validate a time index.
 
-        An empty one is valid: a segment whose records have negative timestamps has no
-        entry, and every lookup in it answers with the segment's start.
+        An empty index is valid: a segment whose records have negative timestamps has no
+        entries, and every lookup returns the segment's start.
 
         Args:
             data: The whole index.
             base_offset: The segment's first offset.
-            end_offset: The segment's last offset, where it is known.
-            name: How to call the index in an error.
+            end_offset: The segment's last offset, if known.
+            name: Index name used in error messages.
 
         Raises:
-            CorruptIndexError: A length that is no multiple of 12 (truncation), an entry
-                that does not rise above the one before it (zero padding among them),
-                or one that points outside the segment.
-            InvalidArgumentError: The base offset is none that a segment can have.
+            CorruptIndexError: The length is not a multiple of 12 (truncation), the
+                timestamp of an entry is not greater than the one before it (as in zero
+                padding), an offset decreases, or an entry points outside the segment.
+            InvalidArgumentError: No segment can have this base offset.
         """
         view = byte_view(data)
         if len(view) % _ENTRY.itemsize:
@@ -89,20 +89,23 @@ class TimeIndex:
             raise CorruptIndexError(msg)
         entries = np.frombuffer(view, _ENTRY)
         timestamps, relative = columns(entries)
-        check_rising(timestamps, "timestamp", name)
-        # Two entries may share an offset: only the timestamp has to rise.
-        check_rising(relative, "relative offset", name, strictly=False)
+        check_increasing(timestamps, "timestamp", name)
+        # Two entries may share an offset: only the timestamps have to increase.
+        check_increasing(relative, "relative offset", name, strictly=False)
         offsets = make_absolute(relative, base_offset, name)
         index = cls(base_offset, timestamps, offsets)
         if len(index) and end_offset is not None:
             last = index.entry(-1)
             if last.offset > end_offset:
-                msg = f"{name}: offset {last.offset} is past the last, {end_offset}"
+                msg = (
+                    f"{name}: offset {last.offset} is past the segment's last offset, "
+                    f"{end_offset}"
+                )
                 raise CorruptIndexError(msg)
         return index
 
     def __len__(self) -> int:
-        """Count the entries."""
+        """Return the number of entries."""
         return len(self.timestamps)
 
     def entry(self, number: int) -> TimestampOffset:
@@ -110,9 +113,9 @@ class TimeIndex:
         return TimestampOffset(self.timestamps.item(number), self.offsets.item(number))
 
     def upper_bound(self, timestamp: int) -> TimestampOffset | None:
-        """Return the first entry at or past ``timestamp`` (ms); None if there is none.
+        """Return the first entry at or after ``timestamp`` (ms); None if there is none.
 
-        Its batch has a record that is as late.
+        The batch of its offset has a record with a timestamp at or after ``timestamp``.
         """
         found = int(self.timestamps.searchsorted(timestamp))
         return self.entry(found) if found < len(self) else None
@@ -121,11 +124,11 @@ class TimeIndex:
         """Return the last entry at or before ``timestamp`` (ms).
 
         Every record before the batch of its offset is older than ``timestamp``. Before
-        the first entry that is (-1, the segment's first offset).
+        the first entry the result is (-1, the segment's first offset).
         """
         found = self._rank(timestamp) - 1
         if found < 0:
             return TimestampOffset(_NO_TIMESTAMP, self.base_offset)
-        # As entry() does; two calls less are a fifth of the whole.
+        # Like entry(), but without two calls that take a fifth of the time.
         keys, others = self._views
         return tuple.__new__(TimestampOffset, (keys[found], others[found]))

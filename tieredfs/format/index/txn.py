@@ -1,7 +1,7 @@
 """The transaction index (``.txnindex``): the aborted transactions of a segment.
 
 Source: Kafka's TransactionIndex and AbortedTxn; KIP-98. Entries of 34 bytes, in the
-order in which the transactions were aborted. A segment without any has no index.
+order in which the transactions were aborted. A segment without aborts has no index.
 """
 
 import struct
@@ -20,9 +20,9 @@ class AbortedTransaction(NamedTuple):
     """One aborted transaction.
 
     Attributes:
-        producer_id: Whose transaction it was.
-        first_offset: Of its first record, which may lie in an earlier segment.
-        last_offset: Of the abort marker.
+        producer_id: Id of the producer.
+        first_offset: Offset of the first record, which may be in an earlier segment.
+        last_offset: Offset of the abort marker.
         last_stable_offset: First offset of the oldest transaction that was still open
             when the marker was written.
     """
@@ -38,7 +38,7 @@ class CollectedAborts(NamedTuple):
 
     Attributes:
         aborted: The transactions, in the order of their abort markers.
-        is_complete: Whether following segments can have no more of them.
+        is_complete: Whether it is certain that later segments have no more of them.
     """
 
     aborted: tuple[AbortedTransaction, ...]
@@ -50,7 +50,7 @@ class TransactionIndex:
     """A parsed transaction index.
 
     Attributes:
-        entries: The aborted transactions, abort markers rising strictly.
+        entries: The aborted transactions, by strictly increasing abort marker.
     """
 
     entries: tuple[AbortedTransaction, ...] = ()
@@ -59,18 +59,18 @@ class TransactionIndex:
     def parse(
         cls, data: Buffer, base_offset: int, *, name: str = "transaction index"
     ) -> Self:
-        """Parse and validate a transaction index; empty means no aborts.
+        """Parse and validate a transaction index; an empty one has no aborts.
 
         Args:
             data: The whole index.
             base_offset: The segment's first offset.
-            name: How to call the index in an error.
+            name: Index name used in error messages.
 
         Raises:
-            CorruptIndexError: A length that is no multiple of 34 (truncation), a
-                transaction that ends before it begins or before the segment, or
-                markers that do not rise (zero padding among them).
-            UnsupportedFormatError: An entry of a version other than 0.
+            CorruptIndexError: The length is not a multiple of 34 (truncation), a
+                transaction ends before it begins or before the segment, or the markers
+                do not increase (as in zero padding).
+            UnsupportedFormatError: The version of an entry is not 0.
         """
         view = byte_view(data)
         if len(view) % _ENTRY.size:
@@ -80,7 +80,7 @@ class TransactionIndex:
         previous = base_offset - 1
         for number, (version, *fields) in enumerate(_ENTRY.iter_unpack(view)):
             if version != 0:
-                msg = f"{name}: version {version} in entry {number}"
+                msg = f"{name}: unsupported version {version} in entry {number}"
                 raise UnsupportedFormatError(msg)
             entry = AbortedTransaction(*fields)
             if entry.last_offset <= previous:
@@ -94,14 +94,14 @@ class TransactionIndex:
                 or not 0 <= entry.last_stable_offset <= entry.last_offset + 1
                 or entry.producer_id < 0
             ):
-                msg = f"{name}: entry {number} is not a transaction: {entry}"
+                msg = f"{name}: entry {number} is not a valid transaction: {entry}"
                 raise CorruptIndexError(msg)
             previous = entry.last_offset
             entries.append(entry)
         return cls(tuple(entries))
 
     def encode(self) -> bytes:
-        """Write the index as Kafka writes it."""
+        """Encode the index as Kafka does."""
         return b"".join(_ENTRY.pack(0, *entry) for entry in self.entries)
 
     def collect(self, start: int, end: int) -> CollectedAborts:

@@ -1,7 +1,7 @@
-"""Where a number stands among the keys of an index, as its bytes lie on disk.
+"""The rank of a number among the keys of an index, in its format on disk.
 
-Nothing is copied and nothing is turned round: a lookup reads a dozen or two keys where
-they are, so that an index of any size is ready at once.
+Nothing is copied or converted beforehand: a lookup reads one or two dozen keys in
+place, so that an index of any size is ready immediately.
 """
 
 from bisect import bisect_right
@@ -19,32 +19,32 @@ _KEYS = {4: Struct(">i"), 8: Struct(">q")}
 
 
 class WireRanks(Protocol):
-    """Tells how many keys of an index are no larger than a number."""
+    """Ranks of numbers: how many keys of an index are at most a given number."""
 
     def of(self, number: int) -> int:
         """Return the rank of one number."""
 
     def of_all(self, numbers: Int64Array, ranks: Int64Array) -> None:
-        """Write the ranks of many numbers; both are of the same length."""
+        """Write the ranks of many numbers to ``ranks``, an array of the same length."""
 
 
 def wire_ranks(data: Buffer, size: int, width: int) -> WireRanks:
-    """Return what tells the rank of any number among the keys of an index.
+    """Return an object that ranks numbers among the keys of an index.
 
     Args:
-        data: The index, held as long as what is returned.
-        size: Bytes of an entry.
-        width: Bytes of the big-endian key in front of it: 4 or 8.
+        data: The index, held as long as the returned object exists.
+        size: Size of an entry in bytes.
+        width: Size in bytes of the big-endian key that begins it: 4 or 8.
     """
     if chosen_kernel() is Kernel.COMPILED:
-        from tieredfs.format.kernel import _kernel  # noqa: PLC0415 - it may not be there
+        from tieredfs.format.kernel import _kernel  # noqa: PLC0415 - it may be missing
 
         return _kernel.WireRanks(data, size, width)
     return _PythonRanks(data, size, width)
 
 
 class _PythonRanks:
-    """The same without the kernel."""
+    """The implementation without the kernel."""
 
     def __init__(self, data: Buffer, size: int, width: int) -> None:
         self._data = memoryview(data).cast("B")
@@ -58,7 +58,7 @@ class _PythonRanks:
         return bisect_right(self._count, number, key=self._key)
 
     def of_all(self, numbers: Int64Array, ranks: Int64Array) -> None:
-        """Write the ranks of many numbers, for which all keys are turned round once."""
+        """Write the ranks of many numbers to ``ranks``; converts all keys once."""
         entry = np.dtype(
             {
                 "names": ["key"],

@@ -1,1 +1,1 @@
-"""What costs time, compiled; and which implementation is in use."""
+"""The compiled kernel for the hot loops, and the choice of implementation."""

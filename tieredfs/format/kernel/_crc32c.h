@@ -1,8 +1,8 @@
-/* CRC-32C (Castagnoli): by the processor's own instruction where it has one, else by
+/* CRC-32C (Castagnoli): with the processor's own instruction where it has one, else with
  * tables, eight bytes at a time.
  *
- * The instruction takes three cycles and one may start in each, so that three streams
- * run side by side; a CRC is then moved past the stream that follows it by a table.
+ * The instruction has a latency of three cycles and a throughput of one per cycle, so
+ * three streams run in parallel. A table then combines the CRCs of the streams.
  * Source: Mark Adler's crc32c.c describes the method; RFC 3720 B.4 the values.
  */
 #ifndef TIEREDFS_CRC32C_H
@@ -41,7 +41,7 @@ static int crc32c_has_hardware(void)
 #define CRC32C_1(crc, byte) __crc32cb((crc), (byte))
 static int crc32c_has_hardware(void) { return 1; }
 #elif defined(__aarch64__) && defined(__linux__) && defined(__GNUC__)
-/* Plain ARMv8.0 is what is compiled for: the instructions are written out. */
+/* The code is compiled for plain ARMv8.0, so the instructions are encoded by hand. */
 #include <sys/auxv.h>
 #define CRC32C_HARDWARE
 static inline uint32_t crc32c_arm_8(uint32_t crc, uint64_t word)
@@ -79,7 +79,7 @@ static inline int COUNT_BITS(uint64_t bits)
 }
 #endif
 
-/* How many bytes the varint of some bits has: a byte for each seven of them. */
+/* Size in bytes of the varint of some bits: a byte for each seven of them. */
 #if defined(__GNUC__)
 #define VARINT_SIZE(bits) ((70 - __builtin_clzll((uint64_t)(bits) | 1)) * 37 >> 8)
 #else
@@ -97,7 +97,7 @@ static inline int VARINT_SIZE(uint64_t bits)
 #define CRC32C_SHORT 320
 #define CRC32C_AHEAD 8192
 
-static uint32_t crc32c_bytes[8][256]; /* [k][b]: byte b with k zero bytes behind it */
+static uint32_t crc32c_bytes[8][256]; /* [k][b]: byte b followed by k zero bytes */
 static uint32_t crc32c_long[4][256];  /* [k][b]: CRC byte k moved past a long stream */
 static uint32_t crc32c_short[4][256];
 static int crc32c_in_hardware;
@@ -175,9 +175,9 @@ static inline uint64_t crc32c_word(const uint8_t *at)
     return word;
 }
 
-/* Three streams of `part` bytes each, as long as there are so many. No processor guesses
- * where the streams will go on, so it is told in time, a line of each at once: past the
- * end of one batch the next begins. A prefetch behind the end is no access. */
+/* Three streams of `part` bytes each, as long as enough bytes are left. The hardware does
+ * not predict the next positions of the streams, so a cache line of each is prefetched:
+ * after the end of a batch the next one begins. A prefetch past the end never faults. */
 #define CRC32C_STREAMS(part, table)                                        \
     while (size >= 3 * (part)) {                                           \
         uint32_t second = 0, third = 0;                                    \

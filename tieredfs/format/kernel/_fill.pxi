@@ -1,6 +1,6 @@
-# Records → the columns of an Arrow array, record by record; see _groups.pxi for many.
+# Decode records to Arrow columns, record by record; _groups.pxi decodes many together.
 
-# What is wrong with some records; 0 when nothing is.
+# The fault in some records; 0 for none.
 cdef enum:
     FINE
     BAD_VARINT
@@ -24,15 +24,16 @@ FAULTS = (
     "a header count does not fit its record",
     "a record does not fill its length",
     "the records do not fill the batch",
-    "an offset lies outside its batch",
-    "offsets do not rise",
+    "an offset is outside its batch",
+    "offsets do not increase",
     "a header is too long or runs past the end",
     "a header has no key",
     "a record has more headers than any producer writes",
-    "its CRC-32C is another",
+    "CRC-32C does not match",
 )
 
-# What a piece of the output holds so far; a buffer has room for some of one of them.
+# Counters of the contents of an output chunk so far; each buffer has room for a number
+# of the items of one counter.
 cdef enum:
     ROWS
     KEY_BYTES
@@ -44,11 +45,11 @@ cdef enum:
     VALUE_NULLS
     BARE  # rows without a header
     HEADER_VALUE_NULLS
-    ROW_BYTES  # that Arrow takes, at most
+    ROW_BYTES  # maximum bytes that Arrow needs
     COUNTERS
 
-# Where a reading stopped: behind the counters, and the counters as they were when the
-# batch began, so that one that turns out wrong leaves no row.
+# The place where decoding stopped. It follows the counters and a copy of the counters
+# at the start of the batch, so that a malformed batch leaves no rows.
 cdef enum:
     BATCH = 2 * COUNTERS
     AT
@@ -58,7 +59,7 @@ cdef enum:
     NEED
     STATE
 
-# The buffers of a piece, in the order they are passed in.
+# The buffers of a chunk, in the order in which they are passed.
 cdef enum:
     KEY_VALID
     KEY_OFFSETS
@@ -78,13 +79,13 @@ cdef enum:
     HEADER_VALUE_DATA
     BUFFERS
 
-# How a reading ended, unless in a fault.
+# How decoding ended, unless in a fault.
 cdef enum:
     DONE = 0
     FULL = -1
     NO_ROOM = -2
 
-# For whoever passes the buffers and the state.
+# For the caller, which passes the buffers and the state.
 STATE_SIZE = <int>STATE
 COUNTER_COUNT = <int>COUNTERS
 IS_FULL = <int>FULL
@@ -95,24 +96,24 @@ STATE_NEEDED = <int>NEEDED
 STATE_NEED = <int>NEED
 
 cdef enum:
-    MAX_HEADERS = 1 << 20  # of one record: more would be gigabytes from a small bomb
-    HEADER_BYTES = 9  # what Arrow takes for a header beside its bytes
-    MORE_BYTES = 2  # what it takes at most besides for a byte of a key: U+FFFD has 3
+    MAX_HEADERS = 1 << 20  # of a record: more could expand a small batch to gigabytes
+    HEADER_BYTES = 9  # bytes that Arrow needs for a header beside its data
+    MORE_BYTES = 2  # maximum extra bytes for a byte of a header key: U+FFFD has 3
     PASS = 16  # bytes that are copied without a call
     SHORT = 128
 
 
-# More than any of what is counted: sums of a few stay far inside an int64.
-cdef int64_t MOST = <int64_t>1 << 48
+# Larger than any count: sums of several counts do not overflow an int64.
+cdef int64_t MAX_COUNT = <int64_t>1 << 48
 
 
 cdef struct Limits:
-    int64_t first  # offsets that are wanted
+    int64_t first  # the wanted offsets
     int64_t last
-    int64_t fixed  # bytes of a row beside its payloads
-    int64_t soft  # bytes of a piece that is full
-    int64_t hard  # bytes that a piece of several rows never has
-    int64_t rows  # rows of a piece that is full
+    int64_t fixed  # bytes of a row without its payloads
+    int64_t soft  # bytes at which a chunk is full
+    int64_t hard  # maximum bytes of a chunk of several rows
+    int64_t rows  # rows at which a chunk is full
 
 
 cdef struct Bytes:
@@ -128,13 +129,13 @@ cdef struct Bytes:
 cdef inline const uint8_t *read_bits(
     const uint8_t *at, const uint8_t *end, int longest, uint64_t *bits
 ) noexcept nogil:
-    """Decode a varint but for its zigzag; return what is behind it, NULL for none.
+    """Decode a varint without undoing zigzag; return its end, or NULL if malformed.
 
-    A number that is not negative is half of it, and -1 is 1.
+    The bits of a number n >= 0 are 2 * n, and those of -1 are 1.
     """
     cdef uint64_t byte
     cdef int shift = 0
-    # The usual ones have a byte or two.
+    # Most varints have one or two bytes.
     if at < end and at[0] < 0x80:
         bits[0] = at[0]
         return at + 1
@@ -159,7 +160,7 @@ cdef inline const uint8_t *read_payload(
     int64_t *length,
     int *fault,
 ) noexcept nogil:
-    """Find a payload that fits; return what is behind it. -1 is null: no bytes."""
+    """Find a payload that fits; return its end. A length of -1 is null: no bytes."""
     cdef uint64_t bits = 0
     at = read_bits(at, end, 5, &bits)
     if at == NULL:
@@ -182,15 +183,15 @@ cdef inline const uint8_t *read_payload(
 cdef inline void put(
     Bytes *column, int64_t row, const uint8_t *at, int64_t length, int64_t brief
 ) noexcept nogil:
-    """Append a payload, for which there is room, as this row.
+    """Append a payload to a column that has room for it.
 
     Args:
-        column: What it belongs to.
-        row: The row.
-        at: Where it is.
-        length: Its bytes; -1 for null.
-        brief: Up to so many bytes it may be copied with PASS bytes behind it, which
-            takes no call: they are there on both sides.
+        column: The column.
+        row: The row of the payload.
+        at: Start of the payload.
+        length: Size of the payload in bytes; -1 for null.
+        brief: Size up to which the payload may be copied without a call, PASS bytes at
+            a time: source and target have PASS spare bytes after it.
     """
     cdef uint8_t *to = column.data + column.filled
     cdef int64_t done = 0
@@ -209,7 +210,7 @@ cdef inline void put(
 
 
 cdef inline void begin_byte(uint8_t *valid, int64_t row) noexcept nogil:
-    """Take the next eight rows for valid, where they begin."""
+    """Mark the next eight rows as valid, if this row is the first of them."""
     if not row & 7:
         valid[row >> 3] = 0xFF
 
@@ -217,7 +218,7 @@ cdef inline void begin_byte(uint8_t *valid, int64_t row) noexcept nogil:
 cdef inline void begin_bytes(
     uint8_t *lists, uint8_t *keys, uint8_t *values, int64_t row
 ) noexcept nogil:
-    """Take the next eight rows for valid in each bitmap that there is."""
+    """Mark the next eight rows as valid in each bitmap that exists."""
     if lists:
         lists[row >> 3] = 0xFF
     if keys:
@@ -235,7 +236,7 @@ cdef inline int put_headers(
     Bytes *keys,
     Bytes *values,
 ) noexcept nogil:
-    """Append the headers of a record, for which there is room."""
+    """Append the headers of a record to columns that have room for them."""
     cdef const uint8_t *payload = NULL
     cdef int64_t length = 0
     cdef int fault = FINE
@@ -258,7 +259,7 @@ cdef inline int put_headers(
 cdef inline bint reserve_failed(
     int64_t *state, int counter, int64_t filled, int64_t room, int64_t more
 ) noexcept nogil:
-    """Whether a buffer has no room for so much more and PASS; say so in the state."""
+    """Return whether a buffer lacks room for ``more`` and PASS; record it in ``state``."""
     if more <= room - filled - PASS:
         return False
     state[NEEDED] = counter
@@ -289,7 +290,7 @@ cdef int fill_batch(
     const int64_t *room,
     int64_t *state,
 ) noexcept nogil:
-    """Go on with a batch: walk its records, and append those that are wanted."""
+    """Continue with a batch: read its records, and append the wanted ones."""
     cdef const uint8_t *stop = data + size
     cdef const uint8_t *bound = data + batch[END]
     cdef const uint8_t *at = data + state[AT]
@@ -300,7 +301,7 @@ cdef int fill_batch(
     cdef int64_t left = state[LEFT]
     cdef int64_t above = state[ABOVE]
     cdef int64_t base = batch[BASE_OFFSET]
-    cdef int64_t most = batch[LAST_OFFSET] - base
+    cdef int64_t max_delta = batch[LAST_OFFSET] - base
     cdef bint by_broker = batch[MAGIC] > 0 and batch[ATTRIBUTES] & LOG_APPEND_TIME
     cdef uint64_t stamp = <uint64_t>(
         batch[MAX_TIMESTAMP] if by_broker else batch[BASE_TIMESTAMP]
@@ -312,7 +313,7 @@ cdef int fill_batch(
     cdef int64_t fixed = limits.fixed
     cdef int64_t soft = limits.soft
     cdef int64_t hard = limits.hard
-    cdef int64_t most_rows = min(limits.rows, room[ROWS])
+    cdef int64_t max_rows = min(limits.rows, room[ROWS])
     cdef int64_t *offsets = <int64_t *>buffers[OFFSETS]
     cdef int64_t *stamps = <int64_t *>buffers[TIMESTAMPS]
     cdef int32_t *kinds = <int32_t *>buffers[TYPES]
@@ -331,17 +332,17 @@ cdef int fill_batch(
     cdef int64_t delta, count, taken, stored, brief
     cdef int fault = FINE
     cdef Group group
-    cdef int64_t alone = 0  # records that go one by one, for they are no group
+    cdef int64_t alone = 0  # records to decode one by one, as they form no group
     cdef bint by_group = (
         is_whole and base - 1 <= above <= batch[LAST_OFFSET] and stop - at >= PASS
     )
-    # Groups end here, so that PASS bytes more can be read.
+    # Groups end here, so that PASS more bytes can be read.
     cdef const uint8_t *safe = at
     if by_group:
         safe = bound if stop - bound >= PASS else stop - PASS
     open_bytes(&keys, buffers, KEY_VALID, room[KEY_BYTES], state[KEY_BYTES])
     open_bytes(&values, buffers, VALUE_VALID, room[VALUE_BYTES], state[VALUE_BYTES])
-    # The keys of headers are never null: there is no bitmap before their offsets.
+    # The keys of headers are never null, so they have no bitmap.
     open_bytes(
         &header_keys,
         buffers,
@@ -371,8 +372,8 @@ cdef int fill_batch(
                 taken += HEADER_BYTES * group.headers + group.stored
             if (
                 group.rows
-                and group.delta[group.rows - 1] <= most
-                and row + group.rows <= most_rows
+                and group.delta[group.rows - 1] <= max_delta
+                and row + group.rows <= max_rows
                 and row_bytes + taken < soft
                 and taken + row_bytes + MORE_BYTES * (group.stored + header_keys.filled)
                 <= hard
@@ -411,7 +412,7 @@ cdef int fill_batch(
                 begin = at
                 continue
             alone = group.rows
-        begin = at  # where to go on, should this record find no place
+        begin = at  # where to continue if there is no room for this record
         at = read_bits(at, bound, 5, &bits)
         if at == NULL:
             fault = BAD_VARINT
@@ -426,7 +427,7 @@ cdef int fill_batch(
         if at == end:
             fault = BAD_VARINT
             break
-        # Behind its attributes, unused so far.
+        # After the record's attributes, which are unused so far.
         at = read_bits(at + 1, end, 10, &stamp_bits)
         if at == NULL:
             fault = BAD_VARINT
@@ -436,7 +437,7 @@ cdef int fill_batch(
             fault = BAD_VARINT
             break
         delta = <int64_t>(bits >> 1)
-        if bits & 1 or delta > most:
+        if bits & 1 or delta > max_delta:
             fault = OFFSET_OUTSIDE
             break
         delta += base
@@ -479,7 +480,7 @@ cdef int fill_batch(
             ):
                 fault = FULL
                 break
-            if row >= most_rows:
+            if row >= max_rows:
                 if row >= limits.rows:
                     fault = FULL
                 else:
@@ -536,7 +537,7 @@ cdef int fill_batch(
             if offsets:
                 offsets[row] = delta
             if stamps:
-                # Wraps like Java's long: the producer subtracted with the same wrap.
+                # Wraps like Java's long, as did the producer's subtraction.
                 stamps[row] = <int64_t>(
                     stamp + moves * ((stamp_bits >> 1) ^ (0 - (stamp_bits & 1)))
                 )
@@ -581,7 +582,7 @@ cdef int fill_batches(
     cdef int64_t begin
     cdef int ended
     while state[BATCH] < rows:
-        # A copy: what was checked stays so, whoever writes to the table.
+        # A copy, so that a concurrent write to the table cannot undo the checks.
         memcpy(batch, table + COLUMNS * state[BATCH], sizeof(batch))
         if not 0 <= batch[START] <= batch[END] <= size:
             return BATCH_NOT_FILLED
@@ -625,25 +626,25 @@ def fill(
     """Decode records into the buffers of Arrow columns, batch by batch in one pass.
 
     Args:
-        data: Bytes that hold the records, uncompressed.
-        table: Rows of BATCH_ROW: the batches, and where their records lie.
-        limits: int64: the first and the last offset wanted; bytes of a row beside its
-            payloads; bytes of a piece that is full, and that a piece of several rows
-            never has; rows of a piece that is full.
-        state: int64: what the piece holds, and where to go on; changed.
-        buffers: A buffer or None for each of those of a piece: None where a column is
-            not wanted. They are filled.
-        is_checked: Whether the checksums are known to be right; otherwise the whole
-            batches lie in the bytes, their records at their ends.
+        data: Bytes that contain the records, uncompressed.
+        table: Rows of BATCH_ROW: the batches, and the positions of their records.
+        limits: int64: the first and the last wanted offset; bytes of a row without its
+            payloads; bytes at which a chunk is full; maximum bytes of a chunk of
+            several rows; rows at which a chunk is full.
+        state: int64: the counters of the chunk, and where to continue; modified.
+        buffers: A buffer or None for each buffer of a chunk; None where a column is not
+            wanted. The buffers are filled.
+        is_checked: Whether the checksums are verified; when they are not, the bytes
+            contain the whole batches, each with its records at its end.
 
     Returns:
-        0 when all batches are decoded; IS_FULL when the piece is full, and
-        HAS_NO_ROOM when a buffer has to be larger: call again with others then;
-        otherwise the index in FAULTS of what is wrong with the batch STATE_BATCH, of
-        which the piece then holds nothing.
+        0 when all batches are decoded; IS_FULL when the chunk is full, and HAS_NO_ROOM
+        when a buffer has to be larger: then call again with other buffers. Otherwise
+        the index in FAULTS of the fault in the batch STATE_BATCH, of which the chunk
+        then contains nothing.
 
     Raises:
-        ValueError: The state or a buffer contradicts another.
+        ValueError: The state and the buffers contradict each other.
     """
     cdef _View source = _View(data)
     cdef _View batches = _View(table)
@@ -674,7 +675,7 @@ def fill(
         view.hold_int64(0)
         measure(index, view.held.len, room)
     check_columns(starts)
-    # A copy: what was checked stays so, whatever the buffers share.
+    # A copy, so that a buffer that shares its memory cannot undo the checks.
     memcpy(kept, place.held.buf, sizeof(kept))
     check_state(kept, room)
     for index in (
@@ -700,7 +701,7 @@ def fill(
 
 
 cdef void measure(int index, int64_t size, int64_t *room) noexcept:
-    """Say how much of what it holds there is room for in a buffer."""
+    """Lower the room of a counter to the items that fit in a buffer."""
     cdef int counter = ROWS
     cdef int64_t holds = size
     if index in (KEY_VALID, VALUE_VALID, LIST_VALID):
@@ -727,31 +728,33 @@ cdef void measure(int index, int64_t size, int64_t *room) noexcept:
 
 
 cdef int check_columns(uint8_t **starts) except -1:
-    """Refuse columns of which some buffers are there and others are not."""
+    """Reject columns of which only some buffers are given."""
     cdef int index, first, count
     for first, count in ((KEY_VALID, 3), (VALUE_VALID, 3), (LIST_VALID, 7)):
         for index in range(first, first + count):
             if (starts[index] == NULL) != (starts[first] == NULL):
-                raise ValueError(f"buffer {index} is one of several")
+                raise ValueError(f"buffer {index}: a column needs all its buffers")
     return 0
 
 
 cdef int check_limits(const Limits *limits) except -1:
-    """Refuse limits whose sums with the bytes of a record could be no int64."""
+    """Reject limits whose sums with the size of a record could overflow an int64."""
     for limit in (limits.fixed, limits.soft, limits.hard, limits.rows):
-        if not 0 <= limit <= MOST:
-            raise ValueError(f"a limit of {limit}")
+        if not 0 <= limit <= MAX_COUNT:
+            raise ValueError(f"limit {limit} is out of range")
     return 0
 
 
 cdef int check_state(const int64_t *state, const int64_t *room) except -1:
-    """Refuse a piece that holds more than its buffers have room for."""
+    """Reject a state whose counters exceed the room of the buffers."""
     cdef int index
     for index in range(COUNTERS):
-        if not 0 <= state[index] <= min(room[index], MOST):
-            raise ValueError(f"counter {index} is {state[index]} of {room[index]}")
+        if not 0 <= state[index] <= min(room[index], MAX_COUNT):
+            raise ValueError(
+                f"counter {index} is {state[index]}, not in 0 to {room[index]}"
+            )
         if not 0 <= state[COUNTERS + index] <= state[index]:
-            raise ValueError(f"counter {index} falls")
+            raise ValueError(f"counter {index} decreases")
     if state[BATCH] < 0:
-        raise ValueError(f"batch {state[BATCH]}")
+        raise ValueError(f"batch {state[BATCH]} is negative")
     return 0

@@ -1,10 +1,10 @@
-# Records in groups: all are walked first, then each column is appended by a loop of its
-# own. A loop that meets nothing but keys is guessed right by the processor; one that
-# meets a header or two behind some records, and none behind others, is not: that took a
-# quarter of the time.
+# Decode records in groups: all records are located first, then each column is appended
+# in a loop of its own. The processor predicts the branches of a loop over keys only, but
+# not those of a loop over whole records, of which some have headers and others do not:
+# the mispredictions took a quarter of the time.
 #
-# Only what is usual is done here. Whatever is wrong, cut off or has no room ends a group
-# before it, and is left to ``fill_batch``, which goes record by record and says why.
+# Only common forms are handled here. A group ends before a record that is malformed, cut
+# off or has no room; ``fill_batch`` decodes that record and reports the fault.
 
 cdef enum:
     GROUP = 32  # records: with 7 bits before them, a bit of each fits a uint64
@@ -21,7 +21,7 @@ cdef struct Group:
     int64_t value_bytes
     int64_t headers
     int64_t stored
-    # Of each record, as it is stored.
+    # For each record, as stored.
     int64_t delta[GROUP]
     uint64_t stamp_bits[GROUP]
     const uint8_t *key[GROUP]
@@ -31,13 +31,13 @@ cdef struct Group:
     const uint8_t *header[GROUP]
     int32_t header_bytes[GROUP]
     int32_t header_count[GROUP]
-    int64_t listed[GROUP + 1]  # which have headers; behind them any
+    int64_t listed[GROUP + 1]  # rows with headers, followed by one more row
 
 
 cdef inline const uint8_t *read_brief(const uint8_t *at, uint64_t *bits) noexcept nogil:
-    """Decode a varint of up to three bytes, which can all be read.
+    """Decode a varint of up to three bytes, which must all be readable.
 
-    A longer one is taken for the largest odd number, which fits nowhere.
+    A longer varint gives the largest odd number, which is too large for any field.
     """
     cdef uint64_t low = at[0]
     cdef uint64_t more
@@ -56,7 +56,7 @@ cdef inline const uint8_t *read_brief(const uint8_t *at, uint64_t *bits) noexcep
 
 
 cdef inline int64_t sum_up(const int32_t *numbers, int64_t count) noexcept nogil:
-    """Add the numbers of a group, of which none has more than 20 bits."""
+    """Add the numbers of a group, each of at most 20 bits."""
     cdef int32_t total = 0
     cdef int64_t index
     for index in range(count):
@@ -68,13 +68,13 @@ cdef inline void walk_group(
     Group *group,
     const uint8_t *at,
     const uint8_t *safe,
-    int64_t most_rows,
+    int64_t max_rows,
     int64_t above,
 ) noexcept nogil:
-    """Find the parts of up to ``most_rows`` records that end at ``safe`` or before.
+    """Locate the fields of up to ``max_rows`` records that end at or before ``safe``.
 
-    PASS bytes can be read from there on, so that no byte is checked by itself; the last
-    offset, relative like ``above``, is left to check.
+    PASS more bytes can be read after ``safe``, so single bytes need no check. The caller
+    checks the last offset, which is relative like ``above``.
     """
     cdef const uint8_t *end
     cdef uint64_t bits, stamp_bits, delta_bits, count_bits, is_listed
@@ -85,12 +85,12 @@ cdef inline void walk_group(
     cdef uint64_t no_headers = 0
     cdef int64_t length, stored
     group.end = at
-    while row < most_rows:
+    while row < max_rows:
         at = read_brief(at, &bits)
         if <int64_t>(bits >> 1) > safe - at:
             break
         end = at + (bits >> 1)
-        # Behind its attributes, unused so far.
+        # After the record's attributes, which are unused so far.
         at = read_brief(at + 1, &stamp_bits)
         if stamp_bits == UINT64_MAX:
             at = read_bits(at - 3, end, 10, &stamp_bits)
@@ -127,7 +127,7 @@ cdef inline void walk_group(
         length = <int64_t>(count_bits >> 1)
         if (bits | count_bits) & 1 or length > stored >> 1:
             break
-        # Whether there are headers cannot be guessed: no branch. Without any, no byte.
+        # No branch: whether there are headers is not predictable. Without any, no byte.
         if stored > length << 32:
             break
         group.header[row] = at
@@ -143,7 +143,7 @@ cdef inline void walk_group(
         row += 1
     group.listed[listed] = 0
     group.rows = row
-    # What was found of the record behind them does not count.
+    # Drops what was found of the record after the group.
     group.no_key = no_key & (<uint64_t>1 << row) - 1
     group.no_value = no_value & (<uint64_t>1 << row) - 1
     group.no_headers = no_headers >> (64 - row) if row else 0
@@ -156,7 +156,7 @@ cdef inline void walk_group(
 cdef inline void copy_brief(
     uint8_t *to, const uint8_t *at, int64_t length
 ) noexcept nogil:
-    """Copy bytes where PASS more can be read and written over."""
+    """Copy bytes where PASS more bytes can be read and overwritten."""
     cdef int64_t done = PASS
     cdef int64_t last = length - PASS
     memcpy(to, at, PASS)
@@ -174,7 +174,7 @@ cdef inline void copy_brief(
 cdef inline void put_nulls(
     uint8_t *valid, int64_t row, int64_t rows, uint64_t nulls
 ) noexcept nogil:
-    """Take rows for valid but for those of which the bit is set."""
+    """Mark rows as valid, except those whose bit in ``nulls`` is set."""
     cdef int64_t end = (row + rows + 7) >> 3
     cdef int64_t at
     nulls <<= row & 7
@@ -197,7 +197,7 @@ cdef inline void put_payloads(
     const int32_t *lengths,
     uint64_t nulls,
 ) noexcept nogil:
-    """Append payloads, for which there is room."""
+    """Append payloads to a column that has room for them."""
     cdef int32_t *ends = column.offsets + row + 1
     cdef uint8_t *data = column.data
     cdef int64_t filled = column.filled
@@ -214,10 +214,10 @@ cdef inline void put_payloads(
 cdef inline bint put_group_headers(
     const Group *group, int64_t first, Bytes *keys, Bytes *values
 ) noexcept nogil:
-    """Append the headers of all records, for which there is room, from this one on.
+    """Append the headers of all records, as headers ``first`` and up, if they fit.
 
     Returns:
-        Whether it was done: not when anything is wrong or not as usual.
+        Whether the headers were appended; False when any is malformed or uncommon.
     """
     cdef int64_t header = first
     cdef int64_t last = first + group.headers
@@ -262,7 +262,7 @@ cdef inline bint put_group_headers(
         header += 1
         key_ends[header] = <int32_t>key_bytes
         value_ends[header] = <int32_t>value_bytes
-        # Whether a record ends here cannot be guessed: no branch.
+        # No branch: whether a record ends here is not predictable.
         left -= 1
         is_last = <int64_t>(<uint64_t>(left - 1) >> 63)
         wrong |= (at != end) & is_last
@@ -284,7 +284,7 @@ cdef inline bint put_group_headers(
 cdef inline bint has_room(
     const Bytes *column, int64_t more
 ) noexcept nogil:
-    """Whether so many bytes and PASS fit, if the column is wanted."""
+    """Return whether ``more`` and PASS bytes fit, or the column is not wanted."""
     return column.data == NULL or more <= column.room - column.filled - PASS
 
 
@@ -299,7 +299,7 @@ cdef inline void put_numbers(
     int64_t *stamps,
     int32_t *kinds,
 ) noexcept nogil:
-    """Append what is a number, where it is wanted."""
+    """Append the numeric columns that are wanted."""
     cdef int64_t index
     cdef uint64_t bits
     if offsets:
@@ -319,7 +319,7 @@ cdef inline void put_numbers(
 cdef inline void put_lists(
     const Group *group, int64_t row, int64_t header, uint8_t *valid, int32_t *ends
 ) noexcept nogil:
-    """Append where the headers of each record end; those before them end at one."""
+    """Append the end of each record's headers; ``header`` is the end before them."""
     cdef int64_t index
     for index in range(group.rows):
         header += group.header_count[index]

@@ -39,8 +39,8 @@ def scan_packed(
     data: Buffer,
     table: BatchTable,
     blocks: Int64Array,
-    most_stored: int,
-    most_room: int,
+    max_stored: int,
+    max_output: int,
     *,
     is_checked: bool,
 ) -> tuple[int, int, int]: ...

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 # cython: embedsignature=False, binding=False
-"""The machine's part of reading and writing records: walk them, and copy each byte once.
+"""The hot loops of reading and writing records, which copy each byte only once.
 
-It knows no Arrow and no numpy: whoever calls passes buffers and their meaning. Each
-size is checked here against the buffer it is used on, so that no argument makes it read
-or write outside; the interpreter's lock is released for all work on bytes.
+The kernel does not use Arrow or numpy: the caller passes buffers. Each size is checked
+against the buffer that it applies to, so that no argument can cause a read or write out
+of bounds. The interpreter's lock is released for all work on bytes.
 """
 
 from cpython.buffer cimport (
@@ -44,7 +44,7 @@ crc32c_init()
 
 
 cdef class _View:
-    """A buffer, held as long as this object lives."""
+    """A buffer that is held as long as this object exists."""
 
     cdef Py_buffer held
     cdef bint is_held
@@ -61,20 +61,20 @@ cdef class _View:
             PyBuffer_Release(&self.held)
 
     cdef int hold(self, int64_t count, int64_t size) except -1:
-        """Refuse a buffer of fewer than ``count`` items of ``size`` bytes."""
+        """Reject a buffer of fewer than ``count`` items of ``size`` bytes."""
         if count < 0 or self.held.len // size < count:
             raise ValueError(f"a buffer of {self.held.len} bytes is too small")
         return 0
 
     cdef int hold_int64(self, int64_t count) except -1:
-        """Refuse a buffer that is not one of at least ``count`` int64."""
+        """Reject a buffer that is not aligned or has fewer than ``count`` int64."""
         if self.held.len and <size_t>self.held.buf % sizeof(int64_t):
-            raise ValueError("a buffer is not aligned")
+            raise ValueError("a buffer is not aligned to 8 bytes")
         return self.hold(count, sizeof(int64_t))
 
 
 def crc32c(object data, uint32_t crc=0):
-    """Return the CRC-32C of some bytes, or that of those before them extended."""
+    """Return the CRC-32C of some bytes, extending that of the bytes before them."""
     cdef Py_buffer view
     cdef uint32_t found
     PyObject_GetBuffer(data, &view, PyBUF_C_CONTIGUOUS)
@@ -87,7 +87,7 @@ def crc32c(object data, uint32_t crc=0):
 
 
 def crc32c_table(object data, uint32_t crc=0):
-    """Do as ``crc32c`` does on a processor that does not help."""
+    """Return the same as ``crc32c`` without the processor's CRC instruction."""
     cdef _View view = _View(data)
     with nogil:
         crc = crc32c_by_table(crc, <const uint8_t *>view.held.buf, <size_t>view.held.len)

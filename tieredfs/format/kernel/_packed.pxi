@@ -1,16 +1,16 @@
-# Compressed batches: where their blocks lie, and how much can come out of each.
+# Find the blocks of compressed batches, and the maximum size of each block's output.
 #
-# Only what is usual is found here, and found whole: whatever a codec's own library would
-# have to judge is left to it. Sources: RFC 1952 (gzip), RFC 8878 (zstd), the LZ4 frame
+# Only common forms are handled here, and checked completely: anything else is left to
+# the codec's own library. Sources: RFC 1952 (gzip), RFC 8878 (zstd), the LZ4 frame
 # format, snappy-java's SnappyOutputStream (xerial).
 
 # The columns of a table of blocks.
 cdef enum:
     BLOCK_START
     BLOCK_END
-    BLOCK_LEAST  # bytes that come out at least; STORED where all are there
-    BLOCK_MOST
-    BLOCK_NEEDED  # bytes that the records of its batch need; 0 unless it is the last
+    BLOCK_MIN  # minimum size of the output; STORED for a block that is not compressed
+    BLOCK_MAX  # maximum size of the output
+    BLOCK_NEEDED  # minimum size of its batch's records; 0 unless it is the last block
     BLOCK_COLUMNS
 
 cdef enum:
@@ -24,24 +24,24 @@ cdef enum:
 
 cdef enum:
     DEFLATE_RATIO = 1032  # a copy of 258 bytes takes at least two bits
-    SNAPPY_RATIO = 64  # a copy of 64 bytes takes at least two
+    SNAPPY_RATIO = 64  # a copy of 64 bytes takes at least two bytes
     LZ4_RATIO = 255
     MIN_GZIP = 18
     MIN_LZ4 = 11
     XERIAL_HEADER = 16
     ZSTD_BLOCK = 128 << 10
-    USUAL_WINDOW = 8 << 20  # up to which a zstd context is kept
-    CLAIM = 1 << 20  # bytes that are believed, and
-    CLAIM_RATIO = 256  # … of each stored one: see bounded_output.py
+    MAX_REUSED_WINDOW = 8 << 20  # bytes up to which a zstd context is reused
+    PLAUSIBLE_SIZE = 1 << 20  # bytes that any data can plausibly claim, plus
+    PLAUSIBLE_RATIO = 256  # … for each stored byte: see bounded_output.py
 
 BLOCK_SIZE = <int>BLOCK_COLUMNS
 
 
 cdef struct Blocks:
     int64_t *next
-    int64_t left  # for so many there is room
-    int64_t base  # where the payload begins
-    int64_t total  # bytes that can come out of those found
+    int64_t left  # number of blocks that there is room for
+    int64_t base  # start of the payload
+    int64_t total  # maximum size of the output of the blocks found
 
 
 cdef inline uint32_t little_32(const uint8_t *at) noexcept nogil:
@@ -53,7 +53,7 @@ cdef inline uint32_t rotated(uint32_t value, int bits) noexcept nogil:
 
 
 cdef uint32_t xxh32(const uint8_t *at, int64_t size) noexcept nogil:
-    """Return the XXH32 of some bytes, which is lz4's checksum."""
+    """Return the XXH32 of some bytes, the checksum of lz4 frames."""
     cdef uint32_t first = 0x9E3779B1u
     cdef uint32_t second = 0x85EBCA77u
     cdef uint32_t third = 0xC2B2AE3Du
@@ -89,56 +89,56 @@ cdef uint32_t xxh32(const uint8_t *at, int64_t size) noexcept nogil:
 
 
 cdef inline bint add_block(
-    Blocks *found, int64_t start, int64_t end, int64_t least, int64_t most
+    Blocks *found, int64_t start, int64_t end, int64_t lower, int64_t upper
 ) noexcept nogil:
-    """Append a block of a payload; false where there is no room for it."""
+    """Append a block of a payload; return False when there is no room for it."""
     if not found.left:
         return False
     found.next[BLOCK_START] = found.base + start
     found.next[BLOCK_END] = found.base + end
-    found.next[BLOCK_LEAST] = least
-    found.next[BLOCK_MOST] = most
+    found.next[BLOCK_MIN] = lower
+    found.next[BLOCK_MAX] = upper
     found.next[BLOCK_NEEDED] = 0
     found.next += BLOCK_COLUMNS
     found.left -= 1
-    found.total += most
+    found.total += upper
     return True
 
 
 cdef bint find_gzip(const uint8_t *data, int64_t size, Blocks *found) noexcept nogil:
-    """Find what can be a single member."""
-    cdef int64_t most
+    """Find a payload that can be a single member."""
+    cdef int64_t upper
     if size < MIN_GZIP or data[0] != 0x1F or data[1] != 0x8B:
         return False
     if data[2] != 8 or data[3] & 0xE0:
         return False
-    most = little_32(data + size - 4)
-    if most == 0 or most > DEFLATE_RATIO * size:
+    upper = little_32(data + size - 4)
+    if upper == 0 or upper > DEFLATE_RATIO * size:
         return False
-    return add_block(found, 0, size, most, most)
+    return add_block(found, 0, size, upper, upper)
 
 
 cdef bint add_snappy(
     const uint8_t *data, int64_t start, int64_t end, Blocks *found
 ) noexcept nogil:
-    """Append a raw block, which begins with its size."""
-    cdef uint64_t most = 0
+    """Append a raw block, which begins with its decompressed size."""
+    cdef uint64_t upper = 0
     cdef const uint8_t *at = data + start
     cdef const uint8_t *stop = data + end
     cdef int shift = 0
     while at < stop and shift < 35:
-        most |= <uint64_t>(at[0] & 0x7F) << shift
+        upper |= <uint64_t>(at[0] & 0x7F) << shift
         if at[0] < 0x80:
-            if most > <uint64_t>(SNAPPY_RATIO * (end - start)):
+            if upper > <uint64_t>(SNAPPY_RATIO * (end - start)):
                 return False
-            return add_block(found, start, end, <int64_t>most, <int64_t>most)
+            return add_block(found, start, end, <int64_t>upper, <int64_t>upper)
         at += 1
         shift += 7
     return False
 
 
 cdef bint find_snappy(const uint8_t *data, int64_t size, Blocks *found) noexcept nogil:
-    """Find a raw block, or xerial's."""
+    """Find a raw block, or xerial blocks."""
     cdef int64_t at = XERIAL_HEADER
     cdef int64_t length
     if size < 8 or memcmp(data, b"\x82SNAPPY\x00", 8):
@@ -163,13 +163,13 @@ cdef bint find_lz4(const uint8_t *data, int64_t size, Blocks *found) noexcept no
     cdef int64_t at = 6
     cdef int64_t count = 0
     cdef int64_t content = -1
-    cdef int64_t limit, length, behind, least, most
+    cdef int64_t limit, length, behind, lower, upper
     cdef int flags
     cdef bint is_stored
     if size < MIN_LZ4 or little_32(data) != 0x184D2204u:
         return False
     flags = data[4]
-    # Version 1, no checksum of what comes out, no dictionary; sizes from 64 KiB on.
+    # Version 1, no checksum of the content, no dictionary; blocks of 64 KiB or more.
     if flags & 0xC7 != 0x40 or data[5] & 0x8F or data[5] < 0x40:
         return False
     limit = <int64_t>1 << (8 + 2 * (data[5] >> 4))
@@ -197,20 +197,20 @@ cdef bint find_lz4(const uint8_t *data, int64_t size, Blocks *found) noexcept no
             return False
         if count and not flags & 0x20:
             return False
-        most = length if is_stored else min(limit, LZ4_RATIO * length)
-        least = 0
+        upper = length if is_stored else min(limit, LZ4_RATIO * length)
+        lower = 0
         if content >= 0:
-            # All have as much as may be in one, and the last has the rest.
-            if not content or most < min(limit, content):
+            # All blocks are full but the last, which has the rest.
+            if not content or upper < min(limit, content):
                 return False
-            if is_stored and most != min(limit, content):
+            if is_stored and upper != min(limit, content):
                 return False
-            most = min(limit, content)
-            least = most
-            content -= most
+            upper = min(limit, content)
+            lower = upper
+            content -= upper
         if is_stored:
-            least = STORED
-        if not add_block(found, at, at + length, least, most):
+            lower = STORED
+        if not add_block(found, at, at + length, lower, upper):
             return False
         at += length + behind
         count += 1
@@ -221,7 +221,7 @@ cdef bint find_zstd(const uint8_t *data, int64_t size, Blocks *found) noexcept n
     """Find a single frame."""
     cdef int64_t at = 5
     cdef int64_t window = 0
-    cdef int64_t most = 0
+    cdef int64_t upper = 0
     cdef int64_t content = -1
     cdef int64_t length
     cdef int flags, index, width
@@ -249,7 +249,7 @@ cdef bint find_zstd(const uint8_t *data, int64_t size, Blocks *found) noexcept n
         at += width
         if not window:
             window = content
-    if window > USUAL_WINDOW:
+    if window > MAX_REUSED_WINDOW:
         return False
     while not header & 1:
         if size - at < 3:
@@ -258,24 +258,24 @@ cdef bint find_zstd(const uint8_t *data, int64_t size, Blocks *found) noexcept n
         at += 3
         length = header >> 3
         if header >> 1 & 3 == 0:
-            most += length
+            upper += length
             at += length
         elif header >> 1 & 3 == 1:
-            most += length
+            upper += length
             at += 1
         elif header >> 1 & 3 == 2:
-            most += ZSTD_BLOCK
+            upper += ZSTD_BLOCK
             at += length
         else:
             return False
         if at > size:
             return False
     at += flags & 4  # the checksum
-    if at != size or not most or content > most:
+    if at != size or not upper or content > upper:
         return False
     if content >= 0:
         return add_block(found, 0, size, content, content)
-    return add_block(found, 0, size, 0, most)
+    return add_block(found, 0, size, 0, upper)
 
 
 cdef bint find_blocks(
@@ -296,11 +296,11 @@ cdef int64_t find_packed(
     const int64_t *table,
     int64_t rows,
     bint is_checked,
-    int64_t most_stored,
-    int64_t most_room,
+    int64_t max_stored,
+    int64_t max_output,
     Blocks *found,
 ) noexcept nogil:
-    """Find the blocks of batches; return of how many they are all found."""
+    """Find the blocks of batches; return the number of batches found completely."""
     cdef Blocks kept
     cdef int64_t batch[COLUMNS]
     cdef int64_t start, end, begin, count, row, room
@@ -308,7 +308,7 @@ cdef int64_t find_packed(
     cdef int first = 0
     cdef int codec
     for row in range(rows):
-        # A copy: what was checked stays so, whoever writes to the table.
+        # A copy, so that a concurrent write to the table cannot undo the checks.
         memcpy(batch, table + COLUMNS * row, sizeof(batch))
         codec = <int>(batch[ATTRIBUTES] & CODEC_MASK)
         if not row:
@@ -320,7 +320,7 @@ cdef int64_t find_packed(
             return row
         if not 0 <= start <= end <= size:
             return row
-        if row and stored + (end - start) > most_stored:
+        if row and stored + (end - start) > max_stored:
             return row
         if not is_checked:
             if not CRC_END <= batch[SIZE] <= end:
@@ -335,8 +335,8 @@ cdef int64_t find_packed(
         if find_blocks(codec, data + start, end - start, found):
             room = found.total - kept.total
             if (
-                (not row or found.total <= most_room)
-                and room <= CLAIM + CLAIM_RATIO * (end - start)
+                (not row or found.total <= max_output)
+                and room <= PLAUSIBLE_SIZE + PLAUSIBLE_RATIO * (end - start)
                 and count <= room // MIN_RECORD
             ):
                 found.next[BLOCK_NEEDED - BLOCK_COLUMNS] = MIN_RECORD * count
@@ -351,31 +351,32 @@ def scan_packed(
     object data,
     object table,
     object blocks,
-    int64_t most_stored,
-    int64_t most_room,
+    int64_t max_stored,
+    int64_t max_output,
     *,
     bint is_checked,
 ):
-    """Find the blocks of compressed batches, each of them a library's to decompress.
+    """Find the blocks of compressed batches, for a codec's library to decompress.
 
-    It stops before a batch that is not compressed as the first one, or in a way that is
-    not usual, or wrong; and does not say why: the codec does.
+    Stops before a batch that has another codec than the first one, an uncommon form or
+    malformed data, without giving the reason: decompressing it on its own raises it.
 
     Args:
-        data: Bytes that hold the batches.
+        data: Bytes that contain the batches.
         table: Rows of BATCH_ROW.
-        blocks: int64: where blocks begin and end in the bytes; how many bytes come out
-            of each, at least (-1: it is stored as it is) and at most; and how many
-            bytes the records of a batch need that ends with it, else 0. Filled, as far
-            as it reaches.
-        most_stored: Bytes of batches that are looked at; the first one may have more.
-        most_room: Bytes that may come out; of the first one any that are believed.
-        is_checked: Whether the checksums are known to be right; otherwise the whole
-            batches lie in the bytes, their payloads at their ends.
+        blocks: int64 rows to fill, one for each block: its start and end in the bytes;
+            the minimum (-1: it is not compressed) and maximum size of its output; the
+            minimum size of its batch's records if it is the last block, else 0.
+        max_stored: Maximum compressed bytes of all batches; does not apply to the first
+            one.
+        max_output: Maximum decompressed bytes of all batches; the first one may have
+            any plausible size.
+        is_checked: Whether the checksums are verified; when they are not, the bytes
+            contain the whole batches, each with its payload at its end.
 
     Returns:
-        How many batches were found, how many blocks they have, and how many bytes can
-        come out of these.
+        The number of batches found, the number of their blocks, and the maximum size of
+        the output.
     """
     cdef _View source = _View(data)
     cdef _View rows = _View(table)
@@ -396,8 +397,8 @@ def scan_packed(
             <const int64_t *>rows.held.buf,
             rows.held.len // <int64_t>(COLUMNS * sizeof(int64_t)),
             is_checked,
-            most_stored,
-            most_room,
+            max_stored,
+            max_output,
             &found,
         )
     return batches, room - found.left, found.total

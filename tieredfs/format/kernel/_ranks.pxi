@@ -1,10 +1,10 @@
-# Sorted numbers, as indexes have them.
+# The rank of a number among the sorted numbers of an index.
 
 cdef class Ranks:
-    """Sorted int64, held as long as this object lives.
+    """Sorted int64, held as long as this object exists.
 
     Args:
-        numbers: Rising; what falls gives a rank that means nothing, and no harm.
+        numbers: Increasing numbers; others give a meaningless rank, but do no harm.
     """
 
     cdef _View view
@@ -14,7 +14,7 @@ cdef class Ranks:
         self.view.hold_int64(0)
 
     def of(self, object number):
-        """Return how many of the numbers are no larger than one."""
+        """Return how many of the numbers are at most ``number``."""
         cdef const int64_t *first = <const int64_t *>self.view.held.buf
         cdef int64_t left = self.view.held.len // <int64_t>sizeof(int64_t)
         cdef int64_t half, value
@@ -23,7 +23,7 @@ cdef class Ranks:
             value = number
         except OverflowError:
             return left if number > 0 else 0
-        # Without a branch that could be guessed wrong: half of the numbers go each time.
+        # Without a branch to mispredict: each step drops half of the numbers.
         while left > 1:
             half = left >> 1
             at += half if at[half - 1] <= value else 0
@@ -32,15 +32,15 @@ cdef class Ranks:
 
 
 cdef class WireRanks:
-    """Entries as an index file has them, each with a big-endian key in front.
+    """Entries in the format of an index file, each beginning with a big-endian key.
 
-    The buffer is held as long as this object lives.
+    The buffer is held as long as this object exists.
 
     Args:
-        data: Entries whose keys rise; what falls gives a rank that means nothing, and
-            no harm. What is left at the end of no whole entry is not looked at.
-        size: Bytes of an entry.
-        width: Bytes of its key: 4 or 8.
+        data: Entries with increasing keys; others give a meaningless rank, but do no
+            harm. An incomplete entry at the end is ignored.
+        size: Size of an entry in bytes.
+        width: Size of its key in bytes: 4 or 8.
     """
 
     cdef _View view
@@ -50,7 +50,7 @@ cdef class WireRanks:
 
     def __cinit__(self, object data, int64_t size, int width):
         if width not in (4, 8) or size < width:
-            raise ValueError(f"a key of {width} in an entry of {size} bytes")
+            raise ValueError(f"a key of {width} bytes in an entry of {size} bytes")
         self.view = _View(data)
         self.count = self.view.held.len // size
         self.size = size
@@ -61,7 +61,7 @@ cdef class WireRanks:
         cdef const uint8_t *at = first
         cdef int64_t left = self.count
         cdef int64_t half
-        # Without a branch that could be guessed wrong: half of them go each time.
+        # Without a branch to mispredict: each step drops half of the keys.
         while left > 1:
             half = left >> 1
             if self.is_wide:
@@ -77,7 +77,7 @@ cdef class WireRanks:
         return (at - first) // self.size + left
 
     def of(self, object number):
-        """Return how many of the keys are no larger than a number."""
+        """Return how many of the keys are at most ``number``."""
         cdef int64_t value
         try:
             value = number
@@ -86,14 +86,14 @@ cdef class WireRanks:
         return self.rank(value)
 
     def of_all(self, object numbers, object ranks):
-        """Write the ranks of many numbers; both are int64, of the same length."""
-        cdef _View asked = _View(numbers)
-        cdef _View told = _View(ranks, True)
-        asked.hold_int64(0)
-        told.hold_int64(asked.held.len // <int64_t>sizeof(int64_t))
-        cdef const int64_t *number = <const int64_t *>asked.held.buf
-        cdef int64_t *rank = <int64_t *>told.held.buf
+        """Write the ranks of many numbers to ``ranks``; both are int64 of one length."""
+        cdef _View source = _View(numbers)
+        cdef _View target = _View(ranks, True)
+        source.hold_int64(0)
+        target.hold_int64(source.held.len // <int64_t>sizeof(int64_t))
+        cdef const int64_t *number = <const int64_t *>source.held.buf
+        cdef int64_t *rank = <int64_t *>target.held.buf
         cdef int64_t index
         with nogil:
-            for index in range(asked.held.len // <int64_t>sizeof(int64_t)):
+            for index in range(source.held.len // <int64_t>sizeof(int64_t)):
                 rank[index] = self.rank(number[index])

@@ -1,6 +1,6 @@
-# The headers of batches that follow one another.
+# Scan the headers of consecutive batches.
 
-# Where the fields of a batch's header lie, and what is read: see batch.py.
+# Positions and values in the header of a batch: see batch/header.py.
 cdef enum:
     HEADER_SIZE = 61
     LENGTH_AT = 12
@@ -10,7 +10,7 @@ cdef enum:
     CODEC_MASK = 0x07
     LOG_APPEND_TIME = 0x08
 
-# The columns of a table of batches: see BATCH_ROW in log_batches.py.
+# The columns of a table of batches: see BATCH_ROW in batch/table.py.
 cdef enum:
     POSITION
     SIZE
@@ -44,7 +44,7 @@ cdef inline int16_t read_16(const uint8_t *at) noexcept nogil:
 
 
 cdef bint is_valid_header(const int64_t *row, int64_t delta, int64_t previous) noexcept nogil:
-    """Whether a header is one that read_header accepts, and follows another."""
+    """Return whether read_header accepts a header and it follows the one before."""
     cdef int64_t base = row[BASE_OFFSET]
     cdef int codec = row[ATTRIBUTES] & CODEC_MASK
     if codec > 4 or row[LEADER_EPOCH] < -1:
@@ -68,7 +68,7 @@ cdef int64_t find_batches(
     int64_t *row,
     int64_t room,
 ) noexcept nogil:
-    """Find whole batches whose headers are right; return how many."""
+    """Find whole batches with valid headers; return their number."""
     cdef int64_t position = start
     cdef int64_t length, delta
     cdef int64_t found = 0
@@ -80,9 +80,9 @@ cdef int64_t find_batches(
         length = <int64_t><int32_t>read_32(at + 8) + LENGTH_AT
         if length < HEADER_SIZE or length > size - position or at[MAGIC_AT] != 2:
             break
-        # Each header tells where the next one is, which nobody has touched so far: that
-        # took a tenth of the time for small batches. The fourth from here is about where
-        # it would be if they were all as long; a prefetch is no access.
+        # Each header gives the position of the next one, which is not in the cache yet:
+        # waiting for it took a tenth of the time for small batches. This prefetches the
+        # fourth from here, assuming equal sizes; a prefetch never faults.
         CRC32C_PREFETCH(at + 4 * length - 64)
         CRC32C_PREFETCH(at + 4 * length)
         CRC32C_PREFETCH(at + 4 * length + 64)
@@ -115,27 +115,27 @@ cdef int64_t find_batches(
 def scan_headers(
     object data, int64_t start, int64_t offset, int64_t previous, object table
 ):
-    """Read the headers of batches that follow one another; checksums are left for later.
+    """Read the headers of consecutive batches, without checking their checksums.
 
-    It stops before a batch that is cut off, not of version 2 or has a wrong header, and
-    does not say why: ``read_header`` does.
+    Stops before a batch that is cut off, is not of version 2 or has an invalid header,
+    without giving the reason: ``read_header`` raises it.
 
     Args:
         data: Log bytes.
-        start: Where the first batch begins in them.
-        offset: Position of the first of the bytes in the log.
-        previous: Offset that the first batch must lie above.
-        table: Rows of BATCH_ROW: filled, as far as they reach.
+        start: Position of the first batch in the bytes.
+        offset: Position of the first byte in the log.
+        previous: Offset that the first batch must be above.
+        table: Rows of BATCH_ROW to fill.
 
     Returns:
-        How many batches were found.
+        The number of batches found.
     """
     cdef _View source = _View(data)
     cdef _View rows = _View(table, True)
     cdef int64_t found
     rows.hold_int64(0)
     if not 0 <= start <= source.held.len:
-        raise ValueError(f"position {start} is not in the bytes")
+        raise ValueError(f"position {start} is out of bounds")
     with nogil:
         found = find_batches(
             <const uint8_t *>source.held.buf,

@@ -1,18 +1,18 @@
-# Records → the bytes of a batch.
+# Encode records as the bytes of a batch.
 
-# Where the checksum of a batch's header lies.
+# Position of the checksum in a batch.
 cdef enum:
     CRC_AT = 17
 
 cdef enum:
-    BODY_BUFFERS = 16  # that the records of a batch have at most
+    BODY_BUFFERS = 16  # maximum number of buffers of a batch's records
 
 cdef enum:
-    FAR = 4096  # bytes ahead of a copy that memory is asked for
+    FAR = 4096  # prefetch distance of a copy in bytes
 
-# The column whose offsets are not those of an Arrow array; 0 for none of them.
+# The column with invalid Arrow offsets; 0 for none.
 cdef enum:
-    RIGHT
+    VALID
     WRONG_KEY
     WRONG_VALUE
     WRONG_HEADERS
@@ -23,8 +23,8 @@ cdef tuple WRONG = ("", "key", "value", "headers")
 
 cdef struct PayloadColumn:
     int64_t rows
-    const uint8_t *valid  # a bit for each; NULL when none is null
-    int64_t at  # the bit of the first
+    const uint8_t *valid  # a bit for each row; NULL when none is null
+    int64_t at  # the bit of the first row
     const uint8_t *ends  # int32, one more than rows; NULL when all are null
     const uint8_t *data
     int64_t size
@@ -34,18 +34,18 @@ cdef struct RecordColumns:
     int64_t rows
     const uint8_t *stamps  # int64
     const uint8_t *offsets  # int64
-    int64_t first  # what stamps are stored less of
-    int64_t base  # … and offsets
+    int64_t first  # stored timestamps are relative to this one
+    int64_t base  # stored offsets are relative to this one
     PayloadColumn key
     PayloadColumn value
-    const uint8_t *listed  # a bit for each; NULL when all have a list of headers
+    const uint8_t *listed  # a bit for each row; NULL when all have a list of headers
     int64_t at
     const uint8_t *ends  # int32, one more than rows; NULL when none has headers
     PayloadColumn name
     PayloadColumn content
 
 
-# A slice of an Arrow array may begin anywhere: nothing is taken to be aligned.
+# A slice of an Arrow array may begin anywhere: no alignment is assumed.
 cdef inline int32_t int32_at(const uint8_t *array, int64_t index) noexcept nogil:
     cdef int32_t value
     memcpy(&value, array + 4 * index, 4)
@@ -73,7 +73,7 @@ cdef inline int64_t varint_size(int64_t value) noexcept nogil:
 cdef inline bint find_payload(
     const PayloadColumn *column, int64_t row, int64_t *start, int64_t *length
 ) noexcept nogil:
-    """Find a payload, -1 long when it is null; false when it lies outside its bytes."""
+    """Find a payload, of length -1 when null; return False when it is out of bounds."""
     cdef int64_t end
     start[0] = 0
     length[0] = -1
@@ -93,7 +93,7 @@ cdef inline int64_t payload_room(int64_t length) noexcept nogil:
 cdef inline bint find_list(
     const RecordColumns *of, int64_t row, int64_t *first, int64_t *last
 ) noexcept nogil:
-    """Find the headers of a record; false when they lie outside those there are."""
+    """Find the headers of a record; return False when they are out of bounds."""
     cdef int64_t end
     first[0] = 0
     last[0] = 0
@@ -116,11 +116,11 @@ cdef int measure_headers(
         if not find_payload(&of.content, header, &start, &length):
             return WRONG_HEADERS
         size[0] += payload_room(length)
-    return RIGHT
+    return VALID
 
 
 cdef struct RecordPlace:
-    int64_t size  # behind its length
+    int64_t size  # without its length field
     int64_t stamp
     int64_t offset
     int64_t key_start
@@ -139,7 +139,7 @@ cdef inline int64_t less(int64_t value, int64_t by) noexcept nogil:
 cdef inline int find_record(
     const RecordColumns *of, int64_t row, RecordPlace *found
 ) noexcept nogil:
-    """Find what a record consists of, and how many bytes it takes without headers."""
+    """Find the fields of a record, and its size without headers."""
     found.stamp = less(int64_at(of.stamps, row), of.first)
     found.offset = less(int64_at(of.offsets, row), of.base)
     if not find_payload(&of.key, row, &found.key_start, &found.key_length):
@@ -156,19 +156,19 @@ cdef inline int find_record(
         + payload_room(found.value_length)
         + varint_size(found.last_header - found.first_header)
     )
-    return RIGHT
+    return VALID
 
 
 cdef struct Measures:
     int64_t size
-    int64_t max_timestamp  # stamp
-    bint offsets_increase  # the offsets do
+    int64_t max_timestamp
+    bint offsets_increase
 
 
 cdef int measure_records(
     const RecordColumns *of, int64_t *sizes, Measures *found
 ) noexcept nogil:
-    """Measure records: each behind its length, and all of them."""
+    """Measure each record without its length field, and all records together."""
     cdef RecordPlace record
     cdef int64_t row, stamp, offset
     cdef int64_t previous = 0
@@ -193,11 +193,11 @@ cdef int measure_records(
         if row and offset <= previous:
             found.offsets_increase = False
         previous = offset
-    return RIGHT
+    return VALID
 
 
 cdef inline uint8_t *write_varint(uint8_t *out, int64_t value) noexcept nogil:
-    """Write a varint where there is room for it; return the place behind it."""
+    """Write a varint, for which there must be room; return the position after it."""
     cdef uint64_t bits = zigzag(value)
     while bits >= 0x80:
         out[0] = <uint8_t>(bits | 0x80)
@@ -214,17 +214,17 @@ cdef inline uint8_t *write_payload(
     uint8_t *out,
     const uint8_t *end,
 ) noexcept nogil:
-    """Write a payload that was found where there is room for it, up to ``end``."""
+    """Write a payload, for which there must be room before ``end``."""
     cdef int64_t ahead = 0
     out = write_varint(out, length)
     if length <= 0:
         return out
-    # A short one is copied as 16 bytes, if there are so many on both sides: that takes
-    # no call, and what is too much is written over.
+    # A short payload is copied as 16 bytes without a call, if both sides have as many;
+    # the surplus is overwritten later.
     if length <= 16 and column.size - start >= 16 and end - out >= 16:
         memcpy(out, column.data + start, 16)
         return out + length
-    # Nobody has looked at these bytes before: ask in time for those of the next rows.
+    # These bytes are not in the cache yet: prefetch those of the next rows.
     while ahead < length and length < FAR:
         CRC32C_PREFETCH(column.data + start + FAR + ahead)
         ahead += 64
@@ -240,7 +240,7 @@ cdef uint8_t *write_headers(
     const uint8_t *record_end,
     const uint8_t *end,
 ) noexcept nogil:
-    """Write the headers of a record, up to its end; NULL when they need more."""
+    """Write the headers of a record; return NULL when they do not fit before its end."""
     cdef int64_t header, start, length
     for header in range(first, last):
         if not find_payload(&of.name, header, &start, &length):
@@ -259,10 +259,10 @@ cdef uint8_t *write_headers(
 cdef int write_records(
     const RecordColumns *of, const int64_t *sizes, uint8_t *out, const uint8_t *end
 ) noexcept nogil:
-    """Write records that were measured, and must fill the place up to ``end``.
+    """Write measured records, which must fill the memory up to ``end`` exactly.
 
-    Each has to have the size that it had: another thread may have written to the
-    columns since.
+    Each record must still have its measured size: another thread may have written to
+    the columns since.
     """
     cdef RecordPlace record
     cdef uint8_t *record_end
@@ -287,30 +287,30 @@ cdef int write_records(
             )
         if out != record_end:
             return CHANGED
-    return RIGHT if out == end else CHANGED
+    return VALID if out == end else CHANGED
 
 
 cdef class RecordBody:
-    """The records of a batch: measured when this is made, and then written.
+    """The records of a batch: measured on creation, then encoded.
 
     Args:
-        stamps: Their timestamps: int64, and which of them is the first.
-        offsets: Their offsets, likewise.
-        rows: How many records there are.
-        first: The timestamp that those which are stored are relative to.
-        base: The offset likewise.
-        key: Their keys: a bit for each that is not null (None: none is null), their
-            ends (int32, the start of the first before them), which bit and which end
-            is the first, and their bytes (None: there are none). None when all are
-            null.
-        value: Their values, likewise.
-        headers: A bit for each record that has a list of headers (None: all have one),
-            the ends of their lists (int32, the start of the first before them), which
-            bit and which end is the first, how many headers there are, and their keys
-            and values as above. None when there is no header.
+        stamps: The timestamps: an int64 buffer, and the index of the first record.
+        offsets: The offsets: an int64 buffer, and the index of the first record.
+        rows: Number of records.
+        first: The timestamp that stored timestamps are relative to.
+        base: The offset that stored offsets are relative to.
+        key: The keys: a validity bitmap (None: no key is null), int32 Arrow offsets,
+            the index of the first record in both, and the data (None: there is none).
+            None when all keys are null.
+        value: The values, in the same form.
+        headers: A validity bitmap of the lists of headers (None: no list is null),
+            int32 Arrow offsets of the lists, the index of the first record in both, the
+            number of headers, and their keys and values in the same form as above. None
+            when there are no headers.
 
     Raises:
-        ValueError: A buffer is too small, or ends fall or lie outside what they end in.
+        ValueError: A buffer is too small, or Arrow offsets decrease or are out of
+            bounds.
     """
 
     cdef readonly int64_t size
@@ -335,8 +335,8 @@ cdef class RecordBody:
         cdef int wrong
         cdef int64_t count
         cdef Measures found
-        if rows < 0 or rows > MOST:
-            raise ValueError(f"{rows} rows")
+        if rows < 0 or rows > MAX_COUNT:
+            raise ValueError(f"row count {rows} is out of range")
         self.of.rows = rows
         self.of.first = first
         self.of.base = base
@@ -361,7 +361,9 @@ cdef class RecordBody:
             wrong = measure_records(&self.of, self.sizes, &found)
         if wrong:
             name = WRONG[wrong]
-            raise ValueError(f"column {name}: its ends fall, or lie outside its bytes")
+            raise ValueError(
+                f"column {name}: Arrow offsets decrease or are out of bounds"
+            )
         self.size = found.size
         self.max_timestamp = found.max_timestamp
         self.offsets_increase = found.offsets_increase
@@ -375,13 +377,13 @@ cdef class RecordBody:
     cdef const uint8_t *hold(
         self, object data, int64_t first, int64_t count, int64_t size
     ) except? NULL:
-        """Hold a buffer as long as this object lives; return where an item begins.
+        """Hold a buffer as long as this object exists; return its item ``first``.
 
-        It has at least ``count`` items of ``size`` bytes from that one on.
+        The buffer must have at least ``count`` items of ``size`` bytes from there on.
         """
         cdef Py_buffer *view = &self.held[self.count]
-        if not 0 <= first <= MOST or not 0 <= count <= MOST:
-            raise ValueError(f"{count} items from item {first} on")
+        if not 0 <= first <= MAX_COUNT or not 0 <= count <= MAX_COUNT:
+            raise ValueError(f"{count} items from item {first} on are out of range")
         if self.count >= BODY_BUFFERS:
             raise ValueError("too many buffers")
         PyObject_GetBuffer(data, view, PyBUF_C_CONTIGUOUS)
@@ -393,8 +395,8 @@ cdef class RecordBody:
     cdef const uint8_t *hold_bits(
         self, object bits, int64_t first, int64_t count
     ) except? NULL:
-        if first < 0 or first > MOST or count < 0 or count > MOST:
-            raise ValueError(f"{count} bits from bit {first} on")
+        if first < 0 or first > MAX_COUNT or count < 0 or count > MAX_COUNT:
+            raise ValueError(f"{count} bits from bit {first} on are out of range")
         if bits is None:
             return NULL
         return self.hold(bits, 0, (first + count + 7) // 8, 1)
@@ -402,8 +404,8 @@ cdef class RecordBody:
     cdef int hold_payloads(
         self, PayloadColumn *column, tuple given, int64_t rows
     ) except -1:
-        if rows < 0 or rows > MOST:
-            raise ValueError(f"{rows} rows")
+        if rows < 0 or rows > MAX_COUNT:
+            raise ValueError(f"row count {rows} is out of range")
         column.rows = rows
         column.ends = NULL
         if given is None:
@@ -421,24 +423,24 @@ cdef class RecordBody:
         return 0
 
     def encode_records(self):
-        """Return the records."""
+        """Return the encoded records."""
         return self.write(b"")
 
     def encode_batch(self, bytes header):
-        """Return a batch: its header, whose checksum is computed, and the records.
+        """Join a header and the encoded records into a batch, and set its checksum.
 
         Raises:
-            ValueError: The header has another size than the header of a batch.
+            ValueError: The header does not have the size of a batch header.
         """
         if len(header) != HEADER_SIZE:
-            raise ValueError(f"a header of {len(header)} bytes")
+            raise ValueError(f"a header of {len(header)} bytes, not {HEADER_SIZE}")
         return self.write(header)
 
     cdef bytes write(self, bytes header):
         cdef Py_ssize_t before = len(header)
         cdef const char *head = PyBytes_AsString(header)
         cdef bytes written = PyBytes_FromStringAndSize(NULL, before + self.size)
-        # Nobody has seen it yet: these bytes may still change.
+        # No other code has a reference to these bytes yet, so they may be modified.
         cdef uint8_t *out = <uint8_t *>PyBytes_AsString(written)
         cdef int64_t total = before + self.size
         cdef int wrong

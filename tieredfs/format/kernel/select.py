@@ -1,4 +1,4 @@
-"""Which implementation reads and writes records: the compiled one, or Python's."""
+"""Select the implementation that reads and writes records: compiled or Python."""
 
 import os
 from enum import StrEnum
@@ -11,13 +11,13 @@ from tieredfs.errors import InvalidArgumentError
 __all__ = ["KERNEL_SETTING", "Kernel", "chosen_kernel"]
 
 KERNEL_SETTING: Final = "TIEREDFS_KERNEL"
-"""The environment variable that says which one to use; read once in a process."""
+"""The environment variable that selects one; read once per process."""
 
 _AUTO = "auto"
 
 
 class Kernel(StrEnum):
-    """An implementation of what costs time; all give the same rows and errors."""
+    """An implementation of the hot loops; all give the same rows and errors."""
 
     COMPILED = "compiled"
     PYTHON = "python"
@@ -27,12 +27,12 @@ class Kernel(StrEnum):
 def chosen_kernel() -> Kernel:
     """Return the implementation in use: the compiled one if it was built.
 
-    The environment variable TIEREDFS_KERNEL forces one: ``compiled`` or ``python``;
-    ``auto``, or nothing, leaves the choice.
+    The environment variable TIEREDFS_KERNEL can force ``compiled`` or ``python``; when
+    it is ``auto``, empty or not set, the choice is automatic.
 
     Raises:
-        InvalidArgumentError: The variable says something else, or asks for the
-            compiled one where there is none.
+        InvalidArgumentError: The variable has another value, or requires the compiled
+            implementation where it was not built.
     """
     asked = os.environ.get(KERNEL_SETTING) or _AUTO
     if asked not in {_AUTO, *Kernel}:

@@ -1,1 +1,1 @@
-"""The records of batches, to and from Arrow."""
+"""Convert the records of batches to and from Arrow."""

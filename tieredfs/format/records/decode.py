@@ -1,8 +1,8 @@
-"""Record batches → Arrow record batches of bounded size.
+"""Decode Kafka record batches to Arrow record batches of bounded size.
 
-A decoder takes whole batches, in any number and size, and gives Arrow in pieces of
-1-8 MiB. The records are decoded by the kernel in use: ``records_compiled``, or
-``records_numpy`` where nothing was compiled.
+A decoder takes whole Kafka batches, of any number and size, and yields Arrow batches of
+1-8 MiB. The kernel in use decodes the records: ``decode_compiled``, or
+``decode_numpy`` where the compiled kernel is not available.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,7 +16,7 @@ import pyarrow as pa
 from tieredfs.format.batch.decompress import unpacked
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.kernel.select import Kernel, chosen_kernel
-from tieredfs.format.records import decode_numpy as records_numpy
+from tieredfs.format.records import decode_numpy
 from tieredfs.format.records.schema import OFFSET_BYTES, ColumnBuilder, project
 
 __all__ = ["RecordDecoder"]
@@ -27,11 +27,11 @@ class RecordDecoder:
     """Decode the batches of one partition.
 
     Attributes:
-        topic: What the topic column says.
-        partition: What the partition column says.
+        topic: Value of the topic column.
+        partition: Value of the partition column.
         columns: Columns to build, in this order; None for all.
-        max_batch_bytes: Most bytes that the records of a compressed batch may have;
-            None for 256 MiB, and an error that names nothing to raise.
+        max_batch_bytes: Maximum size of the records of a compressed batch; None for
+            256 MiB and an error that does not name an option to raise.
     """
 
     topic: str
@@ -41,29 +41,29 @@ class RecordDecoder:
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of every batch that comes out.
+        """The schema of the Arrow batches.
 
         Raises:
-            InvalidArgumentError: A column does not exist or is named twice.
+            InvalidArgumentError: A column does not exist or is repeated.
         """
         return project(self.columns)
 
-    def decode(self, runs: Iterable[LogBatches]) -> Iterator[pa.RecordBatch]:
-        """Yield the records of some batches in order, in pieces of 1-8 MiB.
+    def decode(self, batches: Iterable[LogBatches]) -> Iterator[pa.RecordBatch]:
+        """Yield the records of Kafka batches in order, as Arrow batches of 1-8 MiB.
 
-        No piece of more than one record is larger. The last one, and one beside a
-        record of several MiB, may be smaller; so are all when not all columns are asked
-        for. Batches are taken as they are needed, about 4 MiB of records at a time, in
-        memory of a few times that size.
+        An Arrow batch is larger only when it has a single record. The last one, and one
+        next to a record of several MiB, may be smaller; all may be smaller when only
+        some columns are built. Kafka batches are taken as needed, about 4 MiB of
+        records at a time, and use a few times that much memory.
 
         Args:
-            runs: Whole batches with rising offsets. Control batches come out like any
-                other: leave out what is not wanted.
+            batches: Whole batches with increasing offsets. Control batches are decoded
+                like any other; the caller leaves out those it does not want.
 
         Raises:
             CorruptBatchError: The records of a batch are malformed or decompress to
-                more than a batch may have. This and any error of ``runs`` is raised
-                when the records before it have come out.
+                more than ``max_batch_bytes``. This error and any error of ``batches``
+                is raised after the records before it have been yielded.
         """
         same = {
             "topic": _Repeated(partial(_same_text, self.topic.encode())),
@@ -74,8 +74,8 @@ class RecordDecoder:
         other_bytes = topic_bytes * ("topic" in names) + 4 * ("partition" in names)
         built = [name for name in names if name not in same]
         build = _column_builder()
-        # An error would keep its thread alive for as long as somebody keeps the error.
-        with closing(unpacked(runs, self.max_batch_bytes)) as ready:
+        # Closed explicitly: a reference to an error would keep the thread alive.
+        with closing(unpacked(batches, self.max_batch_bytes)) as ready:
             for rows, arrays in build(ready, built, other_bytes):
                 if names:
                     columns = [
@@ -83,25 +83,25 @@ class RecordDecoder:
                         for name in names
                     ]
                     yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
-                else:  # without a column Arrow counts no rows, unless told so
+                else:  # a batch without columns gets its row count this way
                     yield pa.RecordBatch.from_arrays([pa.nulls(rows)], [""]).select([])
 
 
 class _Repeated:
-    """A value that all rows have: made once, for as many rows as a piece has had."""
+    """A column with the same value in all rows, made once and sliced."""
 
     def __init__(self, make: Callable[[int], pa.Array]) -> None:
         self._make = make
         self._array = make(0)
 
     def take(self, rows: int) -> pa.Array:
-        """Return it as a column of so many rows."""
+        """Return the column with ``rows`` rows."""
         if len(self._array) < rows:
             self._array = self._make(rows + rows // 8)
         return self._array.slice(0, rows)
 
 
-# pa.repeat and pa.array would import pandas, where it is installed.
+# pa.repeat and pa.array would import pandas where it is installed.
 def _same_text(text: bytes, rows: int) -> pa.Array:
     ends = pa.py_buffer(np.arange(rows + 1, dtype=np.int32) * np.int32(len(text)))
     return pa.Array.from_buffers(
@@ -115,10 +115,10 @@ def _same_number(number: int, rows: int) -> pa.Array:
 
 
 def _column_builder() -> ColumnBuilder:
-    """Return what decodes by the kernel in use."""
+    """Return the column builder of the kernel in use."""
     if chosen_kernel() is Kernel.COMPILED:
-        # It may not be there.
-        from tieredfs.format.records import decode_compiled as records_compiled  # noqa: PLC0415
+        # It may be missing.
+        from tieredfs.format.records import decode_compiled  # noqa: PLC0415
 
-        return records_compiled.build_columns
-    return records_numpy.build_columns
+        return decode_compiled.build_columns
+    return decode_numpy.build_columns

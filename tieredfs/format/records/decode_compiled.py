@@ -1,7 +1,7 @@
-"""Records of batches → Arrow columns, by the compiled kernel.
+"""Decode the records of batches to Arrow columns with the compiled kernel.
 
-Each record is walked once, and each of its payloads copied once, straight into the
-buffers of the columns; the interpreter's lock is released meanwhile.
+Each record is read once, and each payload is copied once, straight into the buffers of
+the columns. The interpreter's lock is released meanwhile.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,13 +27,13 @@ from tieredfs.format.records.schema import (
 
 __all__ = ["build_columns"]
 
-# What a piece holds, as the kernel counts it.
+# The kernel's counters of the contents of an output chunk.
 _ROWS, _KEYS, _VALUES, _HEADERS, _HEADER_KEYS, _HEADER_VALUES = range(6)
 _NULLS: Final = (6, 7, 8, 9)  # keys, values, rows without headers, values of headers
-_ROW_BYTES: Final = 10  # that Arrow takes for them
-_BITS, _OFFSETS, _INT64, _INT32, _BYTES = range(5)  # what the items of a buffer are
+_ROW_BYTES: Final = 10  # bytes that Arrow needs for the rows
+_BITS, _OFFSETS, _INT64, _INT32, _BYTES = range(5)  # types of the items in a buffer
 
-# The buffers of a column: what they hold, and how.
+# The buffers of each column: the counter of their items, and the items' type.
 _COLUMNS: Final = {
     "key": ((_ROWS, _BITS), (_ROWS, _OFFSETS), (_KEYS, _BYTES)),
     "value": ((_ROWS, _BITS), (_ROWS, _OFFSETS), (_VALUES, _BYTES)),
@@ -52,27 +52,27 @@ _COLUMNS: Final = {
 }
 _MIN_ROOM: Final = (64, 1 << 10, 1 << 10, 16, 256, 256)
 _FULL_ROOM: Final = (MAX_ROWS, *[FULL_BYTES] * 2, FULL_BYTES // 8, *[FULL_BYTES] * 2)
-_BOLDEST: Final = 16  # times as much room as is needed so far
+_MAX_GROWTH: Final = 16  # factor by which a buffer may outgrow the current need
 _TYPES: Final = {field.name: field.type for field in SCHEMA}
 _BINARY: Final = pa.binary()
 _HEADER: Final = HEADERS.value_type
-_SPARE: Final = 16  # bytes behind a payload let the kernel copy it without a call
+_SPARE: Final = 16  # spare bytes let the kernel copy short payloads without a call
 
 
 def build_columns(
-    runs: Iterable[LogBatches], names: Iterable[str], other_bytes: int
+    batches: Iterable[LogBatches], names: Iterable[str], other_bytes: int
 ) -> Iterator[RecordColumns]:
-    """Yield the columns of records in pieces: see ColumnBuilder."""
-    piece = _OutputChunk(frozenset(names), other_bytes)
+    """Yield the columns of records in chunks: see ColumnBuilder."""
+    chunk = _OutputChunk(frozenset(names), other_bytes)
     try:
-        for run in runs:
-            yield from piece.add(run)
+        for group in batches:
+            yield from chunk.add(group)
     except Exception:
-        if piece.rows:  # what lies before the error comes out first
-            yield piece.take()
+        if chunk.rows:  # records before the error are yielded first
+            yield chunk.take()
         raise
-    if piece.rows:
-        yield piece.take()
+    if chunk.rows:
+        yield chunk.take()
 
 
 class _OutputChunk:
@@ -90,29 +90,29 @@ class _OutputChunk:
 
     @property
     def rows(self) -> int:
-        """How many records it holds."""
+        """Number of records in the chunk."""
         return int(self._state[_ROWS])
 
-    def add(self, run: LogBatches) -> Iterator[RecordColumns]:
-        """Decode the records of some batches; yield what is full meanwhile."""
+    def add(self, batches: LogBatches) -> Iterator[RecordColumns]:
+        """Decode the records of some batches; yield each chunk that gets full."""
         if not self._room:
-            self._room = _first_room(run)
-        self._limits[:2] = run.first_offset, run.end_offset - 1
+            self._room = _first_room(batches)
+        self._limits[:2] = batches.first_offset, batches.end_offset - 1
         self._state[_kernel.STATE_BATCH] = 0
         self._state[_kernel.STATE_AT] = -1
-        while ended := self._fill(run):
+        while ended := self._fill(batches):
             if ended == _kernel.IS_FULL:
                 yield self.take()
             elif ended == _kernel.HAS_NO_ROOM:
                 self._grow()
             else:
                 row = int(self._state[_kernel.STATE_BATCH])
-                run.take([row]).check()  # says more of a checksum
-                msg = f"{run.where(row)}: {_kernel.FAULTS[ended]}"
+                batches.take([row]).check()  # a wrong checksum has a better message
+                msg = f"{batches.where(row)}: {_kernel.FAULTS[ended]}"
                 raise CorruptBatchError(msg)
 
     def take(self) -> RecordColumns:
-        """Return what it holds, and begin another."""
+        """Return the columns of the chunk, and start a new one."""
         held: list[int] = self._state[: _kernel.COUNTER_COUNT].tolist()
         self._trim(held)
         made = RecordColumns(
@@ -123,32 +123,32 @@ class _OutputChunk:
                 if name in self._names
             },
         )
-        # Pieces of a log are much alike: a little more than the last one had will do.
+        # Chunks of a log are similar: a little more room than the last one used.
         self._room = [
-            max(least, count + count // 8)
-            for least, count in zip(_MIN_ROOM, held, strict=False)
+            max(minimum, count + count // 8)
+            for minimum, count in zip(_MIN_ROOM, held, strict=False)
         ]
         self._state[: 2 * _kernel.COUNTER_COUNT] = 0
         self._buffers = {}
         return made
 
-    def _fill(self, run: LogBatches) -> int:
+    def _fill(self, batches: LogBatches) -> int:
         if not self._buffers:
             self._buffers = self._allocate()
         buffers: list[pa.Buffer | None] = []
         for name, items in _COLUMNS.items():
             buffers += self._buffers.get(name, [None] * len(items))
         return _kernel.fill(
-            run.buffer,
-            run.table,
+            batches.buffer,
+            batches.table,
             self._limits,
             self._state,
             buffers,
-            is_checked=run.is_checked,
+            is_checked=batches.is_checked,
         )
 
     def _allocate(self) -> dict[str, list[pa.Buffer]]:
-        # From Arrow's pool: it gives memory again that is already mapped.
+        # From Arrow's pool, which reuses memory that is already mapped.
         return {
             name: [
                 pa.allocate_buffer(_size(kind, self._room[held]), resizable=True)
@@ -159,9 +159,9 @@ class _OutputChunk:
         }
 
     def _trim(self, held: list[int]) -> None:
-        """End each buffer where it is filled: what lies behind was never written.
+        """Truncate each buffer to the bytes that were written.
 
-        Memory that is far from filled is given back: a piece may live long.
+        A buffer that is far from full gives memory back: a chunk may live long.
         """
         for name, buffers in self._buffers.items():
             for (holds, kind), buffer in zip(_COLUMNS[name], buffers, strict=True):
@@ -171,12 +171,12 @@ class _OutputChunk:
                 buffer.resize(size, shrink_to_fit=wasteful)
 
     def _grow(self) -> None:
-        """Make room for what the kernel needs, and for what may still come."""
+        """Enlarge the buffers for what the kernel needs now and is likely to need."""
         held, need = (
             int(self._state[at]) for at in (_kernel.STATE_NEEDED, _kernel.STATE_NEED)
         )
-        # What a full piece takes if all is like what there is so far, but not too bold.
-        filled = max(int(self._state[_ROW_BYTES]), FULL_BYTES // _BOLDEST)
+        # The need of a full chunk if all its records are like those so far.
+        filled = max(int(self._state[_ROW_BYTES]), FULL_BYTES // _MAX_GROWTH)
         whole = min(need * FULL_BYTES // filled * 9 // 8, _FULL_ROOM[held])
         self._room[held] = max(2 * self._room[held], need, whole)
         for name, buffers in self._buffers.items():
@@ -185,16 +185,16 @@ class _OutputChunk:
                     buffer.resize(_size(kind, self._room[held]))
 
 
-def _first_room(run: LogBatches) -> list[int]:
-    """Guess what the first piece holds: memory that it does not fill costs nothing."""
-    size = min(int((run["end"] - run["start"]).sum()), FULL_BYTES)
-    rows = min(int(run["record_count"].sum()), size // MIN_RECORD, MAX_ROWS)
+def _first_room(batches: LogBatches) -> list[int]:
+    """Estimate the contents of the first chunk: memory that it does not use is free."""
+    size = min(int((batches["end"] - batches["start"]).sum()), FULL_BYTES)
+    rows = min(int(batches["record_count"].sum()), size // MIN_RECORD, MAX_ROWS)
     guess = (rows, size // 8, size, rows, size // 8, size // 8)
     return list(map(max, _MIN_ROOM, guess))
 
 
 def _size(kind: int, count: int) -> int:
-    """Return the bytes of a buffer of so many items."""
+    """Return the size in bytes of a buffer of ``count`` items."""
     if kind == _BITS:
         return (count + 7) // 8
     if kind == _BYTES:

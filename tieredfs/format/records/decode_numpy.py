@@ -1,7 +1,8 @@
-"""Records of batches → Arrow columns, with numpy and pyarrow.
+"""Decode the records of batches to Arrow columns with numpy and pyarrow.
 
-Many batches are decoded at once, and payloads copied once, by Arrow. It is what decodes
-where no kernel was compiled: at 1-4 GB/s for records of 1 KiB.
+Many batches are decoded together, and Arrow copies the payloads once. This decoder is
+used where the compiled kernel is not available; it decodes 1-4 GB/s for records of
+1 KiB.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -36,28 +37,29 @@ from tieredfs.format.records.schema import (
 __all__ = ["build_columns"]
 
 _GROUP_BYTES: Final = 4 << 20
-"""Bytes of records decoded at once: of fewer, numpy's calls would be the cost."""
+"""Bytes of records decoded together: with fewer, numpy's calls would dominate."""
 
 _PART_BYTES: Final = 1 << 20
-"""Bytes of records, unless a batch has more, by which a group grows."""
+"""Bytes of records, unless a single batch has more, that are added to a group at a
+time."""
 
 
 def build_columns(
-    runs: Iterable[LogBatches], names: Iterable[str], other_bytes: int
+    batches: Iterable[LogBatches], names: Iterable[str], other_bytes: int
 ) -> Iterator[RecordColumns]:
-    """Yield the columns of records in pieces: see ColumnBuilder."""
-    asked = tuple(names)
-    for group in _groups(runs):
-        yield from _build_group(group, asked, other_bytes)
+    """Yield the columns of records in chunks: see ColumnBuilder."""
+    columns = tuple(names)
+    for group in _groups(batches):
+        yield from _build_group(group, columns, other_bytes)
 
 
-def _groups(runs: Iterable[LogBatches]) -> Iterator[list[LogBatches]]:
-    """Gather batches to decode together; a large one stays alone."""
+def _groups(batches: Iterable[LogBatches]) -> Iterator[list[LogBatches]]:
+    """Group batches to decode together; a large batch is its own group."""
     group: list[LogBatches] = []
     held = rows = 0
     try:
-        for run in _checked(runs):
-            for part, size, count in _parts(run):
+        for checked in _checked(batches):
+            for part, size, count in _parts(checked):
                 if group and (held + size > MAX_BYTES or rows + count > MAX_ROWS):
                     yield group
                     group, held, rows = [], 0, 0
@@ -68,29 +70,30 @@ def _groups(runs: Iterable[LogBatches]) -> Iterator[list[LogBatches]]:
                     yield group
                     group, held, rows = [], 0, 0
     except Exception:
-        if group:  # what lies before the error comes out first
+        if group:  # records before the error are yielded first
             yield group
         raise
     if group:
         yield group
 
 
-def _checked(runs: Iterable[LogBatches]) -> Iterator[LogBatches]:
-    """Yield batches whose checksums are right; those before one that is not as well."""
-    for run in runs:
-        right = run.count_valid()
-        if right < len(run):
-            yield run.take(slice(right))
-            run.take(slice(right, None)).check()
-        yield run
+def _checked(batches: Iterable[LogBatches]) -> Iterator[LogBatches]:
+    """Yield batches up to the first whose checksum is wrong, which is raised."""
+    for group in batches:
+        valid = group.count_valid()
+        if valid < len(group):
+            yield group.take(slice(valid))
+            group.take(slice(valid, None)).check()
+        yield group
 
 
-def _parts(run: LogBatches) -> Iterator[tuple[LogBatches, int, int]]:
-    """Cut batches, empty ones left out, to parts no larger than a group may be.
+def _parts(batches: LogBatches) -> Iterator[tuple[LogBatches, int, int]]:
+    """Split batches into parts for a group, without empty batches.
 
-    Yields them with the bytes and the number of their records.
+    Yields:
+        A part, the bytes of its records, and the number of its records.
     """
-    filled = run.take(run["record_count"] > 0)
+    filled = batches.take(batches["record_count"] > 0)
     sizes = np.cumsum(filled["end"] - filled["start"])
     counts = np.cumsum(filled["record_count"])
     first, size, count = 0, 0, 0
@@ -108,27 +111,31 @@ def _parts(run: LogBatches) -> Iterator[tuple[LogBatches, int, int]]:
 def _build_group(
     group: Sequence[LogBatches], names: Sequence[str], other_bytes: int
 ) -> Iterator[RecordColumns]:
-    """Decode whole batches together; one by one if something is wrong."""
-    batches = sum(map(len, group))
-    if batches > 1:
+    """Decode whole batches together; one by one when their records are malformed."""
+    count = sum(map(len, group))
+    if count > 1:
         try:
-            whole = list(_build_runs(group, names, other_bytes))  # bounded, as it is
+            whole = list(
+                _build_columns(group, names, other_bytes)
+            )  # a group is bounded
         except MalformedRecordsError:
-            for run in group:  # what is right comes out, what is not is named
-                for row in range(len(run)):
-                    one = run.take(slice(row, row + 1))
+            for (
+                batches
+            ) in group:  # yields the valid batches and names the malformed one
+                for row in range(len(batches)):
+                    one = batches.take(slice(row, row + 1))
                     yield from _build_group([one], names, other_bytes)
         else:
             yield from whole
         return
     try:
-        yield from _build_runs(group, names, other_bytes)
+        yield from _build_columns(group, names, other_bytes)
     except MalformedRecordsError as error:
         msg = f"{group[0].where(0)}: {error}"
         raise CorruptBatchError(msg) from error
 
 
-def _build_runs(
+def _build_columns(
     group: Sequence[LogBatches], names: Sequence[str], other_bytes: int
 ) -> Iterator[RecordColumns]:
     for data, fields in _decode(group):
@@ -141,52 +148,54 @@ def _build_runs(
 
 
 def _wanted(group: Sequence[LogBatches], offsets: Int64Array) -> npt.NDArray[np.bool_]:
-    """Tell which of the records of some batches are wanted."""
-    first = np.array([run.first_offset for run in group], np.int64)
-    last = np.array([run.end_offset - 1 for run in group], np.int64)
+    """Return for each record whether its offset is in the wanted range."""
+    first = np.array([batches.first_offset for batches in group], np.int64)
+    last = np.array([batches.end_offset - 1 for batches in group], np.int64)
     if len(group) > 1:
-        counts = [int(run["record_count"].sum()) for run in group]
+        counts = [int(batches["record_count"].sum()) for batches in group]
         first, last = np.repeat(first, counts), np.repeat(last, counts)
     wanted: npt.NDArray[np.bool_] = (offsets >= first) & (offsets <= last)
     return wanted
 
 
 def _decode(group: Sequence[LogBatches]) -> Iterator[tuple[memoryview, RecordFields]]:
-    """Decode several batches at once, or one batch some records at a time."""
+    """Decode several batches together, or one batch a part of its records at a time."""
     if len(group) == 1 and len(group[0]) == 1:
         yield from _decode_batch(group[0])
         return
     data = group[0].buffer
-    # As plain numbers: numpy compares the types of structured arrays field by field.
-    table = np.concatenate([run.table.view(np.int64) for run in group]).view(BATCH_ROW)
-    if not all(run.buffer is data for run in group):
-        data = memoryview(b"".join(_stored(run) for run in group))
+    # As plain integers: numpy compares the types of structured arrays field by field.
+    table = np.concatenate([batches.table.view(np.int64) for batches in group]).view(
+        BATCH_ROW
+    )
+    if not all(batches.buffer is data for batches in group):
+        data = memoryview(b"".join(_stored(batches) for batches in group))
         sizes = table["end"] - table["start"]
         table["end"] = np.cumsum(sizes)
         table["start"] = table["end"] - sizes
     yield data, decode_fields(RecordRange.whole(data, table))
 
 
-def _stored(run: LogBatches) -> bytes:
-    """Return the records of some batches, without what lies between."""
-    places = zip(run["start"].tolist(), run["end"].tolist(), strict=True)
-    return b"".join(run.buffer[start:end] for start, end in places)
+def _stored(batches: LogBatches) -> bytes:
+    """Return the records of some batches, without the bytes between batches."""
+    places = zip(batches["start"].tolist(), batches["end"].tolist(), strict=True)
+    return b"".join(batches.buffer[start:end] for start, end in places)
 
 
-def _decode_batch(run: LogBatches) -> Iterator[tuple[memoryview, RecordFields]]:
-    table = run.table.copy()
+def _decode_batch(batches: LogBatches) -> Iterator[tuple[memoryview, RecordFields]]:
+    table = batches.table.copy()
     left, above = int(table["record_count"][0]), int(table["base_offset"][0]) - 1
     while left:
-        rows = -(-left // -(-left // MAX_ROWS))  # of one length, none of them tiny
+        rows = -(-left // -(-left // MAX_ROWS))  # parts of equal length, none tiny
         numbers = (np.array([number]) for number in (rows, left, above))
-        fields = decode_fields(RecordRange(run.buffer, table.copy(), *numbers))
-        yield run.buffer, fields
+        fields = decode_fields(RecordRange(batches.buffer, table.copy(), *numbers))
+        yield batches.buffer, fields
         table["start"], above = fields.ends[-1], int(fields.offsets[-1])
         left -= rows
 
 
 def _sizes(fields: RecordFields, names: Sequence[str], other_bytes: int) -> Int64Array:
-    """Return the bytes that Arrow takes, at most, for each of some records."""
+    """Return the maximum number of bytes that Arrow needs for each record."""
     sizes = np.full(len(fields.offsets), other_bytes + fixed_bytes(names), np.int64)
     if "key" in names:
         sizes += np.maximum(fields.keys.lengths, 0)
@@ -255,16 +264,16 @@ def _binary(data: memoryview, payload: Payloads) -> pa.Array:
     return spans.take(picks)
 
 
-def _row_slices(sizes: Int64Array, most: int) -> Iterator[slice]:
-    """Cut rows into runs of at most ``most`` bytes, but at least one row.
+def _row_slices(sizes: Int64Array, max_bytes: int) -> Iterator[slice]:
+    """Split rows into slices of at most ``max_bytes``, but at least one row each.
 
-    What is left for the last two is shared, so that none is small without need.
+    The last two slices share what is left evenly, so that the last one is not small.
     """
     ends = np.cumsum(sizes)
     first, done, total = 0, 0, int(ends[-1]) if len(ends) else 0
     while first < len(ends):
         left = total - done
-        room = left if left <= most else min(most, left // 2)
+        room = left if left <= max_bytes else min(max_bytes, left // 2)
         last = int(np.searchsorted(ends, done + room, side="right"))
         last = max(last, first + 1)
         yield slice(first, last)

@@ -1,8 +1,8 @@
-"""The records of a batch as they are stored, before compression.
+"""Encode the records of a batch, before compression.
 
-This is the seam between what a batch says and the bytes it has: ``record_body_numpy``
-writes them with numpy and pyarrow, ``record_body_compiled`` hands them to the compiled
-kernel. Source: Kafka's DefaultRecord; KIP-82 (headers).
+``encode_compiled`` encodes them with the compiled kernel, ``encode_numpy`` with numpy
+and pyarrow where that kernel is not available. Source: Kafka's DefaultRecord; KIP-82
+(headers).
 """
 
 from typing import Protocol
@@ -15,35 +15,35 @@ __all__ = ["RecordBody", "measure_records"]
 
 
 class RecordBody(Protocol):
-    """The records of a batch, measured and not yet written."""
+    """The records of a batch, measured and not yet encoded."""
 
     @property
     def size(self) -> int:
-        """How many bytes they have."""
+        """Size of the encoded records in bytes."""
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp; of no records the least there is."""
+        """The largest timestamp; the smallest int64 when there are no records."""
 
     @property
     def offsets_increase(self) -> bool:
-        """Whether each offset is larger than the one before it."""
+        """Whether the offsets strictly increase."""
 
     def encode_records(self) -> Buffer:
-        """Return the records."""
+        """Return the encoded records."""
 
     def encode_batch(self, header: bytes) -> bytes:
-        """Return a batch: its header, whose checksum is computed, and the records."""
+        """Join a header and the encoded records into a batch, and set its checksum."""
 
 
 def measure_records(fields: RecordFields) -> RecordBody:
-    """Measure the records of a batch, and make ready to write them.
+    """Measure the records of a batch and prepare to encode them.
 
     Raises:
-        InvalidArgumentError: The ends of an Arrow array's rows fall or lie outside its
-            bytes; or a kernel is asked for that is not there.
+        InvalidArgumentError: The offsets of an Arrow array decrease or are out of
+            bounds; or the requested kernel is not available.
     """
-    # The compiled one may not be there, and the other loads much of Arrow.
+    # The compiled encoder may be missing, and the other one imports much of Arrow.
     if chosen_kernel() is Kernel.COMPILED:
         from tieredfs.format.records.encode_compiled import (  # noqa: PLC0415 - see above
             measure_with_kernel,

@@ -1,4 +1,4 @@
-"""The records of a batch, written by the compiled kernel out of Arrow's own buffers."""
+"""Encode the records of a batch with the compiled kernel, from Arrow's buffers."""
 
 import pyarrow as pa
 
@@ -13,11 +13,11 @@ _Headers = tuple[pa.Buffer | None, pa.Buffer | None, int, int, _Payloads, _Paylo
 
 
 def measure_with_kernel(fields: RecordFields) -> RecordBody:
-    """Measure the records of a batch, and make ready to write them.
+    """Measure the records of a batch and prepare to encode them.
 
     Raises:
-        InvalidArgumentError: The ends of an Arrow array's rows fall or lie outside its
-            bytes.
+        InvalidArgumentError: The offsets of an Arrow array decrease or are out of
+            bounds.
     """
     try:
         return RecordBody(

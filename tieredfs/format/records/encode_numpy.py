@@ -1,7 +1,7 @@
-"""The records of a batch, written with numpy and pyarrow: no loop over records.
+"""Encode the records of a batch with numpy and pyarrow, without a loop over records.
 
-Each field of all records is an Arrow array of its bytes, and Arrow joins the fields of
-each record; the bytes that lie behind the array of records are then those of the batch.
+Each field of all records is an Arrow array of its encoded bytes, and Arrow joins the
+fields of each record. The data buffer of the joined array is the encoded batch.
 """
 
 from typing import Final, NamedTuple
@@ -24,7 +24,7 @@ _ATTRIBUTES: Final = pa.scalar(b"\0", pa.binary())  # unused so far
 
 
 class _Headers(NamedTuple):
-    """All headers, and how many of them each record has."""
+    """The headers of all records, and the number of headers of each record."""
 
     counts: Int64Array
     keys: pa.Array
@@ -34,14 +34,14 @@ class _Headers(NamedTuple):
 
     @property
     def sizes(self) -> Int64Array:
-        """The bytes that those of each record have."""
+        """The encoded size of each record's headers."""
         sizes = self.key_lengths + self.value_lengths.clip(0)
         sizes += varint_sizes(self.key_lengths) + varint_sizes(self.value_lengths)
         bytes_before: Int64Array = _before(sizes)[_before(self.counts)]
         return np.diff(bytes_before)
 
     def of_each_record(self) -> pa.Array:
-        """Return the bytes of those of each record."""
+        """Return the encoded headers of each record."""
         key_lengths, value_lengths = _varints(self.key_lengths, self.value_lengths)
         each = _join(key_lengths, self.keys, value_lengths, self.values)
         ends = row_ends(each)[_before(self.counts)]
@@ -50,17 +50,17 @@ class _Headers(NamedTuple):
 
 
 class NumpyRecordBody(NamedTuple):
-    """The records of a batch, measured and not yet written.
+    """The records of a batch, measured and not yet encoded.
 
     Attributes:
-        size: How many bytes they have.
-        sizes: How many each has, behind its length.
-        fields: What they consist of.
-        stamps: Timestamps as they are stored.
-        offsets: Offsets likewise.
-        key_lengths: Of each record; -1 for null.
-        value_lengths: Likewise.
-        headers: Of all of them; None when there are none.
+        size: Size of the encoded records in bytes.
+        sizes: Size of each record in bytes, without its length field.
+        fields: The fields of the records.
+        stamps: Timestamps as stored, relative to the batch's first.
+        offsets: Offsets as stored, relative to the batch's base offset.
+        key_lengths: Length of each key; -1 for null.
+        value_lengths: Length of each value; -1 for null.
+        headers: The headers of all records; None when no record has any.
     """
 
     size: int
@@ -74,17 +74,17 @@ class NumpyRecordBody(NamedTuple):
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp; of no records the least there is."""
+        """The largest timestamp; the smallest int64 when there are no records."""
         return int(self.fields.stamps.max(initial=np.iinfo(np.int64).min))
 
     @property
     def offsets_increase(self) -> bool:
-        """Whether each offset is larger than the one before it."""
+        """Whether the offsets strictly increase."""
         offsets = self.fields.offsets
         return bool((offsets[:-1] < offsets[1:]).all())
 
     def encode_records(self) -> memoryview:
-        """Return the records."""
+        """Return the encoded records."""
         if not self.size:
             return memoryview(b"")
         headers = self.headers
@@ -111,23 +111,23 @@ class NumpyRecordBody(NamedTuple):
         return memoryview(records.buffers()[2])[: self.size]
 
     def encode_batch(self, header: bytes) -> bytes:
-        """Return a batch: its header, whose checksum is computed, and the records."""
+        """Join a header and the encoded records into a batch, and set its checksum."""
         return seal_batch(header, self.encode_records())
 
 
 def measure_with_numpy(fields: RecordFields) -> NumpyRecordBody:
-    """Measure the records of a batch, and make ready to write them.
+    """Measure the records of a batch and prepare to encode them.
 
     Raises:
-        InvalidArgumentError: The ends of an Arrow array's rows fall or lie outside its
-            bytes.
+        InvalidArgumentError: The offsets of an Arrow array decrease or are out of
+            bounds.
     """
     rows = len(fields.offsets)
     nulls = np.full(rows, -1, np.int64)
     keys = nulls if fields.keys is None else _lengths("key", fields.keys)
     values = nulls if fields.values is None else _lengths("value", fields.values)
     headers = None if fields.headers is None else _headers(fields.headers)
-    # What is too large for 64 bits wraps, as the reader's sum does.
+    # Differences past 64 bits wrap, as the reader's sum does.
     stamps = fields.stamps - np.int64(fields.first)
     offsets = fields.offsets - np.int64(fields.base)
     numbers = np.stack((stamps, offsets, keys, values))
@@ -160,28 +160,28 @@ def _nulls(array: pa.Array) -> npt.NDArray[np.bool_]:
     return nulls
 
 
-def _bounds(name: str, array: pa.Array, most: int) -> Int64Array:
+def _bounds(name: str, array: pa.Array, max_end: int) -> Int64Array:
     ends = row_ends(array)
-    if ends[0] < 0 or ends[-1] > most or (ends[1:] < ends[:-1]).any():
-        msg = f"column {name}: its ends fall, or lie outside its bytes"
+    if ends[0] < 0 or ends[-1] > max_end or (ends[1:] < ends[:-1]).any():
+        msg = f"column {name}: Arrow offsets decrease or are out of bounds"
         raise InvalidArgumentError(msg)
     return ends.astype(np.int64)
 
 
 def _before(counts: Int64Array) -> Int64Array:
-    """Sum up what lies before each, and all of it."""
+    """Return the sum of the counts before each item, and of all counts."""
     return np.append(0, np.cumsum(counts))
 
 
 def _join(*parts: pa.Array | pa.Scalar) -> pa.Array:
-    """Put what belongs to one row together; a null has no bytes."""
+    """Join the parts of each row; a null has no bytes."""
     return pc.binary_join_element_wise(
         *parts, _NOTHING, null_handling="replace", null_replacement=""
     )
 
 
 def _varints(*columns: Int64Array) -> list[pa.Array]:
-    """Encode columns of one length, all at once: most of the time of a small batch."""
+    """Encode columns of equal length together, which is faster for small batches."""
     octets, sizes = encode_varints(np.concatenate(columns))
     ends = np.append(np.int32(0), np.cumsum(sizes, dtype=np.int32))
     buffers = [None, pa.py_buffer(ends), pa.py_buffer(octets)]

@@ -1,4 +1,4 @@
-"""The columns of records to write, taken out of Arrow and checked."""
+"""Extract and check the columns of records to encode from an Arrow batch."""
 
 from typing import Final, NamedTuple
 
@@ -23,16 +23,16 @@ _INT64: Final = 8
 
 
 class RecordFields(NamedTuple):
-    """What the records of a batch consist of.
+    """The fields of a batch's records.
 
     Attributes:
         stamps: Timestamps.
         offsets: Offsets.
-        first: The batch's own timestamp: what stored ones are relative to.
-        base: The batch's own offset, likewise.
-        keys: Of each record, ``binary``; None when all are null.
-        values: Likewise.
-        headers: Of each record, ``HEADERS``, none without a key; None likewise.
+        first: Timestamp of the batch, which stored timestamps are relative to.
+        base: Offset of the batch, which stored offsets are relative to.
+        keys: Keys as ``binary``; None when all are null.
+        values: Values as ``binary``; None when all are null.
+        headers: Headers as ``HEADERS``, each with a key; None when all are null.
     """
 
     stamps: Int64Array
@@ -48,11 +48,11 @@ def offset_column(records: pa.RecordBatch) -> Int64Array:
     """Return the offsets of some records.
 
     Raises:
-        InvalidArgumentError: A column is no Arrow array for its buffers, or that of
-            offsets is missing, has another type or a null.
+        InvalidArgumentError: The buffers of a column are not a valid Arrow array; or
+            the offset column is missing, has another type or contains a null.
     """
     try:
-        # Cheap, as it looks at no row: from here on Arrow may be trusted with them.
+        # Cheap, as it reads no rows; Arrow can be trusted with the columns afterwards.
         records.validate()
     except pa.ArrowException as error:
         raise InvalidArgumentError(str(error)) from error
@@ -63,8 +63,8 @@ def timestamp_column(records: pa.RecordBatch) -> Int64Array:
     """Return the timestamps of some records, ms.
 
     Raises:
-        InvalidArgumentError: The column is missing, has another type or a null, or a
-            part of a millisecond.
+        InvalidArgumentError: The column is missing, has another type, contains a null,
+            or contains a fraction of a millisecond.
     """
     array = _required(records, "timestamp")
     kind = pa.int64()
@@ -79,8 +79,8 @@ def payload_columns(
     """Return keys, values and headers of some records; None where all are null.
 
     Args:
-        records: The columns, where there are any.
-        offsets: Of the records, for an error.
+        records: The records; each of the columns is optional.
+        offsets: Offsets of the records, used in error messages.
 
     Raises:
         InvalidArgumentError: A column has another type, or a header has no key.
@@ -97,17 +97,20 @@ def _check_header_keys(headers: pa.Array, offsets: Int64Array) -> None:
     held = headers.values
     if not held.null_count and not held.field(0).null_count:
         return
-    # It may be one that belongs to no record.
+    # The null may be in a header that belongs to no record.
     for offset, named in zip(offsets.tolist(), headers.to_pylist(), strict=True):
         if any(header is None or header["key"] is None for header in named or ()):
             raise InvalidArgumentError(f"offset {offset}: a header has no key")
 
 
 def _required(records: pa.RecordBatch, name: str) -> pa.Array:
-    """Return a column that must be there, without a null."""
+    """Return a column that must exist and have no nulls."""
     array = _column(records, name)
-    if array is None or array.null_count:
-        raise InvalidArgumentError(f"column {name}: every record needs one")
+    if array is None:
+        raise InvalidArgumentError(f"column {name}: missing")
+    if array.null_count:
+        msg = f"column {name}: contains nulls: every record needs a value"
+        raise InvalidArgumentError(msg)
     return array
 
 
@@ -122,12 +125,13 @@ def _optional(records: pa.RecordBatch, name: str, kind: pa.DataType) -> pa.Array
 def _column(records: pa.RecordBatch, name: str) -> pa.Array | None:
     indices = records.schema.get_all_field_indices(name)
     if len(indices) > 1:
-        raise InvalidArgumentError(f"column {name}: {len(indices)} have this name")
+        msg = f"column {name}: appears {len(indices)} times: names must be unique"
+        raise InvalidArgumentError(msg)
     return records.column(indices[0]) if indices else None
 
 
 def _cast(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
-    if array.type == kind:  # many a batch is small: Arrow's machinery costs more
+    if array.type == kind:  # saves the overhead of Arrow's cast for small batches
         return array
     try:
         return array.cast(kind)
@@ -137,13 +141,13 @@ def _cast(array: pa.Array, name: str, kind: pa.DataType) -> pa.Array:
 
 
 def row_ends(array: pa.Array) -> npt.NDArray[np.int32]:
-    """Return where each row of an array ends, the start of the first before them.
+    """Return the start of an array's first row, and the end of each row.
 
     Args:
-        array: Of bytes or lists whose offsets have 32 bits. They may still fall or lie
-            outside.
+        array: Bytes or lists with 32-bit offsets. The offsets are not checked: they may
+            decrease or be out of bounds.
     """
     held = array.buffers()[1]
-    if held is None or not len(array):  # Arrow may leave out what says nothing
+    if held is None or not len(array):  # Arrow may leave out the offsets of no rows
         return np.zeros(1, np.int32)
     return np.frombuffer(held, np.int32, len(array) + 1, _INT32 * array.offset)

@@ -1,7 +1,7 @@
-"""Where the fields of records lie, found with numpy.
+"""Locate the fields of records with numpy.
 
-Only the chain of record lengths is walked one by one; every field is then decoded for
-all records at once.
+Only the chain of record lengths is followed one by one; each field is then decoded for
+all records together.
 """
 
 from typing import NamedTuple
@@ -26,24 +26,24 @@ __all__ = [
 
 _MORE = 0x80
 _LOW = 0x7F
-_FEW = 500  # below this many lanes a Python loop beats numpy
-_FEW_BATCHES = 64  # likewise, where a batch has as many records as the next
+_MIN_LANES = 500  # with fewer lanes a Python loop is faster than numpy
+_MIN_BATCHES = 64  # the same limit for batches with equal numbers of records
 
 
 class MalformedRecordsError(ValueError):
-    """The records of some batch are not what the format says."""
+    """The records of a batch do not follow the format."""
 
 
 class RecordRange(NamedTuple):
-    """Records of some batches that are decoded together.
+    """Consecutive records of each of some batches, decoded together.
 
     Attributes:
-        data: Bytes that hold them, uncompressed.
-        table: The batches; where the first of the records begins, and where those of
-            the batch end.
-        rows: How many they are of each batch.
-        left: How many are left in each batch, these included.
-        above: What their offsets are above, for each batch.
+        data: Bytes that contain the records, uncompressed.
+        table: The batches; ``start`` is that of the first record in the range, ``end``
+            is that of the batch.
+        rows: Number of records in the range, for each batch.
+        left: Number of records from the start of the range to the end of the batch.
+        above: Offset that the first record in the range must be above, for each batch.
     """
 
     data: memoryview
@@ -54,7 +54,7 @@ class RecordRange(NamedTuple):
 
     @classmethod
     def whole(cls, data: memoryview, table: BatchTable) -> "RecordRange":
-        """Return all records of some batches."""
+        """Return the range of all records of some batches."""
         count = table["record_count"]
         return cls(data, table, count, count, table["base_offset"] - 1)
 
@@ -64,28 +64,28 @@ class RecordRange(NamedTuple):
 
 
 class Payloads(NamedTuple):
-    """Where a field of each record lies; a length of -1 is null."""
+    """The positions of a field in each record; a length of -1 is null."""
 
     starts: Int64Array
     lengths: Int64Array
 
     def take(self, rows: slice | npt.NDArray[np.bool_]) -> "Payloads":
-        """Return those of some records."""
+        """Return the positions for the selected records."""
         return Payloads(self.starts[rows], self.lengths[rows])
 
 
 class RecordFields(NamedTuple):
-    """Some records, their payloads not yet copied and their headers not yet read.
+    """The decoded fields of records; payloads and headers are only located.
 
     Attributes:
-        offsets: Of each record; they rise strictly within a batch.
-        timestamps: Of each record, ms.
-        timestamp_types: Of each record.
+        offsets: Offset of each record, strictly increasing within a batch.
+        timestamps: Timestamp of each record, ms.
+        timestamp_types: Timestamp type of each record.
         ends: Position after each record.
-        keys: Where each key lies.
-        values: Where each value lies.
-        header_counts: Of each record.
-        header_starts: Where the headers of each record begin.
+        keys: Position of each key.
+        values: Position of each value.
+        header_counts: Number of headers of each record.
+        header_starts: Position of the first header of each record.
     """
 
     offsets: Int64Array
@@ -98,7 +98,7 @@ class RecordFields(NamedTuple):
     header_starts: Int64Array
 
     def take(self, rows: slice | npt.NDArray[np.bool_]) -> "RecordFields":
-        """Return those of some records."""
+        """Return the fields of the selected records."""
         return RecordFields(
             self.offsets[rows],
             self.timestamps[rows],
@@ -111,23 +111,23 @@ class RecordFields(NamedTuple):
         )
 
 
-def decode_fields(stretch: RecordRange) -> RecordFields:
-    """Decode some records, all but their headers.
+def decode_fields(records: RecordRange) -> RecordFields:
+    """Decode records, except for their headers.
 
     Raises:
-        MalformedRecordsError: A record does not fill its length, a batch is not
-            filled by its records, or an offset does not rise.
+        MalformedRecordsError: A record does not fill its length, the records do not
+            fill their batch, or the offsets do not increase.
     """
     try:
-        return _decode(stretch)
+        return _decode(records)
     except (VarintError, IndexError) as error:
         msg = "a varint is too long or runs past the end"
         raise MalformedRecordsError(msg) from error
 
 
-def _decode(stretch: RecordRange) -> RecordFields:
-    octets = np.frombuffer(stretch.data, np.uint8)
-    bodies, ends = _bodies(octets, stretch)
+def _decode(records: RecordRange) -> RecordFields:
+    octets = np.frombuffer(records.data, np.uint8)
+    bodies, ends = _bodies(octets, records)
     # Every record has one byte of attributes, unused so far.
     time_deltas, at = varints(octets, bodies + 1, VARLONG)
     offset_deltas, at = varints(octets, at, VARINT)
@@ -141,8 +141,8 @@ def _decode(stretch: RecordRange) -> RecordFields:
     bare = header_counts == 0
     _require(bool(np.all(at[bare] == ends[bare])), "a record does not fill its length")
     return RecordFields(
-        _offsets(stretch, offset_deltas),
-        *_timestamps(stretch, time_deltas),
+        _offsets(records, offset_deltas),
+        *_timestamps(records, time_deltas),
         ends,
         keys,
         values,
@@ -152,15 +152,15 @@ def _decode(stretch: RecordRange) -> RecordFields:
 
 
 def _bodies(
-    octets: npt.NDArray[np.uint8], stretch: RecordRange
+    octets: npt.NDArray[np.uint8], records: RecordRange
 ) -> tuple[Int64Array, Int64Array]:
-    """Find where each record begins, behind its length, and ends."""
-    table, rows = stretch.table, stretch.rows
-    places = _chains(stretch.data, octets, table["start"], table["end"], rows)
-    bodies, ends = _payload(octets, places, stretch.each(table["end"]))
+    """Return the start of each record, after its length field, and its end."""
+    table, rows = records.table, records.rows
+    places = _chains(records.data, octets, table["start"], table["end"], rows)
+    bodies, ends = _payload(octets, places, records.each(table["end"]))
     _require(bool(np.all(bodies.lengths >= 0)), "a record has a negative length")
     last = ends[np.cumsum(rows) - 1]
-    fills = np.where(stretch.left == rows, last == table["end"], last < table["end"])
+    fills = np.where(records.left == rows, last == table["end"], last < table["end"])
     _require(bool(np.all(fills)), "the records do not fill the batch")
     return bodies.starts, ends
 
@@ -168,16 +168,16 @@ def _bodies(
 def _chain(
     data: memoryview, starts: Int64Array, ends: Int64Array, counts: Int64Array
 ) -> Int64Array:
-    """Walk fields that follow one another: where the length of each lies.
+    """Follow chains of length-prefixed fields; return the position of each length.
 
-    It is the one part that is serial, and checks nothing: whoever calls decodes the
-    lengths again, all at once, and a walk that went astray shows there.
+    This is the only serial part, and it checks nothing: the caller decodes all lengths
+    again together, which detects a chain that followed a wrong length.
 
     Args:
-        data: Bytes that hold them.
-        starts: Where walks begin.
-        ends: What no field of a walk reaches beyond.
-        counts: How many fields each walk has.
+        data: Bytes that contain the fields.
+        starts: Start of each chain.
+        ends: Position that no field of a chain may extend past.
+        counts: Number of fields in each chain.
     """
     places: list[int] = []
     add = places.append
@@ -206,11 +206,11 @@ def _chains(
     ends: Int64Array,
     counts: Int64Array,
 ) -> Int64Array:
-    """Do as ``_chain`` does: all walks in step while they are many, then one by one."""
+    """Do the same as ``_chain``: many chains together, the last few one by one."""
     places = np.empty(int(counts.sum()), np.int64)
     slots = np.cumsum(counts) - counts
     at, left = starts, counts
-    while len(at) >= _FEW_BATCHES:
+    while len(at) >= _MIN_BATCHES:
         places[slots] = at
         lengths, at = varints(octets, at, VARINT)
         at += np.maximum(lengths, 0)
@@ -234,41 +234,41 @@ def _payload(
     return Payloads(starts, lengths), starts + np.maximum(lengths, 0)
 
 
-def _offsets(stretch: RecordRange, deltas: Int64Array) -> Int64Array:
-    table = stretch.table
-    offsets: Int64Array = deltas + stretch.each(table["base_offset"])
+def _offsets(records: RecordRange, deltas: Int64Array) -> Int64Array:
+    table = records.table
+    offsets: Int64Array = deltas + records.each(table["base_offset"])
     _require(
-        bool(np.all((deltas >= 0) & (offsets <= stretch.each(table["last_offset"])))),
-        "an offset lies outside its batch",
+        bool(np.all((deltas >= 0) & (offsets <= records.each(table["last_offset"])))),
+        "an offset is outside its batch",
     )
     before = np.empty_like(offsets)
     before[1:] = offsets[:-1]
-    before[np.cumsum(stretch.rows) - stretch.rows] = stretch.above
-    _require(bool(np.all(before < offsets)), "offsets do not rise")
+    before[np.cumsum(records.rows) - records.rows] = records.above
+    _require(bool(np.all(before < offsets)), "offsets do not increase")
     return offsets
 
 
 def _timestamps(
-    stretch: RecordRange, deltas: Int64Array
+    records: RecordRange, deltas: Int64Array
 ) -> tuple[Int64Array, Int64Array]:
     """Return the timestamps and their types."""
-    table = stretch.table
+    table = records.table
     none = table["magic"] == 0
     by_broker = ~none & (table["attributes"] & LOG_APPEND_TIME != 0)
     base = np.where(by_broker, table["max_timestamp"], table["base_timestamp"])
-    # Wraps like Java's long: the producer subtracted with the same wrap.
-    stamps: Int64Array = stretch.each(base) + deltas * stretch.each(1 - by_broker)
-    return stamps, stretch.each(by_broker.astype(np.int64) - none)
+    # Wraps like Java's long: the producer's subtraction wrapped in the same way.
+    stamps: Int64Array = records.each(base) + deltas * records.each(1 - by_broker)
+    return stamps, records.each(by_broker.astype(np.int64) - none)
 
 
 def find_headers(
     data: memoryview, starts: Int64Array, counts: Int64Array, ends: Int64Array
 ) -> tuple[Payloads, Payloads]:
-    """Find the keys and the values of all headers of some records.
+    """Locate the keys and values of all headers of some records.
 
     Raises:
-        MalformedRecordsError: The headers of a record do not fill it, have no key,
-            or are more than any producer writes.
+        MalformedRecordsError: The headers of a record do not fill it, a header has no
+            key, or a record has more headers than any producer writes.
     """
     try:
         return _walk_headers(data, starts, counts, ends)
@@ -280,18 +280,20 @@ def find_headers(
 def _walk_headers(
     data: memoryview, starts: Int64Array, counts: Int64Array, ends: Int64Array
 ) -> tuple[Payloads, Payloads]:
-    """Walk the headers of all records in step, then those of the few with many."""
-    most = int(counts.max())
-    _require(most <= MAX_HEADERS, "a record has more headers than any producer writes")
+    """Follow the headers of all records together, then of the few that have many."""
+    _require(
+        int(counts.max()) <= MAX_HEADERS,
+        "a record has more headers than any producer writes",
+    )
     octets = np.frombuffer(data, np.uint8)
     firsts = np.cumsum(counts) - counts
     total = int(counts.sum())
-    # Key and value in turns.
+    # Keys and values alternate.
     found = Payloads(np.empty(2 * total, np.int64), np.empty(2 * total, np.int64))
     at = starts.copy()
     lanes = np.flatnonzero(counts)
     step = 0
-    while lanes.size > _FEW:
+    while lanes.size > _MIN_LANES:
         slots = 2 * (firsts[lanes] + step)
         position = at[lanes]
         for turn in range(2):

@@ -1,4 +1,4 @@
-"""The keys of headers: text, as Java reads it."""
+"""Decode the keys of headers as text, as Java does."""
 
 import warnings
 from typing import Final
@@ -14,12 +14,12 @@ _ASCII: Final = 0x80
 
 
 def decode_text(array: pa.Array) -> pa.Array:
-    """Decode UTF-8 as Java does: what is malformed becomes U+FFFD.
+    """Decode UTF-8 as Java does: malformed bytes become U+FFFD.
 
-    A TieredFSWarning says so, for no format keeps such bytes.
+    Malformed bytes issue a TieredFSWarning, because the text does not preserve them.
 
     Args:
-        array: Bytes; none are null, and all of its memory is used.
+        array: Binary array without nulls, whose rows fill its data buffer.
     """
     _, ends, data = array.buffers()
     used = int(np.frombuffer(ends, np.int32, 1, 4 * len(array))[0])
@@ -29,8 +29,8 @@ def decode_text(array: pa.Array) -> pa.Array:
         return array.cast(pa.string())
     except pa.ArrowInvalid:
         warnings.warn(
-            "not all header keys are UTF-8: what is malformed in them is read as "
-            "U+FFFD, as by Kafka's own clients",
+            "not all header keys are UTF-8: malformed bytes are read as U+FFFD, as by "
+            "Kafka's own clients",
             TieredFSWarning,
             stacklevel=2,
         )

@@ -1,4 +1,4 @@
-"""The Arrow columns of a record, those of Spark's Kafka source, and their decoders."""
+"""The Arrow schema of records, that of Spark's Kafka source, and the batch limits."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple, Protocol
@@ -31,7 +31,7 @@ HEADERS: Final = pa.list_(
         pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]),
     )
 )
-"""The headers of a record, in order; null when it has none."""
+"""Type of a record's headers, in order; null when the record has none."""
 
 SCHEMA: Final = pa.schema(
     [
@@ -45,47 +45,49 @@ SCHEMA: Final = pa.schema(
         ("headers", HEADERS),
     ]
 )
-"""All columns. Milliseconds hold every timestamp that a broker accepts."""
+"""All columns. Milliseconds represent every timestamp that a broker accepts."""
 
 COLUMNS: Final = tuple(SCHEMA.names)
 
 
 def project(columns: tuple[str, ...] | None) -> pa.Schema:
-    """Return the schema of the columns that are asked for, in the order given.
+    """Return the schema of the given columns, in their order.
 
     Raises:
-        InvalidArgumentError: A column does not exist or is named twice.
+        InvalidArgumentError: A column does not exist or is repeated.
     """
     if columns is None:
         return SCHEMA
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown or len(set(columns)) != len(columns):
         named = ", ".join(map(str, unknown or columns))
-        msg = f"columns {named}: each must be one of {', '.join(COLUMNS)}, once"
+        known = ", ".join(COLUMNS)
+        msg = f"unknown or repeated columns {named}: choose from {known}, each once"
         raise InvalidArgumentError(msg)
     return pa.schema([SCHEMA.field(name) for name in columns])
 
 
 FULL_BYTES: Final = 3 << 20
-"""Bytes of the rows of a piece that is full: they still fit a processor's cache."""
+"""Size at which an Arrow batch is complete: it still fits a processor's cache."""
 
 MAX_BYTES: Final = (8 << 20) - 64
-"""Bytes of the rows of a piece, unless a single record has more."""
+"""Maximum size of an Arrow batch, unless a single record is larger."""
 
 MAX_ROWS: Final = 1 << 17
-"""Rows of a piece: what is known of each takes more than a tiny record does."""
+"""Maximum rows of an Arrow batch: the fields of tiny records take more memory than the
+records themselves."""
 
 MAX_HEADERS: Final = 1 << 20
-"""Headers of one record: more would be gigabytes from a small bomb."""
+"""Maximum headers of a record: more could expand a small batch to gigabytes."""
 
 OFFSET_BYTES: Final = 5
-"""What Arrow takes for a row of bytes beside them: an int32 and a bit."""
+"""Bytes that Arrow needs for a binary value beside its data: an int32 and a bit."""
 
 HEADER_BYTES: Final = 9
-"""What Arrow takes for a header beside its bytes."""
+"""Bytes that Arrow needs for a header beside its data."""
 
 MALFORMED_BYTES: Final = 3
-"""What Arrow takes at most for a byte of a header: U+FFFD."""
+"""Maximum bytes that Arrow needs for one byte of a header: U+FFFD in UTF-8."""
 
 _FIXED: Final = {
     "key": OFFSET_BYTES,
@@ -98,11 +100,11 @@ _FIXED: Final = {
 
 
 class RecordColumns(NamedTuple):
-    """Some columns of some records.
+    """Columns of some records.
 
     Attributes:
-        rows: How many records they are.
-        arrays: The columns that were asked for.
+        rows: Number of records.
+        arrays: The requested columns, by name.
     """
 
     rows: int
@@ -113,25 +115,26 @@ class ColumnBuilder(Protocol):
     """A function that decodes records; all of them give the same rows and errors."""
 
     def __call__(
-        self, runs: Iterable[LogBatches], names: Iterable[str], other_bytes: int, /
+        self, batches: Iterable[LogBatches], names: Iterable[str], other_bytes: int, /
     ) -> Iterator[RecordColumns]:
-        """Yield the columns of the records that are wanted, in pieces of 1-8 MiB.
+        """Yield the columns of the wanted records, in chunks of 1-8 MiB.
 
         Args:
-            runs: Batches whose records lie uncompressed in their buffer, less than
-                2 GiB of them in each; empty ones may be among them.
-            names: The columns to build, of those that a record itself has.
-            other_bytes: Bytes that a row takes beside these columns.
+            batches: Batches whose records are uncompressed in their buffer, less than
+                2 GiB in each; batches may be empty.
+            names: Columns to build, other than topic and partition.
+            other_bytes: Bytes of a row in other columns than these.
 
         Raises:
-            CorruptBatchError: The records of a batch are malformed: one does not fill
-                its length, they do not fill the batch, an offset does not rise; or its
-                headers do so while they are asked for. This and any error of ``runs``
-                is raised when the records before that batch have come out; of a batch
-            that has more than a piece, some of its own may have, too.
+            CorruptBatchError: The records of a batch are malformed: a record does not
+                fill its length, the records do not fill the batch, the offsets do not
+                increase, or the headers are malformed and ``names`` includes them. This
+                error and any error of ``batches`` is raised after the records before
+                that batch have been yielded. When that batch is larger than a chunk,
+                some of its own records may have been yielded as well.
         """
 
 
 def fixed_bytes(names: Iterable[str]) -> int:
-    """Return the bytes that a row of some columns takes beside its payloads."""
+    """Return the bytes of a row in some columns without its payloads."""
     return sum(_FIXED[name] for name in names)

@@ -1,8 +1,8 @@
-"""Arrow → record batches, version 2.
+"""Encode Arrow record batches as Kafka record batches of version 2.
 
-Source: Kafka's DefaultRecordBatch and DefaultRecord; KIP-98. What is written is what
-Java's and librdkafka's clients can read: snappy in xerial blocks, lz4 in frames of
-independent blocks.
+Source: Kafka's DefaultRecordBatch and DefaultRecord; KIP-98. Java's and librdkafka's
+clients can read the batches: snappy is in xerial blocks, lz4 in frames of independent
+blocks.
 """
 
 import struct
@@ -36,7 +36,9 @@ __all__ = ["BatchOptions", "encode_batch"]
 
 _HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 _LENGTH_AT: Final = 12
-_OFFSETS: Final = "the offsets of a batch must rise within an int32"
+_OFFSETS: Final = (
+    "invalid offsets of a batch: they must strictly increase and span at most an int32"
+)
 _MAX_INT32: Final = (1 << 31) - 1
 _MAX_OFFSET: Final = (1 << 63) - 1
 _WRAP: Final = 1 << 64
@@ -44,18 +46,19 @@ _WRAP: Final = 1 << 64
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """What a batch says beside its records.
+    """The header fields of a batch that do not follow from its records.
 
     Attributes:
-        codec: How the records are compressed.
-        leader_epoch: Of the leader that writes it; -1 for none.
+        codec: Codec that compresses the records.
+        leader_epoch: Epoch of the leader that writes the batch; -1 for none.
         timestamp_type: LOG_APPEND_TIME gives every record the largest timestamp.
-        producer_id: -1 for a producer that is not idempotent.
-        producer_epoch: -1 likewise.
-        base_sequence: Of the first record; -1 likewise.
-        is_transactional: Whether it is part of a transaction.
-        is_control: Whether its records are control records.
-        delete_horizon_ms: When the cleaner may drop its tombstones.
+        producer_id: Id of the producer; -1 for a producer that is not idempotent.
+        producer_epoch: Epoch of the producer; -1 when it is not idempotent.
+        base_sequence: Sequence number of the first record; -1 when the producer is not
+            idempotent.
+        is_transactional: Whether the batch is part of a transaction.
+        is_control: Whether the records are control records.
+        delete_horizon_ms: Time from which the cleaner may drop the batch's tombstones.
     """
 
     codec: Codec = Codec.NONE
@@ -70,7 +73,7 @@ class BatchOptions:
 
     @property
     def attributes(self) -> int:
-        """The flags as they are stored."""
+        """The flags as stored in the header."""
         append_time = self.timestamp_type is TimestampType.LOG_APPEND_TIME
         return (
             int(self.codec)
@@ -91,31 +94,32 @@ def encode_batch(
     base_offset: int | None = None,
     last_offset: int | None = None,
 ) -> bytes:
-    """Write records as one batch.
+    """Encode records as one batch.
 
     Args:
         records: The columns offset and timestamp (of any unit, or int64 as ms), and
-            key, value and headers where there are any; offsets rise strictly.
-        options: What the batch says beside them.
+            optionally key, value and headers. The offsets must strictly increase.
+        options: The other fields of the batch header.
         base_offset: The batch's first offset; None for that of the first record.
         last_offset: The batch's last offset; None for that of the last record. A batch
-            without records needs both, as the cleaner leaves them behind.
+            without records, as the log cleaner leaves behind, needs both.
 
     Raises:
-        InvalidArgumentError: A column is missing, has another type or a null that no
-            batch can hold; offsets do not rise or span more than an int32; an option
-            is outside its range, or says that there are no timestamps; a batch without
-            records lacks its offsets; or the records have more bytes than a batch may
-            have.
+        InvalidArgumentError: A column is missing, has another type, or has a null that
+            no batch can represent; the offsets do not increase or span more than an
+            int32; an option is out of range, or is NO_TIMESTAMP; a batch without
+            records lacks its offsets; or the records are larger than a batch may be.
     """
     how = _PLAIN if options is None else options
     if how.timestamp_type is TimestampType.NO_TIMESTAMP:
-        raise InvalidArgumentError(f"{how}: version 2 has timestamps")
+        msg = f"{how}: NO_TIMESTAMP is not allowed in a batch of version 2"
+        raise InvalidArgumentError(msg)
     offsets = offset_column(records)
     base = int(offsets[0]) if base_offset is None and len(offsets) else base_offset
     last = int(offsets[-1]) if last_offset is None and len(offsets) else last_offset
     if base is None or last is None:
-        raise InvalidArgumentError("a batch without records needs its offsets")
+        msg = "a batch without records needs base_offset and last_offset"
+        raise InvalidArgumentError(msg)
     _check_offsets(base, offsets, last)
     stamps = timestamp_column(records)
     first = int(stamps[0]) if len(stamps) else -1
@@ -133,7 +137,10 @@ def encode_batch(
     if not body.offsets_increase:
         raise InvalidArgumentError(_OFFSETS)
     if body.size > MAX_DECOMPRESSED:
-        msg = f"{body.size} bytes of records are more than a batch may have"
+        msg = (
+            f"{body.size} bytes of records exceed the {MAX_DECOMPRESSED} bytes of a "
+            "batch: write fewer records per batch"
+        )
         raise InvalidArgumentError(msg)
     stored = (
         None if how.codec is Codec.NONE else compress(how.codec, body.encode_records())
@@ -145,7 +152,7 @@ def encode_batch(
             _HEADER.size - _LENGTH_AT + size,
             how.leader_epoch,
             MAGIC,
-            0,  # the checksum, of what follows
+            0,  # placeholder for the checksum
             how.attributes,
             last - base,
             first,

@@ -1,9 +1,9 @@
 """The key of a segment in the native layout: everything a planner needs.
 
-Source: ``formats.md`` of the project, "The native layout: single-object, version 1". A
-name has fixed widths, because its ids may hold the dash that separates the fields. The
-end comes first, so that a listing that starts after an offset begins with the segment
-that covers it.
+Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
+The fields of a name have fixed widths, because the id may contain the dash that
+separates them. The end offset comes first, so that a listing that starts after an
+offset begins with the segment that covers it.
 """
 
 import re
@@ -28,7 +28,8 @@ __all__ = [
 SEGMENT_SUFFIX: Final = ".segment"
 
 OWN_FOLDER: Final = "@tieredfs/"
-"""Where the layout keeps what is no segment: ``@`` is no character of a topic."""
+"""Folder of the layout's own objects that are not segments. No topic name can contain
+the ``@``."""
 
 _STEM: Final = re.compile(
     r"(\d{20})-(\d{20})-(\d{20}|-\d{19})-(\d{10}|-\d{9})-(\d{13})-(\d{10})"
@@ -42,11 +43,11 @@ _RESERVED: Final = frozenset(
     {"con", "prn", "aux", "nul"}
     | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
 )
-_MARK: Final = "="  # no legal character of a topic, so no other topic has the folder
+_MARK: Final = "="  # not valid in a topic name, so no other topic has this folder
 
 
 class SegmentFlag(IntFlag):
-    """What the flags of a segment say."""
+    """The flags of a segment."""
 
     TRANSACTIONS = 1
     """The transaction index is not empty."""
@@ -55,23 +56,23 @@ class SegmentFlag(IntFlag):
     """The log is stored as chunks."""
 
 
-# A plain number: the complement of a flag has known bits only, so it hides the others.
+# A plain int: the complement of an IntFlag has only known bits and hides the others.
 _KNOWN: Final = int(SegmentFlag.TRANSACTIONS | SegmentFlag.TRANSFORMED)
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentKey:
-    """What the last part of a key says of its segment.
+    """The fields in the last part of a segment's key.
 
     Attributes:
         end_offset: Last offset, inclusive.
         start_offset: First offset.
         max_timestamp_ms: Largest record timestamp; -1 for none.
         epoch: Highest leader epoch; -1 when unknown.
-        log_length: Bytes of the log as it is stored.
-        tail_length: Bytes of all that follows the log.
-        flags: What else a planner needs.
-        id: Of the segment.
+        log_length: Size of the log as stored, in bytes.
+        tail_length: Size of the tail after the log, in bytes.
+        flags: The segment's flags.
+        id: The segment's id.
     """
 
     end_offset: int
@@ -94,23 +95,24 @@ class SegmentKey:
 
     @property
     def size(self) -> int:
-        """Bytes of the whole object."""
+        """Size of the whole object in bytes."""
         return self.log_length + self.tail_length
 
     @staticmethod
     def epoch_of(stem: str) -> int:
-        """Return the leader epoch in a stem that ``parse`` reads, without the rest."""
+        """Return only the leader epoch of a stem that ``parse`` accepts."""
         return int(stem[_EPOCH])
 
     @classmethod
     def parse(cls, stem: str) -> Self | None:
-        """Read the last part of a key, without its suffix.
+        """Parse the last part of a key, without its suffix.
 
         Returns:
-            None when it is a stranger's: other widths, or what no segment can have.
+            The key; None when the object is foreign: the name does not have the
+            format's widths, or has values that no segment can have.
 
         Raises:
-            UnsupportedFormatError: It has a flag that a newer release has given it.
+            UnsupportedFormatError: The key has flags that this release does not know.
         """
         match = _STEM.fullmatch(stem)
         if match is None:
@@ -118,9 +120,9 @@ class SegmentKey:
         end, start, stamp, epoch, log, tail = map(int, match.groups()[:6])
         flags = int(match[7], 16)
         if flags & ~_KNOWN:
-            msg = f"{stem}: flags {match[7]} are of a newer version"
+            msg = f"{stem}: unknown flags {match[7]}: upgrade tieredfs to read it"
             raise UnsupportedFormatError(msg)
-        # No log goes on to the last int64: a record must fit behind it.
+        # No log ends at the largest int64: the offset after its end must fit as well.
         if not start <= end < _MAX_INT64 or not _fits(stamp, epoch):
             return None
         try:
@@ -128,7 +130,7 @@ class SegmentKey:
         except InvalidArgumentError:
             return None
         key = cls(end, start, stamp, epoch, log, tail, SegmentFlag(flags), segment_id)
-        return key if key.stem == stem else None  # minus zero is nobody's
+        return key if key.stem == stem else None  # a minus zero is not valid
 
 
 def _fits(timestamp: int, epoch: int) -> bool:
@@ -136,25 +138,25 @@ def _fits(timestamp: int, epoch: int) -> bool:
 
 
 def topic_folder(topic: str) -> str:
-    """Return the folder of a topic: its name, unless a disk cannot have it."""
+    """Return the folder of a topic: its name, marked if some disks cannot store it."""
     marked = topic.endswith(".") or topic.lower() in _RESERVED
     return f"{topic}{_MARK}" if marked else topic
 
 
 def topic_of_folder(folder: str) -> str | None:
-    """Return the topic of a folder; None when no topic has it."""
+    """Return the topic of a folder; None when it is not the folder of a topic."""
     topic = folder.removesuffix(_MARK)
     return topic if topic_folder(topic) == folder else None
 
 
 def partition_prefix(partition: TopicIdPartition) -> str:
-    """Return what the keys of a partition's segments begin with."""
+    """Return the common prefix of the keys of a partition's segments."""
     folder = topic_folder(partition.topic)
     return f"{folder}/{partition.topic_id}/{partition.partition}/"
 
 
 def parse_partition(topic: str, topic_id: str, number: str) -> TopicIdPartition | None:
-    """Read the three folders of a partition; None when they are a stranger's."""
+    """Parse the three folders of a partition; None when they are not a partition's."""
     name = topic_of_folder(topic)
     if name is None or not re.fullmatch(r"0|[1-9]\d{0,9}", number, re.ASCII):
         return None

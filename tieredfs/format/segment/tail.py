@@ -1,7 +1,7 @@
 """The tail of a segment object: its indexes, its manifest, and the trailer.
 
 Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
-One range read of the tail gives everything but the log.
+One range read of the tail returns everything but the log.
 """
 
 import json
@@ -41,12 +41,12 @@ _CRC: Final = struct.Struct(">I")
 
 
 class Chunks(NamedTuple):
-    """How a transformed log is stored.
+    """The chunks of a transformed log.
 
     Attributes:
         original_size: Bytes of the log in each chunk but the last.
-        codec: How each is compressed.
-        lengths: Stored bytes of each, in order.
+        codec: Codec that compresses each chunk.
+        lengths: Stored size of each chunk in bytes, in order.
     """
 
     original_size: int
@@ -56,13 +56,13 @@ class Chunks(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """The log of a segment as it is stored.
+    """The stored log of a segment.
 
     Attributes:
-        length: Stored bytes.
-        original_length: Bytes of the log.
-        crc32c: Of the stored bytes.
-        chunks: None when it is stored as it was.
+        length: Stored size in bytes.
+        original_length: Size of the original log in bytes.
+        crc32c: CRC-32C of the stored bytes.
+        chunks: The chunks of a transformed log; None when it is stored unchanged.
     """
 
     length: int
@@ -75,9 +75,9 @@ class TailPart(NamedTuple):
     """One index in the tail.
 
     Attributes:
-        position: Of its first byte in the object.
-        length: Bytes.
-        crc32c: Of its bytes.
+        position: Position of its first byte in the object.
+        length: Size in bytes.
+        crc32c: CRC-32C of its bytes.
     """
 
     position: int
@@ -87,7 +87,7 @@ class TailPart(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SegmentFacts:
-    """What the manifest says of a segment.
+    """The description of a segment in its manifest.
 
     Attributes:
         topic: The topic's name.
@@ -96,11 +96,11 @@ class SegmentFacts:
         id: The segment's id.
         start_offset: First offset.
         end_offset: Last offset, inclusive.
-        record_count: Records in the log, control records among them.
-        first_timestamp_ms: Of the first record; -1 for none.
-        max_timestamp_ms: Largest; -1 for none.
-        broker_id: Of the broker that copied it; -1 for none.
-        leader_epochs: Its epochs with their first offsets.
+        record_count: Number of records in the log, including control records.
+        first_timestamp_ms: Timestamp of the first record; -1 for none.
+        max_timestamp_ms: Largest record timestamp; -1 for none.
+        broker_id: Id of the broker that copied the segment; -1 for none.
+        leader_epochs: Leader epochs with their first offsets.
     """
 
     topic: str
@@ -121,10 +121,10 @@ class Manifest:
     """The manifest of a segment object.
 
     Attributes:
-        segment: What it says of the segment.
-        log: What it says of the log.
-        indexes: Where each index is, by the name of its type; a newer writer may have
-            types that this release does not know.
+        segment: Description of the segment.
+        log: Description of the stored log.
+        indexes: Location of each index, by the name of its type. A newer writer may
+            have types that this release does not know.
     """
 
     segment: SegmentFacts
@@ -132,9 +132,9 @@ class Manifest:
     indexes: Mapping[str, TailPart]
 
     def encode(self) -> bytes:
-        """Write it as canonical JSON."""
+        """Encode the manifest as canonical JSON."""
         facts, chunks = self.segment, self.log.chunks
-        told = {
+        members = {
             "version": VERSION,
             "segment": {
                 name: getattr(facts, name)
@@ -158,34 +158,36 @@ class Manifest:
             },
         }
         text = json.dumps(
-            told, sort_keys=True, separators=(",", ":"), ensure_ascii=False
+            members, sort_keys=True, separators=(",", ":"), ensure_ascii=False
         )
         return text.encode()
 
     @classmethod
     def parse(cls, data: Buffer, *, name: str = "manifest") -> "Manifest":
-        """Parse a manifest; members it does not know are ignored.
+        """Parse a manifest; unknown members are ignored.
 
         Raises:
-            CorruptObjectError: It is not JSON, or a member is missing or is not what
-                it has to be.
-            UnsupportedFormatError: A version other than 1.
+            CorruptObjectError: The data is not JSON, or a member is missing or
+                invalid.
+            UnsupportedFormatError: The version is not 1.
         """
         try:
-            told = json.loads(bytes(byte_view(data)))
-            if told["version"] != VERSION:
-                msg = f"{name}: version {told['version']!r}"
+            members = json.loads(bytes(byte_view(data)))
+            if members["version"] != VERSION:
+                msg = f"{name}: unsupported version {members['version']!r}"
                 raise UnsupportedFormatError(msg)
-            segment, log = told["segment"], told["log"]
+            segment, log = members["segment"], members["log"]
             epochs = segment["leader_epochs"].items()
             return cls(
                 SegmentFacts(
                     **{
-                        field: _of(kind, segment[field])
+                        field: _typed(kind, segment[field])
                         for field, kind in _FACTS.items()
                     },
                     leader_epochs=LeaderEpochs.of(
-                        sorted((int(epoch), _of(int, start)) for epoch, start in epochs)
+                        sorted(
+                            (int(epoch), _typed(int, start)) for epoch, start in epochs
+                        )
                     ).entries,
                 ),
                 LogPart(
@@ -195,14 +197,14 @@ class Manifest:
                     _chunks(log["chunks"]),
                 ),
                 {
-                    _of(str, kind): TailPart(
+                    _typed(str, kind): TailPart(
                         *(_count(part[n]) for n in ("position", "length", "crc32c"))
                     )
-                    for kind, part in told["indexes"].items()
+                    for kind, part in members["indexes"].items()
                 },
             )
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as e:
-            msg = f"{name}: not a manifest: {type(e).__name__}: {e}"
+            msg = f"{name}: invalid manifest: {type(e).__name__}: {e}"
             raise CorruptObjectError(msg) from e
 
 
@@ -214,12 +216,12 @@ _FACTS: Final[dict[str, type]] = {
 
 
 class Tail(NamedTuple):
-    """A tail, taken apart.
+    """A parsed tail.
 
     Attributes:
         manifest: The manifest.
-        manifest_bytes: As they are stored.
-        indexes: The bytes of each index there is.
+        manifest_bytes: The manifest as stored.
+        indexes: The bytes of each index of a known type.
     """
 
     manifest: Manifest
@@ -233,13 +235,13 @@ def build_tail(
     indexes: Mapping[IndexType, Buffer],
     flags: int,
 ) -> bytes:
-    """Write the tail that follows a log.
+    """Build the tail that follows a log.
 
     Args:
-        segment: What is known of the segment.
-        log: The log as it is stored before the tail.
-        indexes: The bytes of each index there is; one that is empty comes back so.
-        flags: As in the key.
+        segment: Description of the segment.
+        log: Description of the log that is stored before the tail.
+        indexes: The bytes of each index; an empty index is stored as well.
+        flags: The flags in the segment's key.
     """
     parts: dict[str, TailPart] = {}
     pieces: list[bytes] = []
@@ -259,36 +261,36 @@ def build_tail(
 
 
 def parse_manifest(data: Buffer, log_length: int, flags: int, *, name: str) -> Manifest:
-    """Read the manifest in a tail, and check it and the trailer; no index is looked at.
+    """Parse the manifest in a tail; check it and the trailer, but not the indexes.
 
     Args:
         data: The tail, from the end of the log to the end of the object.
-        log_length: Stored bytes of the log, as the key says.
-        flags: As the key says.
-        name: How to call the object in an error.
+        log_length: Stored size of the log, as given in the key.
+        flags: The flags in the key.
+        name: Object name used in error messages.
 
     Raises:
         CorruptObjectError: The trailer or the manifest is malformed, fails its
-            checksum, or says other than the key.
-        UnsupportedFormatError: A version other than 1.
+            checksum, or contradicts the key.
+        UnsupportedFormatError: The version is not 1.
     """
     return _read_manifest(byte_view(data), log_length, flags, name)[0]
 
 
 def parse_tail(data: Buffer, log_length: int, flags: int, *, name: str) -> Tail:
-    """Take a tail apart and check every byte of it.
+    """Parse a tail and check every byte of it.
 
     Args:
         data: The tail, from the end of the log to the end of the object.
-        log_length: Stored bytes of the log, as the key says.
-        flags: As the key says.
-        name: How to call the object in an error.
+        log_length: Stored size of the log, as given in the key.
+        flags: The flags in the key.
+        name: Object name used in error messages.
 
     Raises:
         CorruptObjectError: The trailer or the manifest is malformed, fails its
-            checksum, or says other than the key.
-        CorruptIndexError: An index fails its checksum or lies outside the tail.
-        UnsupportedFormatError: A version other than 1.
+            checksum, or contradicts the key.
+        CorruptIndexError: An index fails its checksum or is out of place in the tail.
+        UnsupportedFormatError: The version is not 1.
     """
     view = byte_view(data)
     manifest, manifest_bytes, position = _read_manifest(view, log_length, flags, name)
@@ -299,13 +301,16 @@ def parse_tail(data: Buffer, log_length: int, flags: int, *, name: str) -> Tail:
         found = view[start : start + part.length] if start >= 0 else view[:0]
         crc = crc32c(found)
         if start != expected or start + part.length > position or crc != part.crc32c:
-            msg = f"{name}: {kind} index at {part.position} is not as it was written"
+            msg = (
+                f"{name}: {kind} index at position {part.position} fails its checksum "
+                "or is out of place"
+            )
             raise CorruptIndexError(msg)
         expected += part.length
         if kind in IndexType.__members__:
             indexes[IndexType(kind)] = found
     if expected != position:
-        msg = f"{name}: {position - expected} bytes of the tail belong to nothing"
+        msg = f"{name}: {position - expected} bytes of the tail belong to no index"
         raise CorruptObjectError(msg)
     return Tail(manifest, manifest_bytes, indexes)
 
@@ -313,12 +318,15 @@ def parse_tail(data: Buffer, log_length: int, flags: int, *, name: str) -> Tail:
 def _read_manifest(
     view: memoryview, log_length: int, flags: int, name: str
 ) -> tuple[Manifest, memoryview, int]:
-    """Return the manifest, its bytes, and where in the tail they begin."""
+    """Return the manifest, its bytes, and their position in the tail."""
     position, length = _check_trailer(view, log_length, flags, name)
     stored = view[position : position + length]
     manifest = Manifest.parse(stored, name=f"{name}: manifest")
     if manifest.log.length != log_length:
-        msg = f"{name}: the manifest has a log of {manifest.log.length} bytes"
+        msg = (
+            f"{name}: the manifest gives a log of {manifest.log.length} bytes, "
+            f"the key {log_length}"
+        )
         raise CorruptObjectError(msg)
     return manifest, stored, position
 
@@ -326,58 +334,59 @@ def _read_manifest(
 def _check_trailer(
     view: memoryview, log_length: int, flags: int, name: str
 ) -> tuple[int, int]:
-    """Return position and length of the manifest in the tail."""
+    """Check the trailer; return position and length of the manifest in the tail."""
     if len(view) < TRAILER_SIZE:
-        msg = f"{name}: a tail of {len(view)} bytes has no trailer"
+        msg = f"{name}: a tail of {len(view)} bytes is too short for a trailer"
         raise CorruptObjectError(msg)
     trailer = view[-TRAILER_SIZE:]
     position, length = _POSITION.unpack_from(trailer)
     (crc,) = _CRC.unpack_from(trailer, _POSITION.size)
-    size, version, said, magic = _REST.unpack_from(trailer, _POSITION.size + _CRC.size)
+    rest = _REST.unpack_from(trailer, _POSITION.size + _CRC.size)
+    size, version, stored_flags, magic = rest
     if magic != _MAGIC:
-        msg = f"{name}: it does not end in {_MAGIC.decode()}"
+        msg = f"{name}: the object does not end in {_MAGIC.decode()}"
         raise CorruptObjectError(msg)
     start = position - log_length
     if start < 0 or start + length != len(view) - TRAILER_SIZE or size != len(view):
-        msg = f"{name}: its trailer and its size disagree"
+        msg = f"{name}: the trailer contradicts the size of the tail"
         raise CorruptObjectError(msg)
     checked = bytes(view[start : start + length + _POSITION.size])
     checked += bytes(trailer[_POSITION.size + _CRC.size :])
     if crc32c(checked) != crc:
-        msg = f"{name}: its manifest fails its checksum"
+        msg = f"{name}: the manifest fails its checksum"
         raise CorruptObjectError(msg)
     if version != VERSION:
-        msg = f"{name}: version {version}"
+        msg = f"{name}: unsupported version {version}"
         raise UnsupportedFormatError(msg)
-    if said != flags:
-        msg = f"{name}: its flags are {said:04x}, the key says {flags:04x}"
+    if stored_flags != flags:
+        msg = f"{name}: the flags are {stored_flags:04x}, but {flags:04x} in the key"
         raise CorruptObjectError(msg)
     return start, length
 
 
-def _chunks(told: object) -> Chunks | None:
-    if told is None:
+def _chunks(member: object) -> Chunks | None:
+    if member is None:
         return None
-    fields: dict[str, Any] = dict(told) if isinstance(told, dict) else {}
+    fields: dict[str, Any] = dict(member) if isinstance(member, dict) else {}
     lengths: Sequence[object] = fields["lengths"]
     return Chunks(
         _count(fields["original_size"]),
-        str(_of(str, fields["codec"])),
+        str(_typed(str, fields["codec"])),
         tuple(map(_count, lengths)),
     )
 
 
-def _of(kind: type, value: object) -> Any:  # noqa: ANN401 - of the type asked for
+def _typed(kind: type, value: object) -> Any:  # noqa: ANN401 - of the given type
     if not isinstance(value, kind) or isinstance(value, bool):
         msg = f"{value!r} is not {kind.__name__}"
         raise TypeError(msg)
     if isinstance(value, str):
-        value.encode()  # JSON can name half a character, which nobody can write
+        value.encode()  # JSON can contain a lone surrogate, which has no encoding
     return value
 
 
 def _count(value: object) -> int:
-    number: int = _of(int, value)
+    number: int = _typed(int, value)
     if number < 0:
         raise ValueError(number)
     return number

@@ -1,29 +1,30 @@
 """Write records as new segments at the end of a partition, once.
 
-An append whose call failed is in doubt: its segment may be there, may become so when
-anyone appends, or never will. The appender keeps it until its records are appended
-again, which is the same append, not another one, and ends the doubt:
+An append whose call failed is in doubt: its segment may exist, may be created by a
+later append, or may never exist. The appender remembers it until its records are
+appended again. That is the same append, not a new one, and ends the doubt:
 
 ======================  ==============================  ================================
 the append in doubt     the same records again          other records meanwhile
 ======================  ==============================  ================================
-is a segment            are found there: its offsets    are appended behind it
-claimed its offset      become a segment: its offsets   make it one; go behind it
-claimed nothing         are written, at its offset      are written, at its offset
-lost to another writer  are written at the new end      are written at the new end
-======================  ==============================  ================================
+is a segment            are found there: its offsets    are appended after it claimed
+its offset      become a segment: its offsets   make it one; go after it claimed nothing
+are written, at its offset      are written, at its offset lost to another writer  are
+written at the new end      are written at the new end ======================
+==============================  ================================
 
-So other records never push one in doubt into the log that has no claim, and records
-that were given up are there once or not at all. After a success they are in doubt no
-longer: the same records are appended once more. Another process, or another appender,
-knows nothing of this: to it, what is in doubt is another writer's.
+So appending other records never adds an append in doubt that has no claim to the log,
+and records that are not appended again exist once or not at all. After a success the
+append is no longer in doubt: the same records are appended once more. Another process
+or appender does not know of it, and treats it as another writer's.
 
-What is more than a segment may have is several appends, one behind the other. One that
-ends between them is remembered as well: the same records again are its rest.
+Records that do not fit into one segment become several appends, one after the other. If
+a call fails between them, the appender remembers that as well: the same records again
+write the rest.
 
-Each append has an id of its own, by which it is known again: two writers of the same
-bytes have two. The records are the same when they encode to the same log at the offset
-and the time of the append in doubt, so of each only a few hundred bytes are kept.
+Each append is identified by its own id: two writers of the same bytes have two. Records
+are the same if they encode to the same log at the offset and time of the append in
+doubt, so only a few hundred bytes are kept of each append.
 """
 
 import hashlib
@@ -77,7 +78,7 @@ _FIRST: Final = EpochEntry(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class _LogEnd:
-    """Where a partition ends, and the history that leads there."""
+    """The end of a partition, and the history up to it."""
 
     offset: int
     epochs: LeaderEpochs
@@ -91,7 +92,8 @@ class _Options:
     Attributes:
         codec: How the records are compressed.
         now_ms: The timestamp of records that have none.
-        segment_bytes: Most bytes of a segment's log, unless one batch has more.
+        segment_bytes: Maximum bytes of a segment's log, unless a single batch is
+            larger.
     """
 
     codec: Codec
@@ -101,14 +103,14 @@ class _Options:
 
 @dataclass(frozen=True, slots=True)
 class _Append:
-    """All but the records of one append.
+    """One append, without its records.
 
     Attributes:
-        partition: Where to.
-        end: Where the log ended when it began.
+        partition: The partition.
+        end: The end of the log when the append began.
         options: How the records become a segment.
-        nonce: Tells it from any other append of the same records.
-        begins_topic: Whether no topic of the name was there.
+        nonce: Distinguishes it from other appends of the same records.
+        begins_topic: Whether there was no topic of the name.
     """
 
     partition: TopicIdPartition
@@ -118,7 +120,7 @@ class _Append:
     begins_topic: bool
 
     def encode(self, rows: AppendRows) -> tuple[SegmentMetadata, memoryview]:
-        """Return the segment that it makes of as many rows as fit, and its log."""
+        """Return a segment with as many of the rows as fit, and its log."""
         options = BatchOptions(
             codec=self.options.codec, leader_epoch=self.end.epochs.entries[-1].epoch
         )
@@ -144,7 +146,7 @@ class _Append:
     def store(
         self, storage: RemoteStorageManager, segment: SegmentMetadata, log: memoryview
     ) -> None:
-        """Store what ``encode`` gave, or find it stored.
+        """Store the result of ``encode``, unless it is already stored.
 
         Raises:
             AlreadyExistsError: Another writer was first; nothing was written.
@@ -165,13 +167,13 @@ class _Append:
 
 @dataclass(slots=True)
 class _Progress:
-    """How far an append of several segments has come.
+    """The progress of an append of several segments.
 
     Attributes:
         options: How the records become segments.
-        count: How many records there are.
-        digest: Of all the records; empty while one segment may hold them.
-        written: The segments that are there.
+        count: Number of records.
+        digest: Digest of all records; empty while one segment may be enough.
+        written: The segments that are written.
     """
 
     options: _Options
@@ -181,18 +183,18 @@ class _Progress:
 
     @property
     def done(self) -> int:
-        """How many of the records are written."""
+        """Number of records that are written."""
         return sum(map(_count, self.written))
 
     def is_of(self, rows: AppendRows) -> bool:
-        """Tell whether it is of these records."""
+        """Return whether this is the progress of the given records."""
         return self.count == len(rows) and self.digest == self.digest_of(rows)
 
     def digest_of(self, rows: AppendRows) -> bytes:
-        """Return the digest of records; all of them are encoded once for it.
+        """Return the digest of records, which encodes each of them once.
 
         Raises:
-            InvalidArgumentError: One of them cannot be written.
+            InvalidArgumentError: A record cannot be written.
         """
         found = hashlib.sha256()
         for batch in rows.batches(0, self.options.now_ms):
@@ -202,7 +204,7 @@ class _Progress:
     def offsets(self, first: int) -> range:
         """Return the offsets of all segments, or of those from ``first`` on.
 
-        Of all where no other writer came between them.
+        They are those of all segments if no other writer appended between them.
         """
         spans = [
             range(found.start_offset, found.start_offset + _count(found))
@@ -214,15 +216,15 @@ class _Progress:
 
 
 class Appender:
-    """Append to one partition, and know the appends again that are in doubt.
+    """Append to one partition, and remember the appends that are in doubt.
 
-    It may be shared by threads, whose appends follow one another.
+    It may be shared by threads; their appends are executed one after the other.
     """
 
     def __init__(
         self, storage: RemoteStorageManager, partition: TopicIdPartition
     ) -> None:
-        """Ask nothing yet; the first segment makes the partition."""
+        """Create an appender; the first segment creates the partition."""
         self._storage = storage
         self._partition = partition
         self._lock = make_lock()
@@ -237,36 +239,40 @@ class Appender:
         now_ms: int,
         segment_bytes: int = SEGMENT_BYTES,
     ) -> range:
-        """Write records as one segment, or as several, at the end of the partition.
+        """Write records as one or several segments at the end of the partition.
 
-        Afterwards the segments are there whole. They are written under the leader epoch
-        that the partition's end has. After an error that leaves it in doubt whether one
-        is, the same records are the same append: what is not there of them is written.
+        Afterwards the segments exist whole. They are written under the leader epoch at
+        the partition's end. After an error that leaves a segment in doubt, appending
+        the same records again continues the same append: only what is missing is
+        written.
 
         Args:
             records: Any of the columns key, value, headers and timestamp.
             codec: How the records are compressed.
-            now_ms: The timestamp of records that have none, ms since 1970 UTC.
-            segment_bytes: Most bytes of a segment's log, unless one batch has more.
+            now_ms: Timestamp of records without one, ms since 1970 UTC.
+            segment_bytes: Maximum bytes of a segment's log, unless a single batch is
+                larger.
 
         Returns:
-            The offsets of the records; if another writer came between the segments of
-            an append that is repeated, of those that it had not written yet.
+            The offsets of the records; if an append is repeated and another writer
+            appended between its segments, the offsets of the records that were not yet
+            written.
 
         Raises:
-            InvalidArgumentError: A column is another one or has another type, there is
+            InvalidArgumentError: A column has an unknown name or a wrong type, there is
                 no record, or ``segment_bytes`` is not from 1 to 2 GiB; nothing was
                 written.
-            AlreadyExistsError: Another writer was first; nothing was written but what
-                the message says.
+            AlreadyExistsError: Another writer was first; nothing was written except
+                what the message states.
             UnsupportedOperationError: The layout cannot be appended to.
             StorageUnavailableError: The store failed; the append is in doubt.
-            DeadlineExceededError: It did not answer in time; the append is in doubt.
+            DeadlineExceededError: The store did not answer in time; the append is in
+                doubt.
             TieredFSError: Any other error of the store, such as StorageFullError; the
                 append is in doubt.
         """
         if not 0 < segment_bytes <= _MAX_SEGMENT_BYTES:
-            msg = f"segment_bytes {segment_bytes}: 1 to {_MAX_SEGMENT_BYTES} bytes"
+            msg = f"segment_bytes {segment_bytes} is not from 1 to {_MAX_SEGMENT_BYTES}"
             raise InvalidArgumentError(msg)
         rows = AppendRows.of(records, name=str(self._partition))
         with self._lock:
@@ -288,7 +294,7 @@ class Appender:
         return progress.offsets(first)
 
     def _resumed(self, rows: AppendRows) -> _Progress | None:
-        """Return how far an append of the same records came that did not end."""
+        """Return the progress of an incomplete append of the same records."""
         for progress in self._unfinished:
             if progress.is_of(rows):
                 self._unfinished.remove(progress)
@@ -298,22 +304,22 @@ class Appender:
     def _append_segment(
         self, rows: AppendRows, progress: _Progress, first: int
     ) -> None:
-        """Append as many of the rows that are left as one segment holds.
+        """Append as many of the remaining rows as one segment can contain.
 
         Args:
-            rows: All of them.
-            progress: What is written of them; the segment is added to it.
-            first: How many segments were written when this call began: the others
-                follow one another.
+            rows: All rows.
+            progress: The segments that are written; the new one is added.
+            first: Number of segments that were written when this call began: the later
+                ones are contiguous.
         """
-        rest = rows.behind(progress.done)
+        rest = rows.skip(progress.done)
         for known, append in tuple(self._in_doubt.items()):
             if _count(known) > len(rest):
                 continue
             segment, log = append.encode(rest)
             if segment == known:
                 progress.options = append.options
-                with suppress(AlreadyExistsError):  # it lost: the end is elsewhere
+                with suppress(AlreadyExistsError):  # it lost: the log's end has moved
                     self._store(append, segment, log, rows, progress)
                     return
         begun = self._begin_behind(progress, first)
@@ -323,27 +329,27 @@ class Appender:
         except AlreadyExistsError:
             if not rival:
                 raise
-            # The one that was first may be our own, which was in doubt.
+            # The first may be our own append, which was in doubt.
             begun = self._begin_behind(progress, first)
             self._store(begun, *begun.encode(rest), rows, progress)
 
     def _begin_behind(self, progress: _Progress, first: int) -> _Append:
-        """Begin at the end of the log, which is that of the segment before.
+        """Begin at the end of the log, which must be that of the previous segment.
 
         Raises:
-            AlreadyExistsError: Another writer has appended behind that one.
+            AlreadyExistsError: Another writer has appended after that segment.
         """
         begun = self._begin(progress.options)
         if len(progress.written) > first:
             last = progress.written[-1]
             if begun.end.offset != last.start_offset + _count(last):
-                msg = f"another writer has appended behind {last}"
+                msg = f"another writer has appended after {last}"
                 raise AlreadyExistsError(msg)
         return begun
 
     def _begin(self, options: _Options) -> _Append:
         end, there = _log_end(self._storage, self._partition)
-        # One that the log has left behind and that is not in it never will be.
+        # An append before the end of the log that is not in it never will be.
         self._in_doubt = {
             segment: append
             for segment, append in self._in_doubt.items()
@@ -373,7 +379,7 @@ class Appender:
         progress: _Progress,
     ) -> None:
         if not progress.digest and _count(segment) < len(rows):
-            # Nothing is written of records that cannot all be written.
+            # Write nothing unless all records can be written.
             progress.digest = progress.digest_of(rows)
         self._in_doubt[segment] = append
         try:
@@ -386,17 +392,17 @@ class Appender:
 
 
 def _overtaken(rows: AppendRows, progress: _Progress) -> AlreadyExistsError:
-    """Return the error of an append that another writer came into the middle of."""
+    """Return the error for an append that another writer has interrupted."""
     last = progress.written[-1]
     return AlreadyExistsError(
-        f"{rows.name}: another writer appended behind the first {progress.done} of "
+        f"{rows.name}: another writer appended after the first {progress.done} of "
         f"{progress.count} records, which are written up to offset {last.end_offset}: "
         "append the same records again to write the others"
     )
 
 
 def _count(segment: SegmentMetadata) -> int:
-    """Return how many records an appended segment has."""
+    """Return the number of records in an appended segment."""
     end = segment.start_offset if segment.end_offset is None else segment.end_offset
     return end - segment.start_offset + 1
 
@@ -416,7 +422,7 @@ def _begun_elsewhere(partition: TopicIdPartition) -> InvalidArgumentError:
 def _log_end(
     storage: RemoteStorageManager, partition: TopicIdPartition
 ) -> tuple[_LogEnd, frozenset[SegmentId]]:
-    """Return where a partition ends, and the ids of its segments."""
+    """Return the end of a partition, and the ids of its segments."""
     catalog = SegmentCatalog(storage)
     try:
         segments = TieredReader(storage, catalog, partition).segments()
@@ -436,7 +442,7 @@ def _log_end(
 def _producers(
     storage: RemoteStorageManager, segment: SegmentMetadata, indexes: SegmentIndexes
 ) -> ProducerSnapshot:
-    """Return the producers where a segment ends: an open transaction stays open."""
+    """Return the producers at a segment's end: an open transaction stays open."""
     data = indexes.get(IndexType.PRODUCER_SNAPSHOT)
     if data is None:
         return ProducerSnapshot()

@@ -20,11 +20,11 @@ _WRITTEN: Final = ("key", "value", "headers", "timestamp")
 
 @dataclass(frozen=True, slots=True)
 class AppendRows:
-    """Records to append, as they were given: nothing of them is copied.
+    """The given records to append, without copying them.
 
     Attributes:
         records: The records, with some of the columns that are written.
-        name: Of the partition, in error messages.
+        name: Partition name used in error messages.
     """
 
     records: pa.Table
@@ -32,17 +32,17 @@ class AppendRows:
 
     @classmethod
     def of(cls, records: pa.Table | pa.RecordBatch, name: str) -> Self:
-        """Take records whose columns can be written.
+        """Create rows from records, after checking their columns.
 
         Raises:
-            InvalidArgumentError: They are not a table, a column is another one or is
-                there twice, headers have other fields, or there is no record.
+            InvalidArgumentError: They are not a table, a column is unknown or
+                duplicate, headers have other fields, or there is no record.
         """
         if isinstance(records, pa.RecordBatch):
             records = pa.Table.from_batches([records])
         if not isinstance(records, pa.Table):
             kind = type(records).__name__
-            msg = f"{name}: records are a pyarrow.Table, not {kind}"
+            msg = f"{name}: records must be a pyarrow.Table, not {kind}"
             raise InvalidArgumentError(msg)
         names = Counter(records.schema.names)
         wrong = sorted(
@@ -51,7 +51,7 @@ class AppendRows:
         if wrong or not records.num_rows:
             detail = f"column {wrong[0]!r}" if wrong else "no records"
             raise InvalidArgumentError(
-                f"{name}: {detail}: to append are records with the columns "
+                f"{name}: {detail}: give records with some of the columns "
                 f"{', '.join(_WRITTEN)}, each once"
             )
         if "headers" in names:
@@ -59,20 +59,20 @@ class AppendRows:
         return cls(records, name)
 
     def __len__(self) -> int:
-        """Return how many there are."""
+        """Return the number of records."""
         rows: int = self.records.num_rows
         return rows
 
-    def behind(self, count: int) -> Self:
-        """Return the records behind the first ``count``."""
+    def skip(self, count: int) -> Self:
+        """Return the records after the first ``count``."""
         return replace(self, records=self.records.slice(count))
 
     def batches(self, offset: int, now_ms: int) -> Iterator[pa.RecordBatch]:
         """Yield batches of about 1 MiB, with offsets and timestamps.
 
         Args:
-            offset: Of the first record.
-            now_ms: The timestamp of records that have none, ms since 1970 UTC.
+            offset: Offset of the first record.
+            now_ms: Timestamp of records without one, ms since 1970 UTC.
 
         Raises:
             InvalidArgumentError: A value does not fit the type of its column.
@@ -85,7 +85,7 @@ class AppendRows:
             yield from whole.combine_chunks().to_batches()
 
     def _windows(self) -> Iterator[pa.Table]:
-        """Cut the records: neighbouring chunks together, large ones apart."""
+        """Group the records: small neighbouring chunks together, large ones alone."""
         held: list[pa.RecordBatch] = []
         rows = size = 0
         for part in self._parts():
@@ -97,7 +97,7 @@ class AppendRows:
         yield pa.Table.from_batches(held)
 
     def _parts(self) -> Iterator[pa.RecordBatch]:
-        """Yield the chunks, cut until they have a batch's size or a single row."""
+        """Yield the chunks, split down to a batch's size or a single row."""
         for chunk in self.records.to_reader(max_chunksize=_BATCH_ROWS):
             left = chunk
             while left.num_rows:

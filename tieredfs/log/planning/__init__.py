@@ -1,1 +1,1 @@
-"""Which segment serves which offsets."""
+"""Decide which segment serves which offsets."""

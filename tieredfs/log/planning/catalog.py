@@ -1,4 +1,4 @@
-"""Which segments a partition has, and everything that is known of them."""
+"""The segments of a partition, and everything that is known of them."""
 
 from collections.abc import Callable, Container, Iterable, Sequence
 from itertools import islice
@@ -23,28 +23,28 @@ from tieredfs.storage import RemoteStorageManager
 __all__ = ["SegmentCatalog", "SegmentContent", "content_of"]
 
 SegmentContent: TypeAlias = "tuple[SegmentId, str]"
-"""A segment's id and version: what tells one content of it from any other."""
+"""A segment's id and version, which identify its content."""
 
 _T = TypeVar("_T")
 
-_KEPT = 100_000  # descriptions; some 500 bytes each
+_MAX_DESCRIPTIONS = 100_000  # descriptions; some 500 bytes each
 _NEAR = 500  # segments to plan a read from, and to describe for it
-_AT_ONCE = 16  # requests of a few KiB: latency is all they cost
+_MAX_CONCURRENCY = 16  # small requests, which cost only latency
 
 
 def content_of(segment: SegmentMetadata) -> SegmentContent:
-    """Return which content of which segment it is, listed or described."""
+    """Return the identity of a segment's content, whether listed or described."""
     return segment.id, segment.version
 
 
 class SegmentCatalog:
-    """List the segments of partitions, and describe those that the listing does not.
+    """List the segments of partitions, and describe those whose listing is not enough.
 
-    Every call lists anew, so new segments are seen. What a segment was described as is
-    kept: its contents never change under one id and version.
+    Every call lists again, so new segments are seen. Descriptions are cached: a
+    segment's content never changes under one id and version.
 
     Attributes:
-        compare: Which of two copies of the same offsets has fewer records.
+        compare: Determines which of two copies of the same offsets has fewer records.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class SegmentCatalog:
         storage: RemoteStorageManager,
         max_batch_bytes: int = MAX_DECOMPRESSED,
     ) -> None:
-        """Ask nothing yet.
+        """Create a catalog, without sending a request.
 
         Args:
             storage: Where the segments are.
@@ -62,14 +62,16 @@ class SegmentCatalog:
         self.compare = CopyComparison(storage, max_batch_bytes)
         self._storage = storage
         self._lock = make_lock()
-        self._known: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(_KEPT)
-        self._confirmed: LRUCache[SegmentMetadata, None] = LRUCache(_KEPT)
+        self._known: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(
+            _MAX_DESCRIPTIONS
+        )
+        self._confirmed: LRUCache[SegmentMetadata, None] = LRUCache(_MAX_DESCRIPTIONS)
         self._begun: set[TopicIdPartition] = set()
         self._is_tiled: dict[TopicIdPartition, bool] = {}
-        """Whether segments of one history, without overlaps, were listed last."""
+        """Whether the last listing had segments of one history, without overlaps."""
 
     def begin(self, partitions: Iterable[TopicIdPartition]) -> None:
-        """Take new partitions for empty until they have a segment, not for missing."""
+        """Treat new partitions as empty, not as missing, until they have a segment."""
         with self._lock:
             self._begun.update(partitions)
 
@@ -79,15 +81,15 @@ class SegmentCatalog:
         *,
         without: Container[SegmentContent] = frozenset(),
     ) -> list[SegmentMetadata]:
-        """Return the segments with their ends, sorted by start offset.
+        """Return the segments with their end offsets, sorted by start offset.
 
         Args:
-            partition: Whose segments.
+            partition: The partition.
             without: Segments to leave out.
 
         Raises:
             NotFoundError: There is no such partition.
-            CorruptDataError: A segment contradicts its own indexes.
+            CorruptDataError: A segment is inconsistent with its indexes.
             PluginError: The plugin does not describe what it lists.
         """
         return self._described(
@@ -98,7 +100,7 @@ class SegmentCatalog:
         """Return the first segments that end at ``offset`` or later, with their ends.
 
         Raises:
-            NotFoundError: There is no such partition, or nothing in it ends so late.
+            NotFoundError: There is no such partition, or no segment ends so late.
         """
         listed = self._listed_from(partition, offset)
         return self._complete(listed, lambda s: None in (s.end_offset, s.size))
@@ -108,8 +110,9 @@ class SegmentCatalog:
     ) -> list[SegmentMetadata]:
         """List the first segments that end at ``offset`` or later; none if unsure.
 
-        Where segments overlap, those that end elsewhere say which of them count. So all
-        are listed once, and from then on pages are relied on if nothing overlapped.
+        Where segments overlap, other segments determine which of them count. So all
+        segments are listed once, and later calls rely on single pages if none
+        overlapped.
         """
         with self._lock:
             is_tiled = self._is_tiled.get(partition)
@@ -128,7 +131,7 @@ class SegmentCatalog:
         return []
 
     def timed_segments(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
-        """Return the segments with their ends and largest timestamps as well."""
+        """Return the segments with their end offsets and largest timestamps."""
         return self._described(
             partition, lambda s: None in (s.end_offset, s.size, s.max_timestamp_ms)
         )
@@ -139,20 +142,20 @@ class SegmentCatalog:
         *,
         without: Container[SegmentContent] = frozenset(),
     ) -> list[SegmentMetadata]:
-        """Return the segments with every field told, sorted by start offset."""
+        """Return the segments with every field known, sorted by start offset."""
         return self._described(partition, lambda s: not s.is_described, without)
 
     def describe(
         self, segment: SegmentMetadata, indexes: SegmentIndexes | None = None
     ) -> SegmentMetadata:
-        """Return ``segment`` with every field told.
+        """Return ``segment`` with every field known.
 
         Args:
             segment: As it was listed.
             indexes: All of its indexes, where they have been fetched.
 
         Raises:
-            PluginError: The plugin left one out: what is not known would not be read.
+            PluginError: The plugin left a field unknown.
         """
         with self._lock:
             known = self._known.get(segment)
@@ -166,7 +169,7 @@ class SegmentCatalog:
         return known
 
     def may_part(self, segments: Sequence[SegmentMetadata]) -> bool:
-        """Tell whether segments, as listed, may be of different histories."""
+        """Return whether segments, as listed, may be of different histories."""
         return may_part(segments, self._storage.highest_epoch, self.describe)
 
     def confirm(
@@ -174,11 +177,11 @@ class SegmentCatalog:
         segments: Iterable[SegmentMetadata],
         check: Callable[[SegmentMetadata], None],
     ) -> None:
-        """Check segments that have not passed the check before, several at a time.
+        """Check segments that have not yet passed the check, several concurrently.
 
         Args:
             segments: As they were described.
-            check: The same one for the life of this catalog; raises what is wrong.
+            check: Raises an error for a wrong segment; always the same function.
         """
         with self._lock:
             new = [segment for segment in segments if segment not in self._confirmed]
@@ -207,19 +210,19 @@ class SegmentCatalog:
         lacks: Callable[[SegmentMetadata], bool],
     ) -> list[SegmentMetadata]:
         wanted = [segment for segment in listed if lacks(segment)]
-        told = dict(zip(wanted, _ask_all(self.describe, wanted), strict=True))
-        return [told.get(segment, segment) for segment in listed]
+        described = dict(zip(wanted, _ask_all(self.describe, wanted), strict=True))
+        return [described.get(segment, segment) for segment in listed]
 
 
 def _ask_all(
     ask: Callable[[SegmentMetadata], _T], segments: Sequence[SegmentMetadata]
 ) -> list[_T]:
-    """Return the answers for segments, in their order; the first error is raised."""
+    """Return the results for segments, in their order, or raise the first error."""
     if len(segments) < 2:  # noqa: PLR2004 - no pool for one
         return [ask(segment) for segment in segments]
-    pool = DaemonExecutor(min(_AT_ONCE, len(segments)))
+    pool = DaemonExecutor(min(_MAX_CONCURRENCY, len(segments)))
     try:
         return list(pool.map(ask, segments))
     finally:
-        # Neither an error nor Ctrl-C waits for the requests that are under way.
+        # Neither an error nor Ctrl-C waits for the requests in progress.
         pool.shutdown(wait=False, cancel_futures=True)

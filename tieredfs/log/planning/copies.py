@@ -1,9 +1,9 @@
-"""Which of two copies of the same offsets is the later state of a compacted log.
+"""Determine which of two copies is the later state of a compacted log.
 
-A cleaner only removes records, so of two copies that differ the one with fewer records
-of the offsets that both cover was written later. How many records a whole segment has
-stands in its manifest; how many lie in a part of it is read from the log, and only
-where the manifests leave it open.
+A cleaner only removes records, so of two different copies, the one with fewer records
+at the offsets that both cover was written later. The manifest contains the record count
+of a whole segment. The count for a part of it is read from the log, and only if the
+manifests do not decide.
 """
 
 from typing import Final
@@ -22,15 +22,15 @@ _MAX_COUNTS: Final = 100_000
 
 
 class CopyComparison:
-    """Compare copies by the records they hold; what was counted is kept.
+    """Compare copies by their number of records, and cache the counts.
 
-    Segments never change, so a count is right for as long as its segment is there.
+    Segments never change, so a count is valid as long as its segment exists.
     """
 
     def __init__(
         self, storage: RemoteStorageManager, max_batch_bytes: int | None = None
     ) -> None:
-        """Ask nothing yet.
+        """Create a comparison, without sending a request.
 
         Args:
             storage: Where the copies are.
@@ -45,7 +45,7 @@ class CopyComparison:
     def __call__(
         self, one: SegmentMetadata, other: SegmentMetadata, start: int, end: int
     ) -> int:
-        """Compare how many records two segments hold of the offsets ``[start, end)``.
+        """Compare the record counts of two segments at the offsets ``[start, end)``.
 
         Args:
             one: A segment that covers the offsets, described.
@@ -54,11 +54,11 @@ class CopyComparison:
             end: End (exclusive) of the offsets.
 
         Returns:
-            Below 0 if ``one`` holds fewer, above 0 if ``other`` does; 0 if they hold as
-            many, or where the layout does not keep counts.
+            Below 0 if ``one`` has fewer, above 0 if ``other`` has fewer; 0 if the
+            counts are equal, or if the layout does not store counts.
 
         Raises:
-            CorruptDataError: A log that had to be read is not what it should be.
+            CorruptDataError: A log that had to be read is corrupt.
             NotFoundError: A segment is gone.
         """
         ours, theirs = count_bounds(one, start, end), count_bounds(other, start, end)
@@ -69,7 +69,7 @@ class CopyComparison:
         return self._count(one, start, end) - self._count(other, start, end)
 
     def _count(self, segment: SegmentMetadata, start: int, end: int) -> int:
-        """Count the records of a segment among some offsets."""
+        """Count the records of a segment in a range of offsets."""
         bounds = count_bounds(segment, start, end)
         if bounds is not None and bounds[0] == bounds[1]:
             return bounds[0]
@@ -97,7 +97,7 @@ class CopyComparison:
 def count_bounds(
     segment: SegmentMetadata, start: int, end: int
 ) -> tuple[int, int] | None:
-    """Say how many records a segment has among some offsets, by its description alone.
+    """Return bounds on a segment's record count in a range, from its description alone.
 
     Args:
         segment: The segment, which covers the offsets.
@@ -105,8 +105,7 @@ def count_bounds(
         end: End (exclusive) of the offsets.
 
     Returns:
-        The least and the most there can be; None where the number of its records is not
-        known.
+        The minimum and the maximum; None if the segment's record count is not known.
     """
     if segment.record_count is None or segment.end_offset is None:
         return None

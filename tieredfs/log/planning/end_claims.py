@@ -1,9 +1,9 @@
-"""Objects that hold one log and say different ends: which of them a push keeps.
+"""Objects with the same log and different end offsets: which of them a push keeps.
 
-A segment ends where the next one begins, so the same log is copied again when what
-follows it has changed. Usually a cleaner has emptied the next segment and put both into
-one: then the longer end is the later state. A directory of which an earlier push saw
-too little has the shorter one, and so has a replica that is behind.
+A segment ends where the next one begins, so the same log is copied again when the next
+segment has changed. Usually a cleaner has emptied the next segment and merged both:
+then the longer object is the later state. The shorter object comes from a directory
+that an earlier push saw incomplete, or from a replica that lags behind.
 """
 
 from collections.abc import Collection, Iterable
@@ -20,10 +20,10 @@ __all__ = ["beyond", "is_disputed", "same_log", "was_cleaned"]
 def same_log(
     segment: SegmentMetadata, stored: Iterable[SegmentMetadata]
 ) -> list[SegmentMetadata]:
-    """Return the stored objects that hold a segment's log and say another end of it.
+    """Return the stored objects with a segment's log and another end offset.
 
     Args:
-        segment: The segment, with the id that it has in the target.
+        segment: The segment, with its id in the target.
         stored: The segments of the target as they were listed.
     """
     return [
@@ -39,12 +39,12 @@ def beyond(
     longer: SegmentMetadata,
     stored: Iterable[SegmentMetadata],
 ) -> list[SegmentMetadata]:
-    """Return the other segments that span offsets which only the longer object claims.
+    """Return other segments that span offsets covered only by the longer object.
 
     Args:
         shorter: One of the objects.
-        longer: The one with the later end.
-        stored: Segments with their ends.
+        longer: The object with the larger end offset.
+        stored: Segments with known end offsets.
     """
     first, stop = _end(shorter), _end(longer)
     return [
@@ -60,21 +60,21 @@ def is_disputed(
     others: Collection[SegmentMetadata],
     compare: Compare,
 ) -> bool:
-    """Tell whether other segments have records where the longer object has none.
+    """Return whether other segments have records where the longer object has none.
 
-    One that only spans these offsets disputes nothing: a cleaner has emptied its start.
-    Nor does one of which there is a later copy, which another replica has cleaned: that
-    copy is asked.
+    A segment that only spans these offsets does not dispute the end: a cleaner has
+    emptied its start. Nor does a segment of which another replica has a later, cleaned
+    copy: then that copy decides.
 
     Args:
         shorter: One of the objects.
-        longer: The one with the later end, described.
-        others: What ``beyond`` returned, described; a segment whose number of records
-            is unknown disputes.
-        compare: Which of two copies has fewer records.
+        longer: The object with the larger end offset, described.
+        others: What ``beyond`` returned, described. A segment whose number of records
+            is unknown disputes the end.
+        compare: Determines which of two copies has fewer records.
 
     Raises:
-        CorruptDataError: A log that had to be read is not what it should be.
+        CorruptDataError: A log that had to be read is corrupt.
         NotFoundError: A segment is gone.
     """
     first, stop = _end(shorter), _end(longer)
@@ -98,14 +98,14 @@ def is_disputed(
 def was_cleaned(
     target: RemoteStorageManager, stored: Iterable[SegmentMetadata]
 ) -> bool:
-    """Tell whether a cleaner has removed records from any of some segments.
+    """Return whether a cleaner has removed records from any of the segments.
 
     Args:
         target: Where the segments are.
         stored: The segments as they were listed.
 
     Raises:
-        CorruptDataError: A segment contradicts itself.
+        CorruptDataError: Parts of a segment contradict each other.
         NotFoundError: A segment is gone.
     """
     for listed in stored:
@@ -122,6 +122,6 @@ def _end(segment: SegmentMetadata) -> int:
 
 
 def _agree(one: SegmentMetadata, other: SegmentMetadata, low: int, high: int) -> bool:
-    """Tell whether two segments are of one history at the offsets ``[low, high)``."""
+    """Return whether two segments are of one history at offsets ``[low, high)``."""
     ours, theirs = (LeaderEpochs(s.leader_epochs or ()) for s in (one, other))
     return ours.agreement_end(theirs, low, high) == high

@@ -1,23 +1,24 @@
-"""Which of several segments serves an offset that all of them cover.
+"""Decide which of several segments serves an offset that all of them cover.
 
 Segments overlap after a change of leader, when several replicas of a partition are
-archived, and when a cleaner has rewritten what was archived before. These rules say
-which one counts. Nothing is read here: what has to be counted is asked of ``compare``.
+archived, and when a cleaner has rewritten what was archived before. These rules
+determine which segment counts. Nothing is read here: records are counted by
+``compare``.
 
 1. *Lineage.* Where the leader epochs of a segment are not those of the true history, it
    does not count.
-2. *One content, one end.* Of two objects with the same id and first offset, which hold
-   the same bytes, the longer one says that a cleaner has emptied the offsets at its
-   end. Where another segment has records there, one of the two is wrong, and nothing
-   says which.
-3. *Cleaned copies.* A cleaner only removes, so of copies that differ the one with fewer
-   records of the common offsets is the later state of the log, and counts.
-4. *One state.* What is read together has to be of one state of the log, and in that a
-   cleaner comes to earlier offsets first. Where rule 3 would give an older state before
-   a later one, the copies are chosen from the end on instead, each among those that are
-   not older than what is served behind it.
-5. *Whole segments.* Of copies that hold the same, the one that is being read goes on;
-   then one that begins here; then the one that begins, or ends, furthest away.
+2. *One content, one end.* Two objects with the same id and first offset contain the
+    same bytes, so the longer one implies that a cleaner has emptied the offsets at its
+    end. If another segment has records there, one of the two is wrong, and it is not
+    known which.
+3. *Cleaned copies.* A cleaner only removes, so of different copies the one with fewer
+    records at the common offsets is the later state of the log, and counts.
+4. *One state.* All copies that are read together have to be of one state of the log, in
+    which a cleaner processes earlier offsets first. Where rule 3 would serve an older
+    state before a later one, the copies are chosen backwards from the end instead, each
+    among those that are not older than what is served after it.
+5. *Whole segments.* Of equal copies, the one that is being read continues; then one
+    that begins here; then the one that begins, or ends, furthest away.
 
 Source: KIP-101, KIP-405; ``docs/explanation/integrity.md``.
 """
@@ -36,19 +37,19 @@ Tile = tuple[SegmentMetadata, int, int]
 """A segment and the offsets ``[from, to)`` that it serves."""
 
 Compare = Callable[[SegmentMetadata, SegmentMetadata, int, int], int]
-"""Say which of two segments holds fewer records of the offsets ``[from, to)``: below 0
-the first, above 0 the second."""
+"""Determine which of two segments has fewer records at the offsets ``[from, to)``:
+below 0 the first, above 0 the second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A segment, and how far it follows the true history.
+    """A segment, and up to which offset it follows the true history.
 
     Attributes:
         segment: The segment, described.
         epochs: Its own leader epochs.
         end: End (exclusive) of its offsets.
-        agreed_end: End (exclusive) of its offsets up to which it follows the lineage.
+        agreed_end: End (exclusive) of the offsets at which it follows the lineage.
     """
 
     segment: SegmentMetadata
@@ -72,7 +73,7 @@ class Copy:
         return cls(segment, epochs, end, agreed)
 
     def common(self, other: "Copy", start: int, end: int) -> tuple[int, int]:
-        """Return the offsets that both hold of one history, those given among them."""
+        """Return which of the given offsets both copies have of one history."""
         first = max(self.start, other.start)
         last = min(self.agreed_end, other.agreed_end)
         return (first, last) if first <= start and end <= last else (start, end)
@@ -85,18 +86,18 @@ def serve(
     end: int,
     compare: Compare,
 ) -> list[Tile]:
-    """Say which segment serves which of the offsets ``[start, end)``.
+    """Determine which segment serves which of the offsets ``[start, end)``.
 
     Args:
         segments: The segments of a partition, described.
         lineage: Its true history.
         start: First offset.
         end: End (exclusive) of the offsets.
-        compare: Which of two copies has fewer records.
+        compare: Determines which of two copies has fewer records.
 
     Returns:
-        What each segment serves, in the order of the offsets, without overlaps. What no
-        segment of the lineage holds is left out.
+        The offsets that each segment serves, in order, without overlaps. Offsets that
+        no segment of the lineage has are left out.
     """
     copies = sorted(
         (Copy.of(segment, lineage) for segment in _without_prefixes(segments)),
@@ -118,10 +119,10 @@ def contradictions(
 ) -> Iterator[tuple[SegmentMetadata, SegmentMetadata]]:
     """Yield objects with one id and first offset and different ends, the shorter first.
 
-    They hold the same bytes, and say different things of what follows these.
+    They contain the same bytes, and differ in which offsets after these are empty.
 
     Args:
-        segments: The segments of a partition with their ends.
+        segments: The segments of a partition with their end offsets.
     """
     groups: dict[tuple[int, SegmentId], list[SegmentMetadata]] = defaultdict(list)
     for segment in segments:
@@ -136,20 +137,20 @@ def contradictions(
 def stale_pairs(
     tiles: Sequence[Tile], lineage: LeaderEpochs, compare: Compare
 ) -> Iterator[tuple[Tile, Tile]]:
-    """Yield what is served of an older state before what is served of a later one.
+    """Yield tiles of an older state that are served before tiles of a later state.
 
-    Read together they may bring back what was deleted: the cleaner removes a deleted
-    key's tombstone, in the later state, after the records that it deletes, which the
-    older state still has.
+    Read together they may bring back deleted records: in the later state the cleaner
+    has removed a key's tombstone, while the older state still has the records that the
+    tombstone deletes.
 
     Args:
         tiles: What is served, as ``serve`` returned it.
         lineage: The true history.
-        compare: Which of two copies has fewer records.
+        compare: Determines which of two copies has fewer records.
     """
     copies = [Copy.of(segment, lineage) for segment, _, _ in tiles]
     starts = (copy.start for copy in reversed(copies))
-    first_starts = list(accumulate(starts, min))[::-1]  # of each tile and those behind
+    first_starts = list(accumulate(starts, min))[::-1]  # of each tile and later ones
     open_tiles: list[tuple[Tile, Copy]] = []
     for tile, later, first_start in zip(tiles, copies, first_starts, strict=True):
         open_tiles = [one for one in open_tiles if one[1].agreed_end > first_start]
@@ -162,16 +163,16 @@ def stale_pairs(
 
 
 _Span = tuple[int, int, list[Copy]]
-"""Offsets ``[from, to)`` and the copies that count there, by their start."""
+"""Offsets ``[from, to)`` and the copies that count there, sorted by their start."""
 
 
 def _without_prefixes(
     segments: Sequence[SegmentMetadata],
 ) -> list[SegmentMetadata]:
-    """Leave out segments that are the beginning of another one, and so add nothing.
+    """Leave out segments that are the beginning of another one and so add nothing.
 
-    An active segment that is archived again and again leaves many of them. Where a
-    cleaner has been, the beginning may be of a later state than the whole.
+    An active segment that is archived repeatedly leaves many of them. In a cleaned log,
+    the beginning may be of a later state than the whole.
     """
     if not all(map(_is_dense, segments)):
         return list(segments)
@@ -187,12 +188,12 @@ def _without_prefixes(
 
 
 def _is_dense(segment: SegmentMetadata) -> bool:
-    """Tell whether a segment has a record at each of its offsets."""
+    """Return whether a segment has a record at each of its offsets."""
     return segment.record_count == _last_offset(segment) + 1 - segment.start_offset
 
 
 def _begins(segment: SegmentMetadata, longer: SegmentMetadata) -> bool:
-    """Tell whether the history of a segment is the beginning of a longer one's."""
+    """Return whether a segment's history is the beginning of a longer segment's."""
     last = _last_offset(segment)
     epochs = (e for e in longer.leader_epochs or () if e.start_offset <= last)
     return tuple(epochs) == (segment.leader_epochs or ())
@@ -205,7 +206,7 @@ def _last_offset(segment: SegmentMetadata) -> int:
 def _spans(
     copies: Sequence[Copy], lineage: LeaderEpochs, start: int, end: int
 ) -> Iterator[_Span]:
-    """Yield the offsets between which the same copies count, where any does."""
+    """Yield each range of offsets at which the same copies count, if any does."""
     turns = {start, end}
     for copy in copies:
         turns |= {copy.start, copy.end}
@@ -225,7 +226,7 @@ def _spans(
 
 
 def _tiles(chosen: Iterable[tuple[int, int, Copy]]) -> list[Tile]:
-    """Put neighbouring spans of one segment together."""
+    """Merge neighbouring spans of one segment."""
     tiles: list[Tile] = []
     for low, high, copy in chosen:
         start = low
@@ -238,7 +239,7 @@ def _tiles(chosen: Iterable[tuple[int, int, Copy]]) -> list[Tile]:
 def _choose_onwards(
     spans: Iterable[_Span], staleness: "_Staleness"
 ) -> Iterator[tuple[int, int, Copy]]:
-    """Choose from the beginning on: what is read goes on as long as it can."""
+    """Choose forwards: the copy that is read continues as long as it can."""
     current: Copy | None = None
     reached = -1
     for low, high, candidates in spans:
@@ -251,7 +252,7 @@ def _choose_onwards(
 def _choose_from_the_end(
     spans: Sequence[_Span], staleness: "_Staleness"
 ) -> list[tuple[int, int, Copy]]:
-    """Choose from the end on, no copy that is older than what is served behind it."""
+    """Choose backwards, never a copy that is older than what is served after it."""
     chosen: list[tuple[int, int, Copy]] = []
     served: list[Copy] = []
     for low, high, candidates in reversed(spans):
@@ -269,7 +270,7 @@ def _choose_from_the_end(
 
 
 class _Staleness:
-    """Tell which copies are an older state of the log than others."""
+    """Determines which copies are an older state of the log than others."""
 
     def __init__(self, copies: Sequence[Copy], compare: Compare) -> None:
         self._compare = compare
@@ -284,12 +285,12 @@ class _Staleness:
             active.append(copy)
 
     def is_later(self, one: Copy, other: Copy, start: int, end: int) -> bool:
-        """Tell whether a copy has fewer records than another around some offsets."""
+        """Return whether a copy has fewer records than another around some offsets."""
         first, last = one.common(other, start, end)
         return self._compare(one.segment, other.segment, first, last) < 0
 
     def is_older(self, copy: Copy, other: Copy) -> bool:
-        """Tell whether a copy is an older state of the offsets that both hold."""
+        """Return whether a copy is an older state of the offsets that both have."""
         first, last = (
             max(copy.start, other.start),
             min(copy.agreed_end, other.agreed_end),
@@ -297,7 +298,7 @@ class _Staleness:
         return first < last and self.is_later(other, copy, first, last)
 
     def of(self, copy: Copy) -> bool:
-        """Tell whether any copy is a later state of any of a copy's offsets."""
+        """Return whether any copy is a later state of any of a copy's offsets."""
         if copy not in self._known:
             self._known[copy] = any(
                 self.is_older(copy, other) for other in self._neighbours[copy]

@@ -1,4 +1,4 @@
-"""Where in a segment's log its offsets lie, as its offset index says."""
+"""Positions of offsets in a segment's log, from its offset index."""
 
 from collections.abc import Iterator
 
@@ -14,16 +14,16 @@ __all__ = ["locate", "offset_index", "read_offsets"]
 def read_offsets(
     storage: RemoteStorageManager, segment: SegmentMetadata, start: int, end: int
 ) -> Iterator[LogBatches]:
-    """Yield the batches that have some of the offsets ``[start, end)``.
+    """Yield the batches that contain some of the offsets ``[start, end)``.
 
     Args:
         storage: Where the segment is.
-        segment: The segment, its end and size known.
+        segment: The segment, whose end offset and size are known.
         start: First offset.
         end: End (exclusive) of the offsets.
 
     Raises:
-        CorruptDataError: The log or its offset index is not what it should be.
+        CorruptDataError: The log or its offset index is corrupt.
         NotFoundError: The segment is gone.
     """
     position, until = locate(storage, segment, start, end)
@@ -45,17 +45,17 @@ def read_offsets(
 def locate(
     storage: RemoteStorageManager, segment: SegmentMetadata, start: int, end: int
 ) -> tuple[int, int]:
-    """Look up where in a segment's log some offsets lie.
+    """Look up the positions of a range of offsets in a segment's log.
 
     Args:
         storage: Where the segment is.
-        segment: The segment, its end and size known.
+        segment: The segment, whose end offset and size are known.
         start: First offset.
         end: End (exclusive) of the offsets.
 
     Returns:
-        The position of a batch at or before ``start``, and one by which ``end`` has
-        surely been reached.
+        The position of a batch at or before ``start``, and a position at or after
+        ``end``.
 
     Raises:
         CorruptIndexError: The offset index is malformed.
@@ -75,7 +75,7 @@ def offset_index(
 
     Args:
         storage: Where the segment is.
-        segment: The segment, its end and size known.
+        segment: The segment, whose end offset and size are known.
 
     Raises:
         CorruptIndexError: The index is malformed.

@@ -1,10 +1,10 @@
-"""Whether two copies of the same offsets are of one log.
+"""Compare two copies of the same offsets: are they of one log?
 
 Replicas of a partition have the same records at the same offsets under the same leader
-epoch, and two logs that have parted never meet again. So of the offsets that two copies
-share, those at the end decide: if a record differs there, one of the copies is of
-another log, for example that of a topic which was made again without a topic id. A
-cleaner removes records, and never changes or moves one. Source: KIP-101.
+epoch, and two logs that have diverged stay different. So the last of the offsets that
+two copies share decide: if a record differs there, one of the copies is of another log,
+for example that of a topic that was recreated without a topic id. A cleaner removes
+records, and never changes or moves one. Source: KIP-101.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -30,8 +30,8 @@ from tieredfs.storage.segment_log.stream import read_log
 __all__ = ["LogCopy", "are_of_one_log", "check_same_log"]
 
 _COMPARED: Final = (64, 1 << 12)
-"""Offsets at the end of what two copies share that are looked at; more of them where a
-cleaner has left no record that both have."""
+"""Number of compared offsets at the end of the shared range; the second is used if the
+first contains no record that both copies have, as a cleaner removed it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class LogCopy:
     """A segment whose log can be read.
 
     Attributes:
-        segment: The segment, with its end and leader epochs.
-        read: Returns the batches that have some of the offsets ``[from, to)``, and
-            perhaps others.
+        segment: The segment, with its end offset and leader epochs.
+        read: Returns the batches that contain some of the offsets ``[from, to)``, and
+            possibly further batches.
     """
 
     segment: SegmentMetadata
@@ -51,12 +51,12 @@ class LogCopy:
     def stored(
         cls, storage: RemoteStorageManager, segment: SegmentMetadata
     ) -> "LogCopy":
-        """Read a segment, which is described, from where it is stored."""
+        """Return a copy that reads a described segment from its storage."""
         return cls(segment, partial(read_offsets, storage, segment))
 
     @classmethod
     def held(cls, segment: SegmentMetadata, log: LogSource) -> "LogCopy":
-        """Read a segment, which is described, from its open log."""
+        """Return a copy that reads a described segment from its open log."""
         return cls(segment, lambda _, __: read_log(log.fetch, log.size, name=log.name))
 
 
@@ -64,11 +64,11 @@ def are_of_one_log(one: LogCopy, other: LogCopy) -> bool | None:
     """Compare two copies at the end of the offsets that they share.
 
     Returns:
-        Whether their records there are the same; None where they share no record of one
-        leader epoch, so that nothing can be said.
+        Whether their records there are the same; None if they share no record of one
+        leader epoch and cannot be compared.
 
     Raises:
-        CorruptDataError: A log is not what it should be.
+        CorruptDataError: A log is corrupt.
         NotFoundError: A segment is gone.
     """
     ours, theirs = one.segment, other.segment
@@ -94,22 +94,22 @@ def check_same_log(
     target: RemoteStorageManager,
     stored: Iterable[SegmentMetadata],
 ) -> bool:
-    """Check that a segment is of the log that the target of a push has.
+    """Check that a segment is of the same log as those in the target of a push.
 
     It is compared with the stored segment that shares the last of its offsets with it,
     under the same leader epoch.
 
     Args:
         copy: The segment, with its own leader epochs.
-        name: What messages call its log.
-        target: Where it goes.
-        stored: The segments that the target has of the partition, as listed.
+        name: Log name used in error messages.
+        target: The storage to push to.
+        stored: The partition's segments in the target, as listed.
 
     Returns:
-        Whether that is shown; false where nothing can be compared.
+        True if that is verified; False if no record can be compared.
 
     Raises:
-        AlreadyExistsError: The target holds other records at its offsets.
+        AlreadyExistsError: The target has other records at its offsets.
     """
     others = (one for one in stored if _overlaps(one, copy.segment))
     for listed in sorted(others, key=_reach, reverse=True):
@@ -119,8 +119,8 @@ def check_same_log(
             if same is False:
                 raise AlreadyExistsError(
                     f"already exists: {target.name_of(listed)} has other records than "
-                    f"{name} at the same offsets; a topic that was made again without "
-                    "a topic id needs a URL of its own"
+                    f"{name} at the same offsets; a topic that was recreated without "
+                    "a topic id needs its own URL"
                 )
             if same:
                 return True
@@ -139,20 +139,20 @@ def _records(log: Iterable[LogBatches], start: int, end: int) -> pa.Table:
 
 
 def _at(records: pa.Table, offsets: npt.NDArray[np.int64]) -> pa.Table:
-    """Return the records of some of their offsets."""
+    """Return the records at some of the offsets."""
     rows = np.searchsorted(records["offset"].to_numpy(), offsets)
     return records.take(rows).combine_chunks()
 
 
 def _overlaps(one: SegmentMetadata, segment: SegmentMetadata) -> bool:
-    """Tell whether another segment surely shares an offset, as far as it was listed."""
+    """Return whether another segment, as listed, is known to share an offset."""
     start, end = segment.start_offset, segment.end_offset or 0
     last = one.start_offset if one.end_offset is None else one.end_offset
     return one.id != segment.id and one.start_offset <= end and last >= start
 
 
 def _reach(segment: SegmentMetadata) -> tuple[int, int]:
-    """Order segments by how far they go, which not every listing says."""
+    """Sort key: the end offset, or the start offset if the end is not listed."""
     start = segment.start_offset
     return start if segment.end_offset is None else segment.end_offset, start
 

@@ -1,8 +1,8 @@
-"""Which segment serves which offsets: pure, from what is known of the segments.
+"""Decide which segment serves which offsets, without reading anything.
 
 The true history of a partition is that of the segment with the highest leader epoch and
-end. What another segment holds beyond the point where its own history departs from that
-one is left out; ``overlap`` says which of several segments of one history counts.
+end. Another segment's offsets beyond the point where its history diverges from that one
+are left out; ``overlap`` decides which of several segments of one history counts.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,24 +46,24 @@ __all__ = [
 ]
 
 _TO_GO_ON: Final = (
-    "to read what is there: scan with on_gap='skip', cat with --on-gap skip, or Spark "
+    "to read the rest: scan with on_gap='skip', cat with --on-gap skip, or Spark "
     "with failOnDataLoss=false"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentSlice:
-    """Some offsets of one segment, and where in its log they lie.
+    """A range of offsets of one segment, and their positions in its log.
 
     Attributes:
-        segment: The segment, its end and size told.
+        segment: The segment, whose end offset and size are known.
         start_offset: First offset to serve.
         end_offset: End (exclusive) of the offsets to serve.
         start_position: Position of a batch at or before ``start_offset``.
-        end_position: Position by which ``end_offset`` is surely reached.
+        end_position: Position at or after ``end_offset``.
         lineage: The epochs that a batch must have been written under.
-        previous_offset: Last offset of the batch before ``start_position``, where
-            reading goes on there; -1 where an index says that a batch begins there.
+        previous_offset: Last offset of the batch before ``start_position``, if reading
+            continues there; -1 if the position comes from an index.
     """
 
     segment: SegmentMetadata
@@ -79,8 +79,8 @@ class SegmentSlice:
         """Bytes of the log from its first position to its last."""
         return self.end_position - self.start_position
 
-    def behind(self, batches: LogBatches) -> Self:
-        """Return what is left of the slice behind some of its batches."""
+    def remaining_after(self, batches: LogBatches) -> Self:
+        """Return the rest of the slice after some of its batches."""
         last = int(batches["last_offset"][-1])
         position = int(batches["position"][-1] + batches["size"][-1])
         return replace(
@@ -98,7 +98,7 @@ class ScanPlan:
 
     Attributes:
         slices: The parts of segments, in the order in which they are read.
-        fetch_size: Bytes that are fetched at once.
+        fetch_size: Bytes of each request.
     """
 
     slices: tuple[SegmentSlice, ...]
@@ -106,15 +106,15 @@ class ScanPlan:
 
     @property
     def segments(self) -> int:
-        """Segments to read from."""
+        """Number of segments to read from."""
         return len({(s.segment.partition, s.segment.id) for s in self.slices})
 
     @property
     def requests(self) -> int:
-        """Requests for the bytes of the slices.
+        """Number of requests for the bytes of the slices.
 
-        A slice that ends inside a segment may take more, for the batch behind it, and
-        so may a layout, for a manifest or where it keeps a log in chunks.
+        A slice that ends inside a segment may need more, for the batch after it. So may
+        a layout, for a manifest or for a log that is stored in chunks.
         """
         return sum(-(-part.size // self.fetch_size) for part in self.slices)
 
@@ -124,7 +124,7 @@ class ScanPlan:
         return sum(part.size for part in self.slices)
 
     def __repr__(self) -> str:
-        """Say it in figures."""
+        """Show the number of segments, requests and bytes."""
         return (
             f"ScanPlan(segments={self.segments}, requests={self.requests}, "
             f"size={self.size})"
@@ -132,10 +132,11 @@ class ScanPlan:
 
 
 def last_of(segments: Iterable[SegmentMetadata]) -> SegmentMetadata | None:
-    """Return the segment that the true history ends in, if there is any segment.
+    """Return the segment in which the true history ends, if there is any segment.
 
-    Epochs count only where those of all are known: a listing that needs no description
-    does not say them, and a segment without them would lose to an older one with them.
+    Epochs count only if those of all segments are known: a listing that needs no
+    description does not contain them, and a segment without them would lose to an older
+    one with them.
     """
     found = list(segments)
     return max(found, key=_rank if _has_epochs(found) else _end, default=None)
@@ -144,7 +145,7 @@ def last_of(segments: Iterable[SegmentMetadata]) -> SegmentMetadata | None:
 def lineage_of(segments: Iterable[SegmentMetadata]) -> LeaderEpochs:
     """Return the true history: that of the segment with the highest (epoch, end).
 
-    It is empty, and accepts everything, where the epochs of a segment are not known.
+    It is empty, and accepts everything, if the epochs of a segment are not known.
     """
     found = list(segments)
     last = last_of(found) if _has_epochs(found) else None
@@ -158,7 +159,7 @@ def log_end(segments: Iterable[SegmentMetadata]) -> int:
 
 
 def overlaps(segments: Sequence[SegmentMetadata]) -> bool:
-    """Tell whether any two of the segments, sorted by start, hold an offset both."""
+    """Return whether any two of the segments, sorted by start, share an offset."""
     ends = 0
     for segment in segments:
         if segment.start_offset < ends:
@@ -172,16 +173,16 @@ def may_part(
     highest_epoch: Callable[[SegmentMetadata], int | None],
     describe: Callable[[SegmentMetadata], SegmentMetadata],
 ) -> bool:
-    """Tell whether segments that do not overlap may be of different histories.
+    """Return whether segments that do not overlap may be of different histories.
 
-    Where one epoch is the highest of all, they are of one: its leader had what lies
-    before. Otherwise the last one's history says under which epoch each has to end; a
-    cleaner, too, may have left an older one.
+    If all have the same highest epoch, they are of one history: its leader had
+    everything before. Otherwise the last segment's history determines under which epoch
+    each segment has to end; a cleaner may also have left an older epoch.
 
     Args:
-        segments: The segments of a partition with their ends, as listed.
-        highest_epoch: What a listing says of the epochs of one.
-        describe: Asks for the history of the last one.
+        segments: The segments of a partition with their end offsets, as listed.
+        highest_epoch: Returns the highest epoch of a segment, if it is listed.
+        describe: Reads the history of the last segment.
     """
     epochs = [highest_epoch(segment) for segment in segments]
     known = [epoch for epoch in epochs if epoch is not None]
@@ -191,7 +192,7 @@ def may_part(
     try:
         lineage = LeaderEpochs(describe(last).leader_epochs or ())
     except (CorruptDataError, NotFoundError, UnsupportedFormatError):
-        return False  # said when it is read
+        return False  # reported when it is read
     return any(
         not lineage.accepts(epoch, _end(segment) - 1)
         for epoch, segment in zip(known, segments, strict=True)
@@ -199,13 +200,15 @@ def may_part(
 
 
 def deciding_ends(segments: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
-    """Return the segments whose ends no neighbour confirms.
+    """Return the segments whose end offsets no neighbour confirms.
 
-    Between two segments a wrong end leaves a gap or an overlap. The last segment has no
-    neighbour, and where segments overlap, a wrong end hides what another one holds.
+    Between two segments a wrong end offset leaves a gap or an overlap. The last segment
+    has no next neighbour, and where segments overlap, a wrong end offset hides records
+    of another segment.
 
     Args:
-        segments: The segments of a partition with their ends, sorted by start offset.
+        segments: The segments of a partition with their end offsets, sorted by start
+            offset.
     """
     decide = {id(segment): segment for segment in segments[-1:]}
     last = last_of(segments)
@@ -229,28 +232,28 @@ def tile(
     compare: Compare,
     place: str,
 ) -> list[Tile]:
-    """Say which segment serves which of the offsets ``[start, end)``.
+    """Determine which segment serves which of the offsets ``[start, end)``.
 
     Args:
-        segments: The segments of a partition with their ends and, where they overlap,
-            everything else; sorted by start offset.
+        segments: The segments of a partition with their end offsets and, where they
+            overlap, every field; sorted by start offset.
         start: First offset.
         end: End (exclusive) of the offsets.
-        skip_gaps: Whether offsets that no segment holds are left out.
-        compare: Which of two copies has fewer records; asked where segments overlap.
-        place: Name of the store in error messages.
+        skip_gaps: Whether offsets that no segment has are left out.
+        compare: Determines which of two copies has fewer records, where they overlap.
+        place: Store name used in error messages.
 
     Returns:
         Segments with the offsets ``[from, to)`` they serve, which do not overlap.
 
     Raises:
-        CorruptDataError: No segment holds an offset, and ``skip_gaps`` is false.
+        CorruptDataError: No segment has an offset, and ``skip_gaps`` is false.
     """
     lineage = lineage_of(segments)
     if overlaps(segments):
         # Which copy counts must not depend on where reading begins or ends.
         whole = serve(
-            _believed(segments, compare),
+            _without_wrong_copies(segments, compare),
             lineage,
             first_of(segments),
             log_end(segments),
@@ -274,14 +277,14 @@ def tile(
 def disputes(
     segments: Sequence[SegmentMetadata], compare: Compare
 ) -> list[tuple[SegmentMetadata, SegmentMetadata]]:
-    """Return objects with one content of which one must be wrong, the shorter first.
+    """Return pairs of objects with one content of which one must be wrong.
 
-    The longer one says that the offsets at its end are empty, and another segment has
-    records there.
+    The shorter object comes first. The longer one implies that the offsets at its end
+    are empty, and another segment has records there.
 
     Args:
         segments: The segments of a partition, described.
-        compare: Which of two copies has fewer records.
+        compare: Determines which of two copies has fewer records.
     """
     return [
         (shorter, longer)
@@ -297,17 +300,17 @@ def check_one_state(
     compare: Compare,
     place: str,
 ) -> None:
-    """Check that what is served is one state of the log.
+    """Check that the tiles are of one state of the log.
 
     Args:
         segments: The segments that were tiled.
         tiles: What ``tile`` returned.
         compare: Which of two copies has fewer records.
-        place: Name of the store in error messages.
+        place: Store name used in error messages.
 
     Raises:
-        CorruptDataError: Nothing says which of two objects is right, or an older state
-            of a compacted log would be read before a later one.
+        CorruptDataError: It is not known which of two objects is right, or an older
+            state of a compacted log would be read before a later one.
     """
     if not overlaps(segments):
         return
@@ -320,7 +323,7 @@ def check_one_state(
 def disputed(shorter: SegmentMetadata, longer: SegmentMetadata) -> str:
     """Describe two objects of which one must be wrong."""
     return (
-        f"{shorter} is there twice, with the ends {shorter.end_offset} and "
+        f"{shorter} exists twice, with the end offsets {shorter.end_offset} and "
         f"{longer.end_offset}, and the same log: push the partition again from a "
         "broker's log directory, or delete the wrong one"
     )
@@ -341,17 +344,17 @@ def check_served(
     *,
     place: str,
 ) -> None:
-    """Check that what is left out of tiles is what no segment holds.
+    """Check that only offsets that no segment has are left out of the tiles.
 
     Args:
         segments: The segments that were tiled.
         tiles: What ``tile`` returned from the beginning of the log on.
         end: End (exclusive) of the log.
-        place: How to call the store in an error.
+        place: Store name used in error messages.
 
     Raises:
-        CorruptDataError: A segment holds an offset that none serves: the epochs of a
-            segment are not those of the others.
+        CorruptDataError: A segment has an offset that no tile serves: the epochs of a
+            segment contradict those of the others.
     """
     cursor = segments[0].start_offset if segments else end
     for _, first, stop in (*tiles, (None, end, end)):
@@ -365,8 +368,8 @@ def holes(tiles: Sequence[Tile], start: int) -> list[tuple[int, int]]:
     """Return the offsets ``[from, to)`` inside the log that no segment serves.
 
     Args:
-        tiles: What is served, as ``tile`` returned it.
-        start: Where the log begins.
+        tiles: What ``tile`` returned.
+        start: First offset of the log.
     """
     found: list[tuple[int, int]] = []
     for _, first, stop in tiles:
@@ -377,12 +380,12 @@ def holes(tiles: Sequence[Tile], start: int) -> list[tuple[int, int]]:
 
 
 def first_of(segments: Iterable[SegmentMetadata]) -> int:
-    """Return the first offset that a segment holds; 0 without segments."""
+    """Return the first offset of the segments; 0 without segments."""
     return min((segment.start_offset for segment in segments), default=0)
 
 
 def _clipped(tiles: Iterable[Tile], start: int, end: int) -> list[Tile]:
-    """Return what is served of the offsets ``[start, end)``."""
+    """Return the tiles, cut to the offsets ``[start, end)``."""
     return [
         (segment, max(first, start), min(stop, end))
         for segment, first, stop in tiles
@@ -393,7 +396,7 @@ def _clipped(tiles: Iterable[Tile], start: int, end: int) -> list[Tile]:
 def _in_order(
     segments: Iterable[SegmentMetadata], lineage: LeaderEpochs, start: int, end: int
 ) -> Iterator[Tile]:
-    """Tile segments that do not overlap: each serves what it has of the lineage."""
+    """Tile segments that do not overlap: each serves its offsets of the lineage."""
     for segment in segments:
         first, stop = max(start, segment.start_offset), min(end, _end(segment))
         if first < stop:
@@ -403,12 +406,12 @@ def _in_order(
             yield segment, first, stop
 
 
-def _believed(
+def _without_wrong_copies(
     segments: Sequence[SegmentMetadata], compare: Compare
 ) -> list[SegmentMetadata]:
-    """Leave out all but one of the objects that hold one content.
+    """Leave out all but one of the objects with the same content.
 
-    The shorter one stays where another segment has records that the longer one has not.
+    The shorter object is kept if another segment has records that the longer one lacks.
     """
     wrong = {longer for _, longer in disputes(segments, compare)}
     wrong |= {

@@ -1,1 +1,1 @@
-"""Get the segments of a tier back as files."""
+"""Restore the segments of a tier as files."""

@@ -1,8 +1,8 @@
-"""Some offsets of a segment as a segment of its own, as a broker could have written it.
+"""Cut a range of offsets out of a segment, as a broker could have written it.
 
 Replicas roll their segments between batches, so a cut nearly always falls between two
-of them, and every batch stays as it is. One that has offsets on both sides is written
-anew with those that are wanted, as the cleaner does it.
+batches, and every batch stays unchanged. A batch with offsets on both sides is
+rewritten with the wanted ones, as the cleaner does it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -38,9 +38,9 @@ class CutSegment:
     """A part of a segment.
 
     Attributes:
-        metadata: Its offsets and size; the rest is the whole segment's.
+        metadata: Its offsets and size; the other fields are those of the whole segment.
         log: Its batches.
-        indexes: Made from these.
+        indexes: Its indexes, built from the batches.
     """
 
     metadata: SegmentMetadata
@@ -56,7 +56,7 @@ def cut_segment(
     end: int,
     lead: PriorState,
 ) -> Iterator[CutSegment]:
-    """Cut the offsets ``[start, end)`` out of a segment; the cut is gone at the end.
+    """Cut the offsets ``[start, end)`` out of a segment, for a with block.
 
     Args:
         storage: Where the segment is.
@@ -68,7 +68,7 @@ def cut_segment(
     Raises:
         UnsupportedOperationError: A batch of an old message format would have to be
             cut.
-        CorruptDataError: The log is not what it should be.
+        CorruptDataError: The log is corrupt.
     """
     with open_temporary_file() as file:
         for batch in chain.from_iterable(read_offsets(storage, segment, start, end)):
@@ -88,7 +88,7 @@ def cut_segment(
 
 
 def _within(batch: LogBatch, start: int, end: int) -> memoryview | bytes:
-    """Return the bytes of a batch that has only the offsets ``[start, end)``."""
+    """Return the bytes of a batch, cut to the offsets ``[start, end)``."""
     header = batch.header
     first, last = max(header.base_offset, start), min(header.last_offset, end - 1)
     if (first, last) == (header.base_offset, header.last_offset):

@@ -1,9 +1,9 @@
-"""Get the segments of a tier back as files, as a broker keeps them in its directory.
+"""Restore the segments of a tier as files, as a broker stores them in its directory.
 
-Every file is byte for byte what was stored, unless segments overlap: of one that serves
-only some of its offsets, these come as a segment of their own, whose indexes are made
-from its log. A log comes last of its segment's files, so a
-directory whose logs are all there is whole.
+Every file is byte for byte what was stored, unless segments overlap: if a segment
+serves only some of its offsets, these become their own segment, whose indexes are built
+from its log. A log is written last of its segment's files, so a directory that has all
+logs is whole.
 """
 
 import re
@@ -49,8 +49,8 @@ from tieredfs.storage.segment_log.source import LogContent, LogSource, open_log
 
 __all__ = ["PulledSegment", "pull"]
 
-_IN_MEMORY: Final = 32 << 20
-"""Bytes that are put as they are; a larger log is put a piece at a time."""
+_MAX_MEMORY_BYTES: Final = 32 << 20
+"""Most bytes that are put in one piece; a larger log is put a piece at a time."""
 
 _LOG: Final = re.compile(r"(\d{20})\.log", re.ASCII)
 _CLEANED: Final = "cleaner-offset-checkpoint"
@@ -62,9 +62,9 @@ class PulledSegment:
     """One segment of a pull.
 
     Attributes:
-        segment: What was written: as the tier describes it, with the offsets and size
-            of the part that was.
-        written: Files that were written; 0 when all were there already.
+        segment: The written segment, as the tier describes it, with the offsets and
+            size of the written part.
+        written: Number of files that were written; 0 if all existed already.
         is_cut: Whether it is a part of a stored segment.
     """
 
@@ -80,28 +80,27 @@ def pull(
     *,
     progress: Callable[[PulledSegment], object] = lambda _: None,
 ) -> list[PulledSegment]:
-    """Write the log directory that a tier was made from.
+    """Write the log directory from which a tier was created.
 
-    What is there already and is the same stays as it is, so a pull that was ended is
-    taken up by doing it again, and two may run concurrently.
+    Files that already exist with the same content are left unchanged, so an interrupted
+    pull is continued by running it again, and two pulls may run concurrently.
 
     Args:
         source: The tier.
         target: Where the folders of the partitions go.
-        partitions: What to get.
+        partitions: The partitions to pull.
         progress: Called with each segment when it is done.
 
     Returns:
         The segments, by partition and offset.
 
     Raises:
-        AlreadyExistsError: A file is there with other content, or a log that is not
-            among those to be written, or segments in another layout; all is left as it
-            is.
-        UnsupportedOperationError: A topic was made several times, or a batch of an old
+        AlreadyExistsError: The target has a file with other content, a log that is not
+            pulled, or segments in another layout; it is left unchanged.
+        UnsupportedOperationError: A topic exists several times, or a batch of an old
             message format would have to be cut.
-        CorruptDataError: What is stored is not what it should be, offsets are missing
-            between segments, or what is there is not one state of the log.
+        CorruptDataError: The tier is corrupt, offsets are missing between segments, or
+            the segments are not one state of the log.
     """
     _check_names(partitions)
     _check_no_other_layout(target)
@@ -119,16 +118,16 @@ def _pull_partition(
     reader = TieredReader(source, SegmentCatalog(source), partition)
     try:
         segments = reader.segments()
-    except NotFoundError:  # removed since it was listed, or strangers' only
+    except NotFoundError:  # removed since it was listed, or only foreign objects
         return
     held = bounds_of(segments)
     tiles = reader.tiles(segments, held.beginning, held.end)
     if not tiles:
         return
     if partition.topic_id != UNKNOWN_TOPIC_ID:
-        # First of all, so that the folder of another topic is refused.
-        told = f"version: 0\ntopic_id: {partition.topic_id}"
-        _write(target, f"{partition}/partition.metadata", told.encode())
+        # Written first, so that the folder of another topic is rejected.
+        metadata_text = f"version: 0\ntopic_id: {partition.topic_id}"
+        _write(target, f"{partition}/partition.metadata", metadata_text.encode())
     _check_no_other_log(target, partition, {first for _, first, _ in tiles})
     lead = PriorState()
     for segment, first, end in tiles:
@@ -145,15 +144,15 @@ def _pull_partition(
 
 
 def _check_no_other_layout(target: ObjectStore) -> None:
-    """Check that what lies in the place is no archive: a log directory would hide it.
+    """Check that the target is not an archive, which a log directory would hide.
 
     Raises:
-        AlreadyExistsError: It is one.
+        AlreadyExistsError: It is an archive.
     """
     try:
         there = open_storage(target)
     except (NotFoundError, UnsupportedFormatError, InvalidArgumentError):
-        return  # nothing, or nothing that begins here
+        return  # empty, or no layout begins here
     except PluginError as error:
         raise AlreadyExistsError(
             f"already exists: {target.url} holds more than a log directory: pull into "
@@ -168,10 +167,10 @@ def _check_no_other_layout(target: ObjectStore) -> None:
 def _check_no_other_log(
     target: ObjectStore, partition: TopicIdPartition, starts: Collection[int]
 ) -> None:
-    """Check that the folder has no log that is not among those to be written.
+    """Check that the folder has no log besides those to be written.
 
     Raises:
-        AlreadyExistsError: It has: with it the folder would be another log.
+        AlreadyExistsError: It has one, which would make the folder another log.
     """
     folder = f"{partition}/"
     for entry in target.list(folder, delimiter="/"):
@@ -184,10 +183,10 @@ def _check_no_other_log(
 
 
 def _write_cleaned(target: ObjectStore, segment: SegmentMetadata) -> None:
-    """Note in the cleaner's checkpoint that a log which ends early is the cleaner's.
+    """Record in the cleaner's checkpoint that the cleaner has shortened a log.
 
     Raises:
-        AlreadyExistsError: What is there is no checkpoint; it is left as it is.
+        AlreadyExistsError: The file is not a checkpoint; it is left unchanged.
     """
     partition = segment.partition
     mine = f"{partition.topic} {partition.partition} "
@@ -197,7 +196,7 @@ def _write_cleaned(target: ObjectStore, segment: SegmentMetadata) -> None:
         lines = ["0", "0"]
     if lines[:1] != ["0"] or lines[1:2] != [str(len(lines) - 2)]:
         raise AlreadyExistsError(
-            f"already exists: {target.url}/{_CLEANED}, which is no checkpoint: remove "
+            f"already exists: {target.url}/{_CLEANED}, not a checkpoint: remove "
             "it, or pull into an empty directory"
         )
     if not any(line.startswith(mine) for line in lines[2:]):
@@ -209,7 +208,7 @@ def _write_cleaned(target: ObjectStore, segment: SegmentMetadata) -> None:
 def _write_epochs(
     target: ObjectStore, partition: TopicIdPartition, epochs: LeaderEpochs
 ) -> None:
-    """Write the checkpoint, unless the one that is there says the same or more."""
+    """Write the checkpoint, unless the existing one has the same entries or more."""
     if not epochs.entries:
         return
     key = f"{partition}/leader-epoch-checkpoint"
@@ -230,7 +229,7 @@ def _write_epochs(
 def _write_whole(
     source: RemoteStorageManager, target: ObjectStore, segment: SegmentMetadata
 ) -> tuple[int, Mapping[IndexType, Buffer]]:
-    """Write a segment's files as they are stored; return how many, and its indexes."""
+    """Write a segment's files unchanged; return their number and its indexes."""
     indexes: Mapping[IndexType, Buffer] = source.fetch_all_indexes(segment)
     with spool_log(source, segment) as log:
         if not source.is_current(segment, last_offset(segment, log)):
@@ -244,7 +243,7 @@ def _write_segment(
     indexes: Mapping[IndexType, Buffer],
     log: LogSource,
 ) -> int:
-    """Write a segment's files, its log last; return how many were not there."""
+    """Write a segment's files, its log last; return the number of new files."""
     folder = f"{segment.partition}"
     written = 0
     for name, data in _files(segment, indexes):
@@ -264,35 +263,34 @@ def _files(
             yield f"{segment.start_offset:020d}.{SUFFIXES[kind]}", indexes[kind]
     snapshot = indexes.get(IndexType.PRODUCER_SNAPSHOT)
     if snapshot is not None and segment.end_offset is not None:
-        # On a broker's disk it has the name of the offset that it was taken before.
+        # On a broker's disk it is named after the offset before which it was taken.
         suffix = SUFFIXES[IndexType.PRODUCER_SNAPSHOT]
         yield f"{segment.end_offset + 1:020d}.{suffix}", snapshot
 
 
 def _write(target: ObjectStore, key: str, data: Buffer) -> int:
-    """Write a file that is not there; return whether it was written.
+    """Write a file if it does not exist; return whether it was written.
 
     Raises:
-        AlreadyExistsError: It is there with other content; the message says from where
-            on.
+        AlreadyExistsError: It exists with other content; the message has the position.
     """
     with open_log(data, key) as content:
         return _write_log(target, key, content)
 
 
 def _write_log(target: ObjectStore, key: str, log: LogSource) -> int:
-    """Write a log that is not there, as ``_write`` does."""
+    """Write a log if it does not exist, as ``_write`` does."""
     size = _size(target, key)
     if size is None:
         content = LogContent(log)
         try:
-            if log.size <= _IN_MEMORY:
+            if log.size <= _MAX_MEMORY_BYTES:
                 target.put(key, content.read(0, log.size), overwrite=False)
             else:
                 target.put_file(key, content, overwrite=False)
         except AlreadyExistsError:
             size = _size(target, key)  # another pull has written it meanwhile
-            if size is None:  # something that is no file is in the way
+            if size is None:  # something other than a file is in the way
                 raise
         else:
             return 1
@@ -306,7 +304,7 @@ def _write_log(target: ObjectStore, key: str, log: LogSource) -> int:
 
 
 def _size(target: ObjectStore, key: str) -> int | None:
-    """Return the bytes of a file; None when it is not there."""
+    """Return the size of a file; None if it does not exist."""
     try:
         return target.head(key).size or 0
     except NotFoundError:
@@ -314,22 +312,22 @@ def _size(target: ObjectStore, key: str) -> int | None:
 
 
 def _difference(target: ObjectStore, key: str, size: int, log: LogSource) -> str | None:
-    """Say where a file that is there differs from what is pulled; None if nowhere.
+    """Describe where an existing file differs from the pulled log; None if nowhere.
 
     Args:
-        target: Where the file is.
+        target: The store of the file.
         key: The file.
         size: Its bytes.
-        log: What is pulled.
+        log: The pulled log.
     """
     if size != log.size:
-        return f"it has {size} bytes where {log.size} are pulled"
+        return f"it has {size} bytes, the pulled file {log.size}"
     start = 0
     for wanted in log.pieces():
         there = target.get_range(key, start, start + len(wanted))
         if there != wanted:
             at = start + _first_difference(there, wanted)
-            return f"it differs from what is pulled at byte {at}"
+            return f"it differs from the pulled file at byte {at}"
         start += len(wanted)
     return None
 
@@ -341,12 +339,12 @@ def _first_difference(one: Buffer, other: Buffer) -> int:
 
 
 def _check_names(partitions: Sequence[TopicIdPartition]) -> None:
-    """Refuse two partitions that would have one folder."""
+    """Raise an error for two partitions that would have one folder."""
     folders: dict[str, TopicIdPartition] = {}
     for partition in partitions:
         other = folders.setdefault(str(partition), partition)
         if other != partition:
             raise UnsupportedOperationError(
-                f"{partition} was made several times (topic ids {other.topic_id} and "
+                f"{partition} exists several times (topic ids {other.topic_id} and "
                 f"{partition.topic_id}): choose one with topic_id, or --topic-id"
             )

@@ -1,1 +1,1 @@
-"""Copy the segments of a broker's log to a store, each one once."""
+"""Copy the segments of a broker's log to a store, each segment once."""

@@ -1,4 +1,4 @@
-"""What became of a segment that was to be pushed."""
+"""The outcome of pushing a segment."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,19 +10,19 @@ __all__ = ["FailedPartition", "PushOutcome", "PushedSegment"]
 
 
 class PushOutcome(StrEnum):
-    """What became of a segment."""
+    """The outcome of one segment."""
 
     COPIED = "copied"
     PRESENT = "present"
-    """It was there already."""
+    """It existed already."""
 
     CHANGED = "changed"
-    """The broker kept rewriting it while it was read: the next push copies it, and what
-    follows it."""
+    """The broker kept rewriting it while it was read: the next push copies it and the
+    later segments."""
 
     FAILED = "failed"
-    """It is corrupt, cannot be read, or is of a format that is not read; or the target
-    refuses it, or holds other records at its offsets."""
+    """It is corrupt, unreadable, or of an unsupported format; or the target rejects it,
+    or has other records at its offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,11 +30,12 @@ class PushedSegment:
     """One segment of a push.
 
     Attributes:
-        segment: As it was listed, or with the id that it has in the store.
-        outcome: What became of it.
-        rebuilt: The indexes that were missing or untrue, and were made anew.
+        segment: As it was listed, or with its id in the store.
+        outcome: The outcome.
+        rebuilt: The indexes that were missing or inconsistent with the log, and were
+            rebuilt.
         error: Why it failed.
-        replaced: What was wrong with the copy that it was put in place of.
+        replaced: What was wrong with the copy that it replaced.
     """
 
     segment: SegmentMetadata

@@ -1,8 +1,8 @@
-"""Push one partition: its segments in their order, each one once.
+"""Push one partition: its segments in order, each segment once.
 
-The broker goes on while its log is read. Where a segment ends is known from the one
-behind it, so a segment whose log ends sooner, as those of a compacted topic may, is
-copied only when the source has confirmed its end after it was read.
+The broker continues to write while its log is read. A segment's end is known from the
+start of the next one. So a segment whose log ends earlier, as in a compacted topic, is
+copied only after the source has confirmed its end again after reading.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -52,7 +52,7 @@ from tieredfs.storage.segment_log.stream import read_batches
 __all__ = ["PartitionPush", "listed_segments"]
 
 _ROUNDS: Final = 3
-"""How often a partition is listed anew because the broker changed it meanwhile."""
+"""Most listings of a partition because the broker changed it meanwhile."""
 
 
 _FAILURES: Final = (
@@ -62,7 +62,7 @@ _FAILURES: Final = (
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
-"""What ends the decision on one object of a log, and not the push."""
+"""Errors that end the decision between two objects of a log, but not the push."""
 
 _UNUSABLE: Final = (
     CorruptDataError,
@@ -70,27 +70,27 @@ _UNUSABLE: Final = (
     PermissionDeniedError,
     UnsupportedFormatError,
 )
-"""Why an index is made anew."""
+"""Errors for which an index is rebuilt."""
 
 _REFUSALS: Final = (
     InvalidArgumentError,
     PermissionDeniedError,
     UnsupportedOperationError,
 )
-"""What a target says of a log that it cannot hold."""
+"""Errors of a target that cannot store a log."""
 
 _UNREADABLE: Final = (
     DeadlineExceededError,
     PermissionDeniedError,
     StorageUnavailableError,
 )
-"""What a local source says of a file that cannot be read."""
+"""Errors of a local source for a file that cannot be read."""
 
 _Identity = tuple[int, int | None, SegmentId]
 """First and last offset and id of a copy."""
 
 _Undecided = tuple[SegmentMetadata | None, bool]
-"""The segment before it as the target has it, and whether it has been reported."""
+"""The previous segment as the target has it, and whether it was reported."""
 
 
 class PartitionPush:
@@ -116,19 +116,19 @@ class PartitionPush:
         self._interval_bytes = interval_bytes
         self._record = record
         self._listing: list[SegmentMetadata] = []
-        """What the source had when it was listed last."""
+        """The segments of the source in its last listing."""
         self._watch = watch
         self._there = self._listed()
         self._undecided: dict[SegmentMetadata, _Undecided] = {}
-        """Segments whose log the target has with another end."""
+        """Segments whose log the target has with another end offset."""
         self._after: dict[SegmentMetadata, PriorState] = {}
         self._is_one_log = partition.topic_id != UNKNOWN_TOPIC_ID
-        """Whether it is known that the target has the log of the source."""
+        """Whether the target is known to have the log of the source."""
         self._is_refused = False
-        """Whether the target cannot hold the log."""
+        """Whether the target cannot store the log."""
 
     def run(self) -> Iterator[PushedSegment]:
-        """Yield each segment when it is done, in order; what had to wait comes last."""
+        """Yield each segment when it is done, in order; deferred segments come last."""
         try:
             yield from self._run()
         finally:
@@ -149,7 +149,7 @@ class PartitionPush:
                     except _ChangedError:
                         if again:
                             break  # the cleaner may have merged it with others: list
-                        # What follows waits for it, so that there is no hole.
+                        # Later segments wait for it, so that there is no hole.
                         yield PushedSegment(listed, PushOutcome.CHANGED)
                         return
                     except _LongerError as error:
@@ -164,15 +164,16 @@ class PartitionPush:
                     done[listed] = None if failed or one is None else one.segment
                 before = done[listed]
             else:
-                yield from self._settle()
+                yield from self._resolve_ends()
                 return
 
     def _ends_with(self, one: PushedSegment) -> bool:
-        """Tell whether what follows a failed segment must not be copied either.
+        """Return whether the segments after a failed one must not be copied either.
 
-        Behind records of another log nothing is of the log that the target has. What
-        the target refuses of one segment, it refuses of those that follow. And behind
-        an older state of what failed, a cleaned copy could bring deleted records back.
+        After records of another log, no segment is of the target's log. If the target
+        rejects one segment, it also rejects the following ones. And if the target has
+        an older state of the failed segment, a cleaned copy after it could bring
+        deleted records back.
         """
         failed, source = one.segment, self._source
         if one.outcome is not PushOutcome.FAILED:
@@ -186,22 +187,23 @@ class PartitionPush:
             for stored in self._there.values()
         )
 
-    def _settle(self) -> Iterator[PushedSegment]:
-        """Decide which object of one log stays where ends differ: see ``end_claims``.
+    def _resolve_ends(self) -> Iterator[PushedSegment]:
+        """Decide which object of one log stays if the ends differ: see ``end_claims``.
 
-        What the source has just confirmed replaces a shorter one, and a longer one if
-        only that says that a cleaner has been here while other segments have records
-        where it has none. Otherwise the longer one is the later state, and the source
-        behind.
-        Of two pushes that decide differently at the same time, one finds its own object
-        gone and copies it again.
+        The object that the source has just confirmed replaces a shorter one. It
+        replaces a longer one if only that implies that a cleaner has run, while other
+        segments have records where it has none. Otherwise the longer one is the later
+        state, and the source lags behind.
+
+        If two concurrent pushes decide differently, one finds its own object deleted
+        and copies it again.
         """
         for listed, (before, is_done) in self._undecided.items():
             one: PushedSegment | None = PushedSegment(listed, PushOutcome.CHANGED)
             for _ in range(_ROUNDS):
                 self._there = self._listed()
                 try:
-                    one = self._push(listed, before, settles=True)
+                    one = self._push(listed, before, resolves_ends=True)
                 except _LongerError as error:
                     one = PushedSegment(error.longer, PushOutcome.PRESENT)
                 except _ChangedError:
@@ -215,7 +217,7 @@ class PartitionPush:
                 yield one
 
     def _is_wrong(self, longer: SegmentMetadata, shorter: SegmentMetadata) -> bool:
-        """Tell whether the longer of two objects of one log is the wrong one."""
+        """Return whether the longer of two objects of one log is the wrong one."""
         target, there = self._target, list(self._there.values())
         try:
             others = [target.describe(s) for s in beyond(shorter, longer, there)]
@@ -232,7 +234,7 @@ class PartitionPush:
     def _tried(
         self, listed: SegmentMetadata, before: SegmentMetadata | None
     ) -> PushedSegment | None:
-        """Push one segment, which may fail alone, or with all that follow it."""
+        """Push one segment, which may fail alone or with all later ones."""
         failure: TieredFSError
         try:
             return self._push(listed, before)
@@ -250,20 +252,20 @@ class PartitionPush:
         listed: SegmentMetadata,
         before: SegmentMetadata | None,
         *,
-        settles: bool = False,
+        resolves_ends: bool = False,
     ) -> PushedSegment | None:
-        """Push one segment; None when it has no batch yet.
+        """Push one segment; return None if it has no batch yet.
 
         Args:
             listed: As the source lists it.
-            before: The segment before it as the target has it, if it does.
-            settles: Whether all others have been pushed, so that it can be decided
-                which object of one log stays.
+            before: The previous segment as the target has it, if it does.
+            resolves_ends: Whether all others have been pushed, so that it can be
+                decided which object of one log stays.
 
         Raises:
             _ChangedError: The broker has changed it meanwhile.
             _UnreadableError: Its log cannot be read.
-            _LongerError: The target has its log with a later end.
+            _LongerError: The target has its log with a larger end offset.
         """
         known = self._known(listed)
         if known is not None:
@@ -289,7 +291,7 @@ class PartitionPush:
                 return PushedSegment(others[0], PushOutcome.PRESENT)
             longer = [one for one in others if _ends_later(one, segment)]
             if longer and not (
-                settles and all(self._is_wrong(one, segment) for one in longer)
+                resolves_ends and all(self._is_wrong(one, segment) for one in longer)
             ):
                 raise _LongerError(longer[0])
             present = self._present(segment)
@@ -298,9 +300,9 @@ class PartitionPush:
                 pushed = PushedSegment(present, PushOutcome.PRESENT)
             else:
                 lead = self._lead(segment, before)
-                with self._unchanged(listed):  # it is read again where it lies
+                with self._unchanged(listed):  # it is read again in place
                     pushed = self._copy(segment, log, indexes, lead, damage)
-            if others and settles:
+            if others and resolves_ends:
                 self._replace(pushed.segment, others)
             elif others:
                 self._undecided[listed] = before, True
@@ -309,9 +311,9 @@ class PartitionPush:
     def _known(self, listed: SegmentMetadata) -> SegmentMetadata | None:
         """Return a segment as the target has it, if its log need not be read for that.
 
-        Its log was read before and is the same, the source confirms its end as it does
-        after a log was read, and the target has just this segment. All else is decided
-        by reading it.
+        That is so if its log was read before and is unchanged, the source confirms its
+        end as it does after a read, and the target has exactly this segment. In all
+        other cases the log is read.
         """
         if self._record is None or self._check is not None:
             return None
@@ -328,7 +330,7 @@ class PartitionPush:
     def _replace(
         self, segment: SegmentMetadata, others: Iterable[SegmentMetadata]
     ) -> None:
-        """Delete other objects of a segment's log, and see that it is still there.
+        """Delete other objects of a segment's log, and check that the segment exists.
 
         Raises:
             _ChangedError: Another push has deleted it meanwhile.
@@ -341,21 +343,21 @@ class PartitionPush:
 
     @contextmanager
     def _reading(self, listed: SegmentMetadata) -> Iterator[None]:
-        """Tell what is wrong with a segment from what the broker did to it."""
+        """Distinguish a damaged segment from one that the broker has changed."""
         try:
             with self._unchanged(listed):
                 yield
         except NotFoundError as error:
             raise _ChangedError from error
         except _UNREADABLE as error:
-            # A disk has files that cannot be read; a server that fails, fails for all.
+            # A disk may have single unreadable files; a server fails for all files.
             if not self._source.store.is_local:
                 raise
             raise _UnreadableError(error) from error
 
     @contextmanager
     def _unchanged(self, listed: SegmentMetadata) -> Iterator[None]:
-        """Tell a log that is corrupt from one that was rewritten meanwhile."""
+        """Distinguish a corrupt log from one that was rewritten meanwhile."""
         try:
             yield
         except CorruptDataError as error:
@@ -364,9 +366,9 @@ class PartitionPush:
             raise _ChangedError from error
 
     def _present(self, segment: SegmentMetadata) -> SegmentMetadata | None:
-        """Return the segment as the target has it; a listing may not say all.
+        """Return the segment as the target has it; a listing may lack fields.
 
-        One of another size is not it: what has an id has its bytes, unless it was cut.
+        An object of another size was cut: the id of a segment is that of its bytes.
         """
         unsaid = replace(segment, end_offset=None)
         there = self._there
@@ -385,13 +387,13 @@ class PartitionPush:
         lead: PriorState,
         damage: TieredFSError | None,
     ) -> PushedSegment:
-        """Copy a segment with its indexes, those that are untrue made anew.
+        """Copy a segment with its indexes, rebuilding inconsistent ones.
 
         Args:
-            segment: The segment, with the id that it has in the target.
+            segment: The segment, with its id in the target.
             log: Its log.
-            found: Its indexes, as far as they could be read.
-            lead: What is known of the partition where it begins.
+            found: The indexes that could be read.
+            lead: What is known of the partition where the segment begins.
             damage: What is wrong with the copy that it replaces; None for no copy.
         """
         name = self._source.name_of(segment)
@@ -411,7 +413,9 @@ class PartitionPush:
                 f"{segment.end_offset}"
             )
         facts = inspection.facts
-        kept = {k: bytes(v) for k, v in found.items() if k not in inspection.untrue}
+        kept = {
+            k: bytes(v) for k, v in found.items() if k not in inspection.inconsistent
+        }
         indexes = {**inspection.rebuilt, **kept}
         segment = replace(
             segment,
@@ -432,8 +436,8 @@ class PartitionPush:
     def _check_what_follows(self, segment: SegmentMetadata) -> None:
         """Check that a segment before stored ones is of the same log as these.
 
-        It shares no offset with them, so the source's next segments are asked. A topic
-        id says it as well.
+        It shares no offset with them, so the source's next segments are compared. With
+        a topic id the check is not needed.
 
         Raises:
             AlreadyExistsError: They are of another log.
@@ -443,7 +447,7 @@ class PartitionPush:
         if self._is_one_log or not stored:
             return
         behind = [one for one in self._listing if one.start_offset > last]
-        for listed in sorted(behind, key=source.is_active):  # these are read to the end
+        for listed in sorted(behind, key=source.is_active):  # active ones last
             with suppress(*_UNREADABLE, *_UNUSABLE):
                 measured = _measured(source, listed)
                 if measured is None:
@@ -457,10 +461,10 @@ class PartitionPush:
     def _damage(
         self, present: SegmentMetadata, before: SegmentMetadata | None
     ) -> TieredFSError | None:
-        """Return what ``verify`` would say of a stored segment, where that is asked.
+        """Return what ``verify`` would report of a stored segment, if enabled.
 
         Raises:
-            UnsupportedFormatError: A newer release has written it: that is no damage.
+            UnsupportedFormatError: A newer release has written it, which is not damage.
         """
         if self._check is None:
             return None
@@ -472,11 +476,11 @@ class PartitionPush:
     def _lead(
         self, segment: SegmentMetadata, before: SegmentMetadata | None
     ) -> PriorState:
-        """Return what is known where a segment begins.
+        """Return what is known of the partition where a segment begins.
 
         Args:
             segment: The segment.
-            before: The one before it as the target has it, if it does.
+            before: The previous segment as the target has it, if it does.
         """
         if before is None:
             try:
@@ -512,7 +516,7 @@ class _UnreadableError(Exception):
 
 
 class _LongerError(Exception):
-    """The target has the segment's log, and says that it ends later."""
+    """The target has the segment's log with a larger end offset."""
 
     def __init__(self, longer: SegmentMetadata) -> None:
         super().__init__(longer)
@@ -520,7 +524,7 @@ class _LongerError(Exception):
 
 
 def _identity(segment: SegmentMetadata) -> _Identity:
-    """Name a copy: the cleaner can change where a log ends and none of its bytes."""
+    """Identify a copy: the cleaner can change a log's end but none of its bytes."""
     return segment.start_offset, segment.end_offset, segment.id
 
 
@@ -537,7 +541,7 @@ def _both(
 def listed_segments(
     storage: RemoteStorageManager, partition: TopicIdPartition
 ) -> list[SegmentMetadata]:
-    """List the segments of a partition; none when it is not there."""
+    """List the segments of a partition; empty if it does not exist."""
     try:
         return storage.list_segments(partition)
     except NotFoundError:
@@ -547,7 +551,7 @@ def listed_segments(
 def _whole(
     storage: RemoteStorageManager, partition: TopicIdPartition
 ) -> Iterator[SegmentMetadata]:
-    """Yield the segments that are there; one that is damaged is not, and put again."""
+    """Yield the whole segments, without damaged ones, which are put again."""
     try:
         for one in storage.survey(partition):
             if isinstance(one, SegmentMetadata):
@@ -561,7 +565,7 @@ def _whole(
 def _measured(
     source: RemoteStorageManager, listed: SegmentMetadata
 ) -> SegmentMetadata | None:
-    """Tell a segment's end and size by its log alone; None when it has no batch yet."""
+    """Return a segment with end and size from its log; None if it has no batch yet."""
     if listed.end_offset is not None and listed.size is not None:
         return listed
     last = None
@@ -580,7 +584,7 @@ def _measured(
 def _indexes(
     source: RemoteStorageManager, segment: SegmentMetadata
 ) -> Mapping[IndexType, Buffer]:
-    """Fetch the indexes that can be fetched: the others are made anew."""
+    """Fetch the indexes that can be fetched; the others are rebuilt."""
     found: dict[IndexType, Buffer] = {}
     for kind in IndexType:
         with suppress(*_UNUSABLE):

@@ -1,10 +1,9 @@
-"""Copy the segments of a broker's log to a store, each one once.
+"""Copy the segments of a broker's log to a store, each segment once.
 
-A segment is read whole and checked before anything is written, and its id is that of
-its content; one that was read before, and has not changed, has the id that was noted.
-So a second push finds what is there and puts nothing, a push from another
-replica of the partition is recognised, and one that was killed is taken up where it
-was.
+A segment is read whole and checked before anything is written, and its id is a hash of
+its content. A segment that was read before and has not changed has the recorded id. So
+a second push finds the stored segments and puts nothing, a push from another replica of
+the partition is recognised, and a killed push continues where it stopped.
 """
 
 import threading
@@ -40,7 +39,7 @@ __all__ = [
 ]
 
 CONCURRENCY: Final = 4
-"""Partitions that are copied at the same time unless it is said otherwise."""
+"""Default number of partitions that are copied concurrently."""
 
 _FAILURES: Final = (
     CorruptDataError,
@@ -49,15 +48,15 @@ _FAILURES: Final = (
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
-"""What ends one partition, and not the push."""
+"""Errors that end one partition, but not the push."""
 
 
 @dataclass(frozen=True, slots=True)
 class PushReport:
-    """What a push did.
+    """The result of a push.
 
     Attributes:
-        segments: Each of them, by partition and offset.
+        segments: The segments, sorted by partition and offset.
         partitions: The partitions that failed; some of their segments may have been
             pushed before.
     """
@@ -91,48 +90,48 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
 ) -> PushReport:
     """Copy every closed segment that is not yet in ``target``.
 
-    The segments of a partition are copied in their order, so that a reader, or a crash,
-    finds no hole that the source has not; several partitions are copied concurrently.
-    Indexes that are missing or inconsistent with the log are made anew.
+    The segments of a partition are copied in order, so that a reader or a crash never
+    finds a hole that the source does not have; several partitions are copied
+    concurrently. Indexes that are missing or inconsistent with the log are rebuilt.
 
-    Nothing that ``target`` has is deleted but one of two objects that hold the same
-    log and say different ends, and nothing is replaced but, with ``repair``, a damaged
+    Nothing in ``target`` is deleted except one of two objects with the same log and
+    different end offsets, and nothing is replaced except, with ``repair``, a damaged
     copy of the same log.
 
     Args:
         source: Usually a broker's log directory.
         target: Where the segments go.
-        partitions: What to copy.
-        active: Whether the segment that a broker is writing is copied as far as it
-            goes.
-        repair: Whether segments that are there are read, as ``verify`` reads them, and
-            those that are damaged are replaced.
-        interval_bytes: Bytes of log between two entries of an index that is made anew,
-            at least: the topics' ``index.interval.bytes``.
-        concurrency: Partitions that are copied at the same time, at most.
-        record: Knows the logs that earlier pushes read, so that those which have not
-            changed are only looked up in ``target``; None to read every log.
+        partitions: The partitions to copy.
+        active: Whether to copy the segment that a broker is writing, up to its present
+            end.
+        repair: Whether to read stored segments, as ``verify`` does, and to replace
+            damaged ones.
+        interval_bytes: Minimum bytes of log between two entries of a rebuilt index: the
+            topics' ``index.interval.bytes``.
+        concurrency: Maximum number of partitions that are copied concurrently.
+        record: The logs that earlier pushes read: unchanged logs are only looked up in
+            ``target``. None to read every log.
         progress: Called with each segment when it is done, from several threads.
         watch: Called with each piece of a log when it has been read from ``source``,
             from several threads.
 
     Returns:
-        What became of each segment. One that is corrupt or cannot be read fails alone:
-        the others are copied. One that the target refuses ends its partition, and so
-        does one whose offsets the target has with other records, under the same leader
-        epoch: it is another log. What ends a partition does not end the others.
+        The outcome of each segment. A segment that is corrupt or cannot be read fails
+        alone: the others are copied. A segment that the target rejects ends its
+        partition. So does one whose offsets the target has with other records under the
+        same leader epoch, as it is of another log. The other partitions continue.
 
     Raises:
         InvalidArgumentError: ``concurrency`` is below 1.
         UnsupportedOperationError: ``target`` is read only.
-        NotFoundError: The container of ``target`` is not there, or ``source`` has no
+        NotFoundError: The container of ``target`` does not exist, or ``source`` has no
             log of any of the partitions.
-        StorageUnavailableError: A store failed more often than its policy allows; what
-            was copied stays, and the next push goes on from there.
+        StorageUnavailableError: A store failed in all attempts of its policy; the
+            copied segments stay, and the next push continues from there.
     """
     _check_writable(target)
     if concurrency < 1:
-        raise InvalidArgumentError(f"a concurrency of {concurrency} is below 1")
+        raise InvalidArgumentError(f"concurrency {concurrency} is below 1")
     _check_has_logs(source, partitions)
     stop = threading.Event()
 
@@ -201,19 +200,19 @@ def _check_has_logs(
     """Check that one of the partitions has a segment: a broker's always have.
 
     Raises:
-        NotFoundError: None has: their folders hold something else.
+        NotFoundError: No partition has: their folders contain something else.
     """
     if partitions and not any(
         _may_have_logs(source, partition) for partition in partitions
     ):
         raise NotFoundError(
             f"not found: a segment in {source.store.url}, where folders such as "
-            f"{partitions[0]} hold no log: name the log directory itself"
+            f"{partitions[0]} contain no log: give the log directory itself"
         )
 
 
 def _may_have_logs(source: RemoteStorageManager, partition: TopicIdPartition) -> bool:
-    """Tell whether a partition has a segment, as far as its folder can be listed."""
+    """Return whether a partition may have a segment, if its folder can be listed."""
     try:
         return bool(listed_segments(source, partition))
     except PermissionDeniedError:

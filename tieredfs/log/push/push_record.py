@@ -1,11 +1,11 @@
-"""What earlier pushes read: the ids of logs that have not changed since.
+"""A record of the logs that earlier pushes read, with the ids of their segments.
 
-To know whether a target has a segment, its id is needed, which sums up its log. So a
-push notes, for each log that it has read, what tells the file from any other content of
-it, and the next one needs to read only logs that have changed.
+To find a segment in a target, its id is needed, which is a hash of its log. So a push
+records, for each log that it has read, the id and the file's version, and the next push
+needs to read only logs that have changed.
 
-The record says nothing of any target: that is looked up there each time. What is wrong
-with the record, or missing from it, costs reading a log again.
+The record contains nothing about a target, which is listed each time. A wrong or
+missing entry only costs reading a log again.
 """
 
 import hashlib
@@ -29,9 +29,9 @@ __all__ = ["PartitionRecord", "PushRecord", "RecordedLog"]
 
 _FOLDER: Final = "pushed"
 _FILE: Final = re.compile(r"[0-9a-f]{32}\.(?:json|tmp)", re.ASCII)
-_SETTLED_NS: Final = 4_000_000_000
-"""How long ago a file must have changed: twice the step of the coarsest clock, so that
-a later change gives it another time."""
+_MIN_AGE_NS: Final = 4_000_000_000
+"""Least nanoseconds since a file's last change: twice the step of the coarsest clock,
+so that a later change gives the file another time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class RecordedLog:
     Attributes:
         version: Of its file: size, times and inode.
         end_offset: Of its segment, as it was listed.
-        id: What sums up its content.
-        last_offset: The last offset that it holds.
+        id: The hash of its content.
+        last_offset: The last offset in the log.
     """
 
     version: str
@@ -58,28 +58,28 @@ class PushRecord:
         self,
         folder: Path,
         *,
-        settled_ns: int | None = None,
+        min_age_ns: int | None = None,
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
-        """Name the folder; nothing is read or written yet.
+        """Create a record, without reading or writing.
 
         Args:
-            folder: Where the files are, for this user alone.
-            settled_ns: How long ago a log must have changed to be noted; four seconds
-                when left out.
-            clock: Nanoseconds since 1970, as the disk counts them.
+            folder: Where the files are, readable by this user only.
+            min_age_ns: How long ago a log must have changed to be recorded; four
+                seconds by default.
+            clock: Returns the disk's time in nanoseconds since 1970.
         """
         self._folder = folder
-        self._settled_ns = _SETTLED_NS if settled_ns is None else settled_ns
+        self._min_age_ns = _MIN_AGE_NS if min_age_ns is None else min_age_ns
         self._clock = clock
 
     @classmethod
     def in_cache(cls, directory: Path) -> Self:
-        """Return the record that is kept in a cache directory."""
+        """Return the record in a cache directory."""
         return cls(directory / _FOLDER)
 
     def clear(self) -> int:
-        """Remove what is noted; return of how many partitions it was.
+        """Remove all entries; return the number of their partitions.
 
         Raises:
             OSError: It cannot be removed.
@@ -91,31 +91,31 @@ class PushRecord:
         files = [path for path in found if _FILE.fullmatch(path.name)]
         for path in files:
             path.unlink(missing_ok=True)
-        with suppress(OSError):  # foreign files are in it
+        with suppress(OSError):  # it contains foreign files
             self._folder.rmdir()
         return sum(path.suffix == ".json" for path in files)
 
     def of(
         self, source: RemoteStorageManager, partition: TopicIdPartition
     ) -> "PartitionRecord":
-        """Read what is noted of a partition of a log directory."""
+        """Read the record of a partition of a log directory."""
         named = f"{source.identity}\n{partition.topic_id}\n{partition}"
         name = hashlib.sha256(os.fsencode(named)).hexdigest()[:32]
         path = self._folder / f"{name}.json"
         begun = self._clock()
-        return PartitionRecord(path, before=begun - self._settled_ns)
+        return PartitionRecord(path, before=begun - self._min_age_ns)
 
 
 class PartitionRecord:
-    """What is noted of one partition."""
+    """The record of one partition."""
 
     def __init__(self, path: Path, *, before: int) -> None:
-        """Read the file, if there is one that is whole.
+        """Read the file, if it exists and is whole.
 
         Args:
-            path: Of the file.
+            path: Path of the file.
             before: Logs that have changed since this time, in nanoseconds, are not
-                noted.
+                recorded.
         """
         self._path = path
         self._before = before
@@ -123,7 +123,7 @@ class PartitionRecord:
         self._is_changed = False
 
     def find(self, listed: SegmentMetadata) -> RecordedLog | None:
-        """Return what is noted of a segment's log, if it is the one that was read."""
+        """Return the entry of a segment's log, if the log is unchanged."""
         found = self._logs.get(listed.start_offset)
         if found is None or (found.version, found.end_offset) != (
             listed.version,
@@ -135,12 +135,12 @@ class PartitionRecord:
     def add(
         self, listed: SegmentMetadata, segment_id: SegmentId, last_offset: int
     ) -> None:
-        """Note a log that was read, and is still the one that was listed.
+        """Record a log that was read and has not changed since it was listed.
 
         Args:
-            listed: The segment as it was listed; one without an end is not noted.
-            segment_id: What sums up its content.
-            last_offset: The last offset that it holds.
+            listed: The segment as it was listed; one without an end is not recorded.
+            segment_id: The hash of its content.
+            last_offset: The last offset in the log.
         """
         changed = last_changed(listed.version)
         if listed.end_offset is None or changed is None or changed >= self._before:
@@ -151,13 +151,13 @@ class PartitionRecord:
             self._is_changed = True
 
     def save(self, listed: Iterable[SegmentMetadata]) -> None:
-        """Write the file, if there is something new; a disk that is full is no error.
+        """Write the file if there is a new entry; a full disk is not an error.
 
-        Afterwards, also after a crash, the file is the old or the new one, or not taken
-        for one.
+        Afterwards, also after a crash, the file is the old one, the new one, or ignored
+        as invalid.
 
         Args:
-            listed: The segments that there are; others are forgotten.
+            listed: The segments that exist; others are forgotten.
         """
         starts = {segment.start_offset for segment in listed}
         kept = {start: log for start, log in self._logs.items() if start in starts}
@@ -184,15 +184,15 @@ def _read(path: Path) -> dict[int, RecordedLog]:
 
 
 def _write(path: Path, logs: dict[int, RecordedLog]) -> None:
-    told = {
+    content = {
         start: (log.version, log.end_offset, log.id, log.last_offset)
         for start, log in sorted(logs.items())
     }
-    data = json.dumps(told).encode()
+    data = json.dumps(content).encode()
     for folder in (*reversed(path.parent.parents), path.parent):
         folder.mkdir(mode=0o700, exist_ok=True)  # parents=True makes those for all
-    # Always the same name: a process that is killed leaves one, the next uses it. Two
-    # that write at the same time may spoil the file, which its checksum shows.
+    # Always the same name: the next process reuses the file of a killed one. Two
+    # concurrent writers may corrupt the file, which its checksum detects.
     temporary = path.with_suffix(".tmp")
     with open(temporary, "wb", opener=_open_private) as file:
         file.write(_sum(data) + b"\n" + data)

@@ -1,4 +1,4 @@
-"""What one fetch of a partition gave: records, and where to go on."""
+"""The result of one fetch of a partition: records, and the next offset."""
 
 from dataclasses import dataclass
 
@@ -9,19 +9,19 @@ __all__ = ["Fetched"]
 
 @dataclass(frozen=True, slots=True)
 class Fetched:
-    """Records of one fetch, and the offset at which the next fetch goes on.
+    """Records of one fetch, and the offset at which the next fetch continues.
 
     It supports ``len()``, ``num_rows``, ``fetched["offset"]``, and Arrow's stream
     protocol, so that any Arrow library takes it; for everything else use ``records``.
 
-    Offsets may be without a record: compaction leaves holes, and control records are
-    hidden. ``next_offset`` lies behind all that were looked at, which the last record
-    does not. A fetch without records means that the log ends at ``next_offset``.
+    Offsets may have no record: compaction leaves holes, and control records are hidden.
+    ``next_offset`` is past all offsets that were read, which may be more than one past
+    the last record. A fetch without records means that the log ends at ``next_offset``.
 
     Attributes:
-        records: The records, all columns of them, in offset order.
-        next_offset: One past the last offset that was looked at: every record below it,
-            from the offset of the fetch on, is in ``records``.
+        records: The records, with all columns, in offset order.
+        next_offset: One past the last offset that was read: every record below it, from
+            the offset of the fetch on, is in ``records``.
     """
 
     records: pa.Table
@@ -29,11 +29,11 @@ class Fetched:
 
     @property
     def num_rows(self) -> int:
-        """How many records there are."""
+        """Number of records."""
         return len(self)
 
     def __len__(self) -> int:
-        """Return how many records there are."""
+        """Return the number of records."""
         rows: int = self.records.num_rows
         return rows
 
@@ -50,5 +50,5 @@ class Fetched:
         return self.records.__arrow_c_stream__(requested_schema)
 
     def __repr__(self) -> str:
-        """Say how many records there are, and where to go on."""
+        """Show the number of records and the next offset."""
         return f"Fetched(num_rows={len(self)}, next_offset={self.next_offset})"

@@ -1,8 +1,8 @@
-"""The batches that a plan has of one partition, read to the end or in turns.
+"""The batches of one partition in a plan, read to the end or in turns.
 
 Retention deletes segments at any time, and a plan may be hours old when it is read. If
-gaps are skipped, the rest of the plan is then made again from a new listing: what
-another segment holds is read, and what none holds is left out.
+gaps are skipped, the rest is then planned again from a new listing: offsets that
+another segment has are read, and the others are left out.
 """
 
 from collections import deque
@@ -23,15 +23,15 @@ from tieredfs.storage import RemoteStorageManager
 __all__ = ["PartitionRead"]
 
 _SMALL = 1 << 20
-"""Bytes of a slice that are fetched rather than its index."""
+"""Bytes of a slice up to which it is fetched whole instead of its index."""
 
 
 class PartitionRead:
     """Read the slices of one partition in offset order.
 
-    Between two turns nothing is held but where to go on and, as far as all partitions
-    together may, the rest of what was fetched: so any number of partitions can be read
-    in turn in the memory of one.
+    Between two turns only the next offset is held and, up to a limit for all partitions
+    together, the rest of the last fetch. So any number of partitions can be read in
+    turn in the memory of one.
     """
 
     def __init__(
@@ -44,15 +44,15 @@ class PartitionRead:
         max_batch_bytes: int,
         held: HeldBytes,
     ) -> None:
-        """Fetch nothing yet.
+        """Create a read, without sending a request.
 
         Args:
             storage: Where the segments are.
-            slices: What to read; there is one at least.
-            fetch_size: Bytes to fetch at once.
-            skip_deleted: Whether to read what is left when a segment is gone.
+            slices: The slices to read; at least one.
+            fetch_size: Bytes of each request.
+            skip_deleted: Whether to read the rest when a segment is gone.
             max_batch_bytes: Most bytes that a compressed batch may decompress to.
-            held: What may be kept between turns.
+            held: Limit of what may be kept between turns.
         """
         self._storage = storage
         self._left = deque(slices)
@@ -69,12 +69,12 @@ class PartitionRead:
         return not self._left
 
     def next_batches(self, offsets: int) -> Iterator[LogBatches]:
-        """Yield the batches that have the next offsets, fetching little more.
+        """Yield the batches that contain the next offsets, fetching little more.
 
-        The offset index says where they end; what is small is read as a whole.
+        The offset index gives the position where they end; a small slice is read whole.
 
         Args:
-            offsets: How many; fewer where their segment ends.
+            offsets: Number of offsets; fewer are read where their segment ends.
 
         Raises:
             NotFoundError: As in ``batches``.
@@ -92,16 +92,16 @@ class PartitionRead:
             self._plan_again(error)
 
     def batches(self, *, one_turn: bool = False) -> Iterator[LogBatches]:
-        """Yield the batches that are left, or those that one request fetches.
+        """Yield the remaining batches, or those that one request fetches.
 
         Args:
             one_turn: Whether to end before a second request, unless a batch needs it or
                 the first one reached the end of a short segment.
 
         Raises:
-            NotFoundError: A segment is gone, and that is an error; or so is everything
-                else: this may not be the store that the plan was made from.
-            CorruptDataError: What is there is not what it should be.
+            NotFoundError: A segment is gone and deleted segments are not skipped; or
+                every segment is gone: this may not be the store that was planned.
+            CorruptDataError: The stored data is corrupt.
         """
         taken = 0
         while self._left:
@@ -120,17 +120,17 @@ class PartitionRead:
                 return
 
     def _read(self, part: SegmentSlice) -> Iterator[LogBatches]:
-        """Yield the batches of the first slice; note after each where to go on."""
+        """Yield the batches of the first slice; store the next offset after each."""
         whole = self._left[0]
         for found in read_slice(self._storage, part, self._fetch_size, self._source):
-            if len(found):  # an error comes behind one without
-                self._left[0] = whole.behind(found)
+            if len(found):  # an error follows an empty one
+                self._left[0] = whole.remaining_after(found)
                 yield found
         self._left.popleft()
         self._source.drop()
 
     def _cut(self, part: SegmentSlice, until: int) -> SegmentSlice:
-        """Return a slice whose requests reach to an offset, and not much further."""
+        """Return a slice whose requests extend to an offset, and not much further."""
         if until == part.end_offset or part.size <= _SMALL:
             return part
         end = offset_index(self._storage, part.segment).end_position(until)
@@ -139,7 +139,7 @@ class PartitionRead:
         return replace(part, end_position=max(end, part.start_position))
 
     def _is_last_of_fetch(self, name: str) -> bool:
-        """Tell whether no whole batch is left in what was fetched."""
+        """Return whether no whole batch is left in the last fetch."""
         rest = self._source.rest(self._left[0].start_position)
         try:
             size = claimed_size(rest, 0, name=name)
@@ -148,10 +148,10 @@ class PartitionRead:
         return size is None or size > len(rest)
 
     def _plan_again(self, error: NotFoundError) -> None:
-        """Plan what is left when a segment turns out to be gone.
+        """Plan the rest again when a segment is gone.
 
         Raises:
-            NotFoundError: That is an error here, or everything else is gone as well.
+            NotFoundError: Deleted segments are not skipped, or all segments are gone.
         """
         if not self._skip_deleted:
             raise error
@@ -165,4 +165,4 @@ class PartitionRead:
         except NotFoundError:
             if not self._storage.list_partitions():
                 raise error from None
-            self._left.clear()  # the others are there: this one was deleted
+            self._left.clear()  # the others exist: this one was deleted

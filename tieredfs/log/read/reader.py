@@ -46,7 +46,7 @@ __all__ = ["Bounds", "TieredReader", "bounds_of", "changed_error", "read_slice"]
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """What a partition holds: the offsets ``[beginning, end)``."""
+    """The offsets ``[beginning, end)`` of a partition."""
 
     beginning: int
     end: int
@@ -57,7 +57,7 @@ class TieredReader:
 
     Attributes:
         storage: Where the segments are.
-        partition: Whose log it is.
+        partition: The partition.
         max_batch_bytes: Most bytes that a compressed batch may decompress to.
     """
 
@@ -68,7 +68,7 @@ class TieredReader:
         partition: TopicIdPartition,
         max_batch_bytes: int = MAX_DECOMPRESSED,
     ) -> None:
-        """Ask nothing yet."""
+        """Create a reader, without sending a request."""
         self.storage = storage
         self.partition = partition
         self.max_batch_bytes = max_batch_bytes
@@ -77,14 +77,14 @@ class TieredReader:
     def segments(
         self, *, without: Container[SegmentContent] = frozenset()
     ) -> list[SegmentMetadata]:
-        """Return the segments with their ends, and their epochs where they overlap.
+        """Return the segments with their end offsets, and their epochs if they overlap.
 
         Args:
-            without: Segments to leave out, as if they were not there.
+            without: Segments to leave out, as if they did not exist.
 
         Raises:
             NotFoundError: There is no such partition.
-            CorruptDataError: A segment contradicts its own indexes.
+            CorruptDataError: A segment is inconsistent with its indexes.
         """
         found = self._catalog.segments(self.partition, without=without)
         if overlaps(found) or self._catalog.may_part(found):
@@ -92,7 +92,7 @@ class TieredReader:
         return self._with_checked_ends(found)
 
     def timed_segments(self) -> list[SegmentMetadata]:
-        """Return the segments with their ends and largest timestamps, likewise."""
+        """Return the segments with their end offsets and largest timestamps as well."""
         found = self._catalog.timed_segments(self.partition)
         if overlaps(found) or self._catalog.may_part(found):
             found = self._catalog.full_segments(self.partition)
@@ -110,17 +110,17 @@ class TieredReader:
         *,
         skip_gaps: bool = False,
     ) -> list[Tile]:
-        """Say which segment serves which of the offsets ``[start, end)``.
+        """Determine which segment serves which of the offsets ``[start, end)``.
 
         Args:
-            segments: Those of the partition, as ``segments`` returned them.
+            segments: The partition's segments, as ``segments`` returned them.
             start: First offset.
             end: End (exclusive).
-            skip_gaps: Whether to leave out what no segment holds, and to read the
-                states of a compacted log as far as there are.
+            skip_gaps: Whether to leave out offsets that no segment has, and to read
+                several states of a compacted log.
 
         Raises:
-            CorruptDataError: No segment holds an offset, or what is there is not one
+            CorruptDataError: No segment has an offset, or the segments are not one
                 state of the log, and ``skip_gaps`` is false.
         """
         place, compare = self.storage.store.url, self._catalog.compare
@@ -128,7 +128,7 @@ class TieredReader:
             segments, start, end, skip_gaps=skip_gaps, compare=compare, place=place
         )
         if not skip_gaps and overlaps(segments):
-            # Also against what comes after, which another call may read.
+            # Also against later offsets, which another call may read.
             last = log_end(segments)
             rest = tile(
                 segments, end, last, skip_gaps=True, compare=compare, place=place
@@ -137,16 +137,16 @@ class TieredReader:
         return tiles
 
     def served_tiles(self, segments: Sequence[SegmentMetadata]) -> list[Tile]:
-        """Say which segment serves which offset of the whole log.
+        """Determine which segment serves which offset of the whole log.
 
-        Offsets that no segment holds are left out; those that one holds are served.
+        Only offsets that no segment has are left out.
 
         Args:
-            segments: Those of the partition, as ``segments`` returned them.
+            segments: The partition's segments, as ``segments`` returned them.
 
         Raises:
-            CorruptDataError: A segment holds an offset that none serves, or what is
-                there is not one state of the log.
+            CorruptDataError: A segment has an offset that no tile serves, or the
+                segments are not one state of the log.
         """
         place, compare = self.storage.store.url, self._catalog.compare
         held = bounds_of(segments)
@@ -163,11 +163,11 @@ class TieredReader:
         Args:
             start: First offset; None for the beginning of the log.
             end: End (exclusive); None, or anything past it, for the end of the log.
-            skip_gaps: Whether offsets that no segment holds are left out.
+            skip_gaps: Whether offsets that no segment has are left out.
 
         Raises:
-            OffsetOutOfRangeError: ``start`` lies outside the log.
-            CorruptDataError: No segment holds an offset, and ``skip_gaps`` is false.
+            OffsetOutOfRangeError: ``start`` is outside the log.
+            CorruptDataError: No segment has an offset, and ``skip_gaps`` is false.
             CorruptIndexError: An index that is needed is malformed.
         """
         segments = self.segments()
@@ -176,7 +176,7 @@ class TieredReader:
         if not held.beginning <= first <= held.end:
             msg = (
                 f"{self.storage.store.url}: {self.partition}: offset {first} is "
-                f"outside the log, which holds {held.beginning} to {held.end - 1}"
+                f"out of range; the partition holds [{held.beginning}, {held.end})"
             )
             raise OffsetOutOfRangeError(msg)
         stop = held.end if end is None else min(end, held.end)
@@ -190,16 +190,16 @@ class TieredReader:
         *,
         skip_gaps: bool = False,
     ) -> list[SegmentSlice]:
-        """Plan the reading of offsets ``[start, stop)`` that lie inside the log.
+        """Plan the reading of offsets ``[start, stop)`` that are inside the log.
 
         Args:
-            segments: Those of the partition, as ``segments`` returned them.
+            segments: The partition's segments, as ``segments`` returned them.
             start: First offset.
             stop: End (exclusive).
-            skip_gaps: Whether offsets that no segment holds are left out.
+            skip_gaps: Whether offsets that no segment has are left out.
 
         Raises:
-            CorruptDataError: No segment holds an offset, and ``skip_gaps`` is false.
+            CorruptDataError: No segment has an offset, and ``skip_gaps`` is false.
             CorruptIndexError: An index that is needed is malformed.
         """
         lineage = lineage_of(segments)
@@ -219,7 +219,7 @@ class TieredReader:
     def _with_checked_ends(
         self, segments: list[SegmentMetadata]
     ) -> list[SegmentMetadata]:
-        """Return the segments, after the log of those that decide an end was asked."""
+        """Return the segments, after checking deciding end offsets in their logs."""
         self._catalog.confirm(
             [
                 segment
@@ -231,7 +231,7 @@ class TieredReader:
         return segments
 
     def _check_end(self, segment: SegmentMetadata) -> None:
-        """Check that the last batch of a segment's log is where the segment ends."""
+        """Check that the last batch of a segment's log ends at its end offset."""
         index = offset_index(self.storage, segment)
         last = index.entry(-1) if len(index) else index.lookup(segment.start_offset)
         end = (segment.end_offset or 0) + 1
@@ -245,19 +245,19 @@ class TieredReader:
     def read(self, offset: SupportsIndex, max_bytes: SupportsIndex) -> Fetched:
         """Fetch as Kafka does: from ``offset`` on, about ``max_bytes``.
 
-        Batches without a wanted record are stepped over, however many there are, in
-        requests of bounded size: only at the end of the log is there no record.
+        Batches without a wanted record are skipped, however many there are, in requests
+        of bounded size: the result is empty only at the end of the log.
 
         Args:
             offset: First offset wanted; records below it are dropped.
-            max_bytes: Stored bytes of the batches to return; the first batch with
-                a wanted record comes whole, however large it is.
+            max_bytes: Stored bytes of the batches to return; the first batch with a
+                wanted record is returned whole, however large it is.
 
         Returns:
-            The records, none at the end of the log, and where to go on.
+            The records, which are empty at the end of the log, and the next offset.
 
         Raises:
-            OffsetOutOfRangeError: ``offset`` lies outside the log.
+            OffsetOutOfRangeError: ``offset`` is outside the log.
             InvalidArgumentError: An argument is not an integer.
         """
         first, most = to_integer(offset, "offset"), to_integer(max_bytes, "max_bytes")
@@ -278,9 +278,9 @@ class TieredReader:
         return Fetched(records, batches.next_offset)
 
     def _slices_near(self, offset: int) -> list[SegmentSlice]:
-        """Plan from the first segments at an offset on; nothing where that is unsure.
+        """Plan from the first segments at an offset on; return nothing if unsure.
 
-        They do where the log is long: one request says which segments those are.
+        For a long log it is enough: one request lists those segments.
         """
         try:
             segments = self._catalog.seek(self.partition, offset)
@@ -292,10 +292,10 @@ class TieredReader:
 
 
 class _Within:
-    """The batches of some slices up to a size; at least one has a wanted record.
+    """The batches of slices up to a size; at least one has a wanted record.
 
     Attributes:
-        next_offset: One past the last offset that the batches so far account for.
+        next_offset: One past the last offset that the batches so far cover.
     """
 
     def __init__(
@@ -305,7 +305,7 @@ class _Within:
         offset: int,
         max_bytes: int,
     ) -> None:
-        """Fetch nothing yet."""
+        """Create the iterable, without sending a request."""
         self.next_offset = offset
         self._storage = reader.storage
         self._decoder = RecordDecoder("", 0, ("offset",), reader.max_batch_bytes)
@@ -320,7 +320,7 @@ class _Within:
             for batches in read_slice(self._storage, replace(part, end_position=near)):
                 sizes = batches["size"] * _hold_wanted(batches, self._decoder)
                 ends = taken + np.cumsum(sizes)
-                # The first with a wanted record comes, however large it is.
+                # The first with a wanted record is returned, however large it is.
                 count = int(np.count_nonzero((ends <= most) | (ends == sizes)))
                 if count:
                     last = int(batches["last_offset"][count - 1])
@@ -333,10 +333,10 @@ class _Within:
 
 
 def _hold_wanted(batches: LogBatches, decoder: RecordDecoder) -> npt.NDArray[np.bool_]:
-    """Tell which batches hold a wanted record that is not the broker's own.
+    """Return which batches have a wanted record other than control records.
 
-    The header of a batch that reaches beyond what is wanted does not say where the
-    cleaner has left records in it: such a batch is decoded.
+    The header of a batch that extends beyond the wanted offsets does not show at which
+    offsets the cleaner has left records: such a batch is decoded.
     """
     base, last = batches["base_offset"], batches["last_offset"]
     count = batches["record_count"]
@@ -351,7 +351,7 @@ def _hold_wanted(batches: LogBatches, decoder: RecordDecoder) -> npt.NDArray[np.
 
 
 def bounds_of(segments: Sequence[SegmentMetadata]) -> Bounds:
-    """Return what segments, sorted by start and with their ends told, hold."""
+    """Return the bounds of segments that are sorted and whose end offsets are known."""
     beginning = segments[0].start_offset if segments else 0
     return Bounds(beginning, max(beginning, log_end(segments)))
 
@@ -362,20 +362,20 @@ def read_slice(
     fetch_size: int = FETCH_SIZE,
     source: SegmentFetch | None = None,
 ) -> Iterator[LogBatches]:
-    """Yield the batches of a slice, control batches among them, checked.
+    """Yield the checked batches of a slice, including control batches.
 
-    The first and the last may reach beyond the slice's offsets; they say so.
+    The first and the last may extend beyond the slice's offsets, as their offsets show.
 
     Args:
         storage: Where the segment is.
         part: The slice.
-        fetch_size: Bytes to fetch at once.
-        source: What fetches the log, and may have the beginning of the slice; None for
-            a new one.
+        fetch_size: Bytes of each request.
+        source: Fetches the log, and may hold the beginning of the slice; None for a new
+            one.
 
     Raises:
-        CorruptBatchError: A batch is malformed, or not where its segment and lineage
-            have it, or the log ends before the slice does.
+        CorruptBatchError: A batch is malformed, or inconsistent with its segment and
+            lineage, or the log ends before the slice does.
         CorruptIndexError: The offset index led past the slice's first offset.
         CorruptObjectError: The log is shorter than it was listed.
         StorageUnavailableError: The broker has replaced the log since it was listed, or
@@ -409,7 +409,7 @@ def _read_checked(
     fetch_size: int,
     source: SegmentFetch,
 ) -> Generator[LogBatches, None, int]:
-    """Yield the batches of a slice, and return the offset up to which the log goes."""
+    """Yield the batches of a slice, and return the offset at which the log ends."""
     reached, segment_end = part.start_offset, part.segment.end_offset
     for batches in read_log(
         source.fetch,
@@ -424,8 +424,8 @@ def _read_checked(
         is_first = batches["position"][0] == part.start_position > 0
         if is_first and part.previous_offset < 0:
             _check_index(storage, part, int(batches["base_offset"][0]))
-        # The one behind the slice is in its place as well.
-        last = part.end_offset - 1  # an end may be no int64
+        # The batch after the slice is checked as well.
+        last = part.end_offset - 1  # an end may exceed int64
         inside = int(np.searchsorted(batches["base_offset"], last, side="right"))
         strays = np.flatnonzero(_strays(batches.take(slice(inside + 1)), part.segment))
         held = batches.take(slice(inside))
@@ -445,7 +445,7 @@ def _read_checked(
         if inside < len(batches):
             return part.end_offset
         reached = max(reached, int(batches["last_offset"][-1]) + 1)
-        # Behind the end of the segment there may be nothing, which is looked at.
+        # After the end of the segment there must be no batch, which is checked.
         if reached >= part.end_offset and part.end_offset <= (segment_end or 0):
             return reached
     return reached
@@ -454,7 +454,7 @@ def _read_checked(
 def changed_error(
     storage: RemoteStorageManager, segment: SegmentMetadata
 ) -> StorageUnavailableError:
-    """Return the error of a segment whose end may not be where it was listed."""
+    """Return the error for a segment whose end may have changed since it was listed."""
     return StorageUnavailableError(
         f"{storage.name_of(segment)}: the broker is replacing this segment or the next "
         "one: read again"
@@ -462,9 +462,9 @@ def changed_error(
 
 
 def _is_cleaned(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool:
-    """Tell whether a cleaner may have removed the last batches of a segment.
+    """Return whether a cleaner may have removed the last batches of a segment.
 
-    Either the store says so, or the log shows it: a broker writes without holes.
+    Either the store states it, or the log shows it: a broker writes without holes.
     """
     if storage.is_compacted(segment.partition):
         return True
@@ -489,15 +489,15 @@ def _check_index(
 ) -> None:
     if base_offset > part.start_offset:
         msg = (
-            f"{storage.name_of(part.segment)}: the offset index says that offset "
-            f"{part.start_offset} is at position {part.start_position}, where "
-            f"{base_offset} is"
+            f"{storage.name_of(part.segment)}: the offset index has offset "
+            f"{part.start_offset} at position {part.start_position}, but the log has "
+            f"{base_offset} there"
         )
         raise CorruptIndexError(msg)
 
 
 def _strays(batches: LogBatches, segment: SegmentMetadata) -> npt.NDArray[np.bool_]:
-    """Tell which batches have offsets that their segment has not."""
+    """Return which batches have offsets outside their segment."""
     end = -1 if segment.end_offset is None else segment.end_offset
     strays: npt.NDArray[np.bool_] = (batches["base_offset"] < segment.start_offset) | (
         batches["last_offset"] > end
@@ -510,13 +510,13 @@ def _stray(
 ) -> CorruptBatchError:
     first, last = batches["base_offset"][row], batches["last_offset"][row]
     return CorruptBatchError(
-        f"{batches.where(row)}: the offsets {first} to {last} are not those of the "
+        f"{batches.where(row)}: the offsets {first} to {last} are outside the "
         f"segment, {segment.start_offset} to {segment.end_offset}"
     )
 
 
 def _of_lineage(batches: LogBatches, part: SegmentSlice) -> npt.NDArray[np.bool_]:
-    """Tell which batches were written under the epoch that holds at their offset."""
+    """Return which batches were written under the lineage's epoch at their offset."""
     offsets = np.maximum(batches["base_offset"], part.start_offset)
     return part.lineage.accepts_each(batches["leader_epoch"], offsets)
 

@@ -1,4 +1,4 @@
-"""Plan from what is there, although segments are deleted meanwhile."""
+"""Plan a read while segments are being deleted."""
 
 from collections.abc import Callable, Container
 from typing import TypeVar
@@ -14,14 +14,14 @@ _T = TypeVar("_T")
 
 
 def plan_despite_deletes(reader: TieredReader, plan: Callable[[], _T]) -> _T:
-    """Return what ``plan`` gives; plan again if segments were deleted meanwhile.
+    """Return the result of ``plan``; plan again if segments were deleted meanwhile.
 
     Args:
         reader: The partition that is planned.
-        plan: Lists the segments and asks for what the listing does not say.
+        plan: Lists the segments and fetches what the listing does not contain.
 
     Raises:
-        NotFoundError: There is no such partition, or what is listed is not there.
+        NotFoundError: There is no such partition, or a listed segment does not exist.
         OffsetOutOfRangeError: From ``plan``, as any other error.
     """
     before = None
@@ -44,16 +44,16 @@ def plan_present(
     *,
     without: Container[SegmentContent] = frozenset(),
 ) -> list[SegmentSlice]:
-    """Plan the reading of those of the offsets ``[start, end)`` that are there.
+    """Plan the reading of those of the offsets ``[start, end)`` that exist.
 
     Args:
         reader: The partition.
         start: First offset; the log may begin after it.
         end: End (exclusive); the log may end before it.
-        without: Segments that are not there, though a listing may have them.
+        without: Segments that do not exist, although a listing may contain them.
 
     Raises:
-        NotFoundError: There is no such partition, or what is listed is not there.
+        NotFoundError: There is no such partition, or a listed segment does not exist.
         CorruptIndexError: An index that is needed is malformed.
     """
 

@@ -1,4 +1,4 @@
-"""A plan to read records, which can be carried anywhere and run as often as needed."""
+"""A plan to read records, which can be pickled and run any number of times."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 __all__ = ["OnGap", "Order", "Scan"]
 
 Order = Literal["partition", "fair"]
-"""One partition after the other, or a few MiB of each in turn."""
+"""Read one partition after the other, or a few MiB of each in turn."""
 
 OnGap = Literal["raise", "skip"]
-"""Whether offsets that are in no segment are an error, or left out."""
+"""Raise an error for offsets that are in no segment, or leave them out."""
 
 
 _WIDENING = 4
@@ -42,22 +42,22 @@ class Scan:
     """Records of a topic, planned and not yet read.
 
     Iterating reads them: ``pyarrow.RecordBatch`` of at most 8 MiB, or of one larger
-    record, in offset order within each partition. It can be done many times, gives the
-    same records each time, and ends when it is left early. A scan can be pickled to
-    workers and split among them; any Arrow library takes it through
-    ``__arrow_c_stream__``, which reads lazily.
+    record, in offset order within each partition. It can be repeated, gives the same
+    records each time, and can be stopped early. A scan can be pickled to workers and
+    split among them; any Arrow library takes it through ``__arrow_c_stream__``, which
+    reads lazily.
 
     Control records are hidden. Errors keep their type.
 
     Attributes:
         storage: Where the segments are.
         topic: The topic's name.
-        plan: What is read: which segments, from where to where in their logs.
+        plan: What is read: the segments, and the positions in their logs.
         columns: The columns to read, in this order; None for all.
         order: Whether partitions come one after the other or in turn.
         on_gap: Whether a segment that was deleted since the scan was planned is an
-            error, or left out: then what is still there of its offsets and of those
-            after it is planned anew.
+            error, or left out: then the rest is planned again from the segments that
+            still exist.
         max_batch_bytes: Most bytes that a compressed batch may decompress to.
     """
 
@@ -78,10 +78,10 @@ class Scan:
         """Read the records.
 
         Raises:
-            CorruptDataError: What is stored is not what it should be.
+            CorruptDataError: The stored data is corrupt.
             NotFoundError: A segment was deleted since the scan was planned; with
-                ``on_gap="skip"``, everything was.
-            StorageUnavailableError: The store failed more often than its policy allows.
+                ``on_gap="skip"``, all of them were.
+            StorageUnavailableError: The store failed in all attempts of its policy.
         """
         reads = self._reads()
         if self.order == "fair":
@@ -91,21 +91,21 @@ class Scan:
         )
 
     def read_gradually(self, records: SupportsIndex) -> Iterator[pa.RecordBatch]:
-        """Read the same records, for a caller that needs about so many of the first.
+        """Read the same records, for a caller that needs only about the first few.
 
-        At first the offset index says how little has to be fetched, then four times as
-        many offsets each time. It takes more requests than iterating, so that is better
-        for all records. Partitions come one after the other.
+        The offset index limits the first fetch to the needed records; each further
+        fetch covers four times as many offsets. It takes more requests than iterating,
+        which is better for all records. Partitions are read one after the other.
 
         Args:
-            records: How many are needed; it may turn out that more are.
+            records: Number of records that are probably needed.
 
         Raises:
             InvalidArgumentError: ``records`` is not an integer.
-            CorruptDataError: What is stored is not what it should be.
+            CorruptDataError: The stored data is corrupt.
             NotFoundError: A segment was deleted since the scan was planned; with
-                ``on_gap="skip"``, everything was.
-            StorageUnavailableError: The store failed more often than its policy allows.
+                ``on_gap="skip"``, all of them were.
+            StorageUnavailableError: The store failed in all attempts of its policy.
         """
         return self._in_steps(max(to_integer(records, "records"), 1))
 
@@ -133,11 +133,11 @@ class Scan:
         """Split into scans of neighbouring segments, for workers.
 
         Args:
-            target_bytes: Stored bytes that a part should have; a segment is not split,
-                so a part may have more.
+            target_bytes: Stored bytes of each part; a segment is not split, so a part
+                may have more.
 
         Returns:
-            Scans that together read what this one reads, in its order.
+            Scans that together read the same as this one, in the same order.
 
         Raises:
             InvalidArgumentError: ``target_bytes`` is not an integer.
@@ -169,10 +169,10 @@ class Scan:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Leave; a scan itself holds nothing open."""
+        """Leave the with block; a scan holds no resources."""
 
     def __repr__(self) -> str:
-        """Say what it will read."""
+        """Show the topic and the plan."""
         return f"Scan({self.topic!r}, {self.plan!r})"
 
     def _in_steps(self, offsets: int) -> Iterator[pa.RecordBatch]:

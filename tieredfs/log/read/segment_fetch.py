@@ -1,4 +1,4 @@
-"""Fetch the logs of segments, so that what was fetched is not fetched again."""
+"""Fetch the logs of segments without fetching any bytes twice."""
 
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
@@ -9,13 +9,13 @@ _NOTHING = memoryview(b"")
 
 
 class HeldBytes:
-    """A number of bytes that several readers together may hold."""
+    """A limit on the bytes that several readers may hold together."""
 
     def __init__(self, limit: int) -> None:
-        """Hold nothing yet.
+        """Start with no bytes held.
 
         Args:
-            limit: The most bytes.
+            limit: Maximum number of bytes.
         """
         self._free = limit
 
@@ -34,19 +34,19 @@ class HeldBytes:
 class SegmentFetch:
     """Fetch the log of one segment after another.
 
-    The bytes of the last fetch are known until the next one. Between two turns the
-    rest of them is kept: reading goes on where the fetch ended, and where a log is
-    stored in chunks that is where a chunk begins.
+    The bytes of the last fetch are held until the next one. Between two turns the rest
+    of them is kept: reading continues where the fetch ended, which is the start of a
+    chunk if a log is stored in chunks.
     """
 
     def __init__(
         self, storage: RemoteStorageManager, held: HeldBytes | None = None
     ) -> None:
-        """Fetch nothing yet.
+        """Create a fetch, without sending a request.
 
         Args:
             storage: Where the segments are.
-            held: What may be kept between turns; None to keep nothing.
+            held: Limit of what may be kept between turns; None to keep nothing.
         """
         self._storage = storage
         self._held = HeldBytes(0) if held is None else held
@@ -56,7 +56,7 @@ class SegmentFetch:
         self._kept = 0
 
     def begin(self, segment: SegmentMetadata, position: int) -> memoryview:
-        """Return what was kept of a segment's log from a position on, and let go."""
+        """Return and release the kept bytes of a segment's log from a position on."""
         found = self._bytes
         if not self._kept or (self._segment, self._start) != (segment, position):
             found = _NOTHING
@@ -68,19 +68,19 @@ class SegmentFetch:
         """Fetch the bytes of the log from ``start`` to ``end`` or further."""
         if self._segment is None:
             raise RuntimeError("fetch comes after begin")
-        self._bytes = _NOTHING  # not two at once
+        self._bytes = _NOTHING  # do not hold two fetches
         self._bytes = self._storage.fetch_log_ahead(self._segment, start, end)
         self._start = start
         return self._bytes
 
     def rest(self, position: int) -> memoryview:
-        """Return what the last fetch has from a position on."""
+        """Return the bytes of the last fetch from a position on."""
         if position < self._start:
             return _NOTHING
         return self._bytes[position - self._start :]
 
     def keep(self, position: int) -> None:
-        """Keep the rest from a position on, if it may be held; let go of all else."""
+        """Keep the rest from a position on, if the limit allows; release all else."""
         rest = self.rest(position)
         segment = self._segment
         self.drop()
@@ -90,6 +90,6 @@ class SegmentFetch:
             self._segment, self._start = segment, position
 
     def drop(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._held.release(self._kept)
         self._segment, self._bytes, self._kept = None, _NOTHING, 0

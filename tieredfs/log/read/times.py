@@ -1,4 +1,4 @@
-"""From a time to an offset, as Kafka's ``offsetsForTimes`` does it."""
+"""Find the offset of a time, as Kafka's ``offsetsForTimes`` does."""
 
 from itertools import chain
 
@@ -23,22 +23,22 @@ def find_offset(
 ) -> OffsetAndTimestamp | None:
     """Find the first record whose timestamp is at or after a time.
 
-    Control records count, as they do in Kafka. Timestamps need not rise along the log:
-    the answer is the first *offset*.
+    Control records count, as they do in Kafka. Timestamps need not increase along the
+    log: the result is the first *offset*.
 
     Args:
-        reader: The partition's log.
+        reader: Reader of the partition.
         timestamp: Milliseconds since 1970 UTC.
-        skip_gaps: Whether to look in the states of the log as far as there are.
+        skip_gaps: Whether to accept gaps and several states of the log.
 
     Returns:
         The record; None when every record is older.
 
     Raises:
-        CorruptIndexError: A time index is malformed, or contradicts its log or what is
-            said of its segment.
+        CorruptIndexError: A time index is malformed, or contradicts its log or its
+            segment's largest timestamp.
         CorruptBatchError: A batch is malformed, or later than its segment.
-        CorruptDataError: What is there is not one state of the log, and ``skip_gaps``
+        CorruptDataError: The segments are not one state of the log, and ``skip_gaps``
             is false.
     """
     columns = ("offset", "timestamp")
@@ -58,8 +58,9 @@ def find_offset(
         times, offsets = _indexes(reader, segment)
         _check_claim(times, segment, reader.storage.name_of(segment))
         entry = times.lookup(timestamp)
-        # From the entry before it on, no batch may be as late: it would have been that
-        # entry. So an entry that is untrue is seen, and leads to no wrong answer.
+        # After the previous entry no earlier batch may be as late, or it would have
+        # been this entry. So a wrong entry is detected, and never leads to a wrong
+        # result.
         begin = max(start, times.lookup(entry.timestamp - 1).offset)
         part = SegmentSlice(
             segment,
@@ -80,7 +81,7 @@ def find_offset(
 
 
 def _reach(times: TimeIndex, offsets: OffsetIndex, timestamp: int) -> int | None:
-    """Return a position by which a record that is so late has come, if one is known."""
+    """Return a position at or after the first record that is so late, if known."""
     late = times.upper_bound(timestamp)
     return None if late is None else offsets.end_position(late.offset + 1)
 
@@ -109,16 +110,16 @@ def _indexes(
 
 
 def _check_claim(times: TimeIndex, segment: SegmentMetadata, name: str) -> None:
-    """Check that the time index has nothing later than its segment's largest.
+    """Check that the time index has no time later than its segment's largest.
 
-    A segment is passed over where that is older than what is asked for: an untrue one
-    would hide records.
+    A segment whose largest timestamp is too old is skipped, so a wrong one would hide
+    records.
     """
     latest = segment.max_timestamp_ms
     if latest is not None and len(times) and times.entry(-1).timestamp > latest:
         msg = (
             f"{name}: its time index ends with {times.entry(-1).timestamp}, its "
-            f"largest timestamp is said to be {latest}"
+            f"largest timestamp is stated as {latest}"
         )
         raise CorruptIndexError(msg)
 
@@ -129,7 +130,7 @@ def _check_latest(batch: LogBatch, segment: SegmentMetadata) -> None:
     if latest is not None and batch.header.max_timestamp > latest:
         msg = (
             f"{batch.where}: its largest timestamp is {batch.header.max_timestamp}, "
-            f"that of the segment is said to be {latest}"
+            f"that of the segment is stated as {latest}"
         )
         raise CorruptBatchError(msg)
 
@@ -137,20 +138,20 @@ def _check_latest(batch: LogBatch, segment: SegmentMetadata) -> None:
 def _check_entry(batch: LogBatch, entry: TimestampOffset) -> None:
     """Check that the batch of an entry, and none before it, has its timestamp.
 
-    If it has not, older batches may be later than the entry says.
+    Otherwise earlier batches may have later times than the entry.
     """
     header = batch.header
     if entry.timestamp < 0 or header.base_offset > entry.offset:
         return
-    untrue = (
+    is_wrong = (
         header.max_timestamp != entry.timestamp
         if header.last_offset >= entry.offset
         else header.max_timestamp >= entry.timestamp
     )
-    if untrue:
+    if is_wrong:
         msg = (
             f"{batch.where}: its largest timestamp is {header.max_timestamp}, the time "
-            f"index says {entry.timestamp} at offset {entry.offset}"
+            f"index has {entry.timestamp} at offset {entry.offset}"
         )
         raise CorruptIndexError(msg)
 

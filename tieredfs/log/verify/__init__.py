@@ -1,1 +1,1 @@
-"""Look whether a tier is whole."""
+"""Verify that a tier is whole."""

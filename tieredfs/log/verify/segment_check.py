@@ -1,4 +1,4 @@
-"""Whether one stored segment is whole: its object, its indexes, its log."""
+"""Check that one stored segment is whole: its object, its indexes, its log."""
 
 from collections.abc import Iterator, Mapping
 
@@ -31,7 +31,7 @@ class SegmentCheck:
     """Check segments of one storage, one at a time."""
 
     def __init__(self, storage: RemoteStorageManager, *, reads_logs: bool) -> None:
-        """Ask nothing yet.
+        """Create a check, without sending a request.
 
         Args:
             storage: Where the segments are.
@@ -44,11 +44,11 @@ class SegmentCheck:
     def problems(
         self, segment: SegmentMetadata, before: SegmentMetadata | None
     ) -> Iterator[TieredFSError]:
-        """Yield what is inconsistent; the first thing that cannot be read is raised.
+        """Yield each inconsistency; raise the error of the first unreadable part.
 
         Args:
-            segment: With its end, and its size where logs are read.
-            before: The segment before it, if there is one.
+            segment: The segment with its end offset, and its size if logs are read.
+            before: The previous segment, if there is one.
 
         Raises:
             CorruptDataError: The log or an index is malformed, or not what was stored.
@@ -63,7 +63,7 @@ class SegmentCheck:
         epoch = None
         if not self._reads_logs:
             truth = IndexCheck(indexes, segment.start_offset, end, segment.size or 0)
-            untrue: Mapping[IndexType, str] = truth.malformed
+            inconsistent: Mapping[IndexType, str] = truth.malformed
         else:
             log = _Sequential(self._storage.stream_log(segment))
             batches = read_batches(log.fetch, segment.size or 0, name=name)
@@ -77,15 +77,15 @@ class SegmentCheck:
                 yield CorruptBatchError(
                     f"{name}: the log ends before offset {lost}, the segment at {end}"
                 )
-            untrue, epoch = inspection.untrue, inspection.facts.epoch
-            yield from self._untrue_epochs(segment, inspection)
+            inconsistent, epoch = inspection.inconsistent, inspection.facts.epoch
+            yield from self._inconsistent_epochs(segment, inspection)
             latest = segment.max_timestamp_ms
             if latest not in {None, inspection.facts.max_timestamp_ms}:
                 yield CorruptBatchError(
                     f"{name}: its largest timestamp is "
                     f"{inspection.facts.max_timestamp_ms}, not {latest}"
                 )
-        for kind, detail in untrue.items():
+        for kind, detail in inconsistent.items():
             yield CorruptIndexError(f"{name}: {kind} index: {detail}")
         if epoch is not None:
             self._storage.check_key(segment, epoch)
@@ -93,7 +93,7 @@ class SegmentCheck:
     def _lead(
         self, segment: SegmentMetadata, before: SegmentMetadata | None
     ) -> PriorState:
-        """Return the producers where a segment begins, if they can be told."""
+        """Return the producers where a segment begins, if they are known."""
         try:
             if before is None or before.end_offset != segment.start_offset - 1:
                 data = self._storage.fetch_producers_before(segment)
@@ -106,12 +106,12 @@ class SegmentCheck:
             PermissionDeniedError,
             UnsupportedFormatError,
         ):
-            return PriorState()  # what is wrong with the one before is said of that one
+            return PriorState()  # reported for the previous segment
 
-    def _untrue_epochs(
+    def _inconsistent_epochs(
         self, segment: SegmentMetadata, inspection: Inspection
     ) -> Iterator[TieredFSError]:
-        """Yield a batch's epoch that is not that of the segment's lineage."""
+        """Yield an error for a batch whose epoch contradicts the segment's lineage."""
         if segment.leader_epochs is None:
             segment = self._storage.describe(segment)
         lineage = LeaderEpochs(segment.leader_epochs or ())
@@ -124,7 +124,7 @@ class SegmentCheck:
 
 
 class _Sequential:
-    """A stream of pieces, read by positions that only rise."""
+    """A stream of pieces, read at increasing positions."""
 
     def __init__(self, pieces: Iterator[memoryview]) -> None:
         self._pieces = pieces
@@ -132,7 +132,7 @@ class _Sequential:
         self._at = 0
 
     def fetch(self, start: int, end: int) -> memoryview:
-        """Return the next bytes, ``[start, end)``; at the end see the stream end."""
+        """Return the next bytes, ``[start, end)``; at the end exhaust the stream."""
         parts = [self._held]
         have = len(self._held)
         while self._at + have < end:
@@ -148,6 +148,6 @@ class _Sequential:
         return whole[:taken]
 
     def finish(self) -> None:
-        """See the stream end: what it sums up is compared there."""
+        """Exhaust the stream, which verifies its checksum at the end."""
         for _ in self._pieces:
             pass

@@ -1,6 +1,6 @@
-"""Look whether a tier is whole: its objects, its indexes, its offsets.
+"""Verify that a tier is whole: its objects, its indexes, its offsets.
 
-Nothing is repaired or changed. What is wrong is reported, all of it, and never raised.
+Nothing is repaired or changed. All problems are reported, and never raised.
 """
 
 from bisect import bisect_right
@@ -38,10 +38,10 @@ from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["Depth", "PartitionReport", "Problem", "Superseded", "verify"]
 
-_AT_ONCE: Final = 4
+_MAX_CONCURRENCY: Final = 4
 
 _UNUSABLE: Final = (CorruptDataError, PermissionDeniedError, UnsupportedFormatError)
-"""What is wrong with one object, and hides no other."""
+"""Errors of one object, after which the others are still checked."""
 
 
 class Depth(IntEnum):
@@ -51,20 +51,20 @@ class Depth(IntEnum):
     """Names and sizes, and whether the offsets have holes."""
 
     INDEXES = 2
-    """Also every index and manifest."""
+    """Indexes and manifests as well."""
 
     EVERYTHING = 3
-    """Also every byte of every log, and whether its indexes are true to it."""
+    """Every byte of every log as well, and whether its indexes agree with it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that is wrong.
+    """A problem of a tier.
 
     Attributes:
-        partition: Where.
-        kind: The kind of error that a reader would meet.
-        detail: What, with the name of the object or the offsets.
+        partition: The partition.
+        kind: The kind of error that a reader would get.
+        detail: Description, with the name of the object or the offsets.
     """
 
     partition: TopicIdPartition
@@ -74,14 +74,14 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class Superseded:
-    """A segment none of whose offsets are served, as other segments hold them.
+    """A segment that serves no offset, because other segments have all of its offsets.
 
     It is whole, and could be deleted: another copy has its records, is their later
-    state, or is of the history that a new leader has put in place of this one.
+    state, or is of the history with which a new leader has replaced this one.
 
     Attributes:
         segment: The segment.
-        by: The first of those that serve its offsets.
+        by: The first segment that serves its offsets.
     """
 
     segment: SegmentMetadata
@@ -90,14 +90,15 @@ class Superseded:
 
 @dataclass(frozen=True, slots=True)
 class PartitionReport:
-    """What was looked at of one partition, and what is wrong with it.
+    """The result of verifying one partition.
 
     Attributes:
-        partition: Which one.
-        segments: Segments that were looked at.
-        size: Bytes of their logs, as far as was asked.
-        problems: What is wrong; nothing if all is well.
-        superseded: Segments that no reader is given anything of, which is no problem.
+        partition: The partition.
+        segments: Number of segments that were checked.
+        size: Bytes of their logs, as far as they are known.
+        problems: The problems; empty if all is well.
+        superseded: Segments from which no reader gets any record, which is not a
+            problem.
     """
 
     partition: TopicIdPartition
@@ -114,21 +115,21 @@ def verify(
     *,
     progress: Callable[[SegmentMetadata], object] = lambda _: None,
 ) -> list[PartitionReport]:
-    """Verify partitions: objects whole, indexes true to the log, offsets without holes.
+    """Verify partitions: whole objects, consistent indexes, offsets without holes.
 
     Args:
         storage: The tier.
-        partitions: What to look at.
+        partitions: The partitions to check.
         depth: How much to read.
-        progress: Called with each segment when it has been looked at, from several
+        progress: Called with each segment when it has been checked, from several
             threads.
 
     Returns:
         A report of each partition.
 
     Raises:
-        StorageUnavailableError: The store failed more often than its policy allows:
-            nothing can be said.
+        StorageUnavailableError: The store failed in all attempts of its policy, so
+            there is no result.
     """
     return [
         _PartitionCheck(storage, partition, depth).run(progress)
@@ -137,7 +138,7 @@ def verify(
 
 
 class _PartitionCheck:
-    """Look at one partition."""
+    """Check one partition."""
 
     def __init__(
         self, storage: RemoteStorageManager, partition: TopicIdPartition, depth: Depth
@@ -151,7 +152,7 @@ class _PartitionCheck:
         self._superseded: list[Superseded] = []
 
     def run(self, progress: Callable[[SegmentMetadata], object]) -> PartitionReport:
-        """Look at every segment, several at a time."""
+        """Check every segment, several concurrently."""
 
         def look(
             before: SegmentMetadata | None, segment: SegmentMetadata
@@ -160,17 +161,19 @@ class _PartitionCheck:
             progress(segment)
             return wrong
 
-        pool = DaemonExecutor(_AT_ONCE, "tieredfs-verify")
+        pool = DaemonExecutor(_MAX_CONCURRENCY, "tieredfs-verify")
         try:
-            segments = self._told(pool, self._survey(), self._lacks)
+            segments = self._with_needed_fields(
+                pool, self._survey(), self._needs_description
+            )
             if overlaps(segments) or self._may_part(segments):
-                # Only their epochs say which one counts.
-                segments = self._told(pool, segments, _lacks_epochs)
+                # Only their epochs determine which one counts.
+                segments = self._with_needed_fields(pool, segments, _lacks_epochs)
             self._note_history(segments)
             for wrong in pool.map(look, (None, *segments), segments):
                 self._problems += wrong
         finally:
-            # Neither an error nor Ctrl-C waits for the requests that are under way.
+            # Neither an error nor Ctrl-C waits for the requests in progress.
             pool.shutdown(wait=False, cancel_futures=True)
         size = sum(segment.size or 0 for segment in segments)
         return PartitionReport(
@@ -182,11 +185,11 @@ class _PartitionCheck:
         )
 
     def _may_part(self, segments: Sequence[SegmentMetadata]) -> bool:
-        """Tell whether segments, as listed, may be of different histories."""
+        """Return whether segments, as listed, may be of different histories."""
         return may_part(segments, self._storage.highest_epoch, self._storage.describe)
 
     def _survey(self) -> list[SegmentMetadata]:
-        """Return the segments that are whole as far as a listing tells."""
+        """Return the segments that are whole according to a listing."""
         found: list[SegmentMetadata] = []
         try:
             for one in self._storage.survey(self._partition):
@@ -196,43 +199,43 @@ class _PartitionCheck:
                     self._note(one)
         except _UNUSABLE as error:
             self._note(error)
-        except NotFoundError:  # removed since it was listed, or strangers' only
+        except NotFoundError:  # removed since it was listed, or only foreign objects
             return []
         return sorted(found, key=lambda segment: segment.start_offset)
 
-    def _told(
+    def _with_needed_fields(
         self,
         pool: DaemonExecutor,
         segments: Iterable[SegmentMetadata],
         lacks: Callable[[SegmentMetadata], bool],
     ) -> list[SegmentMetadata]:
-        """Return the segments with what their listing did not say, where it is needed.
+        """Return the segments with all needed fields.
 
-        One that cannot be described stays as it was listed if that says its end: what
-        is wrong with it is seen when it is looked at.
+        A segment that cannot be described is returned as it was listed, if its end
+        offset is listed: its problem is reported when it is checked.
         """
 
-        def tell(segment: SegmentMetadata) -> SegmentMetadata | TieredFSError:
+        def described(segment: SegmentMetadata) -> SegmentMetadata | TieredFSError:
             try:
                 return self._storage.describe(segment) if lacks(segment) else segment
             except (*_UNUSABLE, NotFoundError) as error:
                 return error if segment.end_offset is None else segment
 
-        told: list[SegmentMetadata] = []
-        for one in pool.map(tell, segments):
+        known: list[SegmentMetadata] = []
+        for one in pool.map(described, segments):
             if isinstance(one, SegmentMetadata):
-                told.append(one)
+                known.append(one)
             else:
                 self._note(one)
-        return told
+        return known
 
-    def _lacks(self, segment: SegmentMetadata) -> bool:
-        """Tell whether a segment has to be described before it is looked at."""
+    def _needs_description(self, segment: SegmentMetadata) -> bool:
+        """Return whether a segment has to be described before it is checked."""
         sizes = self._depth is not Depth.LISTING
         return segment.end_offset is None or (sizes and segment.size is None)
 
     def _note_history(self, segments: Sequence[SegmentMetadata]) -> None:
-        """Note what is wrong with the segments as one log: see ``overlap``."""
+        """Record what is wrong with the segments as one log: see ``overlap``."""
         try:
             tiles = tile(
                 segments,
@@ -278,7 +281,7 @@ class _PartitionCheck:
     def _note_other_logs(
         self, segments: Sequence[SegmentMetadata], tiles: Sequence[Tile]
     ) -> None:
-        """Note segments with other records than those that serve their offsets."""
+        """Record segments with other records than those that serve their offsets."""
         starts = [start for _, start, _ in tiles]
         for segment in segments:
             first = segment.start_offset
@@ -306,7 +309,7 @@ class _PartitionCheck:
                 LogCopy.stored(self._storage, other),
             )
         except (*_UNUSABLE, NotFoundError):
-            return None  # what is wrong with a segment is seen when it is looked at
+            return None  # a segment's own problem is reported when it is checked
 
     def _note_history_problem(self, detail: str) -> None:
         where = f"{self._storage.store.url}: {self._partition}: "
@@ -319,7 +322,7 @@ class _PartitionCheck:
     def _problems_of(
         self, segment: SegmentMetadata, before: SegmentMetadata | None
     ) -> Iterator[Problem]:
-        """Yield what is wrong with one segment."""
+        """Yield the problems of one segment."""
         if self._depth is Depth.LISTING:
             return
         try:
@@ -328,7 +331,7 @@ class _PartitionCheck:
         except _UNUSABLE as error:
             yield self._problem(error)
         except NotFoundError as error:
-            if self._is_listed(segment):  # and not removed meanwhile, by retention
+            if self._is_listed(segment):  # not removed by retention meanwhile
                 yield self._problem(error)
 
     def _is_listed(self, segment: SegmentMetadata) -> bool:

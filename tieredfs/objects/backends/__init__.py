@@ -1,4 +1,4 @@
-"""One file per backend: which trap it sets, and how it is closed."""
+"""One module or package per backend: the traps it sets, and how they are closed."""
 
 from tieredfs.objects.backends.archive import ArchiveBackend
 from tieredfs.objects.backends.azure.backend import AzureBackend
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 _FIRST_OF_MANY = frozenset({"tar", "zip"})
-"""What is known to stand on another filesystem."""
+"""Protocols of a first link that have a backend of their own in a chain."""
 
 BACKENDS: dict[str, type[Backend]] = {
     "abfs": AzureBackend,
@@ -55,11 +55,11 @@ BACKENDS: dict[str, type[Backend]] = {
     "webhdfs": WebHdfsBackend,
     "zip": ArchiveBackend,
 }
-"""The backend of each fsspec protocol that has quirks of its own."""
+"""The backend of each fsspec protocol that does not use the default."""
 
 
 def backend_of(url: str) -> type[Backend]:
-    """Return the class for what the first link of a URL names."""
+    """Return the backend class for the first link of a URL."""
     protocol = first_protocol(url)
     if "::" in url and protocol not in _FIRST_OF_MANY:
         return OtherBackend

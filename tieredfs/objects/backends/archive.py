@@ -1,12 +1,12 @@
-"""Archives: zip and tar, in a file that lies anywhere.
+"""Archives: zip and tar files on any filesystem.
 
-Traps closed here, seen with fsspec's archive filesystems 2026.9: ``ls`` goes through
-all members for each folder, and gives for a folder in the middle of a path what is not
-in it, so a listing is one pass over the members; a damaged member is a zlib error, a
-truncated one an EOFError, a missing password a RuntimeError; a tar's members share one
-file position, so reads take turns; one that is dropped closes the file below, by a
-request that may hang, in whatever thread drops it. An archive is read only, whatever it
-lies on, and stays what it was when it was opened.
+Traps closed here, seen with fsspec's archive filesystems 2026.9: ``ls`` scans all
+members for each folder, and returns wrong entries for a folder in the middle of a path,
+so a listing is one pass over the members; a damaged member is a zlib error, a truncated
+one an EOFError, a missing password a RuntimeError; the members of a tar share one file
+position, so reads are serialised; an archive that is garbage collected closes the file
+below, by a request that may hang, in the thread that runs the collection. An archive is
+read-only, whatever filesystem it is on, and stays as it was when it was opened.
 """
 
 import _thread
@@ -32,28 +32,27 @@ _ENCRYPTED = 1
 class ArchiveBackend(OtherBackend):
     """The members of an archive, or those below a folder in it.
 
-    A member that is compressed is read from its beginning, so RANGE_READ is not
-    promised.
+    A compressed member is read from its beginning, so RANGE_READ is not a capability.
     """
 
     capabilities = frozenset()
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
-        """Read the directory of an archive, once: it stays in memory."""
+        """Read the directory of an archive once, and keep it in memory."""
         super().__init__(filesystem, root)
         self._turn = threading.Lock()
         weakref.finalize(self, _leave, filesystem).atexit = False
-        filesystem._get_dirs()  # noqa: SLF001 - neither `info` nor `find` says all
+        filesystem._get_dirs()  # noqa: SLF001 - `info` and `find` are incomplete
         self._members: Mapping[str, Mapping[str, Any]] = filesystem.dir_cache
 
     @classmethod
     def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
-        """Open the archive and what it lies on."""
-        with _damage_told():
+        """Open the archive and the filesystem it is on."""
+        with _damage_mapped():
             return super().open(url, options, timeout)
 
     def is_broken_by(self, error: Exception) -> bool:
-        """Open the archive again when it cannot be read: it may have been replaced."""
+        """Reopen an archive that cannot be read: it may have been replaced."""
         return super().is_broken_by(error) or isinstance(error, BadZipFile)
 
     def get(self, key: str, timeout: float) -> bytes:
@@ -61,11 +60,11 @@ class ArchiveBackend(OtherBackend):
         return self._read(key, timeout)
 
     def get_range(self, key: str, start: int, end: int, timeout: float) -> bytes:
-        """Return the bytes ``[start, end)``, or what there is of them."""
+        """Return the bytes ``[start, end)``; fewer if the member ends before."""
         return self._read(key, timeout, start=start, end=end)
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
-        """Return size and version of a member."""
+        """Return the size and version of a member."""
         del timeout
         return _entry(key, self._file(key))
 
@@ -99,15 +98,15 @@ class ArchiveBackend(OtherBackend):
             raise NotImplementedError(f"{key} is encrypted")
 
         def read() -> bytes:
-            with self._turn, _damage_told():
+            with self._turn, _damage_mapped():
                 return cast("bytes", self.filesystem.cat_file(self.path(key), **span))
 
         return self.calls.run(read, timeout)
 
 
 def _leave(filesystem: AbstractFileSystem) -> None:
-    """Close the file below where nobody waits for it."""
-    # Not a Thread: this may run in the midst of anything, another Thread's start too.
+    """Close the file below on a thread of its own."""
+    # Not a Thread: this may run at any point, even during another Thread's start.
     with suppress(RuntimeError):  # the process ends
         _thread.start_new_thread(_close, (filesystem,))
 
@@ -118,14 +117,14 @@ def _close(filesystem: AbstractFileSystem) -> None:
 
 
 def _entry(key: str, info: Mapping[str, Any]) -> ObjectInfo:
-    """Make an entry; a zip knows the checksum of what is in it."""
+    """Return the entry of a member; a zip's version contains the checksum."""
     size = int(info["size"])
     return ObjectInfo(key, size, f"{size}-{info.get('CRC', info.get('mtime', ''))}")
 
 
 @contextmanager
-def _damage_told() -> Iterator[None]:
-    """Give one name to all the ways in which an archive shows that it is damaged."""
+def _damage_mapped() -> Iterator[None]:
+    """Raise BadZipFile for every error that means a damaged archive."""
     try:
         yield
     except (zlib.error, EOFError, tarfile.ReadError) as error:

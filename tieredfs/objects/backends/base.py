@@ -1,18 +1,20 @@
-"""What every fsspec filesystem can be made to do, one attempt at a time.
+"""The base of all backends: one attempt of each verb, on any fsspec filesystem.
 
-A backend raises whatever its client raises; the store above it maps errors, repeats
-and observes. Traps that are closed here for all (seen in released packages):
+A backend raises whatever its client raises; the store above it maps errors, retries
+and notifies the observer. Traps that are closed here for all (seen in released
+packages):
 
 - an empty or past-the-end range returns the whole object or one of five errors: the
-  store sends neither, and ranges go by keyword (s3fs has ``version_id`` third);
+  store sends neither, and ranges are passed by keyword (the third parameter of s3fs is
+  ``version_id``);
 - ``open("wb")`` publishes a partial object when the block fails: only whole objects
   are written;
-- listings are cached without end: filesystems are made with the cache off;
-- ``find`` and ``walk`` leave out what they may not or cannot list: folders are listed
-  one by one;
-- a call may hang for minutes: a coroutine is cancelled when its time is up, and a
-  synchronous filesystem is left behind on a thread; what it was to write may land
-  later, so no other write of that path begins before.
+- listings are cached indefinitely: filesystems are created with the cache off;
+- ``find`` and ``walk`` omit folders that they may not or cannot list: folders are
+  listed one by one;
+- a call may hang for minutes: a coroutine is cancelled after its timeout, and a call of
+  a synchronous filesystem is abandoned on its thread; its write may land later, so no
+  other write of that path begins before it has ended.
 """
 
 import asyncio
@@ -45,51 +47,54 @@ class OptionError(Exception):
 
 
 class Backend:
-    """A filesystem with a root, and the verbs the store is made of.
+    """A filesystem with a root, and the operations that the store needs.
 
     Paths are the filesystem's own; keys are relative to the root. Every verb is one
     attempt that takes ``timeout`` seconds at most.
     """
 
     options: ClassVar[Mapping[str, object]] = {"use_listings_cache": False}
-    """Options that the filesystem is made with, unless the user gives them."""
+    """Default options of the filesystem; the user's options take precedence."""
 
     capabilities: frozenset[StoreCapability] = frozenset(
         {StoreCapability.WRITE, StoreCapability.RANGE_READ}
     )
-    """What it can do; only this is asked of it."""
+    """What the backend can do; the store asks for nothing else."""
 
     conditional_put_verified: bool = True
-    """Whether EXCLUSIVE_CREATE needs no trial; the store makes one, and sets this."""
+    """Whether EXCLUSIVE_CREATE needs no probe; the store sets this after its probe."""
 
     extra: ClassVar[str] = ""
-    """Our extra that brings the client's packages; empty where there is none."""
+    """The extra of tieredfs that installs the client; empty if there is none."""
 
     container: ClassVar[str] = ""
-    """What the first part of a path is called where it has to be made before use."""
+    """Name of the first part of a path, such as "bucket"; empty if there is none.
 
-    at_once: ClassVar[int] = 1
-    """Most requests of one call that are under way at the same time."""
+    A container has to be created before use.
+    """
+
+    concurrency: ClassVar[int] = 1
+    """Maximum concurrent requests of one call."""
 
     gap: ClassVar[int] = 256 << 10
-    """Most bytes between two ranges that are read with them rather than left out."""
+    """Maximum bytes between two ranges that are read in one request."""
 
     delete_limit: ClassVar[int] = 1
-    """Most keys that one request deletes."""
+    """Maximum keys that one request deletes."""
 
     parts: ClassVar[MultipartConfig | None] = None
-    """Which objects are uploaded in parts; None where none are."""
+    """Which objects are uploaded in parts; None if no object is."""
 
     sends_in_pieces: ClassVar[bool] = False
     """Whether a put reads its content a piece at a time, where waiting stops no other
     call and no timeout runs."""
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
-        """Take a filesystem nobody else uses, and a path in it.
+        """Create a backend on a filesystem instance of its own.
 
         Args:
-            filesystem: Its options are as ``options`` says.
-            root: Empty where paths begin with their first name, as in an archive.
+            filesystem: The filesystem, created with ``options``; no other code uses it.
+            root: The root path; empty where paths are relative, as in an archive.
         """
         if isinstance(filesystem, AsyncFileSystem):
             run_on_daemons(filesystem.loop)
@@ -99,12 +104,12 @@ class Backend:
 
     @classmethod
     def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
-        """Make the backend of a URL.
+        """Create the backend of a URL.
 
         Args:
-            url: Of a protocol that this class is for.
-            options: The user's.
-            timeout: Seconds that it may take, where the server is asked at once.
+            url: A URL with a protocol of this class.
+            options: The user's storage options.
+            timeout: Seconds to wait for a client that connects when it is created.
         """
         del timeout
         filesystem, root = url_to_fs(
@@ -114,10 +119,10 @@ class Backend:
 
     @classmethod
     def destination(cls, url: str, options: Mapping[str, object]) -> str:
-        """Return where a client is led by what is neither in its URL nor its options.
+        """Return the endpoint that a client takes from outside its URL and options.
 
-        Such as an endpoint in a configuration file. Nothing is asked of any server, and
-        nothing returned is secret.
+        For example, an endpoint in a configuration file. No request is made, and the
+        result contains no secret.
 
         Raises:
             Exception: The client refuses the options, or is not installed.
@@ -126,20 +131,20 @@ class Backend:
         return ""
 
     def is_broken_by(self, error: Exception) -> bool:
-        """Return whether after ``error`` the next try needs a backend made anew."""
+        """Return whether the next attempt after ``error`` needs a new backend."""
         del error
         return False
 
-    def create_works(self) -> bool | None:
-        """Return whether creates are exclusive; None where only a trial put tells.
+    def conditional_put_works(self) -> bool | None:
+        """Return whether creates are exclusive; None if only a probe put can tell.
 
-        It is asked until ``conditional_put_verified`` is set, and waits for no server.
+        Called until ``conditional_put_verified`` is set; makes no request.
         """
         return None
 
     @cached_property
     def calls(self) -> BlockingCalls:
-        """The calls to the same place that cannot be cancelled, of any store."""
+        """The blocking calls to the same place, shared by all stores."""
         filesystem = self.filesystem
         kind = type(filesystem).__qualname__
         return calls_to(place_of(kind, filesystem.storage_options))
@@ -155,17 +160,17 @@ class Backend:
     def get_range(
         self, key: str, start: int, end: int, timeout: float
     ) -> bytes | memoryview:
-        """Return the bytes ``[start, end)``, which lie inside the object."""
+        """Return the bytes ``[start, end)``, a range inside the object."""
         path = self.path(key)
         return cast("bytes", self._run("cat_file", timeout, path, start=start, end=end))
 
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool
     ) -> None:
-        """Make an object appear whole; FileExistsError if there is one already.
+        """Write a whole object; FileExistsError if it exists and must not.
 
-        Where there are ``parts``, what is larger than they say comes here only when its
-        upload was disturbed.
+        With ``parts``, an object above their threshold is put here only if its upload
+        was disturbed.
         """
         data = content.read(0, content.size)
         mode = "overwrite" if overwrite else "create"
@@ -173,12 +178,12 @@ class Backend:
         self._run("pipe_file", timeout, path, data, writes=path, mode=mode)
 
     def copy(self, source: str, target: str, timeout: float) -> None:
-        """Make ``target`` what ``source`` is."""
+        """Copy ``source`` to ``target``."""
         path = self.path(target)
         self._run("cp_file", timeout, self.path(source), path, writes=path)
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
-        """Return size and version of an object."""
+        """Return the size and version of an object."""
         info = self._run("info", timeout, self.path(key))
         if info["type"] != "file":
             raise FileNotFoundError(key)
@@ -188,19 +193,19 @@ class Backend:
         """Return the entries of the next request of a listing, sorted.
 
         Args:
-            listing: What is asked; more may be given than that: the store filters.
-            at: None for the first page, else the ``following`` of the one before. It
-                may be asked again when it failed.
+            listing: What to list. More entries may be returned: the store filters.
+            at: None for the first page, else the ``following`` of the page before. A
+                failed page may be requested again.
             timeout: Seconds.
         """
         walk = at if isinstance(at, Walk) else Walk(listing)
         return walk.page(lambda folder: self._children(folder, timeout))
 
     def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
-        """Delete ``delete_limit`` objects at most; a missing one is no error.
+        """Delete at most ``delete_limit`` objects; a missing one is not an error.
 
         Returns:
-            Why objects could not be deleted that are still there, by key.
+            The error of each object that was not deleted, by key.
         """
         for key in keys:
             with suppress(FileNotFoundError):
@@ -209,13 +214,13 @@ class Backend:
         return {}
 
     def begin_upload(self, key: str, timeout: float, *, overwrite: bool) -> str:
-        """Begin an upload in parts, and return its name; only with ``parts``."""
+        """Begin a multipart upload, and return its identifier; only with ``parts``."""
         raise NotImplementedError(key)
 
     def put_part(
         self, key: str, upload: str, part: Part, data: bytes, timeout: float
     ) -> str:
-        """Upload one part, and return what the store calls it."""
+        """Upload one part, and return the store's tag of it."""
         raise NotImplementedError(key)
 
     def finish_upload(
@@ -227,7 +232,7 @@ class Backend:
         *,
         overwrite: bool,
     ) -> None:
-        """Make an object of parts, told in order; FileExistsError as in ``put``."""
+        """Create the object from the tags of its parts; FileExistsError as in put."""
         raise NotImplementedError(key)
 
     def abort_upload(self, key: str, upload: str, timeout: float) -> None:
@@ -240,9 +245,9 @@ class Backend:
         """List uploads of a key that began shortly before another, and have no part.
 
         Args:
-            key: What they were to become.
-            upload: The other, which is neither finished nor aborted.
-            seconds: How long before.
+            key: The key of the uploads.
+            upload: The other upload, which is neither finished nor aborted.
+            seconds: Maximum seconds before the other upload.
             timeout: Seconds.
         """
         del key, upload, seconds, timeout
@@ -251,21 +256,21 @@ class Backend:
     def unfinished(
         self, before: datetime, timeout: float
     ) -> Sequence[UnfinishedUpload]:
-        """List what is left of uploads below the root that began before a moment."""
+        """List unfinished uploads below the root that began before a time."""
         del before, timeout
         return ()
 
     def entry(self, key: str, info: Mapping[str, Any]) -> ObjectInfo:
-        """Make an entry of what the filesystem says of one object."""
+        """Return the entry of an object from the filesystem's info."""
         if info["size"] is None:
-            msg = f"the filesystem does not say the size of {key}"
+            msg = f"the filesystem does not report the size of {key}"
             raise NotImplementedError(msg)
         tag = info.get("ETag") or info.get("etag") or info.get("generation")
         version = tag or f"{info['size']}-{info.get('mtime') or info.get('created')}"
         return ObjectInfo(key, int(info["size"]), str(version).strip('"'))
 
     def _children(self, folder: str, timeout: float) -> Iterator[Child]:
-        """Yield what lies directly in a folder; nothing if it is not there."""
+        """Yield the children of a folder; nothing if it does not exist."""
         path = self.path(folder.removesuffix("/"))
         try:
             found = self._run("ls", timeout, path, detail=True)
@@ -276,7 +281,7 @@ class Backend:
         for info in found:
             name = str(info["name"]).rstrip("/")
             if not self._lead:
-                name = name.lstrip("/")  # some archives name their members so
+                name = name.lstrip("/")  # some archives have absolute member names
             key = name.removeprefix(self._lead)
             if not name.startswith(self._lead) or not key.startswith(folder):
                 continue  # the folder itself, or a link out of it
@@ -307,7 +312,7 @@ class Backend:
         *args: object,
         **options: object,
     ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
-        """Run a coroutine on the filesystem's loop; cancel it when time is up."""
+        """Run a coroutine on the filesystem's loop; cancel it after the timeout."""
         coroutine = self._awaited(function, *args, **options)
         future = asyncio.run_coroutine_threadsafe(coroutine, self.filesystem.loop)
         try:
@@ -319,5 +324,5 @@ class Backend:
     async def _awaited(
         self, function: Callable[..., Any], *args: object, **options: object
     ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
-        """Await a function: for a client that needs something done around it."""
+        """Await a function; a subclass may prepare its client, or map its errors."""
         return await function(*args, **options)

@@ -1,11 +1,11 @@
 """Chained URLs, such as ``zip::s3://bucket/key``.
 
 Traps closed here, seen with fsspec 2026.9: ``simplecache``, ``filecache`` and
-``blockcache`` serve a file that was cut short, or zeros, after one download that
-failed; ``dir`` breaks off over filesystems that are not asynchronous, and knows nothing
-of the ones below. Neither adds what a store needs, so both are undone: the store is on
-what they stand in front of. The links that stay share no instance with anybody, which
-might be dead, and cache no listing.
+``blockcache`` serve a truncated file, or zeros, after one failed download; ``dir``
+fails over filesystems that are not asynchronous, and ignores the filesystems below.
+Neither adds anything a store needs, so both are removed, and the store uses the
+filesystem behind them. The remaining links share no filesystem instance, which might
+be broken, and cache no listing.
 """
 
 import re
@@ -33,7 +33,7 @@ _CACHES = frozenset({"simplecache", "filecache", "blockcache", "cached"})
 
 _LOCAL = frozenset({"file", "local"})
 
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+", re.ASCII)  # of one letter it is a drive
+_SCHEME = re.compile(r"[a-z][a-z0-9+.-]+", re.ASCII)  # one letter would be a drive
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +41,10 @@ class Place:
     """Where a store is.
 
     Attributes:
-        url: Without the links that only wrap another.
-        options: fsspec's: those of the first link, and of each other by its protocol.
-        caches: The protocols of the caches that were left out.
+        url: The URL without the links that only wrap another.
+        options: fsspec's options: those of the first link, and those of each other
+            link under its protocol.
+        caches: The protocols of the caches that were removed.
     """
 
     url: str
@@ -52,7 +53,7 @@ class Place:
 
 
 def undo_wrappers(url: str, options: Mapping[str, object]) -> Place:
-    """Return the place that a URL means, whatever stands in front of it.
+    """Return the place of a URL, without wrapping links in front of it.
 
     Raises:
         InvalidArgumentError: A cache has a path of its own, or a path is chained.
@@ -74,13 +75,14 @@ def undo_wrappers(url: str, options: Mapping[str, object]) -> Place:
 
 
 def absolute(url: str) -> str:
-    """Return a URL that leads where it does now, whatever the process goes to.
+    """Return a URL that does not depend on the working directory.
 
-    The last link is what may be a path of this machine; one that is relative begins in
-    the working directory, or at ``~``.
+    Only the last link may be a path on this machine; a relative one starts at the
+    working directory, or at ``~``.
 
     Raises:
-        InvalidArgumentError: The working directory is gone, or slashes of a URL are.
+        InvalidArgumentError: The working directory does not exist, or the URL lacks
+            slashes.
     """
     before, chained, link = url.rpartition("::")
     if first_protocol(link, alone=not chained) not in _LOCAL:
@@ -92,9 +94,9 @@ def absolute(url: str) -> str:
     try:
         path = str(LocalFileSystem._strip_protocol(link))  # noqa: SLF001 - what reads it
     except OSError as error:
-        msg = f"{url} is relative to a folder that is not there: {error}"
+        msg = f"{url} is relative to a folder that does not exist: {error}"
         raise InvalidArgumentError(msg) from error
-    if "::" in path:  # a folder's name: it would be taken for a chain
+    if "::" in path:  # in a folder's name, it would be taken for a chain
         return url
     return f"{before}{chained}{scheme}{separator}{path}"
 
@@ -108,7 +110,7 @@ def _check_links(url: str) -> None:
 
 
 def _check_slashes(link: str) -> None:
-    """Refuse a URL without both of its slashes: it would be a folder of that name."""
+    """Refuse a URL that lacks a slash: it would be taken for a folder's name."""
     scheme, colon, rest = link.partition(":")
     is_known = scheme in known_implementations
     if (
@@ -129,12 +131,12 @@ def own_links(
     options: Mapping[str, object],
     defaults: Callable[[str], Mapping[str, object]],
 ) -> dict[str, object]:
-    """Return options that make every link after the first anew, for us alone.
+    """Return options with which no link after the first shares a filesystem instance.
 
     Args:
-        url: Chained or not.
+        url: A URL, chained or not.
         options: As in ``undo_wrappers``.
-        defaults: The options of a protocol's filesystem, unless the user gives them.
+        defaults: Returns the default options of a protocol's filesystem.
     """
     found = dict(options)
     for link in url.split("::")[1:]:
@@ -151,7 +153,7 @@ def own_links(
 def links_of(
     url: str, options: Mapping[str, object]
 ) -> list[tuple[str, Mapping[str, object]]]:
-    """Return the links of a URL, each with its own options as fsspec deals them out."""
+    """Return the links of a URL, each with the options that fsspec gives it."""
     first, *others = url.split("::")
     names = {first_protocol(link, alone=False) for link in others}
     own = {name: value for name, value in options.items() if name not in names}
@@ -166,7 +168,7 @@ def first_protocol(url: str, *, alone: bool = True) -> str:
     """Return the protocol of a URL's first link; ``file`` for a path.
 
     Args:
-        url: Chained or not.
+        url: A URL, chained or not.
         alone: Whether a link that is one word is a path.
     """
     link, chained, _ = url.partition("::")
@@ -178,7 +180,7 @@ def first_protocol(url: str, *, alone: bool = True) -> str:
 
 
 def _below(url: str, path: str) -> str:
-    """Return the URL whose first link goes on with ``path``."""
+    """Return the URL with ``path`` appended to its first link."""
     if not path:
         return url
     link, chained, rest = url.partition("::")
@@ -189,7 +191,7 @@ def _below(url: str, path: str) -> str:
 
 
 def _inner(url: str, options: Mapping[str, object]) -> dict[str, object]:
-    """Return the options that are left for a URL when what stood before it is gone."""
+    """Return the options that remain for a URL when the link before it is removed."""
     others = {first_protocol(link, alone=False) for link in url.split("::")[1:]}
     own: Any = options.get(first_protocol(url, alone=False), {})
     return {**{name: options[name] for name in others & options.keys()}, **own}

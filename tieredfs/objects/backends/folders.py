@@ -1,8 +1,9 @@
-"""What servers have in common that keep real folders, such as SFTP's and HDFS's.
+"""The base of backends for servers with real folders, such as SFTP and HDFS.
 
-Traps closed here, seen with fsspec's filesystems for them: a folder stays when its last
-object goes, and is listed for ever; an object is written where readers look for it; the
-half-written file of a process that died is an object like any other.
+Traps closed here, seen with fsspec's filesystems for them: a folder remains when its
+last object is deleted, and is listed forever; an object is written under its final
+name, where readers see it; the half-written file of a dead process is listed like any
+object.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,13 +22,14 @@ __all__ = ["FoldersBackend", "Item"]
 
 
 class Item(NamedTuple):
-    """What lies in a folder.
+    """A file or folder in a folder.
 
     Attributes:
-        name: Without the folder's.
+        name: Name without the path.
         size: Bytes; None for a folder.
-        modified: Seconds since 1970.
-        number: Tells the file apart from others under its name, if the server says so.
+        modified: Modification time in seconds since 1970.
+        number: The server's number of the file, which another file of the same name
+            does not have; 0 if the server has none.
     """
 
     name: str
@@ -36,7 +38,7 @@ class Item(NamedTuple):
     number: int = 0
 
     def entry(self, key: str) -> ObjectInfo:
-        """Return the entry of a file."""
+        """Return the listing entry of a file."""
         return ObjectInfo(key, self.size, f"{self.size}-{self.modified}-{self.number}")
 
 
@@ -53,21 +55,21 @@ class FoldersBackend(Backend):
     )
 
     def items(self, folder: str, timeout: float) -> Iterable[Item]:
-        """Return the files and folders of a folder; nothing if it is not there.
+        """Return the files and folders in a folder; empty if it does not exist.
 
         Args:
-            folder: A key that ends in ``/``, or nothing for the root.
+            folder: A key that ends in ``/``, or empty for the root.
             timeout: Seconds.
         """
         raise NotImplementedError(folder)
 
     def beside(self, key: str) -> str:
-        """Return the path of a file that nobody else writes, next to a key's."""
+        """Return the path of a unique temporary file in the folder of a key."""
         folder, slash, _ = key.rpartition("/")
         return self.path(f"{folder}{slash}{temporary_name()}")
 
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
-        """Read one folder, and see whether there is anything in those below it."""
+        """List one folder, and check whether the folders in it contain objects."""
         end = Deadline(timeout)
 
         def items(folder: str) -> Iterable[Item]:
@@ -87,7 +89,7 @@ class FoldersBackend(Backend):
     def unfinished(
         self, before: datetime, timeout: float
     ) -> Sequence[UnfinishedUpload]:
-        """List the files beside final names that a process which died has left."""
+        """List temporary files, left by dead processes, that are older than a time."""
         end = Deadline(timeout)
         found, folders = [], [""]
         while folders:
@@ -101,7 +103,7 @@ class FoldersBackend(Backend):
         return found
 
     def abort_upload(self, key: str, upload: str, timeout: float) -> None:
-        """Remove such a file."""
+        """Remove a temporary file."""
         del upload
         self.delete([key], timeout)
 

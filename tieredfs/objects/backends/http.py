@@ -1,11 +1,12 @@
-"""Web servers, read only.
+"""Web servers, read-only.
 
-Traps closed here, seen with fsspec's HTTPFileSystem 2026.9: the whole object comes for
-a range when the server knows no ranges; every failure of ``info`` is "not found"; a
-name is glued behind the query of a signed URL; a listing takes every link of a page for
-something below it; aiohttp repeats a request whose connection was reset, and asks for
-compressed bodies, whose ranges are those of something else. A folder answers like a
-file, with its index page: what ends in a slash after all redirects is no object.
+Traps closed here, seen with fsspec's HTTPFileSystem 2026.9: a range returns the whole
+object when the server does not support ranges; every failure of ``info`` is "not
+found"; a name is appended after the query of a signed URL; a listing takes every link
+of a page for an entry of the folder; aiohttp retries a request whose connection was
+reset, and asks for compressed bodies, in which ranges have other bytes. A folder
+answers like a file, with its index page: a URL that ends in a slash after all redirects
+is not an object.
 """
 
 import asyncio
@@ -25,31 +26,31 @@ from tieredfs.objects.capabilities import StoreCapability
 
 __all__ = ["HttpBackend"]
 
-_AS_IT_STANDS = "%/?:@!$&'()*+,;=~-._[]"
+_UNQUOTED = "%/?:@!$&'()*+,;=~-._[]"
 _NO_HEAD = frozenset({403, 405, 501})
-"""How servers refuse HEAD: 403 where a URL is signed for GET alone."""
+"""Statuses with which servers refuse HEAD: 403 if a URL is signed for GET only."""
 
 _OK, _PARTIAL, _NOT_FOUND, _NO_SUCH_RANGE = 200, 206, 404, 416
-_AT_ONCE = 16
+_CONCURRENCY = 16
 
 
 class HttpBackend(Backend):
-    """What lies below a URL; its query, such as a signature, goes with each request."""
+    """The objects below a URL; each request has its query, such as a signature."""
 
     extra = "http"
     capabilities = frozenset({StoreCapability.RANGE_READ})
-    at_once = _AT_ONCE
+    concurrency = _CONCURRENCY
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
-        """Take the URL apart: keys go before its query."""
+        """Split the URL: keys are inserted before its query."""
         url = urlsplit(root)
-        if not url.hostname or url.port == 0:  # asking for a port that is none raises
+        if not url.hostname or url.port == 0:  # `port` raises for an invalid port
             raise ValueError("the URL names no server")
-        folder = quote(url.path, safe=_AS_IT_STANDS).rstrip("/")
+        folder = quote(url.path, safe=_UNQUOTED).rstrip("/")
         super().__init__(
             filesystem, urlunsplit((url.scheme, url.netloc, folder, "", ""))
         )
-        self._query = quote(url.query, safe=_AS_IT_STANDS)
+        self._query = quote(url.query, safe=_UNQUOTED)
 
     def path(self, key: str) -> str:
         """Return the URL of a key."""
@@ -66,11 +67,11 @@ class HttpBackend(Backend):
         return cast("bytes", read)
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
-        """Return size and version of an object in one request, or two without HEAD."""
+        """Return the size and version of an object in one request; two without HEAD."""
         return cast("ObjectInfo", self.run_async(self._head, timeout, key))
 
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
-        """Read the index page of a folder, and ask for the size of each link."""
+        """Read the index page of a folder, and request the size of each link."""
         walk = at if isinstance(at, Walk) else Walk(listing)
 
         def read(folder: str) -> Iterator[Child]:
@@ -94,7 +95,7 @@ class HttpBackend(Backend):
                     raise OSError(msg)
                 data = await answer.read()
                 return cast("bytes", data[: end - start])
-            # The whole object, then: no more of it is read than has to be.
+            # The server sends the whole object: read no more of it than needed.
             self.capabilities -= {StoreCapability.RANGE_READ}
             data = bytearray()
             async for piece in answer.content.iter_any():
@@ -105,7 +106,7 @@ class HttpBackend(Backend):
             return bytes(data[start:end])
 
     async def _head(self, key: str) -> ObjectInfo:
-        from aiohttp import ClientResponseError  # noqa: PLC0415 - not without need
+        from aiohttp import ClientResponseError  # noqa: PLC0415 - only when needed
 
         try:
             async with self._ask("HEAD", self.path(key)) as answer:
@@ -122,18 +123,18 @@ class HttpBackend(Backend):
             return _entry(key, answer, answer.headers.get("Content-Length"))
 
     async def _folder(self, folder: str, wanted: Callable[[str], bool]) -> list[Child]:
-        """Return what the index page of a folder links to, with sizes."""
+        """Return the entries that the index page of a folder links to, with sizes."""
         try:
             links = await self._links(folder)
         except FileNotFoundError:
-            # Either there is no such folder, or this server has no pages for folders.
+            # Either the folder does not exist, or the server has no index pages.
             with suppress(FileNotFoundError):
                 if folder:
                     await self._links("")
                     return []
             msg = f"the server has no index page at {self.root}/"
             raise NotImplementedError(msg) from None
-        limit = asyncio.Semaphore(_AT_ONCE)
+        limit = asyncio.Semaphore(_CONCURRENCY)
 
         async def child(key: str) -> Child | None:
             if key.endswith("/") or not wanted(key):
@@ -149,12 +150,12 @@ class HttpBackend(Backend):
         try:
             found = await asyncio.gather(*tasks)
         finally:
-            for task in tasks:  # when one fails, the others go on by themselves
+            for task in tasks:  # when one fails, the others would go on
                 task.cancel()
         return [each for each in found if each is not None and wanted(each[0])]
 
     async def _links(self, folder: str) -> set[str]:
-        """Return the keys of what lies directly in a folder; a folder's ends in /."""
+        """Return the keys directly in a folder; the key of a folder ends in /."""
         base = self.path(folder) if folder else self.path("")
         async with self._ask("GET", base, folder=True) as answer:
             if answer.content_type not in {"text/html", "application/xhtml+xml"}:
@@ -170,7 +171,7 @@ class HttpBackend(Backend):
             path = unquote(target.path)
             name = path.removeprefix(lead)
             same = target.netloc == urlsplit(here).netloc and path.startswith(lead)
-            sorts = target.query and target.query != self._query  # the page, otherwise
+            sorts = target.query and target.query != self._query  # re-sorts the page
             if same and not sorts and name and "/" not in name[:-1] and name != "/":
                 keys.add(folder + name)
         return keys
@@ -184,7 +185,7 @@ class HttpBackend(Backend):
         *good: int,
         folder: bool = False,
     ) -> AsyncIterator[Any]:
-        """Make one request, answered with 200 or what else is ``good``."""
+        """Make one request; only 200 and the statuses in ``good`` mean success."""
         # Not at the top: tieredfs is imported without the client of any store.
         from aiohttp import ClientTimeout  # noqa: PLC0415
         from yarl import URL  # noqa: PLC0415
@@ -205,8 +206,8 @@ class HttpBackend(Backend):
                 raise FileNotFoundError(url)
             if answer.status not in {_OK, *good}:
                 answer.raise_for_status()
-                # Neither an object nor a refusal: 204, or a redirect to nowhere.
-                raise OSError(f"{answer.status} is no answer to {method}")
+                # Neither an object nor a refusal: 204, or a redirect without target.
+                raise OSError(f"unexpected status {answer.status} for {method}")
             if answer.headers.get("Content-Encoding", "identity") != "identity":
                 raise NotImplementedError("the server compresses what it sends")
             if answer.url.path.endswith("/") is not folder:
@@ -222,25 +223,25 @@ class _Page(HTMLParser):
         self.links: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Take note of a link."""
+        """Record a link."""
         if tag == "a":
             self.links += [value for name, value in attrs if name == "href" and value]
 
 
 def _content_range(answer: Any) -> tuple[int, int, str]:  # noqa: ANN401 - aiohttp's
-    """Return first byte, last byte and size, as far as a header tells them."""
+    """Return first byte, last byte and size, as far as the header gives them."""
     header = answer.headers.get("Content-Range", "")
-    told = re.fullmatch(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", header)
-    if told is None:
-        raise OSError(f"no Content-Range that makes sense: {header!r}")
-    return int(told[1] or -1), int(told[2] or -1), told[3]
+    match = re.fullmatch(r"bytes (?:(\d+)-(\d+)|\*)/(\d+|\*)", header)
+    if match is None:
+        raise OSError(f"invalid Content-Range: {header!r}")
+    return int(match[1] or -1), int(match[2] or -1), match[3]
 
 
 def _entry(key: str, answer: Any, size: object) -> ObjectInfo:  # noqa: ANN401 - aiohttp's
-    """Make an entry of the headers of an answer."""
+    """Return the entry of an object from the headers of an answer."""
     text = str(size)
     if not text.isdecimal():
-        raise NotImplementedError(f"the server does not say the size of {key}")
+        raise NotImplementedError(f"the server does not report the size of {key}")
     tag = answer.headers.get("ETag", "").removeprefix("W/").strip('"')
     changed = answer.headers.get("Last-Modified", "")
     return ObjectInfo(key, int(text), tag or f"{text}-{changed}")

@@ -1,4 +1,4 @@
-"""A listing, page by page, that can be gone on with where it failed."""
+"""Listings, page by page; a listing can be resumed after a page that failed."""
 
 import math
 from collections.abc import Callable, Iterable, Sequence
@@ -15,8 +15,8 @@ class ObjectInfo:
     Attributes:
         key: Relative to the store; it ends in ``/`` for a common prefix.
         size: Bytes; None for a common prefix, which has no content.
-        version: Tells apart two contents under one key: an etag, or size and
-            modification time; empty when the backend says neither.
+        version: Differs between two contents under one key: an etag, or size and
+            modification time; empty if the backend reports neither.
     """
 
     key: str
@@ -31,10 +31,10 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What is to be listed.
+    """The parameters of a listing.
 
     Attributes:
-        prefix: What the keys begin with.
+        prefix: Prefix of the keys.
         start_after: Only keys after this one.
         delimiter: ``/`` to fold the keys below a folder into one entry; else empty.
     """
@@ -46,12 +46,12 @@ class Listing:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """What one request of a listing gave.
+    """One page of a listing.
 
     Attributes:
-        entries: Sorted by their keys.
-        following: What the backend wants to see again to give the next page; None
-            when this is the last.
+        entries: The entries, sorted by key.
+        following: The backend's state to pass in for the next page; None on the last
+            page.
     """
 
     entries: Sequence[ObjectInfo]
@@ -59,18 +59,18 @@ class Page:
 
 
 Child = tuple[str, Callable[[], ObjectInfo] | None]
-"""A key with how to learn its size and version; a folder's ends in ``/``, with None."""
+"""A key, and a function for its size and version; a folder ends in ``/``, with None."""
 
 
 class Walk:
-    """A way through folders in the order of their keys.
+    """A traversal of folders in key order.
 
-    It stands still when a folder cannot be read, and goes on from there when it is
-    asked again: nothing is lost, nothing comes twice.
+    When a folder cannot be read, the next call resumes there: no entry is lost or
+    repeated.
     """
 
     def __init__(self, listing: Listing) -> None:
-        """Begin before the folder that the prefix lies in."""
+        """Start at the folder that contains the prefix."""
         self._listing = listing
         folder, slash, _ = listing.prefix.rpartition("/")
         self._unread: str | None = folder + slash
@@ -87,17 +87,17 @@ class Walk:
         """Return the next entries.
 
         Args:
-            read: Gives what lies directly in a folder, whose key ends in ``/`` or is
-                empty for the root; nothing when it is not there.
-            reads: Most folders that are read.
-            size: Most entries that are returned.
+            read: Returns the children of a folder, whose key ends in ``/`` or is empty
+                for the root; empty if the folder does not exist.
+            reads: Maximum number of folders to read.
+            size: Maximum number of entries to return.
         """
         while True:
             if self._unread is None:
                 self._take(size)
             if self._unread is None or reads < 1:
                 break
-            # A folder sorts as its keys do: with the slash that follows.
+            # A folder sorts like its keys: with its trailing slash.
             level = sorted(read(self._unread), key=itemgetter(0), reverse=True)
             self._levels.append(level)
             self._unread = None
@@ -123,7 +123,7 @@ class Walk:
                     self._found.append(ObjectInfo(key, None))
                 else:
                     self._unread = key
-            level.pop()  # only now: a failure above leaves it to be asked again
+            level.pop()  # only now: after a failure above, it is described again
             if self._unread is not None:
                 return
 
@@ -134,7 +134,7 @@ class Walk:
             return
 
     def wants(self, key: str) -> bool:
-        """Return whether a key, or one below a folder, may be wanted."""
+        """Return whether a key, or a key below a folder, may be in the listing."""
         if not key.startswith(self._listing.prefix):
             return False
         after = self._listing.start_after

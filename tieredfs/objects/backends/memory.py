@@ -1,9 +1,9 @@
 """fsspec's memory filesystem: one store for the whole process.
 
-Traps closed here, seen with fsspec 2026.9: a file can be made where a directory of the
-same name has keys, and the other way round, so only keys are looked at; ``info`` and
-``ls`` walk the whole store, so a listing is one pass over it; exclusive create is
-check-then-write, so creates take turns; a copy of a folder is an empty folder.
+Traps closed here, seen with fsspec 2026.9: a file and a directory with keys can have
+the same name, so only keys are used; ``info`` and ``ls`` walk the whole store, so a
+listing is one pass over it; exclusive create is check-then-write, so creates are
+serialised; a copy of a folder is an empty folder.
 """
 
 from typing import Any, cast
@@ -30,23 +30,23 @@ class MemoryBackend(Backend):
     delete_limit = 1000
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
-        """Take the root of all for an empty path: paths begin with a slash."""
+        """Use ``/`` for an empty root: paths begin with a slash."""
         super().__init__(filesystem, root or "/")
 
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool
     ) -> None:
-        """Make an object appear whole; FileExistsError if there is one already."""
+        """Write a whole object; FileExistsError if it exists and must not."""
         with _create:
             super().put(key, content, timeout, overwrite=overwrite)
 
     def copy(self, source: str, target: str, timeout: float) -> None:
-        """Make ``target`` what the object ``source`` is."""
+        """Copy the object ``source`` to ``target``."""
         content = BufferContent(self._file(source).getvalue())
         self.put(target, content, timeout, overwrite=True)
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
-        """Return size and version of an object."""
+        """Return the size and version of an object."""
         del timeout
         return _entry(key, self._file(key))
 
@@ -77,7 +77,7 @@ class MemoryBackend(Backend):
         writes: str = "",
         **options: object,
     ) -> Any:  # noqa: ANN401 - whatever the filesystem's method returns
-        """Call a method here and now: there is nobody to wait for."""
+        """Call a method directly: memory needs no timeout."""
         del timeout, writes
         return getattr(self.filesystem, verb)(*args, **options)
 

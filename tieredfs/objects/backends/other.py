@@ -1,11 +1,11 @@
-"""Whatever else fsspec has a filesystem for.
+"""The default backend, for all other fsspec filesystems and for chains.
 
-Traps closed here, seen with fsspec 2026.9: many connect when they are made, without a
-limit of time, so that is done where it can be left behind; what a call that hangs holds
-on to (a lock, a connection) stays held, and an instance that lost its connection stays
-dead, so after such a failure the next try makes a new one. Where there is no Hadoop or
-no Java, pyarrow's HDFS raises an OSError of a hundred lines, and for each later try
-another one, as if the next could go better.
+Traps closed here, seen with fsspec 2026.9: many filesystems connect when they are
+created, without a timeout, so that is done on a thread that can be abandoned; a call
+that hangs keeps its locks and connections, and an instance whose connection was lost
+remains unusable, so the next attempt after such a failure creates a new instance.
+Without Hadoop or Java, pyarrow's HDFS raises an OSError of a hundred lines, and a
+different one at each later attempt, as if a retry could help.
 """
 
 from collections.abc import Mapping
@@ -31,16 +31,16 @@ _NO_HADOOP = (
     "Hadoop's client cannot be loaded: install Hadoop and Java, and set HADOOP_HOME, "
     "JAVA_HOME and CLASSPATH; webhdfs:// needs neither"
 )
-_SPOILS = frozenset({"sftp", "ssh"})
-"""Filesystems that hand on every option they do not know, to a client that refuses."""
+_STRICT = frozenset({"sftp", "ssh"})
+"""Protocols whose filesystems pass unknown options to a client that refuses them."""
 
 
 class OtherBackend(Backend):
-    """A filesystem nobody has looked at closely, or the first link of a chain."""
+    """A filesystem without a backend of its own, or the first link of a chain."""
 
     @classmethod
     def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
-        """Make the filesystems of all links, new ones."""
+        """Create new filesystem instances for all links."""
         own = own_links(url, {**cls.options, **options}, _defaults)
         try:
             return calls_to(identity_of(url, options)).run(
@@ -52,12 +52,12 @@ class OtherBackend(Backend):
             raise ImportError(_NO_HADOOP) from None
 
     def is_broken_by(self, error: Exception) -> bool:
-        """Trust nothing after a failure that nobody answered."""
+        """Return whether a request failed without an answer of the server."""
         if isinstance(error, TieredFSError | AbandonedCallsError | EarlierWriteError):
-            return False  # nothing was asked, or something answered
-        # A client whose connection was closed may call that a ValueError.
+            return False  # no request was made, or it was answered
+        # A client may raise a ValueError when its connection was closed.
         return failure_class(error) in {None, StorageUnavailableError}
 
 
 def _defaults(protocol: str) -> Mapping[str, object]:
-    return {} if protocol in _SPOILS else Backend.options
+    return {} if protocol in _STRICT else Backend.options

@@ -1,4 +1,4 @@
-"""The parts in which a large object is uploaded."""
+"""Multipart uploads: their limits, their parts, and unfinished ones."""
 
 from dataclasses import dataclass
 
@@ -8,23 +8,23 @@ __all__ = ["DisturbedUploadError", "MultipartConfig", "Part", "UnfinishedUpload"
 
 
 class DisturbedUploadError(TieredFSError):
-    """Parts of an upload were lost to another write of the object, or are refused."""
+    """Another write of the object removed parts of an upload, or they are refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class MultipartConfig:
-    """Which objects are uploaded in parts, and in which.
+    """Which objects are uploaded in parts, and how they are split.
 
     Attributes:
-        threshold: Bytes from which on an object is cut; one that is not larger is one
-            request.
-        part_size: Bytes of a part, at least; whole MiB.
-        max_parts: Parts that an object may have.
-        concurrency: Parts uploaded at the same time; 1 where they have an order.
-        has_begin: Whether an upload is begun before its parts are sent. Where it is
-            not, any name will do, and what is left of an upload vanishes by itself.
+        threshold: Maximum bytes of an object that is put in one request; a larger one
+            is uploaded in parts.
+        part_size: Minimum bytes of a part; whole MiB.
+        max_parts: Maximum number of parts of an object.
+        concurrency: Parts uploaded concurrently; 1 where they must be in order.
+        has_begin: Whether an upload is begun before its parts are sent. If not, the
+            caller chooses its name, and an unfinished upload expires by itself.
         has_listing: Whether uploads that were begun can be listed.
-        max_single_put: Bytes up to which an object can be put in one request
+        max_single_put: Maximum bytes of an object that can be put in one request
             instead, which no other write can disturb.
     """
 
@@ -42,9 +42,9 @@ class Part:
     """One part of an object.
 
     Attributes:
-        number: From 1 on.
-        start: First byte of it in the object.
-        end: Byte after its last.
+        number: Number of the part, from 1.
+        start: Position of its first byte in the object.
+        end: Position after its last byte.
         total: Bytes of the object.
     """
 
@@ -56,11 +56,11 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedUpload:
-    """An upload that was begun.
+    """An upload that was begun and not finished.
 
     Attributes:
-        key: What it was to become, relative to the store.
-        upload: The store's name of it.
+        key: The key of its object, relative to the store.
+        upload: The store's identifier of the upload.
     """
 
     key: str

@@ -1,17 +1,17 @@
-"""S3 and what speaks its protocol, through s3fs.
+"""S3 and compatible stores, through s3fs.
 
 Traps closed here, seen with s3fs 2026.9: two retry loops of its own around botocore's,
 and one of aiohttp's below them that repeats even an exclusive create when a connection
-is reset; 125 tries and 327 s against a server that hangs: all four are turned down to
-one attempt. A whole read or a copy costs a HEAD more; public fsspec lists everything
-at once and cannot begin after a key, so the client underneath is asked; ``?versionId=``
-in a key is cut off; a folder marker is listed as an object of no bytes. Every answer
-below 300 is taken for success, such as a proxy's login page: so what S3 always says
-besides, an etag or a place in the object, has to be there.
+is reset; 125 attempts and 327 s against a server that hangs: all four are reduced to
+one attempt. A whole read or a copy costs an additional HEAD; public fsspec lists
+everything in one call and cannot begin after a key, so the underlying client is used;
+``?versionId=`` in a key is cut off; a folder marker is listed as an empty object. Every
+answer below 300 is taken for success, even a proxy's login page: so an answer must also
+contain what S3's always do, such as an etag or a range.
 
-An endpoint may stand in the options, in fsspec's configuration, in the environment or
-in the files of the AWS configuration, in each by several names, and some of them switch
-others off: so only the client that came of it all is asked where it leads.
+An endpoint may be given in the options, in fsspec's configuration, in the environment
+or in the files of the AWS configuration, in each under several names, and some of these
+disable others: so the endpoint is read from the client that results from all of them.
 """
 
 import re
@@ -44,8 +44,8 @@ _AMAZON = re.compile(
     r"(?:[^/]+\.)?s3(?:-fips|-accelerate)?(?:\.dualstack)?"
     r"(?:[.-][a-z]+(?:-[a-z]+)+-\d+)?(?:\.vpce)?\.amazonaws\.com(?:\.cn)?"
 )
-"""Amazon's own S3; a load balancer or a machine there may be anybody's."""
-_ALWAYS = {
+"""Amazon's own S3; other hosts of amazonaws.com may be any customer's server."""
+_REQUIRED_FIELD = {
     "complete_multipart_upload": "ETag",
     "copy_object": "ETag",
     "create_multipart_upload": "UploadId",
@@ -56,12 +56,12 @@ _ALWAYS = {
     "put_object": "ETag",
     "upload_part": "ETag",
 }
-"""What an answer to an operation has in it, whatever speaks S3."""
+"""A field that every S3 server includes in its answer to an operation."""
 _IN_THE_BODY = frozenset({"delete_objects", "list_multipart_uploads"})
-"""Operations whose answer may say nothing but that it is one."""
+"""Operations whose answer may have an empty result."""
 _PAGE = "text/html"
-_TICK = 2.0
-"""Seconds by which two times that S3 says of uploads may be too near or too far."""
+_TIME_TOLERANCE_SECONDS = 2.0
+"""Tolerance, in seconds, for the difference of two upload times reported by S3."""
 
 
 class S3Backend(Backend):
@@ -71,18 +71,18 @@ class S3Backend(Backend):
     container = "bucket"
     capabilities = frozenset(StoreCapability)
     conditional_put_verified = False
-    at_once = 16
+    concurrency = 16
     delete_limit = 1000
     parts = MultipartConfig(
         threshold=64 << 20, part_size=8 << 20, max_parts=10_000, concurrency=4
     )
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
-        """Leave retries to the store, and keys as they stand."""
+        """Disable the client's retries, and its parsing of keys."""
         super().__init__(filesystem, root)
-        for name in ("key", "secret", "token"):  # the client looks when it signs
+        for name in ("key", "secret", "token"):  # the client checks them when it signs
             if not isinstance(getattr(filesystem, name), str | None):
-                raise TypeError(f"{name} is no text")
+                raise TypeError(f"{name} is not a string")
         # An attribute only: no constructor argument reaches it.
         filesystem.retries = 1
         filesystem.config_kwargs = {
@@ -97,19 +97,19 @@ class S3Backend(Backend):
 
     @classmethod
     def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
-        """Make the client, which knows where its configuration leads it."""
+        """Create the client, which finds its endpoint in its configuration."""
         made = super().open(url, options, timeout)
-        # Amazon's conditions hold; those of others are tried.
+        # Amazon honours conditions; other servers are probed.
         client = made.run_async(made.filesystem.set_session, timeout)
         made.conditional_put_verified = _is_amazon(client.meta.endpoint_url)
         return made
 
     @classmethod
     def destination(cls, url: str, options: Mapping[str, object]) -> str:
-        """Return the endpoint of a client that is made of all its configuration."""
-        # One that is nobody's: to find credentials, a client asks other services.
-        nobody = {"anon": True, "key": None, "secret": None, "token": None}
-        chosen = {**cls.options, **options, **nobody, "cache_regions": False}
+        """Return the endpoint of a client that reads all its configuration."""
+        # An anonymous one: to find credentials, a client makes requests.
+        anonymous = {"anon": True, "key": None, "secret": None, "token": None}
+        chosen = {**cls.options, **options, **anonymous, "cache_regions": False}
         filesystem, _ = url_to_fs(url, **chosen, skip_instance_cache=True)
         filesystem.connect()
         return str(filesystem.s3.meta.endpoint_url)
@@ -130,29 +130,29 @@ class S3Backend(Backend):
         )
         async with answer["Body"] as body:
             _check("get_object", answer)
-            said = str(answer.get("ContentRange", ""))
+            content_range = str(answer.get("ContentRange", ""))
             status = answer["ResponseMetadata"]["HTTPStatusCode"]
             if span is None and status != HTTPStatus.OK:
                 raise OSError(f"the whole object was answered with {status}")
-            if span is not None and not said.startswith(f"bytes {span[0]}-"):
-                msg = f"bytes from {span[0]} on were answered with {said or status}"
-                raise OSError(msg)
+            if span is not None and not content_range.startswith(f"bytes {span[0]}-"):
+                found = content_range or status
+                raise OSError(f"bytes from {span[0]} on were answered with {found}")
             return cast("bytes", await body.read())
 
     def copy(self, source: str, target: str, timeout: float) -> None:
-        """Make ``target`` what ``source`` is, in one request; 5 GiB at most."""
+        """Copy ``source`` to ``target`` in one request; 5 GiB at most."""
         whole = {"Bucket": self.bucket, "Key": self._prefix + source}
         self._call("copy_object", timeout, CopySource=whole, Key=self._prefix + target)
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
-        """Return size and version of an object in one request."""
+        """Return the size and version of an object in one request."""
         answer = self._call("head_object", timeout, Key=self._prefix + key)
         return ObjectInfo(
             key, int(answer["ContentLength"]), str(answer["ETag"]).strip('"')
         )
 
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
-        """List a thousand keys, from ``start_after`` or the token ``at`` on."""
+        """List a thousand keys, starting after ``start_after`` or at the token."""
         request: dict[str, object] = {"Prefix": self._prefix + listing.prefix}
         if listing.delimiter:
             request["Delimiter"] = listing.delimiter
@@ -182,7 +182,7 @@ class S3Backend(Backend):
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool
     ) -> None:
-        """Make an object appear whole, in one request."""
+        """Write a whole object in one request."""
         condition = {} if overwrite else {"IfNoneMatch": "*"}
         body = content.read(0, content.size)
         self._call(
@@ -190,7 +190,7 @@ class S3Backend(Backend):
         )
 
     def begin_upload(self, key: str, timeout: float, *, overwrite: bool) -> str:
-        """Begin an upload in parts; the condition is for its end."""
+        """Begin a multipart upload; the condition applies when it is finished."""
         del overwrite
         answer = self._call("create_multipart_upload", timeout, Key=self._prefix + key)
         return str(answer["UploadId"])
@@ -199,7 +199,7 @@ class S3Backend(Backend):
         self, key: str, upload: str, part: Part, data: bytes, timeout: float
     ) -> str:
         """Upload one part, and return its etag."""
-        with _kept(key):
+        with _disturbance(key):
             answer = self._call(
                 "upload_part",
                 timeout,
@@ -219,13 +219,13 @@ class S3Backend(Backend):
         *,
         overwrite: bool,
     ) -> None:
-        """Make an object of the parts."""
+        """Complete the upload from its parts."""
         condition = {} if overwrite else {"IfNoneMatch": "*"}
         parts = [
             {"PartNumber": number, "ETag": tag}
             for number, tag in enumerate(tags, start=1)
         ]
-        with _kept(key):
+        with _disturbance(key):
             self._call(
                 "complete_multipart_upload",
                 timeout,
@@ -236,7 +236,7 @@ class S3Backend(Backend):
             )
 
     def abort_upload(self, key: str, upload: str, timeout: float) -> None:
-        """Remove the parts of an upload; one that is gone is no error."""
+        """Abort an upload; a missing one is not an error."""
         with suppress(FileNotFoundError):
             self._call(
                 "abort_multipart_upload",
@@ -259,14 +259,14 @@ class S3Backend(Backend):
         if upload not in found:
             return []
         ours = found.pop(upload)
-        first = ours - timedelta(seconds=seconds + _TICK)
+        first = ours - timedelta(seconds=seconds + _TIME_TOLERANCE_SECONDS)
         early = [number for number, at in found.items() if first <= at <= ours]
         return [number for number in early if not self._has_parts(name, number, end)]
 
     def unfinished(
         self, before: datetime, timeout: float
     ) -> Sequence[UnfinishedUpload]:
-        """List the uploads that were begun, below the prefix, before a moment."""
+        """List the unfinished uploads below the prefix that began before a time."""
         cut = len(self._prefix)
         return [
             UnfinishedUpload(str(item["Key"])[cut:], str(item["UploadId"]))
@@ -275,7 +275,7 @@ class S3Backend(Backend):
         ]
 
     def _uploads(self, prefix: str, end: Deadline) -> Iterator[dict[str, Any]]:
-        """Yield what S3 says of all uploads of keys that begin with a text."""
+        """Yield S3's records of the uploads of all keys with a prefix."""
         at: dict[str, object] = {}
         while True:
             answer = self._call(
@@ -298,16 +298,16 @@ class S3Backend(Backend):
     async def _awaited(
         self, function: Callable[..., Any], *args: object, **options: object
     ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
-        """Connect if that has not been done, and await a function."""
+        """Connect if necessary, and await a function."""
         try:
             await self.filesystem.set_session()
         except (TypeError, ValueError, LookupError, AttributeError) as error:
-            # The options go to botocore as they are, which has no one error for them.
+            # botocore gets the options unchecked, and has no single error for them.
             raise OptionError(str(error)) from error
         return await function(*args, **options)
 
     def _split(self, path: str) -> tuple[str, str, None]:
-        """Tell the bucket from the key, which may have any text in it."""
+        """Split a path into the bucket and the key, which may contain any text."""
         return self.bucket, path.removeprefix(self.bucket).lstrip("/"), None
 
     def _listed(self, answer: dict[str, Any]) -> Iterator[ObjectInfo]:
@@ -338,26 +338,26 @@ def _check(operation: str, answer: Mapping[str, Any]) -> None:
     """Refuse an answer that is not S3's.
 
     Raises:
-        OSError: It lacks what S3 always says, or is a page for a browser.
+        OSError: It lacks a field that S3 always includes, or is an HTML page.
     """
     headers = answer["ResponseMetadata"].get("HTTPHeaders", {})
     status = answer["ResponseMetadata"]["HTTPStatusCode"]
-    wanted = _ALWAYS.get(operation)
+    wanted = _REQUIRED_FIELD.get(operation)
     kind = str(headers.get("content-type", ""))
-    if operation == "copy_object":  # what it made stands in a field of its own
+    if operation == "copy_object":  # its result has a field of its own
         answer = answer.get("CopyObjectResult", {})
     is_success = status == HTTPStatus.OK or operation not in _IN_THE_BODY
-    # moto calls what has no content a page.
+    # moto gives an empty answer the content type of a page.
     is_page = kind.startswith(_PAGE) and status != HTTPStatus.NO_CONTENT
-    said = answer.get(wanted) not in (None, "") if wanted else not is_page
-    if is_success and said:
+    is_s3 = answer.get(wanted) not in (None, "") if wanted else not is_page
+    if is_success and is_s3:
         return
     raise OSError(f"{status}: not an answer of S3's; check the endpoint")
 
 
 @contextmanager
-def _kept(key: str) -> Iterator[None]:
-    """Let what was to be uploaded be put whole where someone has aborted its upload."""
+def _disturbance(key: str) -> Iterator[None]:
+    """Raise DisturbedUploadError if another client has aborted the upload."""
     try:
         yield
     except FileNotFoundError as error:
@@ -370,14 +370,14 @@ def _is_amazon(endpoint: str) -> bool:
 
 
 def _key_error(error: Mapping[str, Any]) -> Exception:
-    """Make an error of what S3 says of one key of many."""
+    """Return the error for one key of a bulk delete."""
     code = str(error.get("Code", ""))
-    said = f"{code}: {error.get('Message', '')}"
-    return PermissionError(said) if code in _DENIED else OSError(said)
+    message = f"{code}: {error.get('Message', '')}"
+    return PermissionError(message) if code in _DENIED else OSError(message)
 
 
 def _one_try_session() -> type:
-    """Make the class of aiobotocore's sessions that send a request once."""
+    """Return a class of aiobotocore sessions that send each request once."""
     # Not at the top: tieredfs is imported without any cloud's client.
     from aiobotocore.httpsession import AIOHTTPSession  # noqa: PLC0415
 

@@ -1,15 +1,16 @@
 """SFTP, through sshfs and asyncssh.
 
 Traps closed here, seen with sshfs 2026.8 and fsspec's own client on paramiko 5.1: sshfs
-gives the whole file for a range, knows no exclusive create, hangs for ever when the
-server does, and stays dead when its connection is; paramiko's client hangs when 16
-threads share it, so it is sshfs that is used, wherever it is installed or not taken for
-the name. Only the connection is sshfs's: one SFTP session, which asyncssh shares among
-all, asks for what is needed.
+returns the whole file for a range, has no exclusive create, hangs forever when the
+server does, and remains unusable once its connection is lost; paramiko's client hangs
+when 16 threads share it, so sshfs is always used for these URLs, even where fsspec
+would choose paramiko. Only the connection is sshfs's: all requests use one SFTP
+session, which asyncssh lets all callers share.
 
-A rename in SFTP's third version may fail or overwrite as the server likes (asyncssh's
-looks first, then renames). A hard link fails where there is something, on every server
-that makes any: that decides who is first, and a server without them cannot tell.
+A rename in version 3 of SFTP may fail or overwrite, depending on the server (asyncssh's
+checks first, then renames). A hard link fails if the name exists, on every server that
+supports hard links: so a link decides which writer is first, and a server without hard
+links has no exclusive create.
 """
 
 import stat
@@ -35,18 +36,18 @@ __all__ = ["SftpBackend"]
 
 _ABSENT = frozenset({"SFTPNoSuchFile", "SFTPNoSuchPath", "SFTPNotADirectory"})
 _LOST = frozenset({"SFTPConnectionLost", "SFTPNoConnection"})
-_PIECE = 8 << 20
+_PIECE_BYTES = 8 << 20
 
 
 class SftpBackend(FoldersBackend):
     """A folder on a server that speaks SFTP."""
 
     extra = "sftp"
-    at_once = 8
+    concurrency = 8
     conditional_put_verified = False
 
     def __init__(self, filesystem: AbstractFileSystem, root: str, session: Any) -> None:  # noqa: ANN401 - asyncssh's
-        """Take a connection, which is ended with this backend."""
+        """Take over a connection, which is aborted when this backend is collected."""
         super().__init__(filesystem, root or "/")
         self._session = session
         end = weakref.finalize(self, _abort, filesystem.loop, filesystem.client)
@@ -61,12 +62,12 @@ class SftpBackend(FoldersBackend):
         from sshfs import SSHFileSystem  # noqa: PLC0415
 
         end = Deadline(timeout)
-        told = SSHFileSystem._get_kwargs_from_urls(url)  # noqa: SLF001 - fsspec's
+        given = SSHFileSystem._get_kwargs_from_urls(url)  # noqa: SLF001 - fsspec's
         root = SSHFileSystem._strip_protocol(url)  # noqa: SLF001 - fsspec's
-        chosen = {**told, **options, "timeout": timeout, "skip_instance_cache": True}
+        chosen = {**given, **options, "timeout": timeout, "skip_instance_cache": True}
 
         def connect() -> "SftpBackend":
-            run_on_daemons(get_loop())  # it connects when it is made
+            run_on_daemons(get_loop())  # sshfs connects when it is created
             filesystem = SSHFileSystem(**chosen)
             session = sync(
                 filesystem.loop,
@@ -76,29 +77,28 @@ class SftpBackend(FoldersBackend):
             )
             return cls(filesystem, root, session)
 
-        # fsspec counts a timeout in whole seconds when what it cancels does not end,
-        # as asyncssh's connecting may not: 1.5 s were seen to be 2.0.
+        # fsspec rounds a timeout to whole seconds if the cancelled coroutine does not
+        # end, as asyncssh's connect may not: 1.5 s were seen to be 2.0.
         return calls_to(identity_of(url, options)).run(connect, timeout)
 
     @classmethod
     def destination(cls, url: str, options: Mapping[str, object]) -> str:
-        """Return the machine that a name stands for in the configuration of SSH."""
+        """Return the host that the SSH configuration maps a name to."""
         # Not at the top: tieredfs is imported without the client of any store.
         from asyncssh import SSHClientConnectionOptions  # noqa: PLC0415
         from sshfs import SSHFileSystem  # noqa: PLC0415
 
-        told = SSHFileSystem._get_kwargs_from_urls(url)  # noqa: SLF001 - fsspec's
-        given = {**told, **options}
+        given = {**SSHFileSystem._get_kwargs_from_urls(url), **options}  # noqa: SLF001 - fsspec's
         known = ("host", "port", "username", "config")
-        # No file at all by default, where connecting reads ~/.ssh/config.
+        # No configuration file by default, although connecting reads ~/.ssh/config.
         named = {"config": (), **{key: given[key] for key in known if key in given}}
-        # Nobody's: keys would be read, and an agent asked for more.
+        # Without keys: else key files would be read, and an agent asked for more.
         found = SSHClientConnectionOptions(**named, client_keys=None, agent_path=None)
         way = found.tunnel or found.proxy_command or ""
         return f"{found.username}@{found.host}:{found.port} {way}"
 
     def is_broken_by(self, error: Exception) -> bool:
-        """Connect anew, unless it was the server that said no."""
+        """Reconnect, unless the error is an answer of the server."""
         if failure_class(error) is not StorageUnavailableError:
             return False
         answered = isinstance(error, TieredFSError) or _is_answer(error)
@@ -111,13 +111,13 @@ class SftpBackend(FoldersBackend):
             size = (await file.stat()).size
             data = cast("bytes", await file.read(size, 0))
             if len(data) != size:
-                raise OSError(f"{key}: {len(data)} of {size} bytes came")
+                raise OSError(f"{key}: received {len(data)} of {size} bytes")
             return data
 
         return cast("bytes", self.run_async(self._read, timeout, key, read))
 
     def get_range(self, key: str, start: int, end: int, timeout: float) -> bytes:
-        """Return the bytes ``[start, end)``, or what there is of them."""
+        """Return the bytes ``[start, end)``; fewer if the file ends before."""
 
         async def read(file: Any) -> bytes:  # noqa: ANN401 - asyncssh's
             return cast("bytes", await file.read(end - start, start))
@@ -127,7 +127,7 @@ class SftpBackend(FoldersBackend):
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool
     ) -> None:
-        """Write beside the final name, then link or rename to it."""
+        """Write a temporary file, then link or rename it to the final name."""
 
         async def write(file: Any) -> None:  # noqa: ANN401 - asyncssh's
             for start, piece in pieces(content):
@@ -136,12 +136,12 @@ class SftpBackend(FoldersBackend):
         self.run_async(self._publish, timeout, key, write, overwrite=overwrite)
 
     def copy(self, source: str, target: str, timeout: float) -> None:
-        """Copy beside the final name, then rename to it."""
+        """Copy to a temporary file, then rename it to the final name."""
 
         async def copy(file: Any) -> None:  # noqa: ANN401 - asyncssh's
             async def read(origin: Any) -> None:  # noqa: ANN401 - asyncssh's
                 start = 0
-                while piece := await origin.read(_PIECE, start):
+                while piece := await origin.read(_PIECE_BYTES, start):
                     await file.write(piece, start)
                     start += len(piece)
 
@@ -150,16 +150,16 @@ class SftpBackend(FoldersBackend):
         self.run_async(self._publish, timeout, target, copy, overwrite=True)
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
-        """Return size and version of a file."""
+        """Return the size and version of a file."""
         return cast("ObjectInfo", self.run_async(self._head, timeout, key))
 
     def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
-        """Delete one file; whatever else has its name is none."""
+        """Delete one file; a key that names anything else counts as missing."""
         self.run_async(self._remove, timeout, keys[0])
         return {}
 
     def items(self, folder: str, timeout: float) -> list[Item]:
-        """Return what lies in a folder."""
+        """Return the files and folders in a folder."""
         found = self.run_async(self._items, timeout, folder)
         return cast("list[Item]", found)
 
@@ -171,7 +171,7 @@ class SftpBackend(FoldersBackend):
                 return await read(file)
         except Exception as error:
             if _is_answer(error):
-                await self._head(key)  # FileNotFoundError when it is no file
+                await self._head(key)  # FileNotFoundError if it is not a file
             raise
 
     async def _head(self, key: str) -> ObjectInfo:
@@ -186,10 +186,10 @@ class SftpBackend(FoldersBackend):
         return _item(key, found).entry(key)
 
     async def _is_absent(self, error: Exception, key: str) -> bool:
-        """Tell whether an answer means that there is nothing under a key."""
+        """Return whether an answer means that a key does not exist."""
         if type(error).__name__ in _ABSENT:
             return True
-        # Below a file there is nothing, which some servers call just a failure.
+        # For a path below a file, some servers report just a failure.
         return _is_answer(error) and await self._is_below_a_file(key)
 
     async def _is_below_a_file(self, key: str) -> bool:
@@ -269,7 +269,7 @@ class SftpBackend(FoldersBackend):
 
 
 def _is_answer(error: BaseException) -> bool:
-    """Tell whether an error is what the server said."""
+    """Return whether an error is an answer of the server."""
     names = {base.__name__ for base in type(error).__mro__}
     return "SFTPError" in names and not names & _LOST
 
@@ -280,6 +280,6 @@ def _item(name: str, attrs: Any) -> Item:  # noqa: ANN401 - asyncssh's
 
 
 def _abort(loop: Any, client: Any) -> None:  # noqa: ANN401 - the loop's and asyncssh's
-    """End a connection that nobody uses any more; it may hang."""
+    """Abort a connection that is no longer used; it may hang."""
     with suppress(RuntimeError):  # the loop has ended
         loop.call_soon_threadsafe(client.abort)

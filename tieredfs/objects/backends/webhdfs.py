@@ -1,13 +1,14 @@
-"""HDFS over HTTP, as name nodes and HttpFS gateways speak it.
+"""HDFS over HTTP, served by name nodes and HttpFS gateways.
 
 Traps closed here, seen with fsspec's WebHDFS 2026.9: a write goes to the final name, so
-readers see half a file; a rename that was refused is an answer of 200 that nobody looks
-at, and one onto a folder moves into it; a proxy's login page is taken for a file; what
-the server calls FileAlreadyExists is a RuntimeError; no request has a limit of time; a
-listing of a file is the file itself. A read or a write is two requests, since the name
-node sends the client on to a data node.
-Tried on HDFS 2.7.3 too: its renames with options do what is told here; its data node
-decodes a name twice, so what has a ``%41`` in its name is written and not found again.
+readers see half a file; a refused rename is a 200 whose body is not checked, and a
+rename onto a folder moves into it; a proxy's login page is taken for a file; the
+server's FileAlreadyExists becomes a RuntimeError; no request has a timeout; a listing
+of a file is the file itself. A read or a write is two requests, because the name node
+redirects the client to a data node.
+Also tested on HDFS 2.7.3: its renames with options behave as described here; its data
+node decodes a name twice, so a file with ``%41`` in its name is written and not found
+again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,23 +29,23 @@ __all__ = ["WebHdfsBackend"]
 
 _T = TypeVar("_T")
 
-_CLEANING = 60.0
-"""Seconds to remove what a failed put has left beside its final name.
+_CLEANUP_SECONDS = 60.0
+"""Seconds to remove the temporary file of a failed put.
 
-A rename that was not answered in time may be done later, unless there is nothing left
-to rename; the next write of the key waits for the answer to this.
+A rename that was not answered in time may be performed later, unless its source is
+gone; the next write of the key waits for this removal.
 """
 _DONE = frozenset({200, 201})
-_GO_ON = 307
-"""How a name node sends a client on; what sends it elsewhere is a proxy."""
+_TEMPORARY_REDIRECT = 307
+"""The redirect of a name node to a data node; other redirects come from a proxy."""
 _WITH_DATA = frozenset({"CREATE", "OPEN"})
 _PAGES = ("text/html", "text/xml", "application/xml", "application/xhtml")
-"""What HDFS never answers with, and gateways and other servers do."""
+"""Content types that HDFS never sends; gateways and other servers do."""
 _FOREIGN = "not an answer of HDFS's; check the host and port"
 
 
 class QuotaExceededError(OSError):
-    """A folder has as much, or as many, as it may."""
+    """A folder has reached its quota of space or of names."""
 
 
 _REMOTE: dict[str, type[Exception]] = {
@@ -63,21 +64,21 @@ _REMOTE: dict[str, type[Exception]] = {
     "SecurityException": PermissionError,
     "UnsupportedOperationException": NotImplementedError,
 }
-"""What the Java side throws → what it is called here; all else is unavailable."""
+"""Java exceptions and the errors they become; all others mean unavailable."""
 
 
 class _RemoteError(OSError):
-    """Something on the Java side that has no name here."""
+    """A Java exception that is not in ``_REMOTE``."""
 
 
 class WebHdfsBackend(FoldersBackend):
-    """A folder of HDFS; a rename decides who is first, and replaces as a whole."""
+    """A folder of HDFS; an atomic rename decides which writer is first."""
 
     extra = "webhdfs"
-    at_once = 4
+    concurrency = 4
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
-        """Take the client's session, and make room in it for several threads."""
+        """Enlarge the connection pool of the client's session for several threads."""
         # Not at the top: tieredfs is imported without the client of any store.
         from requests.adapters import HTTPAdapter  # noqa: PLC0415
 
@@ -90,19 +91,19 @@ class WebHdfsBackend(FoldersBackend):
         return self._read(key, timeout)
 
     def get_range(self, key: str, start: int, end: int, timeout: float) -> bytes:
-        """Return the bytes ``[start, end)``, or what there is of them."""
+        """Return the bytes ``[start, end)``; fewer if the file ends before."""
         return self._read(key, timeout, offset=start, length=end - start)
 
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool
     ) -> None:
-        """Write beside the final name, then rename; never when time is up."""
+        """Write a temporary file, then rename it; never after the timeout."""
         end = Deadline(timeout)
         put = partial(self._put, key, content, end, overwrite=overwrite)
         self.calls.run(put, timeout, writes=self.path(key))
 
     def copy(self, source: str, target: str, timeout: float) -> None:
-        """Read the source and write it again: HDFS copies nothing by itself."""
+        """Read the source and write it again: HDFS has no copy."""
         end = Deadline(timeout)
 
         def copy() -> None:
@@ -112,7 +113,7 @@ class WebHdfsBackend(FoldersBackend):
         self.calls.run(copy, timeout, writes=self.path(target))
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
-        """Return size and version of a file."""
+        """Return the size and version of a file."""
         path = self.path(key)
         status = self.calls.run(partial(self._status, path, timeout), timeout)
         if status["type"] != "FILE":
@@ -120,7 +121,7 @@ class WebHdfsBackend(FoldersBackend):
         return _item(status).entry(key)
 
     def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
-        """Delete one file; a folder with something in it is none."""
+        """Delete one file; a folder that is not empty counts as missing."""
         path = self.path(keys[0])
         end = Deadline(timeout)
 
@@ -132,7 +133,7 @@ class WebHdfsBackend(FoldersBackend):
         return {}
 
     def items(self, folder: str, timeout: float) -> list[Item]:
-        """Return what lies in a folder, in one request."""
+        """Return the files and folders in a folder, in one request."""
         path = self.path(folder.removesuffix("/"))
         ask = partial(self._ask, "GET", "LISTSTATUS", path, timeout)
         try:
@@ -151,7 +152,7 @@ class WebHdfsBackend(FoldersBackend):
         try:
             answer = self._ask("GET", "OPEN", path, timeout, None, **span)
         except _RemoteError:
-            # Behind the end, or a folder: the Java side calls both IOException.
+            # Past the end, or a folder: the server reports both as IOException.
             status = self._status(path, timeout)
             if status["type"] != "FILE":
                 raise FileNotFoundError(key) from None
@@ -167,13 +168,13 @@ class WebHdfsBackend(FoldersBackend):
         try:
             body = content.read(0, content.size)
             self._ask("PUT", "CREATE", beside, end.check(), body, overwrite="false")
-            # Not after the caller was refused: it may have put something else by then.
+            # Not after the caller's timeout: it may have put something else by then.
             self._rename(beside, final, end.check(), overwrite=overwrite)
         except NotADirectoryError as error:
             raise FileExistsError(str(error)) from error
         except Exception:
             with suppress(Exception):
-                self._ask("DELETE", "DELETE", beside, _CLEANING)
+                self._ask("DELETE", "DELETE", beside, _CLEANUP_SECONDS)
             raise
 
     def _status(self, path: str, timeout: float) -> Mapping[str, Any]:
@@ -183,12 +184,12 @@ class WebHdfsBackend(FoldersBackend):
         return cast("Mapping[str, Any]", found)
 
     def _remove(self, path: str, end: Deadline) -> None:
-        """Delete a file; what a server says it has not deleted may not be there."""
+        """Delete a file; if the server did not, check whether it exists."""
         answer = self._ask("DELETE", "DELETE", path, end.check())
         if _field(_json(answer), "boolean", bool):
             return
         if self._status(path, end.check())["type"] == "FILE":
-            raise OSError("the server has not deleted it, and does not say why")
+            raise OSError("the server did not delete it, and gave no reason")
 
     def _rename(
         self, source: str, target: str, timeout: float, *, overwrite: bool
@@ -206,10 +207,10 @@ class WebHdfsBackend(FoldersBackend):
             raise
         if not answer.content:
             return
-        # A gateway that knows no options: it renames over nothing.
+        # A gateway without rename options, which never renames over a file.
         if not _field(_json(answer), "boolean", bool):
             if overwrite:
-                raise NotImplementedError("this server renames over no file")
+                raise NotImplementedError("this server cannot rename over a file")
             raise FileExistsError(target)
         if self._is_folder(target, timeout):
             inside = f"{target}/{source.rpartition('/')[2]}"
@@ -231,18 +232,20 @@ class WebHdfsBackend(FoldersBackend):
         body: bytes | None = None,
         **parameters: object,
     ) -> Any:  # noqa: ANN401 - an answer of requests
-        """Make a request, to the data node too if there is one to go to."""
+        """Make a request, and follow its redirect to a data node if there is one."""
         client = self.filesystem
         sent = {**parameters, **client.pars, "op": operation}
         url = client._apply_proxy(client.url + quote(path))  # noqa: SLF001 - the user's
         ask = partial(client.session.request, method, timeout=timeout)
         answer = ask(url, params=sent, allow_redirects=False)
         where = answer.headers.get("Location")
-        goes_on = answer.status_code == _GO_ON and operation in _WITH_DATA
-        if where is None or not goes_on:
+        is_redirect = (
+            answer.status_code == _TEMPORARY_REDIRECT and operation in _WITH_DATA
+        )
+        if where is None or not is_redirect:
             _checked(answer)
             if body is not None:
-                raise OSError("the name node names no data node")
+                raise OSError("the name node did not redirect to a data node")
             return answer
         kind = {} if body is None else {"Content-Type": "application/octet-stream"}
         where = client._apply_proxy(where)  # noqa: SLF001 - the user's
@@ -250,19 +253,19 @@ class WebHdfsBackend(FoldersBackend):
 
 
 def _checked(answer: Any) -> Any:  # noqa: ANN401 - an answer of requests
-    """Return an answer that says yes; raise what any other means."""
+    """Return a successful answer; raise the error that any other means."""
     page = answer.headers.get("Content-Type", "").startswith(_PAGES)
     if answer.status_code in _DONE and not page:
         return answer
     try:
-        told = answer.json()["RemoteException"]
-        name, said = told["exception"], str(told["message"]).partition("\n")[0]
+        remote = answer.json()["RemoteException"]
+        name, message = remote["exception"], str(remote["message"]).partition("\n")[0]
     except (ValueError, LookupError, TypeError):
         answer.raise_for_status()
         raise OSError(f"{answer.status_code}: {_FOREIGN}") from None
-    if "is not a directory" in said:
-        raise NotADirectoryError(said)  # HDFS says access denied
-    raise _REMOTE.get(name, _RemoteError)(f"{name}: {said}")
+    if "is not a directory" in message:
+        raise NotADirectoryError(message)  # HDFS reports it as access denied
+    raise _REMOTE.get(name, _RemoteError)(f"{name}: {message}")
 
 
 def _json(answer: Any) -> object:  # noqa: ANN401 - an answer of requests
@@ -273,7 +276,7 @@ def _json(answer: Any) -> object:  # noqa: ANN401 - an answer of requests
 
 
 def _field(found: object, name: str, kind: type[_T]) -> _T:
-    """Return a field of what was answered, which is of this kind."""
+    """Return a field of an answer, which must be of this type."""
     value = found.get(name) if isinstance(found, Mapping) else None
     if not isinstance(value, kind):
         raise OSError(f"an answer without {name}: {_FOREIGN}")

@@ -1,1 +1,1 @@
-"""Threads, locks and timeouts, as the requests of a store need them."""
+"""Threads, locks and timeouts for the requests of a store."""

@@ -1,11 +1,11 @@
-"""Calls that cannot be cancelled, and what they may do after they were given up.
+"""Blocking calls that cannot be cancelled, with a timeout.
 
-A client that blocks may block for ever; a thread in Python cannot be ended. So a call
-is made on a thread of its own, which is waited for until the deadline and no longer,
-not even by the end of the process. A write that was given up may be done minutes later.
-Two rules bound what that means within a process: the writes of one path take turns, so
-that none is acknowledged while an earlier one may still land; and no call is begun
-while too many that were given up have not ended.
+A client that blocks may block forever, and a thread in Python cannot be stopped. So a
+call is made on a thread of its own, which is waited for until the deadline and no
+longer, not even at the end of the process. An abandoned write may be performed minutes
+later. Two rules limit the effect within a process: writes of one path take turns, so no
+write is acknowledged while an earlier one may still land; and no call is begun while
+too many abandoned calls have not ended.
 """
 
 import os
@@ -15,11 +15,11 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
-from tieredfs.objects.concurrency.waiting import MOMENT, result_of
+from tieredfs.objects.concurrency.waiting import SIGNAL_CHECK_SECONDS, result_of
 from tieredfs.objects.policy import Deadline
 
 __all__ = [
-    "MAX_ABANDONED",
+    "MAX_ABANDONED_CALLS",
     "AbandonedCallsError",
     "BlockingCalls",
     "EarlierWriteError",
@@ -28,42 +28,42 @@ __all__ = [
 
 _T = TypeVar("_T")
 
-MAX_ABANDONED = 32
-"""Calls to one place that were given up and have not ended, each with its thread."""
+MAX_ABANDONED_CALLS = 32
+"""Maximum abandoned calls to one place that have not ended, each with its thread."""
 
 
 class EarlierWriteError(TimeoutError):
-    """A write was not begun: an earlier one of the same path may still be done."""
+    """A write was not begun: an earlier one of the same path may still land."""
 
 
 class AbandonedCallsError(OSError):
-    """A call was not begun: too many that were given up have not ended."""
+    """A call was not begun: too many abandoned calls have not ended."""
 
 
 class BlockingCalls:
-    """The blocking calls to one place that are under way in this process."""
+    """The blocking calls to one place that are in progress in this process."""
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Create an empty set of calls."""
         self._changed = threading.Condition()
-        self._under_way: dict[object, bool] = {}  # whether it was given up
+        self._under_way: dict[object, bool] = {}  # whether each was abandoned
         self._writes: dict[str, object] = {}
 
     def run(
         self, function: Callable[[], _T], timeout: float, *, writes: str = ""
     ) -> _T:
-        """Return what ``function`` returns, on a thread that is left alone in the end.
+        """Run ``function`` on a thread of its own, and return its result.
 
         Args:
-            function: What to do; after a timeout its outcome is lost.
-            timeout: Seconds, the wait for an earlier write included.
-            writes: The path that it changes; no two calls that change one path are
-                under way together, also when the first of them was given up.
+            function: The blocking call; after a timeout its outcome is lost.
+            timeout: Seconds, including the wait for an earlier write.
+            writes: The path that the call changes. Calls that change one path are never
+                in progress together, even when the first of them was abandoned.
 
         Raises:
-            TimeoutError: It was not done in time, and may still go on.
+            TimeoutError: The call was not done in time, and may still go on.
             EarlierWriteError: It was not begun in time: the path was being written.
-            AbandonedCallsError: It was not begun: too many were given up.
+            AbandonedCallsError: It was not begun: too many calls were abandoned.
             Exception: What ``function`` raised.
         """
         deadline = Deadline(timeout)
@@ -92,7 +92,7 @@ class BlockingCalls:
             if future.cancel():
                 self._end(future, writes)
             else:
-                self._give_up(future)
+                self._abandon(future)
             raise
 
     def _begin(self, call: object, writes: str, deadline: Deadline) -> None:
@@ -102,18 +102,18 @@ class BlockingCalls:
                 if not left:
                     msg = f"an earlier write of {writes} has not ended and may yet land"
                     raise EarlierWriteError(msg)
-                self._changed.wait(min(left, MOMENT))
-            if sum(self._under_way.values()) >= MAX_ABANDONED:
+                self._changed.wait(min(left, SIGNAL_CHECK_SECONDS))
+            if sum(self._under_way.values()) >= MAX_ABANDONED_CALLS:
                 msg = (
-                    f"{MAX_ABANDONED} calls to this store were given up and have not "
-                    "ended; wait until it answers them, or restart the process"
+                    f"{MAX_ABANDONED_CALLS} calls to this store were given up and "
+                    "have not ended; wait until they end, or restart the process"
                 )
                 raise AbandonedCallsError(msg)
             self._under_way[call] = False
             if writes:
                 self._writes[writes] = call
 
-    def _give_up(self, call: object) -> None:
+    def _abandon(self, call: object) -> None:
         with self._changed:
             if call in self._under_way:
                 self._under_way[call] = True
@@ -131,17 +131,17 @@ _lock: threading.Lock
 
 
 def calls_to(place: str) -> BlockingCalls:
-    """Return the calls to a place, the same ones for all stores of this process.
+    """Return the calls to a place; all stores of this process share them.
 
     Args:
-        place: What tells it from others, as in ``place_of``.
+        place: A text that identifies the place, as in ``place_of``.
     """
     with _lock:
         return _places.setdefault(place, BlockingCalls())
 
 
 def _forget() -> None:
-    """Begin without any call; in a fork's child no thread makes the parent's."""
+    """Start without calls: a forked child has none of the parent's threads."""
     global _places, _lock  # noqa: PLW0603 - as global as threads are
     _places = weakref.WeakValueDictionary()
     _lock = threading.Lock()

@@ -1,8 +1,8 @@
 """A thread pool that the end of the process does not wait for.
 
 Python joins the threads of ``concurrent.futures.ThreadPoolExecutor`` when a process
-ends, so one request that hangs keeps the process until its deadline: after Ctrl-C,
-after an error, after ``close``.
+ends, so one request that hangs keeps the process running until its deadline: after
+Ctrl-C, after an error, after ``close``.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from typing import Any, ParamSpec, TypeVar
 
-from tieredfs.objects.concurrency.waiting import MOMENT, result_of
+from tieredfs.objects.concurrency.waiting import SIGNAL_CHECK_SECONDS, result_of
 from tieredfs.objects.policy import Deadline
 
 __all__ = ["DaemonExecutor", "run_on_daemons"]
@@ -23,26 +23,26 @@ __all__ = ["DaemonExecutor", "run_on_daemons"]
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
-_LOOKUPS = 32
-"""Blocking calls of a loop at a time, as many as asyncio makes at most."""
+_MAX_BLOCKING_CALLS = 32
+"""Maximum concurrent blocking calls of a loop, the same as asyncio's own maximum."""
 
 
 class DaemonExecutor(ThreadPoolExecutor):
-    """Run calls on daemon threads, which live as long as there is a call to run.
+    """Run calls on daemon threads, which end when there is no call to run.
 
-    A pool that is dropped holds no thread, so it need not be shut down. It is a
-    ThreadPoolExecutor by name only: asyncio takes no other class.
+    A pool that is dropped holds no thread, so it need not be shut down. It subclasses
+    ThreadPoolExecutor only because asyncio accepts no other class.
     """
 
     def __init__(self, max_workers: int, thread_name_prefix: str = "tieredfs") -> None:
-        """Begin without a thread.
+        """Create a pool without starting a thread.
 
         Args:
-            max_workers: Most calls that run at the same time.
-            thread_name_prefix: What the threads are called.
+            max_workers: Maximum number of calls that run concurrently.
+            thread_name_prefix: Prefix of the threads' names.
         """
-        super().__init__(max_workers, thread_name_prefix)  # which starts none
-        self._most = max_workers
+        super().__init__(max_workers, thread_name_prefix)  # which starts no thread
+        self._limit = max_workers
         self._name = thread_name_prefix
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Future[object], Callable[[], object]]] = deque()
@@ -55,7 +55,7 @@ class DaemonExecutor(ThreadPoolExecutor):
         """Run ``fn`` on a thread of the pool.
 
         Returns:
-            What it will return or raise; cancelling it keeps it from being begun.
+            The future of the call; cancelling it prevents a start of the call.
 
         Raises:
             RuntimeError: The pool was shut down, or no thread can be started.
@@ -66,7 +66,7 @@ class DaemonExecutor(ThreadPoolExecutor):
             if self._is_shut_down:
                 raise RuntimeError("the pool was shut down")
             self._waiting.append(call)  # type: ignore[arg-type] # a future of anything
-            if self._workers < self._most:
+            if self._workers < self._limit:
                 self._start_worker()
         return future
 
@@ -77,16 +77,16 @@ class DaemonExecutor(ThreadPoolExecutor):
         timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[_T]:
-        """Run ``fn`` for each, and yield what it returns in their order.
+        """Run ``fn`` for each set of arguments, and yield the results in order.
 
         Args:
-            fn: What to run.
+            fn: The function to run.
             iterables: Its arguments.
-            timeout: Seconds until all have to be done; None for ever.
-            chunksize: Nothing to threads.
+            timeout: Seconds until all calls have to be done; None for no limit.
+            chunksize: Ignored: threads take one call at a time.
 
         Raises:
-            TimeoutError: One is not done in time.
+            TimeoutError: A call is not done in time.
             Exception: What ``fn`` raised.
         """
         del chunksize
@@ -104,11 +104,11 @@ class DaemonExecutor(ThreadPoolExecutor):
         return results()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - Executor's own
-        """Take no more calls.
+        """Accept no more calls.
 
         Args:
             wait: Whether to return only when no call is running or waiting.
-            cancel_futures: Whether the calls that have not begun are cancelled.
+            cancel_futures: Whether to cancel the calls that have not begun.
         """
         with self._changed:
             self._is_shut_down = True
@@ -120,7 +120,7 @@ class DaemonExecutor(ThreadPoolExecutor):
         if wait:
             with self._changed:
                 while self._workers:
-                    self._changed.wait(MOMENT)
+                    self._changed.wait(SIGNAL_CHECK_SECONDS)
 
     def _start_worker(self) -> None:
         """Start one more thread; the lock is held."""
@@ -136,7 +136,7 @@ class DaemonExecutor(ThreadPoolExecutor):
                 raise
 
     def _work(self) -> None:
-        """Run calls until there is none."""
+        """Run calls until none is waiting."""
         while True:
             with self._changed:
                 if not self._waiting:
@@ -146,7 +146,7 @@ class DaemonExecutor(ThreadPoolExecutor):
                 future, call = self._waiting.popleft()
             if future.set_running_or_notify_cancel():
                 _run(future, call)
-            del future, call  # or the last result is kept while the next is computed
+            del future, call  # else the last result lives while the next is computed
 
 
 def _run(future: Future[object], call: Callable[[], object]) -> None:
@@ -157,18 +157,18 @@ def _run(future: Future[object], call: Callable[[], object]) -> None:
     else:
         future.set_result(result)
     finally:
-        del future  # an error's traceback leads here: no cycle through its future
+        del future  # an error's traceback refers to this frame: avoid a cycle
 
 
 _loops: "weakref.WeakSet[asyncio.AbstractEventLoop]" = weakref.WeakSet()
 
 
 def run_on_daemons(loop: asyncio.AbstractEventLoop) -> None:
-    """Let a loop make its blocking calls on threads that nobody waits for.
+    """Let a loop make its blocking calls on daemon threads.
 
-    Such as to resolve a name, which takes minutes where the name server is silent.
+    Resolving a host name is such a call: it takes minutes if the name server is silent.
     """
     if loop not in _loops:
         _loops.add(loop)
-        executor = DaemonExecutor(_LOOKUPS, "tieredfs-loop")
+        executor = DaemonExecutor(_MAX_BLOCKING_CALLS, "tieredfs-loop")
         loop.call_soon_threadsafe(loop.set_default_executor, executor)

@@ -1,7 +1,7 @@
 """Locks that are free in a forked child, whichever thread of the parent held them.
 
-Only the thread that forks lives on in the child: a lock that another one held, for a
-write that takes minutes say, would stay held there for ever.
+Only the thread that forks exists in the child. A lock that another thread held, for
+example during a write of some minutes, would stay locked there forever.
 """
 
 import os
@@ -14,7 +14,7 @@ _locks: "weakref.WeakSet[threading.Lock]" = weakref.WeakSet()
 
 
 def make_lock() -> threading.Lock:
-    """Return a lock for what a child may go on to use."""
+    """Return a lock that is free again in a forked child."""
     lock = threading.Lock()
     _locks.add(lock)
     return lock
@@ -22,8 +22,8 @@ def make_lock() -> threading.Lock:
 
 def _free_all() -> None:
     for lock in list(_locks):
-        # What threading and logging do with their own; a new lock in the place of each
-        # would have to be looked for in every object that has one.
+        # As threading and logging do with their own locks. To replace each lock, every
+        # object that has one would have to be found.
         lock._at_fork_reinit()  # type: ignore[attr-defined] # noqa: SLF001
 
 

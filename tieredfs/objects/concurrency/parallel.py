@@ -1,4 +1,4 @@
-"""Do several things at once, and end with the first that fails."""
+"""Run several tasks concurrently; the first failure ends them."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -14,24 +14,24 @@ _T = TypeVar("_T")
 def run_all(
     tasks: Sequence[Callable[[], _T]],
     *,
-    at_once: int,
+    concurrency: int,
     stop: Callable[[], None] | None = None,
     is_waited_for: bool = True,
 ) -> list[_T]:
-    """Run tasks, a few at a time, and return what they return, in their order.
+    """Run tasks, a few at a time, and return their results in order.
 
     Args:
-        tasks: What to do; when one fails, those that have not begun are left out.
-        at_once: Most that run at the same time.
-        stop: Make those that have begun end.
-        is_waited_for: Whether those that have begun are waited for after ``stop``; not
-            after Ctrl-C, for a store may hang.
+        tasks: The tasks; when one fails, those that have not begun are skipped.
+        concurrency: Maximum number of tasks that run concurrently.
+        stop: Called in the end, to make running tasks end early.
+        is_waited_for: Whether running tasks are waited for after ``stop``; never after
+            Ctrl-C, because a store may hang.
 
     Raises:
-        Exception: That of the task that failed first: those of others may be its
-            consequence.
+        Exception: The error of the task that failed first: the errors of others may be
+            its consequence.
     """
-    if len(tasks) <= 1 or at_once <= 1:
+    if len(tasks) <= 1 or concurrency <= 1:
         return [task() for task in tasks]
     failures: list[BaseException] = []
 
@@ -42,7 +42,7 @@ def run_all(
             failures.append(error)
             raise
 
-    pool = DaemonExecutor(min(len(tasks), at_once))
+    pool = DaemonExecutor(min(len(tasks), concurrency))
     is_interrupted = True
     try:
         futures = [pool.submit(run, task) for task in tasks]
@@ -52,7 +52,7 @@ def run_all(
             raise failures[0]
         return [future.result() for future in futures]
     finally:
-        # What still runs has a deadline, and nobody wants its answer.
+        # Tasks that still run have a deadline, and their results are not used.
         if stop is not None:
             stop()
         is_waited = stop is not None and is_waited_for and not is_interrupted

@@ -1,1 +1,1 @@
-"""Writes that have one outcome: exclusive, verified, in parts; and deletions."""
+"""Writes with a definite outcome: exclusive, verified, multipart; and deletions."""

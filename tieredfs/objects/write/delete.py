@@ -1,4 +1,4 @@
-"""Delete many objects, as many in a request as the store takes."""
+"""Delete many objects, as many per request as the store accepts."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -10,37 +10,39 @@ from tieredfs.objects.errors_map import failure_class
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.request import Call, Requests
 
-__all__ = ["delete", "raise_undone"]
+__all__ = ["delete", "raise_failures"]
 
-_SHOWN = 10
+_MAX_SHOWN_KEYS = 10
 
 
 def delete(requests: Requests, keys: Sequence[str], backend: Backend) -> None:
-    """Delete objects; one that is not there is success.
+    """Delete objects; a missing object is not an error.
 
-    Every key is tried, whatever happens to others.
+    Every key is tried, even when others fail.
 
     Raises:
-        TieredFSError: Some are still there, as far as is known; ``keys`` tells which.
+        TieredFSError: Some objects may remain; the error's ``keys`` lists them.
     """
     deadline = requests.deadline()
     step = backend.delete_limit
     chunks = [keys[at : at + step] for at in range(0, len(keys), step)]
     tasks = [partial(_delete_chunk, requests, chunk, deadline) for chunk in chunks]
-    errors = run_all(tasks, at_once=backend.at_once)
-    raise_undone(errors, len(keys), "keys were not deleted")
+    errors = run_all(tasks, concurrency=backend.concurrency)
+    raise_failures(errors, len(keys), "keys were not deleted")
 
 
-def raise_undone(errors: Sequence[TieredFSError | None], count: int, what: str) -> None:
-    """Raise one error for all that could not be done of several things.
+def raise_failures(
+    errors: Sequence[TieredFSError | None], count: int, what: str
+) -> None:
+    """Raise one error for all the failures of several operations.
 
     Args:
-        errors: Why some could not be done, each with their keys; None where all were.
-        count: How many things there were.
-        what: What they are, and what they were not, for the message.
+        errors: The error of each operation, with its keys; None where it succeeded.
+        count: Number of keys in all operations.
+        what: What the keys are and what was not done, for the message.
 
     Raises:
-        TieredFSError: One that another call does not help, if there is one.
+        TieredFSError: An error that is not retryable, if there is one.
     """
     failed = [error for error in errors if error is not None]
     if not failed:
@@ -48,7 +50,9 @@ def raise_undone(errors: Sequence[TieredFSError | None], count: int, what: str) 
     left = tuple(key for error in failed for key in error.keys)
     worst = min(failed, key=lambda error: error.retryable)
     if count > 1:
-        shown = ", ".join(left[:_SHOWN]) + (", …" if len(left) > _SHOWN else "")
+        shown = ", ".join(left[:_MAX_SHOWN_KEYS]) + (
+            ", …" if len(left) > _MAX_SHOWN_KEYS else ""
+        )
         worst = type(worst)(f"{len(left)} of {count} {what}: {shown}: {worst}")
     worst.keys = left
     raise worst from failed[0].__cause__
@@ -57,7 +61,7 @@ def raise_undone(errors: Sequence[TieredFSError | None], count: int, what: str) 
 def _delete_chunk(
     requests: Requests, keys: Sequence[str], deadline: Deadline
 ) -> TieredFSError | None:
-    """Delete what one request takes; return why some could not be, with their keys."""
+    """Delete the keys of one request; return the error, if any, with its keys."""
     left = list(keys)
 
     def attempt(backend: Backend, seconds: float) -> None:
@@ -75,7 +79,7 @@ def _delete_chunk(
 
 
 def _worst(errors: Sequence[Exception]) -> Exception:
-    """Return an error that another try does not help, if there is one."""
+    """Return an error that is not retryable, if there is one."""
 
     def may_help(error: Exception) -> bool:
         kind = failure_class(error)

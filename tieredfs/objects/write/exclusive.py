@@ -1,8 +1,9 @@
-"""Find out whether a store knows what it is to create an object exclusively.
+"""Probe whether a store honours a conditional put, which creates an object exclusively.
 
-Some take the condition and overwrite without a word (seen with rclone and JuiceFS), and
-no answer tells which: so an object is created under a name that is taken. It is deleted
-afterwards, by the one that made it; where that is refused, it is there for the next.
+Some stores accept the condition and overwrite silently (seen with rclone and JuiceFS),
+and no answer shows it. So the probe creates an object under a name that is taken. The
+process that created the object deletes it afterwards; where the store refuses that, the
+next probe finds it.
 """
 
 import secrets
@@ -28,29 +29,29 @@ __all__ = ["probe_conditional_put"]
 def probe_conditional_put(
     requests: Requests, backend: Backend, key: str, deadline: Deadline
 ) -> None:
-    """Try it, unless that was done; afterwards the backend's capabilities are true.
+    """Probe a backend once, and remove EXCLUSIVE_CREATE if the probe fails.
 
     Args:
         requests: Makes the calls.
-        backend: Of the store.
-        key: What is to be created; errors name it.
-        deadline: When the call has to end that wants to know.
+        backend: The store's backend.
+        key: The key to be created, which errors name.
+        deadline: When the enclosing call has to end.
 
     Raises:
-        TieredFSError: The trial could not be made; the next call makes it again.
+        TieredFSError: The probe could not be made; the next call repeats it.
     """
     if backend.conditional_put_verified:
         return
-    proving = requests.connection.proving
-    if not acquire(proving, deadline.remaining):
+    probe_lock = requests.connection.probe_lock
+    if not acquire(probe_lock, deadline.remaining):
         limit = requests.policy.deadline
-        msg = f"put {requests.name(key)}: not tried what the store can in {limit:g} s"
+        msg = f"put {requests.name(key)}: conditional put not probed in {limit:g} s"
         raise DeadlineExceededError(msg)
     try:
         if not backend.conditional_put_verified:
-            works = backend.create_works()
+            works = backend.conditional_put_works()
             if works is None:
-                # Another process may delete the common one between two creates.
+                # Another process may delete the common probe between two creates.
                 works = any(
                     _is_refused(requests, key, probe, deadline)
                     for probe in (COMMON_PROBE, probe_key())
@@ -59,7 +60,7 @@ def probe_conditional_put(
                 backend.capabilities -= {StoreCapability.EXCLUSIVE_CREATE}
             backend.conditional_put_verified = True
     finally:
-        proving.release()
+        probe_lock.release()
 
 
 def _is_refused(requests: Requests, key: str, probe: str, deadline: Deadline) -> bool:

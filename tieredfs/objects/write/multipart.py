@@ -1,4 +1,4 @@
-"""Upload a large object in parts, several at a time; it appears when all are there."""
+"""Upload a large object in parts, several at a time; it appears when it is complete."""
 
 import secrets
 from collections.abc import Callable, Sequence
@@ -22,27 +22,27 @@ from tieredfs.objects.backends import (
 from tieredfs.objects.concurrency.parallel import run_all
 from tieredfs.objects.content import Content
 from tieredfs.objects.errors_map import is_ambiguous
-from tieredfs.objects.pace import tries
+from tieredfs.objects.pace import paced_attempts
 from tieredfs.objects.policy import CommonDeadline, Deadline
 from tieredfs.objects.request import Call, Requests
-from tieredfs.objects.write.delete import raise_undone
+from tieredfs.objects.write.delete import raise_failures
 from tieredfs.objects.write.verified import write_verified
 
 __all__ = ["abandon_all", "abort_all", "plan_parts", "upload"]
 
 _MIB = 1 << 20
-_LAST_WORD = 0.05
-"""What of a deadline is left for taking back what was uploaded, when it has passed."""
-_AFTER_CTRL_C = 0.5
-"""Most seconds for that after Ctrl-C: the process is to end."""
+_CLEANUP_SHARE = 0.05
+"""Extra share of a deadline for cleaning up an upload after the deadline has passed."""
+_INTERRUPTED_CLEANUP_SECONDS = 0.5
+"""Maximum seconds of the clean-up after Ctrl-C, which is to end the process."""
 
 
 def plan_parts(size: int, limits: MultipartConfig) -> list[ByteRange]:
-    """Cut ``size`` bytes into as few parts of one size as the limits allow.
+    """Split ``size`` bytes into parts of one size that the limits allow.
 
     Args:
-        size: Bytes in all, above 0.
-        limits: The smallest part, in bytes, and the most parts.
+        size: Total bytes, above 0.
+        limits: The minimum part size, in bytes, and the maximum number of parts.
 
     Returns:
         The parts in order; only the last may be smaller. Sizes are whole MiB.
@@ -61,15 +61,15 @@ def upload(
     *,
     overwrite: bool,
 ) -> None:
-    """Make a large object appear, whole.
+    """Write a large object as a whole, in parts.
 
-    Afterwards it is there, or nothing is: what was uploaded of it is taken back, and an
-    upload whose begin was done and not answered as well. After a crash the parts stay,
-    invisible, until ``abort_uploads``. Where others who write the object take its parts
-    away, it is put again, in one request.
+    Afterwards the object is complete, or nothing remains: a failed upload is aborted,
+    and so is one that the store began without the answer arriving. After a crash the
+    parts stay, invisible, until ``abort_uploads``. If another writer of the object
+    removes its parts, it is put again in one request.
 
     Raises:
-        AlreadyExistsError: There is one, and ``overwrite`` is false.
+        AlreadyExistsError: The object exists, and ``overwrite`` is false.
         TieredFSError: A part could not be uploaded.
     """
     if not overwrite:
@@ -96,7 +96,7 @@ def upload(
         write_verified(requests, Call("finish_upload", key, finish), content, deadline)
     except DisturbedUploadError as error:
         if content.size > limits.max_single_put:
-            msg = f"put {requests.name(key)}: another write of it took parts away"
+            msg = f"put {requests.name(key)}: another write removed its parts"
             raise StorageUnavailableError(msg) from error
 
         def put(backend: Backend, left: float) -> None:
@@ -108,30 +108,30 @@ def upload(
         )
     except BaseException as error:
         if limits.has_begin:
-            _take_back(requests, key, number, error)
+            _abort_failed(requests, key, number, error)
         raise
     finally:
         running.discard(UnfinishedUpload(key, number))
 
 
 def abandon_all(requests: Requests) -> None:
-    """Abort, for half a second at most, what other threads of this process upload.
+    """Abort the uploads of all threads of this process, in half a second at most.
 
     Their calls end with an error, or with the process.
     """
     running = tuple(requests.connection.uploads)
     if running:
         with suppress(TieredFSError):
-            abort_all(requests, running, Deadline(_AFTER_CTRL_C))
+            abort_all(requests, running, Deadline(_INTERRUPTED_CLEANUP_SECONDS))
 
 
 def abort_all(
     requests: Requests, uploads: Sequence[UnfinishedUpload], deadline: Deadline
 ) -> None:
-    """Abort uploads; each is tried, whatever happens to others.
+    """Abort uploads; each is tried, even when others fail.
 
     Raises:
-        TieredFSError: Some may still be there; ``keys`` of the error tells which.
+        TieredFSError: Some uploads may remain; the error's ``keys`` lists them.
     """
 
     def abort(each: UnfinishedUpload) -> TieredFSError | None:
@@ -142,18 +142,21 @@ def abort_all(
             return error
         return None
 
-    at_once = requests.backend("abort_upload", "", deadline).at_once
-    errors = run_all([partial(abort, each) for each in uploads], at_once=at_once)
-    raise_undone(errors, len(uploads), "uploads were not aborted")
+    concurrency = requests.backend("abort_upload", "", deadline).concurrency
+    errors = run_all(
+        [partial(abort, each) for each in uploads], concurrency=concurrency
+    )
+    raise_failures(errors, len(uploads), "uploads were not aborted")
 
 
 def _begin(
     requests: Requests, key: str, deadline: Deadline, *, overwrite: bool
 ) -> tuple[str, list[Deadline]]:
-    """Begin an upload, and return the store's name of it.
+    """Begin an upload.
 
     Returns:
-        And a clock of each attempt that may have begun another, the first one first.
+        The store's identifier of the upload, and the start of each attempt that may
+        have begun another one, oldest first.
     """
     unanswered: list[Deadline] = []
 
@@ -173,13 +176,13 @@ def _begin(
 def _abort_unanswered(
     requests: Requests, key: str, number: str, unanswered: Sequence[Deadline]
 ) -> None:
-    """Abort what attempts to begin an upload have begun that were not answered.
+    """Abort the uploads begun by attempts whose answer was lost.
 
-    They are told from those of other writers by their time, and by their having no
-    part when this upload has all of its own. Where there are more of these than there
-    were attempts, some are another writer's, and none is aborted.
+    They are distinguished from those of other writers by their time, and by having no
+    part when this upload has all of its parts. If more are found than there were
+    attempts, some are another writer's, and none is aborted.
     """
-    end = Deadline(requests.policy.deadline * _LAST_WORD)
+    end = Deadline(requests.policy.deadline * _CLEANUP_SHARE)
 
     def find(backend: Backend, left: float) -> Sequence[str]:
         return backend.begun_before(key, number, unanswered[0].elapsed, left)
@@ -191,12 +194,12 @@ def _abort_unanswered(
 
 
 def _refuse_if_there(requests: Requests, key: str, deadline: Deadline) -> None:
-    """Refuse before gigabytes are sent; who is first is decided at the end."""
+    """Refuse before gigabytes are sent; the end of the upload decides who is first."""
     with suppress(NotFoundError):
         requests.make(
             Call("head", key, lambda backend, left: backend.head(key, left)), deadline
         )
-        msg = f"put {requests.name(key)}: there is an object already"
+        msg = f"put {requests.name(key)}: the object already exists"
         raise AlreadyExistsError(msg)
 
 
@@ -208,11 +211,11 @@ def _put_parts(
     limits: MultipartConfig,
     deadline: Deadline,
 ) -> list[str]:
-    """Upload all parts, and return what the store calls them.
+    """Upload all parts, and return the store's tags of them.
 
-    When one fails, the others neither try nor sleep any more, and none is under way
-    afterwards: a part that came after the upload was taken back would keep it. Only
-    after Ctrl-C some may be, for they may hang.
+    When one fails, the others neither retry nor sleep, and none is in progress
+    afterwards: a part that arrived after the abort would keep the upload. Only after
+    Ctrl-C may some be in progress, because they may hang.
     """
     end = CommonDeadline(deadline.remaining)
 
@@ -229,18 +232,20 @@ def _put_parts(
     spans = plan_parts(content.size, limits)
 
     def make(at: int, span: ByteRange) -> str:
-        tried = tries(requests.pace, len(span))
+        tried = paced_attempts(requests.pace, len(span))
         return requests.make(put(at, span, tried), requests.renewed(end))
 
     tasks = [partial(make, at, span) for at, span in enumerate(spans, start=1)]
-    return run_all(tasks, at_once=limits.concurrency, stop=end.expire)
+    return run_all(tasks, concurrency=limits.concurrency, stop=end.expire)
 
 
-def _take_back(requests: Requests, key: str, number: str, error: BaseException) -> None:
-    """Remove the parts of an upload that has failed; they are invisible anyway."""
-    seconds = requests.policy.deadline * _LAST_WORD
+def _abort_failed(
+    requests: Requests, key: str, number: str, error: BaseException
+) -> None:
+    """Abort a failed upload; parts that cannot be removed are invisible anyway."""
+    seconds = requests.policy.deadline * _CLEANUP_SHARE
     if not isinstance(error, Exception):
-        seconds = min(seconds, _AFTER_CTRL_C)
+        seconds = min(seconds, _INTERRUPTED_CLEANUP_SECONDS)
     with suppress(TieredFSError):
         _abort(requests, key, number, Deadline(seconds))
 

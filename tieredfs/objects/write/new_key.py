@@ -1,9 +1,9 @@
-"""Put an object under a key that no other write has, at each attempt another.
+"""Put an object under a key that no other write has, a new one for each attempt.
 
-A server may do a put long after its client has given it up, and after its repeat was
-acknowledged: where the object has been deleted meanwhile, it would be back. No
-precondition prevents that, for nothing is there. A key that was never given to anyone
-does.
+A server may perform a put long after the client has given it up, and after its retry
+was acknowledged. If the object has been deleted meanwhile, it would be back. No
+precondition prevents that, because no object is there. A key that no caller was ever
+given does.
 """
 
 import secrets
@@ -17,7 +17,7 @@ from tieredfs.objects.content import Content
 from tieredfs.objects.errors_map import is_ambiguous
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.request import Call, Requests
-from tieredfs.objects.write.verified import FOR_ASKING
+from tieredfs.objects.write.verified import VERIFY_SHARE
 
 __all__ = ["Send", "new_key", "put_new"]
 
@@ -25,12 +25,12 @@ _TOKEN_BYTES: Final = 16
 
 
 class Send(Protocol):
-    """One attempt to put a content, given the backend, the key and the seconds left."""
+    """Makes one attempt to put a content, given backend, key and seconds left."""
 
     def __call__(
         self, backend: Backend, key: str, left: float, /, *, overwrite: bool
     ) -> None:
-        """Put it."""
+        """Put the content."""
 
 
 def new_key(prefix: str) -> str:
@@ -41,13 +41,13 @@ def new_key(prefix: str) -> str:
 def put_new(
     requests: Requests, prefix: str, content: Content, send: Send, deadline: Deadline
 ) -> str:
-    """Put an object; return the key of the attempt that has succeeded.
+    """Put an object; return the key of the attempt that succeeded.
 
-    Afterwards what the others have put is removed, unless it comes later; all of it
-    when none has succeeded, if the store answers.
+    Objects that other attempts have put are removed, unless they arrive later. If no
+    attempt succeeded, all are removed, provided the store answers.
 
     Raises:
-        TieredFSError: What the last attempt raised, when none has put the object.
+        TieredFSError: The error of the last attempt, if none has put the object.
     """
     answered = ""
     unanswered: list[str] = []
@@ -65,9 +65,9 @@ def put_new(
 
     call = Call("put", prefix, attempt, lambda _: content.size)
     try:
-        requests.make(call, deadline.earlier(FOR_ASKING))
+        requests.make(call, deadline.earlier(VERIFY_SHARE))
     except TieredFSError:
-        # The caller has tried for long enough: the store is asked once for each.
+        # The retries are used up: the store is asked once for each key.
         once = replace(requests, policy=replace(requests.policy, attempts=1))
         for key in reversed(unanswered):
             if _is_there(once, key, content.size, deadline):
@@ -81,7 +81,7 @@ def put_new(
 
 
 def _is_there(requests: Requests, key: str, size: int, deadline: Deadline) -> bool:
-    """Tell whether an attempt has put the object: no other write has its key."""
+    """Return whether an attempt has put the object: no other write has its key."""
     head = Call("head", key, lambda backend, left: backend.head(key, left))
     with suppress(TieredFSError):
         return requests.make(head, deadline).size == size
@@ -89,7 +89,7 @@ def _is_there(requests: Requests, key: str, size: int, deadline: Deadline) -> bo
 
 
 def _remove(requests: Requests, keys: list[str], deadline: Deadline) -> None:
-    """Delete what may be there; the object is there whether that succeeds or not."""
+    """Delete objects that may exist; a failure does not matter to the caller."""
     for key in keys:
 
         def delete(backend: Backend, left: float, key: str = key) -> None:

@@ -1,11 +1,12 @@
-"""Write an object when nobody knows whether an earlier try has written it.
+"""Resolve ambiguous writes: writes of which a lost reply leaves the outcome unknown.
 
-A reply can be lost after the store has done what it was asked. Repeated, a create then
-fails by its own first try. So when a try may have been done, what lies under the key is
-compared with what was to be written: the same bytes are our own success. (Racers write
-distinct payloads; two that write the same bytes may both be told that they won, and the
-object is what both of them wanted.) A refusal that may be meant for ourselves is passed
-on only when that comparison was made: "there is one already" would be a guess.
+A reply can be lost after the store has performed a request. A repeated create then
+fails because of its own first attempt. So if an attempt may have succeeded, the object
+under the key is compared with the content to be written: the same bytes mean success.
+(Concurrent writers write distinct payloads. Two that write the same bytes may both get
+a success, and the object is what both of them wanted.) A refusal that our own first
+attempt may have caused is raised only after that comparison: without it, "the object
+already exists" would be a guess.
 """
 
 from contextlib import suppress
@@ -24,51 +25,53 @@ from tieredfs.objects.errors_map import is_ambiguous
 from tieredfs.objects.policy import Deadline
 from tieredfs.objects.request import Call, Requests
 
-__all__ = ["FOR_ASKING", "write_verified"]
+__all__ = ["VERIFY_SHARE", "write_verified"]
 
-FOR_ASKING = 0.1
-"""How much of a write's deadline is kept for asking whether it was done."""
+VERIFY_SHARE = 0.1
+"""Share of a write's deadline that is reserved for checking whether it succeeded."""
 
 
 def write_verified(
     requests: Requests, call: Call[None], content: Content, deadline: Deadline
 ) -> None:
-    """Make a call that writes ``content`` under its key; settle what is unclear.
+    """Make a call that writes ``content`` under its key; resolve an ambiguous outcome.
 
     Raises:
-        AlreadyExistsError: An object that is not ours was there first.
-        TieredFSError: What the call raised, when the object is not what it should be;
-            or why there is no finding out.
+        AlreadyExistsError: Another writer's object was there first.
+        TieredFSError: The error of the call, if the object does not have the content;
+            or the error of the check, if it fails.
     """
-    unclear = False
+    is_unclear = False
 
     def attempt(backend: Backend, left: float) -> None:
-        nonlocal unclear
+        nonlocal is_unclear
         try:
             call.attempt(backend, left)
         except Exception as error:
-            unclear |= is_ambiguous(error)
+            is_unclear |= is_ambiguous(error)
             raise
 
     try:
-        requests.make(replace(call, attempt=attempt), deadline.earlier(FOR_ASKING))
+        requests.make(replace(call, attempt=attempt), deadline.earlier(VERIFY_SHARE))
     except (StorageUnavailableError, DeadlineExceededError):
-        # Whoever calls has tried for long enough: the store is asked once.
+        # The retries are used up: the store is asked once.
         once = replace(requests, policy=replace(requests.policy, attempts=1))
         with suppress(TieredFSError):
-            if unclear and _holds(once, call.key, content, deadline):
+            if is_unclear and _has_content(once, call.key, content, deadline):
                 return
         raise
     except TieredFSError:
-        if not unclear or not _holds(requests, call.key, content, deadline):
+        if not is_unclear or not _has_content(requests, call.key, content, deadline):
             raise
 
 
-def _holds(requests: Requests, key: str, content: Content, deadline: Deadline) -> bool:
-    """Tell whether an object has exactly this content.
+def _has_content(
+    requests: Requests, key: str, content: Content, deadline: Deadline
+) -> bool:
+    """Return whether an object has exactly this content.
 
     Raises:
-        TieredFSError: The store does not say.
+        TieredFSError: The object could not be read.
     """
     head = Call("head", key, lambda backend, left: backend.head(key, left))
     try:

@@ -1,4 +1,4 @@
-"""What Kafka's own two layouts share: a segment is a log file with files beside it."""
+"""Shared code of Kafka's two layouts: a segment is a log file with index files."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -43,9 +43,9 @@ _DESCRIBING = (
 )
 _LAST = (1 << 63) - 1
 _MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
-"""Of a segment's last offset: its indexes hold no larger one, so Kafka rolls before."""
+"""Largest relative offset: an index entry has no more bits, so Kafka rolls before."""
 
-_SIZE_AT = 12  # bytes that say how long a batch is
+_SIZE_AT = 12  # end of a batch's length field
 
 
 def describe_segment(
@@ -56,24 +56,24 @@ def describe_segment(
     active: bool = False,
     compacted: bool = False,
 ) -> SegmentMetadata:
-    """Tell a segment's end, largest timestamp and epochs from its indexes and its log.
+    """Return a segment with its end, largest timestamp and epochs.
 
-    The indexes say where to look; what is told is what the log holds from there on.
-    So an index that was cut off costs a longer read and no wrong answer, and one that
-    is untrue to the log is an error.
+    The indexes give the position to read from; the values come from the log from there
+    on. So an index that was cut off costs a longer read and never gives a wrong result,
+    and an index that is inconsistent with the log is an error.
 
     Args:
         storage: Where the segment is.
         metadata: As it was listed.
         indexes: Its indexes; None to fetch them.
         active: Whether a broker may be writing it: then the log may end in part of a
-            batch, which is left out of the size.
-        compacted: Whether offsets may be missing from the log: a cleaner has been here,
-            or where the log was replicated from. Otherwise that is concluded only from
-            holes that the log shows elsewhere.
+            batch, which the size excludes.
+        compacted: Whether offsets may be missing from the log, because a cleaner ran
+            here or where the log was replicated from. If False, missing offsets are
+            accepted only if the log has holes elsewhere.
 
     Raises:
-        CorruptIndexError: An index is malformed or untrue to the log.
+        CorruptIndexError: An index is malformed or inconsistent with the log.
         CorruptBatchError: A batch at the end of the log is malformed or out of place.
     """
     size = metadata.size or 0
@@ -83,7 +83,7 @@ def describe_segment(
     facts = _Facts(metadata, indexes, size, name, compacted=compacted)
     headers = _headers(storage, metadata, facts.position, active=active)
     if active and facts.is_ahead_of(headers):
-        # A crash lost the end of the log: what the indexes say of it says nothing.
+        # A crash lost the end of the log, so index entries for it are ignored.
         headers = _headers(storage, metadata, 0, active=active)
         end = headers[-1].end if headers else 0
         if any(storage.fetch_log_segment(metadata, end, min(end + _SIZE_AT, size))):
@@ -101,15 +101,15 @@ def describe_segment(
     last = headers[-1] if headers else None
     end_offset = last.last_offset if last else metadata.start_offset - 1
     if end_offset - metadata.start_offset > _MAX_RELATIVE_OFFSET:
-        msg = f"{name}: no segment goes on as far as to offset {end_offset}"
+        msg = f"{name}: end offset {end_offset} is too large for a segment"
         raise CorruptBatchError(msg)
     if metadata.end_offset is not None:
         if end_offset > metadata.end_offset:
-            msg = f"{name}: the log goes on to offset {end_offset}"
+            msg = f"{name}: the log extends to offset {end_offset}"
             raise CorruptBatchError(msg)
         end_offset = metadata.end_offset
     if end_offset >= _LAST:
-        msg = f"{name}: no log goes on to offset {end_offset}"
+        msg = f"{name}: end offset {end_offset} is too large for a log"
         raise CorruptBatchError(msg)
     return replace(
         metadata,
@@ -134,29 +134,29 @@ def fetch_log(
     Args:
         store: Where it is.
         key: Its key.
-        metadata: The segment's; where it does not tell the size and ``end`` is None,
-            the whole file is asked for.
+        metadata: The segment. If its size is not known and ``end`` is None, the whole
+            file is fetched.
         start: First byte.
         end: Byte after the last; None for the end of the log.
 
     Raises:
         NotFoundError: There is no such file.
         CorruptObjectError: It ends before the range does.
-        InvalidArgumentError: ``start`` is negative or behind ``end``.
+        InvalidArgumentError: ``start`` is negative or greater than ``end``.
     """
     stop = metadata.size if end is None else end
     if stop is not None:
         return store.get_range(key, start, stop)
     whole = store.get(key)
-    span = ByteRange(start, max(start, len(whole)))  # refuses a negative start
+    span = ByteRange(start, max(start, len(whole)))  # raises for a negative start
     if span.end > len(whole):
-        msg = f"{store.url}/{key}: it has {len(whole)} bytes, asked for is {start}"
+        msg = f"{store.url}/{key}: byte {start} is past its end at {len(whole)}"
         raise CorruptObjectError(msg)
     return whole[start:]
 
 
 def is_offset(number: int) -> bool:
-    """Tell whether a segment can begin at ``number``: a record must fit behind it."""
+    """Return whether a segment can begin at ``number``, with a record after it."""
     return 0 <= number < _LAST
 
 
@@ -178,7 +178,7 @@ def _headers(
 
 
 def _has_holes(headers: list[BatchHeader], start_offset: int) -> bool:
-    """Tell whether offsets are missing from a log, wherever else than before its end.
+    """Return whether offsets are missing from a log, other than before its last batch.
 
     There a hole may be damage: no checksum covers the offset of the last batch.
     """
@@ -191,7 +191,7 @@ def _has_holes(headers: list[BatchHeader], start_offset: int) -> bool:
 
 
 class _Facts:
-    """What the indexes of a segment say, to be compared with its log."""
+    """The contents of a segment's indexes, to be compared with its log."""
 
     def __init__(
         self,
@@ -229,15 +229,15 @@ class _Facts:
                 indexes[IndexType.PRODUCER_SNAPSHOT],
                 name=f"{self.name}.{SUFFIXES[IndexType.PRODUCER_SNAPSHOT]}",
             )
-        # From here on the log decides: no later batch can be missing from the indexes
-        # without being seen.
+        # The log is read from here on, so every later batch is seen even if the indexes
+        # lack it.
         self.position = min(
             self.offsets.lookup(_LAST).position,
             self.offsets.lookup(self.times.lookup(_LAST).offset).position,
         )
 
     def is_ahead_of(self, headers: list[BatchHeader]) -> bool:
-        """Tell whether the offset or the time index goes on behind the last batch."""
+        """Return whether the offset or the time index extends past the last batch."""
         if not headers:
             return bool(len(self.offsets) or len(self.times))
         last = headers[-1]
@@ -268,13 +268,13 @@ class _Facts:
         behind = self.offsets.upper_bound(end + 1)
         if behind is not None:
             msg = (
-                f"{self.name}: batch at position {end}: it goes on behind the log, the "
+                f"{self.name}: batch at position {end}: it extends past the log, the "
                 f"offset index has one at {behind.position}"
             )
             raise CorruptBatchError(msg)
 
     def check(self, headers: list[BatchHeader]) -> None:
-        """Compare the end of the log with what the indexes say of it.
+        """Compare the end of the log with the indexes.
 
         Args:
             headers: The batches from ``position`` on.
@@ -295,7 +295,7 @@ class _Facts:
                 raise CorruptBatchError(msg)
 
     def _confirms(self, last: BatchHeader) -> bool:
-        """Tell whether an index has the offset of the last batch."""
+        """Return whether an index has the offset of the last batch."""
         return (
             self.offsets.lookup(_LAST).offset == last.last_offset
             or self.times.lookup(_LAST).offset == last.last_offset
@@ -305,12 +305,12 @@ class _Facts:
     def _contradictions(self, headers: list[BatchHeader]) -> Iterator[str]:
         if headers and headers[0].base_offset < self.base:
             yield f"its log begins at offset {headers[0].base_offset}"
-        yield from self._untrue_offsets(headers)
-        yield from self._untrue_times(headers)
-        yield from self._untrue_epochs(headers)
-        yield from self._untrue_producers(headers)
+        yield from self._inconsistent_offsets(headers)
+        yield from self._inconsistent_times(headers)
+        yield from self._inconsistent_epochs(headers)
+        yield from self._inconsistent_producers(headers)
 
-    def _untrue_offsets(self, headers: list[BatchHeader]) -> Iterator[str]:
+    def _inconsistent_offsets(self, headers: list[BatchHeader]) -> Iterator[str]:
         positions = {header.position for header in headers}
         lasts = {header.last_offset for header in headers}
         for number in range(len(self.offsets)):
@@ -318,9 +318,9 @@ class _Facts:
             if entry.position < self.position:
                 break
             if entry.position not in positions or entry.offset not in lasts:
-                yield f"no batch is what the offset index says: {entry}"
+                yield f"no batch matches the offset index entry: {entry}"
 
-    def _untrue_times(self, headers: list[BatchHeader]) -> Iterator[str]:
+    def _inconsistent_times(self, headers: list[BatchHeader]) -> Iterator[str]:
         if not len(self.times):
             return
         entry = self.times.entry(-1)
@@ -330,29 +330,30 @@ class _Facts:
             if header.base_offset <= entry.offset <= header.last_offset
         }
         if stamps != {entry.timestamp}:
-            yield f"no batch is what the time index says: {entry}"
+            yield f"no batch matches the time index entry: {entry}"
 
-    def _untrue_epochs(self, headers: list[BatchHeader]) -> Iterator[str]:
+    def _inconsistent_epochs(self, headers: list[BatchHeader]) -> Iterator[str]:
         for header in headers:
             if not self.epochs.accepts(header.leader_epoch, header.base_offset):
                 yield (
                     f"the batch at offset {header.base_offset} has leader epoch "
-                    f"{header.leader_epoch}, its checkpoint says "
+                    f"{header.leader_epoch}, its checkpoint has "
                     f"{self.epochs.epoch_at(header.base_offset)}"
                 )
-        # It may begin behind the segment, where the whole log does, but not at its end.
+        # It may begin after the segment's start, where the whole log does, but not at
+        # its end.
         last = headers[-1] if self.has_epochs and headers else None
         if last and last.leader_epoch > self.epochs.epoch_at(last.last_offset):
             yield f"its checkpoint does not have leader epoch {last.leader_epoch}"
 
-    def _untrue_producers(self, headers: list[BatchHeader]) -> Iterator[str]:
+    def _inconsistent_producers(self, headers: list[BatchHeader]) -> Iterator[str]:
         written: dict[int, tuple[int, int]] = {}
         for header in headers:
             epoch, _ = written.get(header.producer_id, (header.producer_epoch, -1))
             if not header.is_control and header.record_count:
                 written[header.producer_id] = header.producer_epoch, header.last_offset
             elif epoch != header.producer_epoch:
-                # The marker of a new epoch makes the broker forget what was written.
+                # The marker of a new epoch makes the broker forget the last offset.
                 written[header.producer_id] = header.producer_epoch, -1
         for producer in self.producers.producers:
             said = (producer.producer_epoch, producer.last_offset)
@@ -362,5 +363,5 @@ class _Facts:
             ):
                 yield (
                     f"producer {producer.producer_id} wrote offset {wrote} last, its "
-                    f"snapshot says {producer.last_offset}"
+                    f"snapshot has {producer.last_offset}"
                 )

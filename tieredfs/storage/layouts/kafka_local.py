@@ -2,8 +2,8 @@
 
 One folder a partition, ``<topic>-<partition>-<topic id>``, and in it a file for the log
 and one for each index of a segment: ``<20-digit start>-<segment id>.log`` and so on.
-Nothing is packed, so a name says no more than where a segment begins. A broker reads
-what is written here.
+Nothing is packed, and a name contains only the start offset of a segment. A broker can
+read what is written here.
 """
 
 import re
@@ -45,7 +45,7 @@ _ROOT = "kafka-tiered-storage/"
 _PARTITION = re.compile(r"(.+)-(0|[1-9]\d{0,9})-([A-Za-z0-9_-]{22})", re.ASCII)
 _FILE = re.compile(r"(\d{20})-([A-Za-z0-9_-]{22})\.([a-z_]+)", re.ASCII)
 _ALWAYS = {LOG_SUFFIX, *SUFFIXES.values()} - {SUFFIXES[IndexType.TRANSACTION]}
-"""What LocalTieredStorage writes for every segment; without one it is not whole."""
+"""Files that LocalTieredStorage writes for every segment; all are required."""
 
 _Files = dict[tuple[int, SegmentId], dict[str, ObjectInfo]]
 
@@ -84,12 +84,12 @@ class KafkaLocal(RemoteStorageManager):
     def list_segments(
         self, partition: TopicIdPartition, min_offset: int = 0
     ) -> list[SegmentMetadata]:
-        """Return the segments whose files are all there."""
+        """Return the segments whose required files all exist."""
         files, empty = self._files(partition)
         if empty:
             msg = f"not found: {partition} in {self.store.url}"
             raise NotFoundError(msg)
-        del min_offset  # a name does not say where its segment ends
+        del min_offset  # a name does not contain its segment's end offset
         return [
             SegmentMetadata(partition, segment_id, start, size=parts[LOG_SUFFIX].size)
             for (start, segment_id), parts in sorted(files.items())
@@ -118,7 +118,7 @@ class KafkaLocal(RemoteStorageManager):
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
     ) -> SegmentMetadata:
-        """Ask the indexes and the end of the log what the name does not say."""
+        """Read the other fields from the indexes and the end of the log."""
         if metadata.end_offset is not None:
             return metadata
         return describe_segment(self, metadata, indexes)
@@ -134,7 +134,7 @@ class KafkaLocal(RemoteStorageManager):
         }
 
     def name_of(self, metadata: SegmentMetadata) -> str:
-        """Return the place of a segment's files, without their suffixes."""
+        """Return the URL of a segment's files, without their suffixes."""
         place = f"{self._root or ''}{_name(metadata.partition)}{_stem(metadata)}"
         return f"{self.store.url}/{place}"
 
@@ -143,18 +143,18 @@ class KafkaLocal(RemoteStorageManager):
     ) -> bytes:
         """Store a segment: its indexes, and then its log.
 
-        It is listed when all files are there. A crash leaves files that are not listed;
-        copying again replaces them. An index that Kafka always has and ``data`` has not
-        is made from the log.
+        The segment is listed when all files exist. A crash leaves files that are not
+        listed; copying again replaces them. An index that Kafka always has and that
+        ``data`` lacks is rebuilt from the log.
 
         Returns:
-            Nothing: the names are those of the segment.
+            Empty: the names are those of the segment.
 
         Raises:
-            InvalidArgumentError: ``metadata`` does not say where the segment ends.
-            CorruptBatchError: A batch is malformed or lies outside the segment.
+            InvalidArgumentError: ``metadata`` has no end offset.
+            CorruptBatchError: A batch is malformed or outside the segment.
             CorruptIndexError: An index is malformed or inconsistent with the log, or
-                the log has an abort and the transaction index is missing.
+                the log has an aborted transaction and the transaction index is missing.
             UnsupportedOperationError: The log is compacted.
         """
         with open_log(data.log, str(metadata)) as log:
@@ -166,9 +166,9 @@ class KafkaLocal(RemoteStorageManager):
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
     ) -> bytes:
-        """Store a segment, of a log that is read where it lies."""
+        """Store a segment, from a log that is read in place."""
         if metadata.end_offset is None:
-            msg = f"{metadata}: to be copied, a segment needs its end offset"
+            msg = f"{metadata}: the segment has no end offset"
             raise InvalidArgumentError(msg)
         if is_put_in_place(log):
             stem = self._put_indexes(metadata, log, indexes, lambda _: None)
@@ -186,9 +186,9 @@ class KafkaLocal(RemoteStorageManager):
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
     ) -> bytes:
-        """Put the files of a segment again over those that are there."""
+        """Overwrite the files of a segment."""
         custom = self.copy_open_log(metadata, log, indexes)
-        if IndexType.TRANSACTION not in indexes:  # one that is there is none of it
+        if IndexType.TRANSACTION not in indexes:  # a stored one does not belong to it
             key = self._key(metadata, SUFFIXES[IndexType.TRANSACTION])
             self.store.delete([key])
         return custom
@@ -200,12 +200,12 @@ class KafkaLocal(RemoteStorageManager):
         indexes: Mapping[IndexType, bytes],
         write: Callable[[memoryview], object],
     ) -> str:
-        """Check a log, and store all that lies beside it; return where, without suffix.
+        """Check a log and store its indexes; return their key without suffix.
 
         Args:
-            metadata: Of the segment.
+            metadata: The segment.
             log: Its log.
-            indexes: The bytes of each index there is.
+            indexes: The bytes of each index that exists.
             write: Takes each piece of the log that was checked, in order.
         """
         measured = replace(metadata, size=log.size)
@@ -213,18 +213,18 @@ class KafkaLocal(RemoteStorageManager):
         if inspection.is_compacted:
             raise UnsupportedOperationError(
                 f"{self.name_of(metadata)}: its log is compacted, and kafka-local "
-                "is what a broker tiers: logs without holes"
+                "stores only logs without holes, as a broker tiers them"
             )
         made = inspection.rebuilt.items()
         always = {kind: index for kind, index in made if SUFFIXES[kind] in _ALWAYS}
-        # All in one folder, whichever root another process begins meanwhile.
+        # All in one folder, even if another process creates the other root meanwhile.
         stem = f"{self._folder(metadata.partition)}{_stem(metadata)}"
         for kind, index in {**always, **indexes}.items():
             self.store.put(f"{stem}.{SUFFIXES[kind]}", index, overwrite=True)
         return stem
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
-        """Delete the files of a segment, its log first: then it is listed no more.
+        """Delete the files of a segment, its log first, so that it is no longer listed.
 
         A crash leaves files that are not listed: ``scrub`` finds them, and deleting
         again removes them.
@@ -234,7 +234,7 @@ class KafkaLocal(RemoteStorageManager):
         self.store.delete(f"{stem}.{suffix}" for suffix in SUFFIXES.values())
 
     def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
-        """Yield the files of segments that lack some."""
+        """Yield the files of incomplete segments."""
         files, _ = self._files(partition)
         for (start, segment_id), parts in sorted(files.items()):
             lacking = ", ".join(sorted(_ALWAYS - parts.keys()))
@@ -243,7 +243,7 @@ class KafkaLocal(RemoteStorageManager):
                 yield Leftover(entry.key, entry.size or 0, reason)
 
     def delete_partition(self, partition: TopicIdPartition) -> None:
-        """Delete the files of all segments, the logs first: then none is listed."""
+        """Delete the files of all segments, the logs first, so that none is listed."""
         files, _ = self._files(partition)
         logs = [p[LOG_SUFFIX].key for p in files.values() if LOG_SUFFIX in p]
         self.store.delete(logs)
@@ -251,7 +251,7 @@ class KafkaLocal(RemoteStorageManager):
         self.store.delete(others.difference(logs))
 
     def _files(self, partition: TopicIdPartition) -> tuple[_Files, bool]:
-        """Return the files of each segment, and whether there is nothing at all."""
+        """Return the files of each segment, and whether the folder is empty."""
         folder = self._folder(partition)
         files: _Files = {}
         empty = True
@@ -270,10 +270,10 @@ class KafkaLocal(RemoteStorageManager):
         return f"{self._find_root()}{_name(partition)}"
 
     def _find_root(self) -> str:
-        """Find out whether the store is the folder itself or its parent.
+        """Determine whether the store is the folder itself or its parent.
 
-        Where neither is there, it is the folder itself for this call, and the next one
-        looks again: a broker may begin to write meanwhile.
+        If neither exists, this call assumes the folder itself, and the next call checks
+        again: a broker may begin to write meanwhile.
         """
         if self._root is None:
             folders = {e.key for e in self.store.list(delimiter="/") if e.is_prefix}
@@ -303,7 +303,7 @@ def _partition(folder: str) -> TopicIdPartition | None:
         return None
     try:
         return TopicIdPartition(match[1], int(match[2]), Uuid(match[3]))
-    except InvalidArgumentError:  # a stranger's folder
+    except InvalidArgumentError:  # an unrecognised directory
         return None
 
 
@@ -316,5 +316,5 @@ def _file(name: str) -> tuple[int, SegmentId, str] | None:
         if not is_offset(start):
             return None
         return start, SegmentId(match[2]), match[3]
-    except InvalidArgumentError:  # a stranger's file
+    except InvalidArgumentError:  # a foreign object
         return None

@@ -1,17 +1,17 @@
-"""``kafka-log``: a broker's log directory, as it lies on disk.
+"""``kafka-log``: a broker's log directory on disk.
 
 One folder a partition, ``<topic>-<partition>``, with ``<20-digit start>.log`` and the
 indexes beside it. The last segment is the one the broker writes to: its indexes are
 padded with zeros, its log may end in part of a batch, and both may grow while they are
-read: what was there when it was listed is what is read. Compaction rewrites a segment
-under its name, so a segment's ``version`` is the size and modification time of its log.
-Read only.
+read: only what existed when it was listed is read. Compaction rewrites a segment under
+its name, so a segment's ``version`` is the size and modification time of its log. Read
+only.
 
-A listing is no snapshot. While the cleaner replaces a segment (``.cleaned`` becomes
-``.swap``, the old files ``.deleted``, ``.swap`` the new ones) a listing may see it by
-neither name. Where a segment is missed, the one before it seems to go on to the one
-behind it, and the log to begin later. So two listings in a row have to agree, and
-``is_current`` looks again when a segment has been read.
+A listing is not a snapshot. While the cleaner replaces a segment (``.cleaned`` becomes
+``.swap``, the old files ``.deleted``, ``.swap`` the new ones) a listing may contain it
+under neither name. If a segment is missed, the one before it seems to extend to the one
+after it, or the log to begin later. So two listings in a row have to agree, and
+``is_current`` lists again when a segment has been read.
 """
 
 import re
@@ -61,25 +61,25 @@ __all__ = ["KafkaLog"]
 
 _PARTITION = re.compile(r"(.+)-(0|[1-9]\d{0,9})", re.ASCII)
 _LOG = re.compile(r"(\d{20})\.log(\.swap)?", re.ASCII)
-"""A log, or what the cleaner is about to put in place of logs it has taken away."""
+"""A log, or the file with which the cleaner is about to replace removed logs."""
 
 _OF_A_SEGMENT = re.compile(r"(\d{20})\.(?!snapshot).+", re.ASCII)
-"""Any file that only a segment has, whatever the cleaner has made of its name: a
-snapshot may outlive its segment."""
+"""Any file of a segment, including those that the cleaner has renamed. Snapshots are
+excluded, because a snapshot may outlive its segment."""
 
 _OF_AN_OFFSET = re.compile(
     r"(\d{20})\.(?:log|index|timeindex|txnindex|snapshot)", re.ASCII
 )
-"""A file of a segment, under its last name."""
+"""A file of a segment, under its final name."""
 
 _OF_THE_CLEANER = (".cleaned", ".swap", ".deleted")
-"""How the cleaner names what it writes, what it puts in place, what it takes away."""
+"""Suffixes of the files that the cleaner writes, moves into place and removes."""
 
-_LISTINGS = 6
-"""How often a folder is listed, at most, until two listings have the same logs."""
+_MAX_LISTINGS = 6
+"""Most listings of a folder until two of them have the same logs."""
 
-_SWAP_LISTINGS = 2
-"""After how many more listings a log is taken that the cleaner has not named."""
+_MAX_SWAP_LISTINGS = 2
+"""Most further listings to wait until the cleaner has renamed a ``.swap`` log."""
 
 _FILE = re.compile(
     r"(\d{20}\.(log|index|timeindex|txnindex|snapshot)"
@@ -116,7 +116,7 @@ class KafkaLog(RemoteStorageManager):
 
     @classmethod
     def recognises(cls, keys: Collection[str]) -> float:
-        """Return the share of keys that a broker writes."""
+        """Return the share of keys that are files of a broker."""
         mine = sum(key in _OF_THE_BROKER or _is_file(key) for key in keys)
         segments = any(_is_file(key) for key in keys)
         return mine / len(keys) if segments else 0.0
@@ -125,7 +125,7 @@ class KafkaLog(RemoteStorageManager):
         """Return the partitions that have a folder.
 
         Folders that the broker is deleting (``-delete``), moving (``-future``) or has
-        found to be none of its own (``-stray``) are left out.
+        found to be foreign (``-stray``) are left out.
         """
         found: list[tuple[str, int, Uuid | None]] = []
         for entry in self.store.list(delimiter="/"):
@@ -135,7 +135,7 @@ class KafkaLog(RemoteStorageManager):
             try:
                 topic_id = self._topic_id(entry.key)
             except (PermissionDeniedError, CorruptObjectError):
-                topic_id = None  # said when its segments are listed
+                topic_id = None  # reported when its segments are listed
             found.append((match[1], int(match[2]), topic_id))
         return sorted(_partitions(found))
 
@@ -144,18 +144,19 @@ class KafkaLog(RemoteStorageManager):
     ) -> list[SegmentMetadata]:
         """Return the segments in their order; each ends where the next begins.
 
-        Only the last one's end is not known: it may be growing. One that the cleaner is
-        replacing is among them, and is not found when it is read before that is done.
+        Only the last segment's end is not known: it may be growing. A segment that the
+        cleaner is replacing is listed, and reading it before that is done raises
+        NotFoundError.
 
         Raises:
-            NotFoundError: There is no such partition, or it is another topic's of the
-                same name.
-            CorruptObjectError: Its partition.metadata does not say a topic id.
+            NotFoundError: There is no such partition, or it belongs to another topic of
+                the same name.
+            CorruptObjectError: Its partition.metadata contains no topic id.
             StorageUnavailableError: The broker changes it faster than it is listed.
         """
         return [
             segment
-            for segment in _segments(partition, self._settled_logs(partition))
+            for segment in _segments(partition, self._stable_logs(partition))
             if segment.end_offset is None or segment.end_offset >= min_offset
         ]
 
@@ -167,7 +168,7 @@ class KafkaLog(RemoteStorageManager):
         *,
         layout: bytes = b"",
     ) -> memoryview:
-        """Return a range of the log file, as far as it went when it was listed."""
+        """Return a range of the log file, up to its size when it was listed."""
         del layout
         key = _key(metadata, LOG_SUFFIX)
         return fetch_log(self.store, key, metadata, start, end)
@@ -178,15 +179,15 @@ class KafkaLog(RemoteStorageManager):
         """Return one index as the broker would tier it.
 
         Zero padding is cut off; the producer snapshot is the one taken where the next
-        segment begins; the leader epochs are those up to the segment's end. Of the
-        active segment's indexes comes what lies inside the log as it was listed: they
-        may have grown since, and after a crash they may be ahead of the log.
+        segment begins; the leader epochs are those up to the segment's end. The active
+        segment's indexes are cut at the end of the log as it was listed: they may have
+        grown since, and after a crash they may be ahead of the log.
         """
         if index_type is IndexType.LEADER_EPOCH:
             return self._leader_epochs(metadata)
         if index_type is IndexType.PRODUCER_SNAPSHOT:
             if metadata.end_offset is None:
-                msg = f"not found: {metadata} is still written: it has no snapshot yet"
+                msg = f"not found: {metadata} is still written and has no snapshot yet"
                 raise NotFoundError(msg)
             name = f"{metadata.end_offset + 1:020d}.{SUFFIXES[index_type]}"
             return self.store.get(f"{metadata.partition}/{name}")
@@ -201,7 +202,7 @@ class KafkaLog(RemoteStorageManager):
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
     ) -> SegmentMetadata:
-        """Ask the indexes and the end of the log what the name does not say."""
+        """Read the other fields from the indexes and the end of the log."""
         if metadata.max_timestamp_ms is not None:
             return metadata
         return describe_segment(
@@ -215,7 +216,7 @@ class KafkaLog(RemoteStorageManager):
     def stored_sizes(
         self, partition: TopicIdPartition
     ) -> Mapping[tuple[int, SegmentId], int]:
-        """Return the bytes of the files that have a segment's offset: one listing."""
+        """Return the bytes of the files named by a segment's offset: one listing."""
         folder = f"{partition}/"
         sizes: dict[tuple[int, SegmentId], int] = {}
         for entry in self.store.list(folder, delimiter="/"):
@@ -231,12 +232,12 @@ class KafkaLog(RemoteStorageManager):
         return self.store.get(_key(metadata, SUFFIXES[IndexType.PRODUCER_SNAPSHOT]))
 
     def name_of(self, metadata: SegmentMetadata) -> str:
-        """Return the place of a segment's files, without their suffixes."""
+        """Return the URL of a segment's files, without their suffixes."""
         place = f"{metadata.partition}/{metadata.start_offset:020d}"
         return f"{self.store.url}/{place}"
 
     def is_active(self, metadata: SegmentMetadata) -> bool:
-        """Tell whether it was the last one of its partition when it was listed."""
+        """Return whether it was the last segment of its partition when listed."""
         return metadata.custom_metadata == _ACTIVE
 
     def is_compacted(self, partition: TopicIdPartition) -> bool:
@@ -252,10 +253,11 @@ class KafkaLog(RemoteStorageManager):
     def is_current(
         self, metadata: SegmentMetadata, last_offset: int | None = None
     ) -> bool:
-        """Tell whether the log is still the one that was listed, or has only grown.
+        """Return whether the log is still the one that was listed, or has only grown.
 
-        Where it ends before the segment does, the folder is listed again: the segment
-        must still end there, and no file may be left of one that begins in between.
+        If the log ends before the segment's end offset, the folder is listed again: the
+        segment must still end there, and no file of a segment that begins in between
+        may be left.
         """
         end = metadata.end_offset
         if end is None or last_offset is None or last_offset >= end:
@@ -274,8 +276,8 @@ class KafkaLog(RemoteStorageManager):
         matches = [m for m in map(_OF_A_SEGMENT.fullmatch, names) if m is not None]
         if any(reached < int(match[1]) <= end for match in matches):
             return False
-        # While it has not been noted that the log was cleaned, files of the cleaner say
-        # that it is being cleaned.
+        # Until the checkpoint records that the log was cleaned, files of the cleaner
+        # show that it is being cleaned.
         return self.is_compacted(metadata.partition) or not any(
             int(match[1]) == metadata.start_offset
             and match[0].endswith(_OF_THE_CLEANER)
@@ -291,16 +293,15 @@ class KafkaLog(RemoteStorageManager):
             return (found.size or 0) >= (metadata.size or 0)
         return found.version == metadata.version
 
-    def _settled_logs(self, partition: TopicIdPartition) -> list["_Log"]:
-        """List the logs of a partition until two listings in a row have the same.
+    def _stable_logs(self, partition: TopicIdPartition) -> list["_Log"]:
+        """List the logs of a partition until two listings in a row agree.
 
-        A log without its name gets it soon; one that a broker which has crashed left
-        stays as it is.
+        A ``.swap`` log is renamed soon, unless a crashed broker has left it.
         """
         logs = self._logs(partition)
-        for number in range(1, _LISTINGS):
+        for number in range(1, _MAX_LISTINGS):
             before, logs = logs, self._logs(partition)
-            is_soon = number < _SWAP_LISTINGS and any(log.is_swap for log in logs)
+            is_soon = number < _MAX_SWAP_LISTINGS and any(log.is_swap for log in logs)
             if _starts(before) == _starts(logs) and not is_soon:
                 self._check_topic(partition)  # after the listing that counts
                 return logs
@@ -308,7 +309,7 @@ class KafkaLog(RemoteStorageManager):
         raise StorageUnavailableError(f"{msg}: read again")
 
     def _logs(self, partition: TopicIdPartition) -> list["_Log"]:
-        """List the logs of a partition once, in order; of each start one."""
+        """List the logs of a partition once, in order, one for each start offset."""
         folder = f"{partition}/"
         found: dict[int, _Log] = {}
         is_empty = True
@@ -328,13 +329,13 @@ class KafkaLog(RemoteStorageManager):
         """Check that a partition's folder is that of its topic, not of a later one.
 
         Raises:
-            NotFoundError: The topic was made again.
+            NotFoundError: The topic was recreated.
             CorruptObjectError: As in ``list_segments``.
         """
         topic_id = self._topic_id(f"{partition}/")
         if partition.topic_id not in {UNKNOWN_TOPIC_ID, topic_id}:
             msg = f"not found: {partition} of topic {partition.topic_id}"
-            raise NotFoundError(f"{msg} in {self.store.url}: it was made again")
+            raise NotFoundError(f"{msg} in {self.store.url}: it was recreated")
 
     def _names(self, partition: TopicIdPartition) -> list[str]:
         """List the names of all files in a partition's folder."""
@@ -352,7 +353,7 @@ class KafkaLog(RemoteStorageManager):
         with suppress(InvalidArgumentError):
             if match is not None:
                 return Uuid(match[1])
-        msg = f"{self.store.url}/{key}: it says no topic id: remove it if there is none"
+        msg = f"{self.store.url}/{key}: no topic id: remove the file if there is none"
         raise CorruptObjectError(msg)
 
     def _leader_epochs(self, metadata: SegmentMetadata) -> memoryview:
@@ -366,13 +367,13 @@ class KafkaLog(RemoteStorageManager):
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """A log as a listing has it.
+    """A log as it is listed.
 
     Attributes:
         start: First offset of its segment.
         size: Bytes.
         version: Of the file.
-        is_swap: Whether the cleaner has yet to give it its name.
+        is_swap: Whether the cleaner has yet to rename it.
     """
 
     start: int
@@ -388,7 +389,7 @@ def _starts(logs: Sequence[_Log]) -> list[int]:
 def _partitions(
     found: Sequence[tuple[str, int, Uuid | None]],
 ) -> Iterator[TopicIdPartition]:
-    """Make partitions of folders; where an id may not be read, it is the topic's."""
+    """Build partitions from folders; an unreadable id is replaced by the topic's."""
     for topic, number, topic_id in found:
         others = {each for name, _, each in found if name == topic and each is not None}
         known = topic_id or (others.pop() if len(others) == 1 else UNKNOWN_TOPIC_ID)
@@ -401,7 +402,7 @@ def _partitions(
 def _segments(
     partition: TopicIdPartition, logs: Sequence[_Log]
 ) -> Iterator[SegmentMetadata]:
-    """Make segments of logs, each ending where the next begins."""
+    """Build segments from logs, each ending where the next begins."""
     for log, following in zip_longest(logs, logs[1:]):
         yield SegmentMetadata(
             partition,
@@ -417,7 +418,7 @@ def _segments(
 def _within(
     data: memoryview, metadata: SegmentMetadata, index_type: IndexType, name: str
 ) -> memoryview:
-    """Cut an index at the end of the log, as far as that is known."""
+    """Cut an index at the end of the log, if that is known."""
     base = metadata.start_offset
     if index_type is IndexType.OFFSET and metadata.size is not None:
         positions = OffsetIndex.parse(data, base, name=name).positions
@@ -440,5 +441,5 @@ def _key(metadata: SegmentMetadata, suffix: str) -> str:
 
 
 def _segment_id(partition: TopicIdPartition, start_offset: int) -> SegmentId:
-    """Name a segment by what never changes while it lies there."""
+    """Derive a segment's id from what never changes while it is stored."""
     return ContentId(partition, start_offset).finish()

@@ -1,1 +1,1 @@
-"""Which plugins are installed, and which of them a URL is opened by."""
+"""Which plugins are installed, and which of them opens a URL."""

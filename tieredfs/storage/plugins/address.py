@@ -1,4 +1,4 @@
-"""Where a storage is and in which layout, from all the places that may say it."""
+"""The URL and layout of a storage, from all the places that can give them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,7 +10,7 @@ from tieredfs.storage.plugins.registry import split_plugin_url
 __all__ = ["StorageAddress"]
 
 _OWN: Final = "tieredfs"
-"""The storage option that is ours: in a chain of URLs each part has one, by name."""
+"""Name of our own storage option; fsspec takes one per part of a chained URL."""
 
 _KNOWN: Final = ("plugin", "plugin_options")
 
@@ -20,10 +20,10 @@ class StorageAddress:
     """A URL, and what to open it with.
 
     Attributes:
-        url: fsspec's, with no plugin in front.
-        storage_options: fsspec's own, without ours.
-        plugin: The layout; None to find it out.
-        plugin_options: The layout's own.
+        url: The fsspec URL, without a plugin prefix.
+        storage_options: Those of fsspec, without ours.
+        plugin: Name of the layout; None to detect it.
+        plugin_options: Options of the layout.
     """
 
     url: str
@@ -40,7 +40,7 @@ class StorageAddress:
         plugin: str | None = None,
         plugin_options: Mapping[str, object] | None = None,
     ) -> Self:
-        """Take apart what a user gave.
+        """Build an address from what a user gave.
 
         The plugin is named in front of the URL (``name+url``), by ``plugin``, or in the
         storage options, ``tieredfs={"plugin": name}``; what is named twice has to be
@@ -48,7 +48,7 @@ class StorageAddress:
 
         Raises:
             InvalidArgumentError: Two plugins are named, or the storage option
-                ``tieredfs`` is none.
+                ``tieredfs`` is invalid.
         """
         in_url, plain = split_plugin_url(url)
         rest = dict(storage_options or {})
@@ -79,10 +79,10 @@ def _own(given: object) -> Mapping[str, object]:
 
 
 def _mapping(given: object) -> Mapping[str, object]:
-    """Return what is given as a mapping; it is not shown, for it may hold secrets."""
+    """Return ``given`` if it is a mapping; errors omit it, as it may hold secrets."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        msg = "the storage option tieredfs, or its plugin_options, is no mapping"
+        msg = "the storage option tieredfs, or its plugin_options, is not a mapping"
         raise InvalidArgumentError(msg)
     return given

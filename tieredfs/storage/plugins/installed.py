@@ -1,7 +1,7 @@
-"""Which plugins there are: the entry points of the group ``tieredfs.plugins``.
+"""The installed plugins: the entry points of the group ``tieredfs.plugins``.
 
-Nothing of a plugin is imported here. What a distribution tells of itself is not ours:
-one that tells nonsense is left out with a warning, and hides no other.
+No plugin is imported here. A distribution whose metadata is broken is left out with a
+warning, and does not hide other plugins.
 """
 
 import warnings
@@ -30,12 +30,12 @@ _OURS: Final = "tieredfs"
 
 @dataclass(frozen=True, slots=True)
 class PluginInfo:
-    """A plugin that is installed, whether it can be imported or not.
+    """An installed plugin, which may or may not be importable.
 
     Attributes:
-        name: What it is called in URLs and options.
+        name: Its name in URLs and options.
         value: Where its class is: ``module:Class``.
-        distribution: The package that brings it.
+        distribution: The package that provides it.
         version: That package's version.
     """
 
@@ -46,7 +46,7 @@ class PluginInfo:
 
 
 def installed_plugins() -> list[PluginInfo]:
-    """Return every plugin that is installed, sorted by name; none is imported."""
+    """Return every installed plugin, sorted by name, without importing any."""
     return [
         PluginInfo(name, point.value, *origin_of(point))
         for name, points in sorted(find_plugins().items())
@@ -55,7 +55,7 @@ def installed_plugins() -> list[PluginInfo]:
 
 
 def find_plugins() -> dict[str, list[EntryPoint]]:
-    """Return the entry points by name, ours first; one that is found twice is one."""
+    """Return the entry points by name, ours first, without duplicates."""
     found: dict[str, list[EntryPoint]] = {}
     for point in _points():
         found.setdefault(point.name, []).append(point)
@@ -64,7 +64,7 @@ def find_plugins() -> dict[str, list[EntryPoint]]:
 
 def _distinct(points: list[EntryPoint]) -> list[EntryPoint]:
     if len(points) == 1:
-        return points  # no metadata have to be read
+        return points  # no metadata has to be read
     distinct: dict[str, EntryPoint] = {}
     for point in sorted(points, key=lambda point: not is_built_in(point)):
         distinct.setdefault(point.value, point)
@@ -72,17 +72,17 @@ def _distinct(points: list[EntryPoint]) -> list[EntryPoint]:
 
 
 def is_built_in(point: EntryPoint) -> bool:
-    """Whether a plugin comes with this package: nobody else takes its name."""
+    """Return whether a plugin is built in, so that its name is reserved."""
     return origin_of(point)[0] == _OURS
 
 
 def origin_of(point: EntryPoint) -> tuple[str, str]:
-    """Return name and version of a plugin's distribution; empty when it tells none."""
+    """Return name and version of a plugin's distribution; empty if unknown."""
     if point.dist is None:
         return "", ""
     try:
         return point.dist.name or "", point.dist.version or ""
-    except Exception:  # noqa: BLE001 - its metadata are missing or broken
+    except Exception:  # noqa: BLE001 - its metadata is missing or broken
         return "", ""
 
 
@@ -94,7 +94,7 @@ def _points() -> Iterable[EntryPoint]:
 
 
 def _one_by_one() -> Iterator[EntryPoint]:
-    """Ask each distribution apart, and leave out those that cannot be asked."""
+    """Read each distribution separately, and leave out those that cannot be read."""
     for distribution in distributions():
         try:
             yield from distribution.entry_points.select(group=_GROUP)

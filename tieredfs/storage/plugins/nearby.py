@@ -1,4 +1,4 @@
-"""Where a tier is, when a URL is a level or two off."""
+"""Find the tier near a URL that is a level or two off."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -6,21 +6,21 @@ from typing import Final
 __all__ = ["nearby_urls"]
 
 _LEVELS: Final = 3
-"""As deep as a partition's folder lies in any layout of ours."""
+"""Greatest depth of a partition's folder in our layouts."""
 
 
 def nearby_urls(
     url: str, keys: Sequence[str], is_known: Callable[[tuple[str, ...]], bool]
 ) -> list[str]:
-    """Return the URLs above or right below ``url`` at which a layout would be known.
+    """Return the URLs above or directly below ``url`` where a layout is recognised.
 
     Args:
-        url: Where none is; a chain of URLs has no place above or below.
+        url: A URL where no layout is recognised; for a chained URL the result is empty.
         keys: The first keys there, relative to it.
-        is_known: Whether some plugin recognises a page of keys.
+        is_known: Returns whether a plugin recognises a page of keys.
 
     Returns:
-        The nearest one above it, or else all that are seen below it.
+        The nearest URL above, or else all that are seen below.
     """
     if "::" in url:
         return []

@@ -1,7 +1,7 @@
-"""A plugin's class, and all that is asked of it before it is a storage.
+"""A plugin's class, and all that is checked before it becomes a storage.
 
-A plugin is not ours and may do anything: end the process while it is imported, change
-what it is handed, answer nonsense. Whatever it does becomes an error that names it.
+A plugin is foreign code and may do anything: exit the process while it is imported,
+change its arguments, return nonsense. Each such fault becomes an error that names it.
 """
 
 import inspect
@@ -31,12 +31,12 @@ _NAMED: Final = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 @dataclass(frozen=True, slots=True)
 class PluginClass:
-    """The class of a plugin that can be used.
+    """The class of a usable plugin.
 
     Attributes:
-        name: What the plugin is called.
+        name: Name of the plugin.
         kind: Its class.
-        capabilities: Those of the class; one storage may have others.
+        capabilities: Those of the class; a single storage may have others.
     """
 
     name: str
@@ -45,11 +45,11 @@ class PluginClass:
 
     @classmethod
     def load(cls, name: str, point: EntryPoint, distribution: str) -> Self:
-        """Import a plugin's class and see that it is one.
+        """Import a plugin's class and check it.
 
         Raises:
-            PluginError: It cannot be imported, is no RemoteStorageManager, lacks one of
-                its methods, or its capabilities are none.
+            PluginError: It cannot be imported, is not a RemoteStorageManager, lacks one
+                of its methods, or its capabilities are invalid.
         """
         source = f" of {distribution}" if distribution else ""
         with _guarded(f"plugin {name!r}{source} cannot be imported"):
@@ -66,10 +66,10 @@ class PluginClass:
         return cls(name, kind, _capabilities(name, kind))
 
     def recognises(self, keys: tuple[str, ...]) -> float:
-        """Ask how surely a page of keys is of this layout.
+        """Return how likely a page of keys is of this layout, from 0 to 1.
 
         Raises:
-            PluginError: The recogniser fails, or answers no number from 0 to 1.
+            PluginError: The recogniser fails, or does not return a number from 0 to 1.
         """
         with _guarded(f"plugin {self.name!r}: its recogniser fails"):
             answer: object = self.kind.recognises(keys)
@@ -81,10 +81,10 @@ class PluginClass:
         raise PluginError(msg)
 
     def takes(self, option: str) -> bool:
-        """Tell whether the layout has an option.
+        """Return whether the layout has an option.
 
         Raises:
-            PluginError: Its class cannot be asked.
+            PluginError: Its class cannot be inspected.
         """
         parameters = self._parameters()
         return any(
@@ -128,7 +128,7 @@ class PluginClass:
 
 
 def _problem_of(made: object) -> str:
-    """Return what keeps that which a class makes from being a storage; or nothing."""
+    """Return why a new object is not a usable storage; empty if it is."""
     is_storage = isinstance(made, RemoteStorageManager)
     if not is_storage:
         return f"its class makes a {type(made).__name__}, not a RemoteStorageManager"
@@ -139,12 +139,12 @@ def _problem_of(made: object) -> str:
 
 @contextmanager
 def _guarded(doing: str, options: Mapping[str, object] | None = None) -> Iterator[None]:
-    """Run a plugin's code, and make what it raises an error of ours.
+    """Run a plugin's code, and translate its exceptions into our errors.
 
     Args:
-        doing: What fails if it does.
-        options: What a user gave the code, if that is what runs. Then errors of ours
-            pass as they are, and a TypeError or a ValueError is about these.
+        doing: Description of the failure, for the error message.
+        options: The user's options, if the code takes them. Then our own errors pass
+            unchanged, and a TypeError or a ValueError is attributed to the options.
     """
     try:
         yield
@@ -167,7 +167,7 @@ def _guarded(doing: str, options: Mapping[str, object] | None = None) -> Iterato
 
 
 def _may_hold_secrets(options: Mapping[str, object]) -> bool:
-    """Whether an error's text may show a secret, be it in part or escaped."""
+    """Return whether an error's text may show a secret, in part or escaped."""
     names = dict.fromkeys(map(str, options), "hidden")
     plain = all(isinstance(v, str | int | float | None) for v in options.values())
     return bool(secret_values(names)) or not plain
@@ -176,17 +176,17 @@ def _may_hold_secrets(options: Mapping[str, object]) -> bool:
 def _is_without_secrets(
     error: BaseException, secrets: frozenset[str] = frozenset()
 ) -> bool:
-    """Whether a traceback of an error shows none of these, and none of a URL."""
+    """Return whether an error's traceback is free of these and of URL secrets."""
     lines = "".join(traceback.format_exception(error))
     return redact_text(lines, secrets) == lines
 
 
 def _capabilities(name: str, kind: type[RemoteStorageManager]) -> frozenset[Capability]:
     with _guarded(f"plugin {name!r}: its capabilities are wrong"):
-        told: object = kind.capabilities
-        if isinstance(told, property | cached_property):
-            return frozenset()  # only a storage can tell
-        if isinstance(told, AbstractSet):
-            return frozenset(Capability(each) for each in told)
-        shown = repr(told)
-    raise PluginError(f"plugin {name!r}: its capabilities are no set, but {shown}")
+        declared: object = kind.capabilities
+        if isinstance(declared, property | cached_property):
+            return frozenset()  # known only for a storage
+        if isinstance(declared, AbstractSet):
+            return frozenset(Capability(each) for each in declared)
+        shown = repr(declared)
+    raise PluginError(f"plugin {name!r}: its capabilities are not a set, but {shown}")

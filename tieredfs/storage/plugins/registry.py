@@ -1,7 +1,7 @@
-"""Open a store in its layout: the one that is named, or the one that recognises it.
+"""Open a store in its layout: the named one, or the one that recognises it.
 
-Only the plugin that is named is imported; when none is named, those whose recogniser is
-asked.
+Only the named plugin is imported. When no plugin is named, those are imported whose
+recogniser is called.
 """
 
 import difflib
@@ -50,30 +50,30 @@ __all__ = [
 ]
 
 NATIVE_LAYOUT: Final = "single-object"
-"""The layout that is written where nothing is yet."""
+"""The layout that is written at a URL without objects."""
 
 _PAGE = 1000
-_SHOWN = 3
+_MAX_SHOWN = 3
 _ATTRIBUTE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
-_ALIKE = 0.6
-"""How like a name another one must be to be meant: difflib's own measure."""
+_MIN_SIMILARITY = 0.6
+"""Least similarity of a name for a hint "did you mean", as difflib measures it."""
 _PREFIXED = re.compile(r"([a-z][a-z0-9-]*)\+(.+)", re.DOTALL)
 
 
 def load_plugin(name: str) -> type[RemoteStorageManager]:
-    """Import one plugin, and no other.
+    """Import only the plugin of a name.
 
     Args:
-        name: What it is called, or ``module:Class`` where there is no entry point, as
-            in a notebook or a test.
+        name: Its name, or ``module:Class`` where there is no entry point, as in a
+            notebook or a test.
 
     Raises:
-        UnknownPluginError: None has this name; the message lists those that do.
+        UnknownPluginError: No plugin has this name; the message lists the names.
         PluginNotInstalledError: It is a distribution of its own, which is missing; the
             message has the ``pip install``.
-        PluginError: It cannot be imported, is no RemoteStorageManager, lacks one of its
-            methods, its capabilities are none, or two distributions bring it
-            and neither is this one.
+        PluginError: It cannot be imported, is not a RemoteStorageManager, lacks one of
+            its methods, its capabilities are invalid, or two distributions other than
+            this one provide it.
     """
     return _load(name).kind
 
@@ -82,7 +82,7 @@ def _load(name: str) -> PluginClass:
     if ":" in name:
         point = EntryPoint(name, name, "")
         if not _ATTRIBUTE.fullmatch(name):
-            raise UnknownPluginError(f"not a plugin: {name!r} is no module:Class")
+            raise UnknownPluginError(f"not a plugin: {name!r} is not module:Class")
         return PluginClass.load(name, point, "")
     point, *others = _found(name)
     for other in others:
@@ -92,7 +92,7 @@ def _load(name: str) -> PluginClass:
 
 
 def check_plugin(info: PluginInfo) -> frozenset[Capability]:
-    """Import one plugin that is installed, and return what its class can do.
+    """Import an installed plugin, and return the capabilities of its class.
 
     Raises:
         PluginError: It cannot be used, or a built-in plugin has its name.
@@ -104,7 +104,7 @@ def check_plugin(info: PluginInfo) -> frozenset[Capability]:
 
 
 def _found(name: str) -> list[EntryPoint]:
-    """Return the plugin of a name, and those it keeps from being it."""
+    """Return the plugin of a name, and those it shadows."""
     points = find_plugins()
     if name not in points:
         raise _unknown(name, points)
@@ -133,8 +133,9 @@ def _unknown(name: str, installed: Collection[str]) -> PluginError:
 def split_plugin_url(url: str) -> tuple[str | None, str]:
     """Split ``name+url`` into the plugin's name and the URL; None when none is named.
 
-    The name is one if what follows is a URL or if a plugin is called so, or nearly so:
-    a local path may have a plus, but nothing of that name is there.
+    The prefix is taken for a plugin's name if the rest is a URL, or if a plugin has
+    this name or a similar one: a local path may contain a plus, but then no plugin has
+    such a name.
     """
     match = _PREFIXED.fullmatch(url)
     if match is None:
@@ -147,7 +148,7 @@ def split_plugin_url(url: str) -> tuple[str | None, str]:
 
 
 def _near(name: str, names: Iterable[str]) -> list[str]:
-    return difflib.get_close_matches(name, list(names), n=1, cutoff=_ALIKE)
+    return difflib.get_close_matches(name, list(names), n=1, cutoff=_MIN_SIMILARITY)
 
 
 def open_storage(
@@ -155,54 +156,55 @@ def open_storage(
     plugin: str | None = None,
     options: Mapping[str, object] | None = None,
 ) -> RemoteStorageManager:
-    """Open a store in the layout it has.
+    """Open a store in its layout.
 
     Args:
         store: Where the segments are.
-        plugin: The layout; None to find it out from one page of keys.
-        options: The plugin's own.
+        plugin: Name of the layout; None to detect it from one page of keys.
+        options: Options of the plugin.
 
     Raises:
-        NotFoundError: Nothing is there, so there is nothing to find out.
-        UnsupportedFormatError: No plugin recognises what is there.
-        PluginError: Several plugins recognise it equally well, or two layouts lie
-            there side by side; the message has the URLs that name one. Or the plugin
+        NotFoundError: The store is empty, so no layout can be detected.
+        UnsupportedFormatError: No plugin recognises the keys.
+        PluginError: Several plugins recognise it equally well, or two layouts are
+            stored side by side; the message has the URLs that name one. Or the plugin
             cannot be used.
         InvalidArgumentError: An option is missing, unknown or wrong; the message lists
-            the plugin's own. Or the URL is a level off; the message has the right one.
+            the plugin's options. Or the URL is a level off; the message has the right
+            one.
     """
     chosen = _detect(store) if plugin is None else _load(plugin)
     return chosen.open(store, options or {})
 
 
 def check_layout(storage: RemoteStorageManager) -> None:
-    """Check that a storage in which no topic was found is not a mistake.
+    """Raise an error if a storage without topics is empty or of another layout.
 
     Raises:
-        NotFoundError: Nothing is there.
-        UnsupportedFormatError: What is there is not of the layout.
+        NotFoundError: The store is empty.
+        UnsupportedFormatError: No object is of the layout.
         InvalidArgumentError: The URL is a level off; the message has the right one.
         PluginError: The layout's recogniser fails.
     """
     keys = _first_keys(storage.store)
     if not keys:
-        msg = f"not found: {storage.store.url}: there is nothing"
+        msg = f"not found: {storage.store.url}: the store is empty"
         raise NotFoundError(msg)
     asked = _layout_of(storage)
     if asked.recognises(keys) <= 0:
         _check_place(storage.store, keys, [asked])
-        seen = ", ".join(keys[:_SHOWN])
-        msg = f"{storage!r}: nothing of this layout is there (it begins with {seen})"
+        seen = ", ".join(keys[:_MAX_SHOWN])
+        msg = f"{storage!r}: no object is of this layout (the first are {seen})"
         raise UnsupportedFormatError(msg)
 
 
 def compressed(
     storage: RemoteStorageManager, compression: str, options: Mapping[str, object]
 ) -> RemoteStorageManager:
-    """Return the same storage, with the logs that are copied to it compressed.
+    """Return the same storage, which compresses the logs that are copied to it.
 
     Args:
-        storage: One without a wrapper.
+        storage: A storage without a wrapper.
         compression: The value of the layout's option ``compression``.
         options: The layout's other options, with which it was opened.
 
@@ -214,8 +216,8 @@ def compressed(
     if not layout.takes("compression"):
         raise UnsupportedOperationError(
             f"{storage!r} keeps logs as the broker wrote them: they cannot be "
-            f"compressed with {compression}; leave that out, or give a URL at which "
-            "nothing is yet"
+            f"compressed with {compression}; omit compression, or give a URL at which "
+            "nothing is stored yet"
         )
     return layout.open(storage.store, {**options, "compression": compression})
 
@@ -229,7 +231,7 @@ def _layout_of(storage: RemoteStorageManager) -> PluginClass:
 def _detect(store: ObjectStore) -> PluginClass:
     keys = _first_keys(store)
     if not keys:
-        msg = f"not found: {store.url}: there is nothing"
+        msg = f"not found: {store.url}: the store is empty"
         raise NotFoundError(msg)
     scores: dict[str, tuple[float, PluginClass]] = {}
     for name in find_plugins():
@@ -241,10 +243,10 @@ def _detect(store: ObjectStore) -> PluginClass:
     claims = {name: (score, p) for name, (score, p) in scores.items() if score > 0}
     if not claims:
         _check_place(store, keys, [plugin for _, plugin in scores.values()])
-        seen = ", ".join(keys[:_SHOWN])
+        seen = ", ".join(keys[:_MAX_SHOWN])
         msg = (
-            f"{store.url}: no installed plugin recognises what is there "
-            f"(it begins with {seen}); installed: {', '.join(scores)}{_more(scores)}"
+            f"{store.url}: no installed plugin recognises the keys "
+            f"(the first are {seen}); installed: {', '.join(scores)}{_more(scores)}"
         )
         raise UnsupportedFormatError(msg)
     highest, winner = max(claims.values(), key=lambda claim: claim[0])
@@ -255,7 +257,7 @@ def _detect(store: ObjectStore) -> PluginClass:
     ]
     if len(rivals) > 1:
         msg = (
-            f"{store.url}: {' and '.join(rivals)} recognise what is there: give "
+            f"{store.url}: {' and '.join(rivals)} recognise the keys: give "
             f"{' or '.join(f'{name}+{store.url}' for name in rivals)}"
         )
         raise PluginError(msg)
@@ -263,23 +265,24 @@ def _detect(store: ObjectStore) -> PluginClass:
 
 
 def _is_beside(plugin: PluginClass, winner: PluginClass, keys: tuple[str, ...]) -> bool:
-    """Tell whether a layout lies beside the one that recognises a page best.
+    """Return whether another layout is stored beside the best match for a page.
 
-    It does where the plugin is as sure of keys that are not the winner's as that is of
-    its own: a part of a layout has no keys of its own, and a guess is less sure.
+    It is if the plugin scores the keys that are not the winner's as high as the winner
+    scores its own. A layout that is part of the winner's has no keys of its own, and a
+    guess scores less.
     """
-    mine = _own_keys(winner, keys) or keys  # or it judges a page as a whole
+    mine = _own_keys(winner, keys) or keys  # or it scores a page as a whole
     its = _own_keys(plugin, set(keys).difference(mine))
     return bool(its) and _score(plugin, its) >= _score(winner, mine)
 
 
 def _own_keys(plugin: PluginClass, keys: Iterable[str]) -> tuple[str, ...]:
-    """Return those of some keys that a plugin recognises, each by itself."""
+    """Return the keys that a plugin recognises one by one."""
     return tuple(key for key in sorted(keys) if _score(plugin, (key,)) > 0)
 
 
 def _first_keys(store: ObjectStore) -> tuple[str, ...]:
-    """List one page of keys; of folders that may not be read, those beside them."""
+    """List one page of keys, skipping folders that may not be read."""
     try:
         return tuple(entry.key for entry in islice(store.list(), _PAGE))
     except PermissionDeniedError:
@@ -296,10 +299,10 @@ def _first_keys(store: ObjectStore) -> tuple[str, ...]:
 def _check_place(
     store: ObjectStore, keys: tuple[str, ...], plugins: Iterable[PluginClass]
 ) -> None:
-    """Check that what is there is not a part of a tier, or a folder with one in it.
+    """Check that the URL is not inside a tier, or a folder that contains one.
 
     Raises:
-        InvalidArgumentError: It is; the message says which URL to give.
+        InvalidArgumentError: It is; the message has the right URL.
     """
 
     def is_known(page: tuple[str, ...]) -> bool:
@@ -307,8 +310,10 @@ def _check_place(
 
     found = nearby_urls(store.url, keys, is_known)
     if found:
-        places = " or ".join(found[:_SHOWN])
-        more = f", or one of {len(found) - _SHOWN} more" if found[_SHOWN:] else ""
+        places = " or ".join(found[:_MAX_SHOWN])
+        more = (
+            f", or one of {len(found) - _MAX_SHOWN} more" if found[_MAX_SHOWN:] else ""
+        )
         msg = f"{store.url}: no tier begins here: give {places}{more}"
         raise InvalidArgumentError(msg)
 
@@ -316,11 +321,11 @@ def _check_place(
 def _score(plugin: PluginClass, keys: tuple[str, ...]) -> float:
     try:
         return plugin.recognises(keys)
-    except PluginError:  # it has answered for the place itself
+    except PluginError:  # it has already scored the URL itself
         return 0.0
 
 
 def _more(installed: Collection[str]) -> str:
-    """Name the distributions that bring plugins which are not installed."""
+    """Return a hint with the distributions of plugins that are not installed."""
     missing = [ELSEWHERE[name] for name in ELSEWHERE if name not in installed]
-    return f"; to be had: pip install {' '.join(missing)}" if missing else ""
+    return f"; more plugins: pip install {' '.join(missing)}" if missing else ""

@@ -1,1 +1,1 @@
-"""A segment's log on its way: where it comes from, and what it holds."""
+"""A segment's log while it is copied: its source and its contents."""

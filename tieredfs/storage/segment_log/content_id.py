@@ -1,4 +1,4 @@
-"""A segment's id by its content: the same log has it whoever copies it, and when."""
+"""A segment's id from its content: the same log always has the same id."""
 
 import hashlib
 from typing import Self
@@ -10,16 +10,16 @@ __all__ = ["ContentId"]
 
 
 class ContentId:
-    """Sum up the log of a segment.
+    """Compute a segment's id from its log.
 
-    The id is the first 16 bytes of SHA-256 over the topic's id, the partition, the
-    base offset and the log's bytes, so a replica of the partition gives it too. Where
-    the topic's id is not known, the topic's name joins it: the ids of two such topics
-    are the same, and so may be their logs.
+    The id is the first 16 bytes of SHA-256 over the topic's id, the partition, the base
+    offset and the log's bytes, so every replica of the partition has the same id. If
+    the topic's id is not known, the topic's name is included: such topics share one
+    placeholder id, and their logs may be equal.
     """
 
     def __init__(self, partition: TopicIdPartition, start_offset: int) -> None:
-        """Begin with no byte of the log."""
+        """Start with no byte of the log."""
         topic: str = partition.topic_id
         if partition.topic_id == UNKNOWN_TOPIC_ID:
             topic = f"{topic}/{partition.topic}"  # no id holds a slash
@@ -27,7 +27,7 @@ class ContentId:
         self._hash = hashlib.sha256(begins.encode())
 
     def add(self, data: Buffer) -> Self:
-        """Take the next bytes of the log."""
+        """Add the next bytes of the log."""
         self._hash.update(data)
         return self
 

@@ -1,4 +1,4 @@
-"""What the batches of a log say of their segment."""
+"""Facts about a segment, from the batches of its log."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class LogFacts:
 def facts_of(
     batches: Iterable[LogBatch], start_offset: int, end_offset: int
 ) -> LogFacts:
-    """Read all batches of a log, and say what they hold.
+    """Read all batches of a log, and return what they contain.
 
     Args:
         batches: All of them, in order.
@@ -43,7 +43,7 @@ def facts_of(
         end_offset: Last offset of the segment, inclusive.
 
     Raises:
-        CorruptBatchError: A batch is malformed, or lies outside the segment.
+        CorruptBatchError: A batch is malformed, or outside the segment.
     """
     records = 0
     first: int | None = None

@@ -1,4 +1,4 @@
-"""A segment's log read once: what it holds, and whether its indexes are true to it."""
+"""One pass over a segment's log: its facts, and whether its indexes agree with it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -40,22 +40,22 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Inspection:
-    """What one reading of a log says.
+    """The result of one pass over a log.
 
     Attributes:
         facts: What the log holds.
-        untrue: Which of the indexes are untrue to the log, and how.
-        rebuilt: Every index, made anew from the log; TRANSACTION only where there are
+        inconsistent: The indexes that are inconsistent with the log, and how.
+        rebuilt: Every index, rebuilt from the log; TRANSACTION only where there are
             aborts.
-        is_compacted: Whether offsets are missing: the cleaner has been here.
-        last_offset: Last offset of the last batch; one below the segment's first where
-            there is no batch.
-        lost_from: The first of the offsets that are missing at the end of a log which
-            the cleaner has left no trace in; None when there is no such offset.
+        is_compacted: Whether offsets are missing because the cleaner removed records.
+        last_offset: Last offset of the last batch; the segment's start offset minus 1
+            where there is no batch.
+        lost_from: The first offset that is missing at the end of a log that shows no
+            trace of the cleaner; None if none is missing.
     """
 
     facts: LogFacts
-    untrue: Mapping[IndexType, str]
+    inconsistent: Mapping[IndexType, str]
     rebuilt: Mapping[IndexType, bytes]
     is_compacted: bool
     lost_from: int | None
@@ -67,7 +67,7 @@ class PriorState:
     """What is known of a partition where a segment begins.
 
     Attributes:
-        producers: Its producers; None when they are not known.
+        producers: Its producers; None if they are not known.
         epochs: Its leader epochs so far.
     """
 
@@ -83,19 +83,19 @@ def inspect_segment(
     *,
     interval_bytes: int = INTERVAL_BYTES,
 ) -> Inspection:
-    """Read a log once, judge the indexes beside it, and make them anew.
+    """Read a log once, check its indexes, and rebuild them.
 
     Args:
         batches: All batches of the log, in order.
-        metadata: The segment, with its end and size told.
-        indexes: The bytes of each index there is.
-        lead: What is known of the partition where the segment begins. Producers that
-            are not known are taken for none, as a broker does that has no snapshot.
-        interval_bytes: Bytes of log between two entries of an index made anew, at
-            least: the topic's ``index.interval.bytes``.
+        metadata: The segment, whose end offset and size are known.
+        indexes: The bytes of each index that exists.
+        lead: What is known of the partition where the segment begins. Unknown producers
+            are treated as no producers, as a broker without a snapshot does.
+        interval_bytes: Minimum bytes of log between two entries of a rebuilt index: the
+            topic's ``index.interval.bytes``.
 
     Raises:
-        CorruptBatchError: A batch is malformed, or lies outside the segment.
+        CorruptBatchError: A batch is malformed, or outside the segment.
     """
     base = metadata.start_offset
     end = base - 1 if metadata.end_offset is None else metadata.end_offset
@@ -124,27 +124,29 @@ def inspect_segment(
 
     facts = facts_of(watched(), base, end)
     epochs = lead.epochs.extended(facts.epochs)
-    untrue = dict(truth.finish())
+    inconsistent = dict(truth.finish())
     made = TransactionIndex(tuple(aborts)).encode()
     known = lead.producers is not None and not truth.is_compacted
     if known and bytes(indexes.get(IndexType.TRANSACTION, made)) != made:
-        untrue.setdefault(IndexType.TRANSACTION, "its aborts are not those of the log")
-    if known and IndexType.PRODUCER_SNAPSHOT in indexes.keys() - untrue.keys():
+        inconsistent.setdefault(
+            IndexType.TRANSACTION, "its aborts are not those of the log"
+        )
+    if known and IndexType.PRODUCER_SNAPSHOT in indexes.keys() - inconsistent.keys():
         stored = ProducerSnapshot.parse(indexes[IndexType.PRODUCER_SNAPSHOT])
-        for detail in _untrue_transactions(stored, producers.producers):
-            untrue[IndexType.PRODUCER_SNAPSHOT] = detail
+        for detail in _inconsistent_transactions(stored, producers.producers):
+            inconsistent[IndexType.PRODUCER_SNAPSHOT] = detail
     rebuilt = {
         IndexType.OFFSET: builder.offset_index(),
         IndexType.TIMESTAMP: builder.time_index(),
         IndexType.PRODUCER_SNAPSHOT: producers.snapshot().encode(),
         IndexType.LEADER_EPOCH: format_leader_epochs(epochs),
     }
-    # The cleaner leaves markers behind whose transactions it has removed.
-    if aborts and (IndexType.TRANSACTION in untrue or not truth.is_compacted):
+    # The cleaner leaves markers whose transactions it has removed.
+    if aborts and (IndexType.TRANSACTION in inconsistent or not truth.is_compacted):
         rebuilt[IndexType.TRANSACTION] = made
     lost_from = following if following <= end and not cleaned else None
     return Inspection(
-        facts, untrue, rebuilt, truth.is_compacted, lost_from, following - 1
+        facts, inconsistent, rebuilt, truth.is_compacted, lost_from, following - 1
     )
 
 
@@ -154,22 +156,22 @@ def inspect_copy(
     metadata: SegmentMetadata,
     indexes: Mapping[IndexType, Buffer],
 ) -> Inspection:
-    """Read a log once as it is copied, and refuse what no reader could read.
+    """Read a log once as it is copied, and reject what no reader could read.
 
-    Every layout that stores a segment asks this, so all of them refuse the same: what
-    ``verify`` would find wrong in the copy. What real brokers write is accepted: empty
+    Every layout that stores a segment calls this, so all of them reject the same: what
+    ``verify`` would report in the copy. What real brokers write is accepted: empty
     indexes, logs and indexes that the cleaner rewrote, checkpoints that begin after the
-    segment's start or go on behind its end, snapshots without producers that expired.
+    segment's start or extend past its end, snapshots without producers that expired.
 
     Args:
         source: The log.
-        write: Takes each piece of the log, in order; they are the bytes that are
-            checked, whatever happens to the source meanwhile.
-        metadata: The segment, with its end and size.
-        indexes: The bytes of each index there is, without padding.
+        write: Takes each piece of the log, in order. The bytes it takes are the bytes
+            that are checked, even if the source changes meanwhile.
+        metadata: The segment, whose end offset and size are known.
+        indexes: The bytes of each index that exists, without padding.
 
     Raises:
-        CorruptBatchError: A batch is malformed, or lies outside the segment.
+        CorruptBatchError: A batch is malformed, or outside the segment.
         CorruptIndexError: An index is malformed or inconsistent with the log, or the
             log has an abort and the transaction index is missing.
     """
@@ -181,16 +183,16 @@ def inspect_copy(
 
     batches = read_batches(fetch, source.size, name=source.name)
     inspection = inspect_segment(batches, metadata, indexes)
-    for kind, detail in inspection.untrue.items():
+    for kind, detail in inspection.inconsistent.items():
         raise CorruptIndexError(f"{source.name}: {kind} index: {detail}")
     return inspection
 
 
 def prior_state(indexes: Mapping[IndexType, Buffer]) -> PriorState:
-    """Return what the indexes of a segment say of the partition where it ends.
+    """Return what a segment's indexes contain about the partition at its end.
 
     Args:
-        indexes: The bytes of each index there is; what is malformed says nothing.
+        indexes: The bytes of each index that exists; malformed ones are ignored.
     """
     try:
         epochs = parse_leader_epochs(indexes.get(IndexType.LEADER_EPOCH, b""))
@@ -200,29 +202,29 @@ def prior_state(indexes: Mapping[IndexType, Buffer]) -> PriorState:
 
 
 def parse_producers(data: Buffer | None) -> ProducerSnapshot | None:
-    """Return the producers of a snapshot, if there is one that can be read."""
+    """Return the producers of a snapshot, if it exists and can be read."""
     try:
         return None if data is None else ProducerSnapshot.parse(data)
     except (CorruptDataError, UnsupportedFormatError):
         return None
 
 
-def _untrue_transactions(
+def _inconsistent_transactions(
     stored: ProducerSnapshot, followed: Mapping[int, ProducerState]
 ) -> Iterator[str]:
-    """Yield what a snapshot says wrongly of the transactions that are open."""
+    """Yield each difference between a snapshot and the open transactions."""
     for producer in stored.producers:
         mine = followed.get(producer.producer_id, producer)
         first = mine.transaction_first_offset
         if first != producer.transaction_first_offset:
             yield (
                 f"producer {producer.producer_id} has a transaction open from {first}, "
-                f"it says {producer.transaction_first_offset} (-1: none)"
+                f"the snapshot has {producer.transaction_first_offset} (-1: none)"
             )
 
 
 def _marker(batch: LogBatch) -> ControlRecord | None:
-    """Return what a control batch says; None for records, and where it is empty."""
+    """Return the control record of a control batch; None for other or empty ones."""
     header = batch.header
     if not header.is_control or not header.record_count or header.size <= HEADER_SIZE:
         return None

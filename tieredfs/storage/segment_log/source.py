@@ -1,4 +1,4 @@
-"""A segment's log before it is stored: a file, bytes, or where it lies now."""
+"""A segment's log before it is stored: a file, bytes, or a log read in place."""
 
 import os
 from array import array
@@ -17,8 +17,8 @@ __all__ = ["LogContent", "LogSource", "log_in_file", "log_in_place", "open_log"]
 _PIECE: Final = 8 << 20
 
 _BLOCK: Final = 256 << 10
-"""Bytes of a log that share a checksum: what a small read costs at least. Parts of an
-upload are whole MiB, so none of them cuts a block."""
+"""Bytes of a log that share a checksum, and the least that is read. Parts of an
+upload are whole MiB, so a part never splits a block."""
 
 _Fetch = Callable[[int, int], memoryview]
 """Returns the bytes ``[from, to)`` of a log."""
@@ -26,14 +26,14 @@ _Fetch = Callable[[int, int], memoryview]
 
 @dataclass(frozen=True, slots=True)
 class LogSource:
-    """The bytes of a log, read where they are needed, by several threads.
+    """The bytes of a log, read on demand, by several threads.
 
     Attributes:
         size: Bytes of the log.
         name: Log name used in error messages.
-        fetch: Returns the bytes ``[from, to)``, or raises a CorruptObjectError where
-            they are no longer there.
-        is_steady: Whether a byte that is read twice is the same, or an error. A file
+        fetch: Returns the bytes ``[from, to)``, or raises a CorruptObjectError if they
+            no longer exist.
+        is_steady: Whether reading a byte again gives the same byte or an error. A file
             that other processes may write is not steady.
     """
 
@@ -50,11 +50,11 @@ class LogSource:
 
 @dataclass(frozen=True, slots=True)
 class LogContent:
-    """A log, and what follows it, as an object to be put.
+    """A log and its tail, as the content of an object.
 
     Attributes:
         log: The log.
-        tail: The bytes behind it.
+        tail: The bytes that follow the log.
     """
 
     log: LogSource
@@ -62,7 +62,7 @@ class LogContent:
 
     @property
     def size(self) -> int:
-        """Bytes in all."""
+        """Total bytes."""
         return self.log.size + len(self.tail)
 
     def read(self, start: int, end: int) -> bytes:
@@ -78,7 +78,7 @@ class LogContent:
 def open_log(log: Path | Buffer, name: str) -> Iterator[LogSource]:
     """Open the log of a LogSegmentData.
 
-    A file is held open, so a rename over its name changes nothing of what is read.
+    A file is held open, so replacing it by a rename does not change what is read.
 
     Raises:
         NotFoundError: There is no such file.
@@ -104,7 +104,7 @@ def log_in_file(
     """Return the log in a file that stays open.
 
     Args:
-        file: The file, which is read wherever it stands.
+        file: The file; its position does not matter.
         size: Bytes of the log.
         name: Log name used in error messages.
         is_steady: Whether no other process can write the file.
@@ -113,7 +113,7 @@ def log_in_file(
     def fetch(start: int, end: int) -> memoryview:
         found = b"".join(_read(file, start, end))
         if len(found) != end - start:
-            msg = f"{name}: {len(found)} of the bytes [{start}, {end}) are there"
+            msg = f"{name}: only {len(found)} of the bytes [{start}, {end}) exist"
             raise CorruptObjectError(msg)
         return memoryview(found)
 
@@ -123,23 +123,23 @@ def log_in_file(
 def log_in_place(
     fetch: _Fetch, size: int, name: str, *, pieces: Iterable[Buffer]
 ) -> LogSource:
-    """Return a log that stays where it lies, and is the one that was read first.
+    """Return a log that is read in place and must not change between reads.
 
-    Whatever is read of it later has the checksums of the first read: a log that is
+    Later reads are compared with the checksums of the first read: a log that is
     rewritten meanwhile is an error, and never half old and half new.
 
     Args:
         fetch: Returns the bytes ``[from, to)``.
         size: Bytes of the log.
         name: Log name used in error messages.
-        pieces: The whole log in order, read now.
+        pieces: The whole log in order, which is read immediately.
 
     Raises:
         CorruptObjectError: It has another size.
     """
     sums = array("I", _sums(pieces))
     if len(sums) != -(-size // _BLOCK):
-        msg = f"{name}: its log does not have {size} bytes any more"
+        msg = f"{name}: its log no longer has {size} bytes"
         raise CorruptObjectError(msg)
 
     def fetch_same(start: int, end: int) -> memoryview:
@@ -160,14 +160,14 @@ def log_in_place(
 
 
 def _read(file: IO[bytes], start: int, end: int) -> Iterator[bytes]:
-    """Read a range: no system gives 2 GiB at once."""
+    """Read a range: no system reads 2 GiB in one call."""
     while start < end and (piece := os.pread(file.fileno(), end - start, start)):
         yield piece
         start += len(piece)
 
 
 def _sums(pieces: Iterable[Buffer]) -> Iterator[int]:
-    """Yield the checksum of each block of what comes in pieces of any size."""
+    """Yield the checksum of each block of data in pieces of any size."""
     have, total = 0, 0
     for piece in pieces:
         view = byte_view(piece)

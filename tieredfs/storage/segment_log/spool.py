@@ -1,4 +1,4 @@
-"""Bytes that are put together before they are stored, where no other process writes."""
+"""Bytes assembled before they are stored, where no other process can write."""
 
 import os
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from tieredfs.storage.segment_log.temporary_file import open_temporary_file
 
 __all__ = ["Spool", "is_put_in_place", "open_spool", "spooled"]
 
-_IN_MEMORY: Final = 32 << 20
-"""Bytes that are held in memory; more are held in a file."""
+_MAX_MEMORY_BYTES: Final = 32 << 20
+"""Most bytes that are held in memory; more are held in a file."""
 
 
 def is_put_in_place(log: LogSource) -> bool:
-    """Tell whether a log needs no copy to be stored: it is large, and steady."""
-    return log.is_steady and log.size > _IN_MEMORY
+    """Return whether a log is stored without a copy: it is large and steady."""
+    return log.is_steady and log.size > _MAX_MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +47,15 @@ class Spool:
 
 @contextmanager
 def open_spool(size: int) -> Iterator[Spool]:
-    """Open a spool that is gone at the end.
+    """Open a spool that is removed at the end.
 
     Args:
         size: About how many bytes will be written.
 
     Raises:
-        StorageFullError: There is no room for them on this machine.
+        StorageFullError: This machine has no room for them.
     """
-    if size <= _IN_MEMORY:
+    if size <= _MAX_MEMORY_BYTES:
         yield Spool(BytesIO())
         return
     with open_temporary_file() as file:
@@ -64,13 +64,13 @@ def open_spool(size: int) -> Iterator[Spool]:
 
 @contextmanager
 def spooled(log: LogSource) -> Iterator[Path | bytes]:
-    """Give a log as bytes, or as a file where it is too large for memory.
+    """Yield a log as bytes, or as a file if it is too large for memory.
 
     Raises:
-        CorruptObjectError: The log is no longer there.
+        CorruptObjectError: The log no longer exists.
         StorageFullError: There is no room for it on this machine.
     """
-    if log.size <= _IN_MEMORY:
+    if log.size <= _MAX_MEMORY_BYTES:
         yield b"".join(log.pieces())
         return
     with open_temporary_file() as file:

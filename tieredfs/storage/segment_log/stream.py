@@ -9,13 +9,13 @@ from tieredfs.format.batch.table import LogBatch, LogBatches
 __all__ = ["FETCH_SIZE", "read_batches", "read_log"]
 
 FETCH_SIZE = 16 << 20
-"""Bytes asked for at once: large enough that a request's latency does not matter."""
+"""Bytes of a request: large enough that its latency does not matter."""
 
 _SIZE_END = 12
-"""Bytes of a batch that say how many it has."""
+"""End of the size field in a batch header."""
 
-_BEYOND = 64 << 10
-"""Bytes asked for at once behind what was said to be enough; then twice as many."""
+_LOOKAHEAD_BYTES = 64 << 10
+"""Bytes of the first request past ``until``; each further request doubles them."""
 
 _NOTHING = memoryview(b"")
 
@@ -32,31 +32,31 @@ def read_log(  # noqa: PLR0913 - a log, and how much of it
     after: int = -1,
     held: memoryview = _NOTHING,
 ) -> Iterator[LogBatches]:
-    """Yield the batches of a log in order, checked, fetching as they are needed.
+    """Yield the batches of a log in order, checked, fetching them on demand.
 
-    Memory is bounded by ``fetch_size`` plus one batch, whatever a length says: no batch
-    may be larger than what is left of the log.
+    Memory is bounded by ``fetch_size`` plus one batch, whatever a length field
+    contains: a batch larger than the rest of the log is an error.
 
     Args:
-        fetch: Returns the bytes ``[start, end)`` of the log, and more if more came.
+        fetch: Returns the bytes ``[start, end)`` of the log, and may return more.
         size: Bytes of the log.
-        name: How to call the log in an error.
+        name: Log name used in error messages.
         start: Position of the first batch to read.
-        until: Position up to which the first requests reach; what lies behind it is
-            fetched only if the caller goes on.
+        until: Position up to which the first requests reach; later bytes are fetched
+            only if the caller continues.
         torn_tail: Whether the log may end in an incomplete batch or in zeros, as the
             segment that a broker is writing may.
-        fetch_size: Bytes to ask for at once.
-        after: Offset that the first batch must lie above.
-        held: Bytes from ``start`` on that are there already.
+        fetch_size: Bytes of each request.
+        after: Offset that the first batch must be greater than.
+        held: Bytes from ``start`` on that are already fetched.
 
     Raises:
         CorruptBatchError: A batch is malformed, out of order or cut off.
-        UnsupportedFormatError: A magic or codec is not one that is read.
+        UnsupportedFormatError: A magic byte or codec is not supported.
     """
     rest, position, fetched = _NOTHING, start, start
     previous = after
-    needed, beyond = 0, _BEYOND
+    needed, beyond = 0, _LOOKAHEAD_BYTES
     piece, end = held[: size - start], start + len(held)
     while fetched < size:
         if not piece:
@@ -90,14 +90,14 @@ def read_log(  # noqa: PLR0913 - a log, and how much of it
             raise CorruptBatchError(msg)
         needed = 0 if claimed is None else claimed - len(rest)
     if len(rest) and not torn_tail:
-        msg = f"{name}: {len(rest)} bytes at position {position} are no batch"
+        msg = f"{name}: {len(rest)} bytes at position {position} are not a batch"
         raise CorruptBatchError(msg)
 
 
 def _stitched(rest: memoryview, piece: memoryview) -> tuple[memoryview, ...]:
-    """Cut a piece behind the batch that begins in ``rest``: only that is copied.
+    """Cut a piece after the batch that begins in ``rest``, to copy only that batch.
 
-    Returns the piece as it is where it does not tell.
+    The piece is returned whole if the batch's size is not known.
     """
     if not rest:
         return (piece,)
@@ -126,7 +126,7 @@ def read_batches(
 def _next(
     found: Iterator[LogBatches], data: memoryview, done: int, *, torn_tail: bool
 ) -> LogBatches | None:
-    """Return the next batches; None at the end, which zeros may be."""
+    """Return the next batches; None at the end or at trailing zeros."""
     try:
         return next(found, None)
     except CorruptBatchError:

@@ -1,4 +1,4 @@
-"""A temporary file for bytes that are too many to be held in memory."""
+"""A temporary file for data that is too large for memory."""
 
 import os
 import tempfile
@@ -17,15 +17,15 @@ __all__ = ["open_temporary_file"]
 
 @contextmanager
 def open_temporary_file() -> Iterator[BinaryIO]:
-    """Make a temporary file that has no name, so that nothing can leave it behind.
+    """Create a temporary file without a name, so that it can never be left behind.
 
-    However the process ends, its room is free again.
+    Its space is freed however the process ends.
 
     Yields:
         The file, to be read by its descriptor after a flush.
 
     Raises:
-        StorageFullError: It cannot be made or written, on a full disk say.
+        StorageFullError: It cannot be created or written, for example on a full disk.
     """
     try:
         with tempfile.TemporaryFile(prefix="tieredfs-", buffering=0) as nameless:
@@ -38,7 +38,7 @@ def open_temporary_file() -> Iterator[BinaryIO]:
 
 class _TemporaryFile(FileIO):
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Write some of the bytes; a disk that is full is named."""
+        """Write some of the bytes; an error of a full disk names its directory."""
         try:
             return super().write(data)
         except OSError as error:

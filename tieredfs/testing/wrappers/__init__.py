@@ -1,4 +1,4 @@
-"""Wrappers that stand in front of any storage, and of each other, in any order."""
+"""Wrappers for any storage, which can be nested in any order."""
 
 from tieredfs.testing.wrappers.calls import REMOTE_CALLS, StorageCall
 from tieredfs.testing.wrappers.counting import CallCounter, CountingStorage

@@ -1,4 +1,4 @@
-"""Every call of a storage that may ask its store, seen in one place."""
+"""Intercept every call of a storage that may send a request."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
@@ -38,7 +38,7 @@ REMOTE_CALLS: Final = (
     "delete_log_segment",
     "delete_partition",
 )
-"""The methods of the contract that may ask the store."""
+"""The methods of the contract that may send a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,18 +57,18 @@ class StorageCall:
 
 
 class CallWrapper(StorageWrapper):
-    """A storage that sees each of the `REMOTE_CALLS` of the one behind it.
+    """A storage that intercepts the `REMOTE_CALLS` of the wrapped one.
 
-    An iterator is seen when it is made, not while it is read.
+    An iterator is intercepted when it is created, not while it is read.
     """
 
     @abstractmethod
     def around(self, call: StorageCall, answer: Callable[[], _T]) -> _T:
-        """Make one call, or not, and return what it answers.
+        """Make one call, or not, and return its result.
 
         Args:
-            call: What was asked.
-            answer: Asks the storage behind.
+            call: The call.
+            answer: Calls the wrapped storage.
         """
 
 

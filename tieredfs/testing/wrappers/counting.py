@@ -46,7 +46,7 @@ class CallCounter:
 
 
 class CountingStorage(CallWrapper):
-    """Count the calls that reach the storage behind it, failed ones too.
+    """Count the calls that reach the wrapped storage, including failed ones.
 
     Attributes:
         counter: Where they are counted; views under another policy share it.
@@ -55,10 +55,10 @@ class CountingStorage(CallWrapper):
     def __init__(
         self, inner: RemoteStorageManager, counter: CallCounter | None = None
     ) -> None:
-        """Stand in front of ``inner``.
+        """Wrap ``inner``.
 
         Args:
-            inner: The storage behind it.
+            inner: The wrapped storage.
             counter: Where to count; None for a new one.
         """
         super().__init__(inner)

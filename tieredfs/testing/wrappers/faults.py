@@ -1,4 +1,4 @@
-"""A storage that fails as it is told to."""
+"""A storage with injected faults."""
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class Fault:
 
     Attributes:
         error: What it raises.
-        is_landed: Whether it is done all the same: only the answer is lost.
+        is_landed: Whether it is executed nevertheless, and only the response is lost.
     """
 
     error: TieredFSError
@@ -32,10 +32,10 @@ class Chance:
     """Let calls fail at random.
 
     Attributes:
-        rate: How many of them, from 0 to 1.
-        random: Where chance comes from; one with a seed can be repeated.
-        methods: Which ones.
-        landing: How many of the faults lose only the answer, from 0 to 1.
+        rate: Share of the calls that fail, from 0 to 1.
+        random: Random number generator; with a seed the faults are repeatable.
+        methods: Methods that fail.
+        landing: Share of the faults that lose only the response, from 0 to 1.
     """
 
     rate: float
@@ -63,12 +63,12 @@ class FaultyStorage(CallWrapper):
         inner: RemoteStorageManager,
         plan: Callable[[StorageCall], Fault | None],
     ) -> None:
-        """Stand in front of ``inner``.
+        """Wrap ``inner``.
 
         Args:
-            inner: The storage behind it.
+            inner: The wrapped storage.
             plan: Returns how a call fails, None when it does not; `Chance` is one. It
-                is called by whichever thread makes the call.
+                is called by the thread that makes the call.
         """
         super().__init__(inner)
         self.plan = plan

@@ -1,4 +1,4 @@
-"""A storage that is far away."""
+"""A storage with added latency."""
 
 import time
 from collections.abc import Callable
@@ -16,8 +16,8 @@ class DelayedStorage(CallWrapper):
     """Wait before each call.
 
     Attributes:
-        seconds: How long.
-        sleep: Who waits.
+        seconds: How long each call waits.
+        sleep: Function that waits.
     """
 
     def __init__(
@@ -27,10 +27,10 @@ class DelayedStorage(CallWrapper):
         *,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Stand in front of ``inner``.
+        """Wrap ``inner``.
 
         Args:
-            inner: The storage behind it.
+            inner: The wrapped storage.
             seconds: How long each call waits before it is made.
             sleep: Waits so many seconds; a test's own takes no time.
         """

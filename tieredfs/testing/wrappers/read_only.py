@@ -1,4 +1,4 @@
-"""A storage that nobody writes to."""
+"""A storage that cannot be written to."""
 
 from collections.abc import Mapping
 from typing import NoReturn
@@ -16,13 +16,13 @@ _OF_WRITERS = frozenset({Capability.WRITE, Capability.ATOMIC_COPY})
 
 
 class ReadOnlyStorage(StorageWrapper):
-    """Refuse to copy and to delete; nothing reaches the storage behind it.
+    """Refuse to copy and to delete; no write reaches the wrapped storage.
 
     Its capabilities are those of the other without `WRITE`.
     """
 
     def __init__(self, inner: RemoteStorageManager) -> None:
-        """Stand in front of ``inner``."""
+        """Wrap ``inner``."""
         super().__init__(inner)
         self.capabilities = inner.capabilities - _OF_WRITERS
 
@@ -73,4 +73,5 @@ class ReadOnlyStorage(StorageWrapper):
         self._refuse(f"delete {partition}")
 
     def _refuse(self, what: str) -> NoReturn:
-        raise UnsupportedOperationError(f"{self!r} is opened read only: not to {what}")
+        msg = f"{self!r} is opened read only: it cannot {what}"
+        raise UnsupportedOperationError(msg)

@@ -1,4 +1,4 @@
-"""A storage whose calls are written down."""
+"""A storage whose calls are recorded."""
 
 import threading
 from collections.abc import Callable
@@ -40,7 +40,7 @@ class CallLog:
         self._calls: list[Recorded] = []
 
     def add(self, recorded: Recorded) -> None:
-        """Write down one more."""
+        """Record one more call."""
         with self._lock:
             self._calls.append(recorded)
 
@@ -55,24 +55,24 @@ class CallLog:
 
 
 class RecordingStorage(CallWrapper):
-    """Write down each call, what it was asked and how it ended.
+    """Record each call, with its arguments and its result.
 
     Attributes:
-        log: Where they are written down; views under another policy share it.
+        log: Where they are recorded; views under another policy share it.
     """
 
     def __init__(self, inner: RemoteStorageManager, log: CallLog | None = None) -> None:
-        """Stand in front of ``inner``.
+        """Wrap ``inner``.
 
         Args:
-            inner: The storage behind it.
-            log: Where to write; None for a new one.
+            inner: The wrapped storage.
+            log: Where to record; None for a new log.
         """
         super().__init__(inner)
         self.log = CallLog() if log is None else log
 
     def around(self, call: StorageCall, answer: Callable[[], _T]) -> _T:
-        """Make a call, and write it down."""
+        """Make a call, and record it."""
         try:
             answered = answer()
         except BaseException as error:

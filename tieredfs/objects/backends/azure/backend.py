@@ -1,22 +1,23 @@
 """Azure Blob Storage, flat or hierarchical, through adlfs.
 
 Traps closed here, seen with adlfs 2026.8 and azure-storage-blob 12.31: adlfs has no
-option for retries, and 4 tries against a server that hangs take 87 s; above them a
-download is asked for thrice. So adlfs only finds the credentials, and a client of our
-own is made of them. A range above 32 MiB is several requests, an empty blob read whole
-is two, and a gzipped one is inflated. Every 409 looks as if there was an object, and an
-answer with a code and no message ends in a TypeError. A folder is listed as an object
-of no bytes, and read as one. A listing that begins at a key may leave some out: see
+option for retries, and 4 attempts against a server that hangs take 87 s; on top of
+that, a download is requested three times. So adlfs only finds the credentials, and a
+client of our own uses them. A range above 32 MiB is several requests, an empty blob
+read whole is two, and a gzipped one is inflated. Every 409 is reported as an existing
+object, and an answer with a code and no message ends in a TypeError. A folder is listed
+and read as an empty object. A listing that begins at a key may omit keys: see
 `_IN_ANY_ORDER`.
 
-Blocks that are not committed belong to the object, not to the writer that put them: to
-put it, or to commit others, takes all away, and all have names of one length. So any
-other writer, or what one has left behind, spoils an upload in blocks, which is then put
-in one request. (So Microsoft documents it. In Azurite they outlive a put, and stand in
-the way of a create as if they were an object.)
+Uncommitted blocks belong to the object, not to the writer that put them. Putting the
+object, or committing other blocks, removes all of them, and the names of all must have
+one length. So another writer, or blocks that one has left behind, can spoil an upload
+in blocks, which is then repeated as one request. (This is what Microsoft documents. In
+Azurite, uncommitted blocks survive a put, and prevent a create as if they were an
+object.)
 
-Deletes go one by one. A batch needs the right to write besides that to delete, which a
-SAS may lack, and Azurite takes none from this client.
+Objects are deleted one by one. A batch needs the permission to write as well as to
+delete, which a SAS may lack, and Azurite accepts no batch from this client.
 """
 
 import asyncio
@@ -50,7 +51,7 @@ _DISTURBED = frozenset(
         "InvalidBlockList",
     }
 )
-"""What an upload in blocks ends with when the object has blocks of another's."""
+"""Error codes of an upload in blocks when the object has another writer's blocks."""
 _NOT_THERE = frozenset({"BlobNotFound", "DirectoryIsNotEmpty"})
 _MARKS = ("hdi_isfolder", "is_directory")
 _METADATA = "x-ms-meta-"
@@ -58,10 +59,11 @@ _NO_SUCH_RANGE = 416
 _PAGE = 1000
 _POLL = timedelta(seconds=0.5)
 _IN_ANY_ORDER = re.compile(r"[^\0-.]*")
-"""What of a key stands before a character that a slash may come before.
+"""The part of a key before the first character that sorts below a slash.
 
-A hierarchical account lists ``a/b`` before ``a-b``: it goes by folders. To begin at
-``a-b`` would leave out ``a/b``, which is to come; ``a`` is before both in any order.
+A hierarchical account lists ``a/b`` before ``a-b``, because it lists folder by folder.
+Starting at ``a-b`` would omit ``a/b``, which sorts after it; ``a`` precedes both in
+either order.
 """
 
 
@@ -79,7 +81,7 @@ class AzureBackend(Backend):
             StoreCapability.PARTS,
         }
     )
-    at_once = 16
+    concurrency = 16
     parts = MultipartConfig(
         threshold=64 << 20,
         part_size=16 << 20,
@@ -89,7 +91,7 @@ class AzureBackend(Backend):
     )
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
-        """Make a client of the filesystem's account and credentials."""
+        """Create a client with the filesystem's account and credentials."""
         super().__init__(filesystem, root)
         name, _, prefix = self.root.partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
@@ -98,7 +100,7 @@ class AzureBackend(Backend):
 
     @classmethod
     def destination(cls, url: str, options: Mapping[str, object]) -> str:
-        """Return the account that adlfs finds in its options and the environment."""
+        """Return the account that adlfs reads from its options and the environment."""
         return endpoint_of(url, {**cls.options, **options})
 
     def get(self, key: str, timeout: float) -> bytes:
@@ -111,13 +113,13 @@ class AzureBackend(Backend):
         return cast("bytes", self.run_async(self._read, timeout, key, span))
 
     async def _read(self, key: str, span: str | None = None) -> bytes:
-        # The public download cuts what it asks for, asks again, inflates, and leaves
-        # the connection open when it is cancelled.
+        # The public download splits a request, retries it, inflates the body, and
+        # leaves the connection open when it is cancelled.
         blobs = self._blob(key)._client.blob  # noqa: SLF001
         try:
             body = await blobs.download(range=span)
         except Exception as error:
-            # Of no bytes, as what stands for a folder is.
+            # An empty blob, as a folder marker is.
             if getattr(error, "status_code", None) == _NO_SUCH_RANGE:
                 await self._head(key)
             raise
@@ -137,7 +139,7 @@ class AzureBackend(Backend):
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool
     ) -> None:
-        """Make an object appear whole, in one request."""
+        """Write a whole object in one request."""
         if content.size > self.parts.threshold:
             self.run_async(self._stream, timeout, key, content, overwrite=overwrite)
             return
@@ -165,12 +167,12 @@ class AzureBackend(Backend):
             raise
 
     def copy(self, source: str, target: str, timeout: float) -> None:
-        """Make ``target`` what ``source`` is; within an account that is one request."""
+        """Copy ``source`` to ``target``; within an account that is one request."""
         self.run_async(self._copy, timeout, source, target)
 
     async def _copy(self, source: str, target: str) -> None:
-        # The copy that answers when it is done takes 256 MiB at most, and asks for more
-        # than an account key.
+        # The synchronous copy takes 256 MiB at most, and needs more than an account
+        # key.
         blob = self._blob(target)
         answer = await blob.start_copy_from_url(self._blob(source).url)
         status = answer["copy_status"]
@@ -182,7 +184,7 @@ class AzureBackend(Backend):
             raise OSError(msg)
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
-        """Return size and version of an object in one request."""
+        """Return the size and version of an object in one request."""
         return cast("ObjectInfo", self.run_async(self._head, timeout, key))
 
     async def _head(self, key: str) -> ObjectInfo:
@@ -192,7 +194,7 @@ class AzureBackend(Backend):
         return ObjectInfo(key, int(found.size), str(found.etag).strip('"'))
 
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
-        """List a thousand keys, from the token ``at`` on."""
+        """List a thousand keys, starting at the token ``at``."""
         return cast("Page", self.run_async(self._page, timeout, listing, at))
 
     async def _page(self, listing: Listing, at: object) -> Page:
@@ -204,20 +206,20 @@ class AzureBackend(Backend):
         if listing.delimiter:
             found = self._container.walk_blobs(delimiter=listing.delimiter, **wanted)
         else:
-            # Azurite, which does not know where to begin, begins at the beginning.
+            # Azurite ignores this, and starts at the first key.
             begin = self._begin(listing)
             found = self._container.list_blobs(start_from=begin, **wanted)
         pages = found.by_page(at)
         try:
             items = [item async for item in await anext(pages)]
-        except AttributeError as error:  # the client looks for a listing in it
-            msg = "an answer that is not a listing; check the endpoint"
+        except AttributeError as error:  # the client expects a listing in the answer
+            msg = "the answer is not a listing; check the endpoint"
             raise OSError(msg) from error
         entries = sorted(self._listed(items), key=lambda entry: entry.key)
         return Page(entries, pages.continuation_token)
 
     def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
-        """Delete an object; a missing one is no error."""
+        """Delete an object; a missing one is not an error."""
         for key in keys:
             try:
                 self.run_async(self._blob(key).delete_blob, timeout)
@@ -229,7 +231,7 @@ class AzureBackend(Backend):
     def put_part(
         self, key: str, upload: str, part: Part, data: bytes, timeout: float
     ) -> str:
-        """Upload one block, and return its name; unused ones vanish after a week."""
+        """Upload one block, and return its name; unused blocks expire in a week."""
         name = f"{upload}-{part.number:05d}"
         stage = self._blob(key).stage_block
         with _disturbance(key):
@@ -245,7 +247,7 @@ class AzureBackend(Backend):
         *,
         overwrite: bool,
     ) -> None:
-        """Make an object of the blocks."""
+        """Commit the blocks as an object."""
         # Not at the top: tieredfs is imported without any cloud's client.
         from azure.core import MatchConditions  # noqa: PLC0415
         from azure.storage.blob import BlobBlock  # noqa: PLC0415
@@ -260,11 +262,11 @@ class AzureBackend(Backend):
     async def _awaited(
         self, function: Callable[..., Any], *args: object, **options: object
     ) -> Any:  # noqa: ANN401 - whatever the coroutine returns
-        """Await a function; what fails is what the server said."""
+        """Await a function; raise the server's error, not the client's TypeError."""
         try:
             return await function(*args, **options)
         except TypeError as error:
-            # The client trips over an answer that has a code and no message.
+            # The client fails on an answer that has a code and no message.
             answers = [link for link in links(error) if hasattr(link, "status_code")]
             if not answers:
                 raise
@@ -274,7 +276,7 @@ class AzureBackend(Backend):
         return self._container.get_blob_client(self._prefix + key)
 
     def _begin(self, listing: Listing) -> str | None:
-        """Return where to begin so that nothing after ``start_after`` is lost."""
+        """Return where to start so that no key after ``start_after`` is omitted."""
         if not listing.start_after.startswith(listing.prefix):
             return None
         rest = listing.start_after.removeprefix(listing.prefix)
@@ -293,24 +295,25 @@ class AzureBackend(Backend):
 
 @contextmanager
 def _disturbance(key: str) -> Iterator[None]:
-    """Tell what another's blocks have done from the caller's mistakes."""
+    """Raise DisturbedUploadError for errors caused by another writer's blocks."""
     try:
         yield
     except Exception as error:
         code = _code(error)
         if code not in _DISTURBED:
             raise
-        raise DisturbedUploadError(f"{key} has blocks of another's: {code}") from error
+        msg = f"{key} has blocks of another writer: {code}"
+        raise DisturbedUploadError(msg) from error
 
 
 def _code(error: Exception) -> str:
-    """Return what Azure calls an error; the client's own list of codes lacks some."""
+    """Return Azure's code of an error; the client's own list of codes lacks some."""
     answer = getattr(error, "response", None)
     return str(answer.headers.get("x-ms-error-code", "")) if answer else ""
 
 
 def _metadata(headers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return what was kept with an object, out of the headers of an answer."""
+    """Return the metadata of an object from the headers of an answer."""
     return {
         name.lower().removeprefix(_METADATA): value
         for name, value in headers.items()
@@ -319,9 +322,9 @@ def _metadata(headers: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _is_folder(metadata: Mapping[str, str] | None) -> bool:
-    """Tell whether it only stands for a folder, as accounts and tools mark them.
+    """Return whether the metadata marks a folder, as accounts and tools mark them.
 
-    Names of metadata have no case, and keep the one they were given.
+    Names of metadata are case-insensitive, and keep the case they were given.
     """
     marks = {name.lower(): value for name, value in (metadata or {}).items()}
     return "true" in {str(marks.get(name)).lower() for name in _MARKS}

@@ -1,12 +1,12 @@
 """Google Cloud Storage, through gcsfs.
 
-Traps closed here and in ``gcs_client``, seen with gcsfs 2026.10 and fake-gcs-server:
-``cat_file`` takes a body for whole that has not the checksum it came with; an object
-stored as gzip comes unpacked, of another size than was listed; ``info`` of a missing
-object lists the bucket; ``find`` lists everything at once and cannot begin after a key;
-a bulk delete repeats itself; ``pipe_file`` cuts from 50 MiB on; a condition is honoured
-on an upload in two parts, not on one of the bare bytes (fake-gcs-server), and not on
-one in a session (the same).
+Traps closed here and in ``client``, seen with gcsfs 2026.10 and fake-gcs-server:
+``cat_file`` accepts a body that does not match the checksum it came with; an object
+stored as gzip is returned inflated, with another size than listed; ``info`` of a
+missing object lists the bucket; ``find`` lists everything in one call and cannot begin
+after a key; a bulk delete retries on its own; ``pipe_file`` splits objects from 50 MiB
+on; fake-gcs-server honours a condition on a multipart/related upload, not on an upload
+of the bare bytes, and not on one in a session.
 """
 
 import json
@@ -35,25 +35,24 @@ __all__ = ["GCSBackend"]
 _DELETED = (HTTPStatus.OK, HTTPStatus.NO_CONTENT)
 _OPENED = (HTTPStatus.OK, HTTPStatus.CREATED)
 _TAKEN = (HTTPStatus.OK, HTTPStatus.CREATED, HTTPStatus.PERMANENT_REDIRECT)
-"""Of bytes sent to a session; a "redirect" means that more are awaited."""
+"""Answers to bytes sent to a session; a "redirect" means that more are expected."""
 _CANCELLED = (HTTPStatus.OK, HTTPStatus.NO_CONTENT, 499)
-"""Google's own 499 says that an upload was cancelled, as was asked."""
+"""Google's own 499 confirms that an upload was cancelled."""
 
 _NULL = b"null"
-"""What fake-gcs-server says of a delete, of which Google says nothing."""
+"""The body of fake-gcs-server's answer to a delete; Google's is empty."""
 
 
 class GCSBackend(Backend):
     """A bucket, or a prefix in one.
 
-    Uploads that were not finished are not listed anywhere, and end by themselves after
-    a week.
+    Unfinished uploads cannot be listed, and expire after a week.
     """
 
     extra = "gcs"
     container = "bucket"
     capabilities = frozenset(StoreCapability)
-    at_once = 16
+    concurrency = 16
     delete_limit = 100
     parts = MultipartConfig(
         threshold=64 << 20,
@@ -64,7 +63,7 @@ class GCSBackend(Backend):
     )
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
-        """Keep keys as they stand.
+        """Split the root into bucket and prefix.
 
         Raises:
             ValueError: The URL names no bucket.
@@ -74,14 +73,14 @@ class GCSBackend(Backend):
         if not self.bucket:
             raise ValueError("the URL names no bucket")
         self._prefix = f"{prefix}/" if prefix else ""
-        # Google's conditions hold; those of others are tried.
+        # Google honours conditions; other servers are probed.
         host = urlsplit(self.endpoint).hostname or ""
         self.conditional_put_verified = host.endswith(".googleapis.com")
         self._sessions: dict[str, Session] = {}
 
     @classmethod
     def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
-        """Make the plain filesystem; which one gcsfs makes is up to the environment."""
+        """Create the plain filesystem, whatever class the environment selects."""
         del timeout
         # Not at the top: tieredfs is imported without any cloud's client.
         from tieredfs.objects.backends.gcs.client import OneTryFileSystem  # noqa: PLC0415
@@ -92,29 +91,29 @@ class GCSBackend(Backend):
 
     @classmethod
     def destination(cls, url: str, options: Mapping[str, object]) -> str:
-        """Return the endpoint that gcsfs finds in its options and the environment."""
+        """Return the endpoint that gcsfs reads from its options and the environment."""
         return cls.open(url, {**options, "token": "anon"}, 0).endpoint
 
     def get(self, key: str, timeout: float) -> memoryview:
-        """Return a whole object in one request; its checksum has to be right."""
+        """Return a whole object in one request, with its checksum verified."""
         headers, content = self._media(key, timeout, {}, HTTPStatus.OK)
         del headers
         return content
 
     def get_range(self, key: str, start: int, end: int, timeout: float) -> memoryview:
-        """Return the bytes ``[start, end)``, which lie inside the object."""
+        """Return the bytes ``[start, end)``, a range inside the object."""
         asked = {"Range": f"bytes={start}-{end - 1}"}
         headers, content = self._media(key, timeout, asked, HTTPStatus.PARTIAL_CONTENT)
-        said = headers.get("Content-Range", "")
-        if not said.startswith(f"bytes {start}-"):
-            msg = f"it is bytes from {start} on, not {said!r}, that were asked for"
+        span = headers.get("Content-Range", "")
+        if not span.startswith(f"bytes {start}-"):
+            msg = f"bytes from {start} on were answered with {span!r}"
             raise UnexpectedAnswerError(HTTPStatus.PARTIAL_CONTENT, msg)
         return content
 
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool
     ) -> None:
-        """Make an object appear whole, in one request that tells its checksum."""
+        """Write a whole object in one request that includes its checksum."""
         data = content.read(0, content.size)
         check = crc32c(google_crc32c.value(data))
         about = {"name": self._prefix + key, "crc32c": check}
@@ -130,7 +129,7 @@ class GCSBackend(Backend):
         _decoded(answer, "generation")
 
     def copy(self, source: str, target: str, timeout: float) -> None:
-        """Make ``target`` what ``source`` is; a large one may take several requests."""
+        """Copy ``source`` to ``target``; a large object may take several requests."""
         end = time.monotonic() + timeout
         token: str | None = None
         while True:
@@ -151,7 +150,7 @@ class GCSBackend(Backend):
             token = str(answer.get("rewriteToken", ""))
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
-        """Return size and generation of an object in one request."""
+        """Return the size and generation of an object in one request."""
         name = self._prefix + key
         wanted = ("size", "generation")
         place = ("b/{}/o/{}", self.bucket, name)
@@ -159,7 +158,7 @@ class GCSBackend(Backend):
         return _entry(key, self._json("GET", *place, timeout=timeout, **asked))
 
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
-        """List a thousand keys, from ``start_after`` or the token in ``at`` on."""
+        """List a thousand keys, starting at ``start_after`` or the token in ``at``."""
         token, early = cast("tuple[str | None, list[ObjectInfo]]", at or (None, []))
         after = listing.start_after
         answer = self._json(
@@ -181,8 +180,8 @@ class GCSBackend(Backend):
             return Page(entries)
         if not entries:  # a page may be empty and not the last
             return Page((), (following, []))
-        # A server may tell all prefixes with the first page: what lies after the last
-        # object has its turn later.
+        # A server may give all prefixes with the first page: those after the last
+        # object are returned with a later page.
         items = answer.get("items")
         last = items[-1]["name"][len(self._prefix) :] if items else entries[-1].key
         now = [entry for entry in entries if entry.key <= last]
@@ -208,12 +207,12 @@ class GCSBackend(Backend):
             headers={"Content-Type": f"multipart/mixed; boundary={boundary}"},
         )
         found = answers(headers.get("Content-Type", ""), content)
-        silent = OSError("the server did not say what became of it")
-        left = ((key, found.get(at, silent)) for at, key in enumerate(keys))
+        unanswered = OSError("the server's answer does not mention this object")
+        left = ((key, found.get(at, unanswered)) for at, key in enumerate(keys))
         return {key: error for key, error in left if error is not None}
 
     def begin_upload(self, key: str, timeout: float, *, overwrite: bool) -> str:
-        """Open a session, and return where it is on the server."""
+        """Open a session, and return its path on the server."""
         headers, _ = self._upload(
             timeout,
             overwrite=overwrite,
@@ -221,10 +220,10 @@ class GCSBackend(Backend):
             uploadType="resumable",
         )
         if "Location" not in headers:
-            msg = "an upload was begun, and the answer does not say where it goes on"
+            msg = "the answer to the begin of an upload has no Location"
             raise UnexpectedAnswerError(HTTPStatus.OK, msg)
-        # Of the URL, which may have the server's own idea of its host, the rest: below
-        # the path of the endpoint, which it knows or not.
+        # The host of the URL may be one that only the server knows, so only the rest is
+        # used: below the path of the endpoint, which the URL may contain or not.
         place = urlsplit(headers["Location"])
         path = urlsplit(self.endpoint).path
         below = place.path.removeprefix(
@@ -237,7 +236,7 @@ class GCSBackend(Backend):
     def put_part(
         self, key: str, upload: str, part: Part, data: bytes, timeout: float
     ) -> str:
-        """Send the next bytes; their last few wait until the upload is finished."""
+        """Send the next bytes; the last few are sent when the upload is finished."""
         del key
         session = self._sessions[upload]
         session.add(data, part.total, self._sender(upload, timeout))
@@ -252,13 +251,13 @@ class GCSBackend(Backend):
         *,
         overwrite: bool,
     ) -> None:
-        """Send the last bytes, which make the object."""
+        """Send the last bytes, which creates the object."""
         del key, tags, overwrite
         self._sessions[upload].finish(self._sender(upload, timeout))
         del self._sessions[upload]
 
     def abort_upload(self, key: str, upload: str, timeout: float) -> None:
-        """End a session; one that is gone is no error."""
+        """Cancel a session; a missing one is not an error."""
         del key
         self._sessions.pop(upload, None)
         place = self.endpoint + upload
@@ -267,14 +266,14 @@ class GCSBackend(Backend):
 
     @property
     def endpoint(self) -> str:
-        """What the URLs of all requests begin with."""
+        """The prefix of the URLs of all requests."""
         return str(self.filesystem._location).rstrip("/")  # noqa: SLF001 - no public one
 
     def _media(
         self, key: str, timeout: float, headers: Mapping[str, str], good: int
     ) -> tuple[Mapping[str, str], memoryview]:
         """Download an object, or a range of one, as it is stored."""
-        status, told, content = self._send(
+        status, found, content = self._send(
             "GET",
             f"{self.endpoint}/download/storage/v1/b/{{}}/o/{{}}",
             self.bucket,
@@ -284,11 +283,11 @@ class GCSBackend(Backend):
             alt="media",
             good=(good,),
         )
-        # A page of a proxy's has the same status.
-        if not any(name.lower().startswith("x-goog-") for name in told):
-            msg = "no headers of Google Cloud Storage's; check the endpoint"
+        # A proxy's page has the same status.
+        if not any(name.lower().startswith("x-goog-") for name in found):
+            msg = "no headers of Google Cloud Storage; check the endpoint"
             raise UnexpectedAnswerError(status, msg)
-        return told, memoryview(content)
+        return found, memoryview(content)
 
     def _upload(
         self,
@@ -297,7 +296,7 @@ class GCSBackend(Backend):
         overwrite: bool,
         **options: Any,  # noqa: ANN401 - of _send
     ) -> tuple[Mapping[str, str], bytes]:
-        """Begin an upload; only where no object is, unless it may be overwritten."""
+        """Begin an upload; unless overwriting, only if no object exists."""
         _, headers, content = self._send(
             "POST",
             f"{self.endpoint}/upload/storage/v1/b/{{}}/o",
@@ -310,7 +309,7 @@ class GCSBackend(Backend):
         return headers, content
 
     def _sender(self, upload: str, timeout: float) -> Send:
-        """Return what sends bytes to a session until time is up."""
+        """Return a function that sends bytes to a session until the timeout."""
         end = time.monotonic() + timeout
 
         def send(
@@ -327,8 +326,8 @@ class GCSBackend(Backend):
                     data=body,
                     good=_TAKEN,
                 )
-            except MissingError:  # which says nothing of the object
-                raise SessionError("the upload is not there any more") from None
+            except MissingError:  # the upload is missing, not the object
+                raise SessionError("the upload no longer exists") from None
 
         return send
 
@@ -357,7 +356,7 @@ class GCSBackend(Backend):
         good: Container[int] = (HTTPStatus.OK,),
         **options: Any,  # noqa: ANN401 - of the filesystem's
     ) -> tuple[int, Mapping[str, str], bytes]:
-        """Send one request; return status, headers and body of its answer."""
+        """Send one request; return the status, headers and body of its answer."""
         status, headers, _, content = self.run_async(
             self.filesystem._request,  # noqa: SLF001 - no public call of one request
             timeout,
@@ -370,21 +369,21 @@ class GCSBackend(Backend):
 
 
 def _decoded(content: bytes, *wanted: str) -> dict[str, Any]:
-    """Decode the JSON of an answer, an object that has these fields.
+    """Decode an answer that is a JSON object with the ``wanted`` fields.
 
     Raises:
-        UnexpectedAnswerError: It is something else, such as a proxy's page.
+        UnexpectedAnswerError: The answer is something else, such as a proxy's page.
     """
     try:
         found = json.loads(content)
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        msg = "an answer that is not a JSON object; check the endpoint"
+        msg = "the answer is not a JSON object; check the endpoint"
         raise UnexpectedAnswerError(HTTPStatus.OK, msg)
     missing = sorted(set(wanted) - found.keys())
     if missing:
-        msg = f"an answer that does not say {' and '.join(missing)}"
+        msg = f"the answer lacks {' and '.join(missing)}"
         raise UnexpectedAnswerError(HTTPStatus.OK, msg)
     return found
 

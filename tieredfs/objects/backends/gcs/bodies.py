@@ -1,7 +1,7 @@
-"""Bodies of several parts: an object with its name, and many deletions in one request.
+"""MIME multipart bodies: an object with its metadata, and a batch of deletions.
 
-gcsfs reads the answers to deletions by their order, which nobody promises, and repeats
-some of them on its own.
+gcsfs matches the answers to deletions by order, which Google does not promise, and
+retries some of them on its own.
 """
 
 import json
@@ -25,12 +25,12 @@ _GONE = frozenset({HTTPStatus.OK, HTTPStatus.NO_CONTENT, HTTPStatus.NOT_FOUND})
 def described(
     about: Mapping[str, str], data: bytes, boundary: str
 ) -> tuple[bytes, bytes, bytes]:
-    """Encode an object with what is to be known of it.
+    """Encode an object with its metadata.
 
     Args:
-        about: Its name, and more.
-        data: Its content, which is not copied.
-        boundary: Between them; in neither.
+        about: The metadata, including the name.
+        data: The content, which is not copied.
+        boundary: Separates the parts; must occur in neither.
     """
     head = (
         f"--{boundary}\r\n"
@@ -42,13 +42,13 @@ def described(
 
 
 def deletions(bucket: str, names: Sequence[str], query: str, boundary: str) -> bytes:
-    """Encode requests to delete objects.
+    """Encode a batch of requests to delete objects.
 
     Args:
-        bucket: Where they are.
-        names: Their whole names.
-        query: Of each request, encoded; may be empty.
-        boundary: Between them; in no name.
+        bucket: The bucket of the objects.
+        names: Their full names in the bucket.
+        query: The encoded query of each request; may be empty.
+        boundary: Separates the requests; must not occur in a name.
     """
     place = f"/storage/v1/b/{quote(bucket, safe='')}/o"
     mark = query and "?"
@@ -65,15 +65,15 @@ def deletions(bucket: str, names: Sequence[str], query: str, boundary: str) -> b
 
 
 def answers(kind: str, content: bytes) -> dict[int, GCSError | None]:
-    """Decode the answers to such requests.
+    """Decode the answers to a batch of deletions.
 
     Args:
-        kind: The Content-Type of all of it.
+        kind: The Content-Type of the whole answer.
         content: The body.
 
     Returns:
-        Why each object was not deleted, by the number of the request; None where it is
-        not there any more. A request without an answer is left out.
+        The error of each deletion, by the number of the request; None where the object
+        is gone. A request without an answer is omitted.
     """
     whole = BytesParser(policy=HTTP).parsebytes(
         f"Content-Type: {kind}\r\n\r\n".encode() + content

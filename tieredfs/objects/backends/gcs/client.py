@@ -1,19 +1,19 @@
-"""gcsfs that makes one attempt, and tells what was answered.
+"""A gcsfs filesystem that makes one attempt, and reports the answer.
 
 Traps closed here, seen with gcsfs 2026.10:
 
 - ``gcsfs.GCSFileSystem`` is, unless the environment says otherwise, a class that asks
-  another service over gRPC what kind of bucket it has: 17 to 51 s a call where only a
-  custom endpoint answers. The plain class is taken, whatever the environment says;
-- six tries of each request, 33 s against a server that is not there, and aiohttp's own
-  second one below them;
-- a token is asked for when the filesystem is made, without any deadline, and renewed on
-  the event loop, where everybody's calls stand still meanwhile: both are done aside,
-  while the call that needs it waits no longer than it may;
-- a token that is refused before its time is sent again until it expires;
-- every answer below 400 is taken for success, and so is a redirect, which leads to a
-  proxy's login page more often than to an object: each request names the answers that
-  mean success.
+  another service over gRPC what kind of bucket it has: 17 to 51 s per call where only a
+  custom endpoint answers. The plain class is used, whatever the environment says;
+- each request is attempted six times, 33 s if the server is not there, and aiohttp adds
+  a second attempt below that;
+- a token is requested when the filesystem is created, without any deadline, and renewed
+  on the event loop, which blocks all calls meanwhile: both are done in another thread,
+  and the call that needs the token waits no longer than its timeout;
+- a token that is refused before it expires is sent again until it expires;
+- every answer below 400 is taken for success, even a redirect, which leads to a proxy's
+  login page more often than to an object: each request names the answers that mean
+  success.
 """
 
 import asyncio
@@ -45,14 +45,14 @@ from tieredfs.objects.backends.gcs.sessions import crc32c
 __all__ = ["OneTryFileSystem"]
 
 _TOKEN_TIMEOUT = 30
-_PIECE = 256 << 10
+_PIECE_BYTES = 256 << 10
 
 
 class OneTryFileSystem(GCSFileSystem):  # type: ignore[misc] # it has no types
     """Google Cloud Storage, one request at a time."""
 
     def __init__(self, *, token: object = None, **options: object) -> None:
-        """Describe it; nothing is asked, not even for a token."""
+        """Create the filesystem; no request is made, not even for a token."""
         super().__init__(token="anon", **options)  # noqa: S106 - the name of a method
         self._method = token
         self._known = token == "anon"  # noqa: S105 - the name of a method
@@ -76,25 +76,25 @@ class OneTryFileSystem(GCSFileSystem):  # type: ignore[misc] # it has no types
         good: Container[int] = (HTTPStatus.OK,),
         **query: object,
     ) -> tuple[int, Mapping[str, str], None, bytes | bytearray]:
-        """Send a request once; all of gcsfs's own go this way too.
+        """Send a request once; gcsfs's own requests use this method too.
 
         Args:
-            method: Of HTTP.
-            path: Below the JSON interface, or a URL; with a {} for each of ``args``.
-            args: Names, which are encoded.
-            headers: To be sent besides those that are always.
-            json: The body, to be encoded, or none.
-            data: The body, in pieces, or none.
+            method: The HTTP method.
+            path: A path below the JSON API, or a URL, with a {} for each of ``args``.
+            args: Names to be encoded into the path.
+            headers: Additional headers.
+            json: The body, to be encoded as JSON, or None.
+            data: The body, in pieces, or empty.
             good: The statuses that mean success.
-            query: Parameters; those that are None are left out.
+            query: Query parameters; those that are None are omitted.
 
         Raises:
-            GCSError: The answer is no success.
+            GCSError: The answer is not a success.
         """
         session = await self._set_session()
         credentials = await self._valid_credentials()
         sent = dict(headers or {})
-        raw = "Accept-Encoding" in sent  # an object is wanted as it is stored
+        raw = "Accept-Encoding" in sent  # return an object as stored, not inflated
         token = None
         if credentials is not None:
             credentials.apply(sent)  # type: ignore[no-untyped-call] # it has no types
@@ -124,39 +124,39 @@ class OneTryFileSystem(GCSFileSystem):  # type: ignore[misc] # it has no types
     def _url(
         self, path: str, args: tuple[str, ...], query: Mapping[str, object]
     ) -> URL:
-        """Return a URL with its names and parameters as they stand, not tidied up."""
+        """Return a URL whose names and parameters are encoded, not normalised."""
         url = self._format_path(path, args)
         given = urlencode(self._get_params(query), quote_via=quote)
         mark = given and ("&" if "?" in url else "?")
         return URL(f"{url}{mark}{given}", encoded=True)
 
     async def _valid_credentials(self) -> Credentials | None:
-        """Return credentials that hold for a while; None for nobody's."""
+        """Return credentials that are valid for a while; None for anonymous access."""
         if not self._fresh():
             if self._renewal is None or self._renewal.done():
                 self._renewal = _aside(self._renew)
             try:
                 await asyncio.shield(self._renewal)
             except asyncio.CancelledError:
-                # It hangs, and the next caller asks anew: but for the search for
-                # credentials, which ends, and may take longer than one attempt.
+                # The renewal hangs, so the next caller starts another. Not so for the
+                # search for credentials: it ends, but may outlast one attempt.
                 if self._known:
                     self._renewal = None
                 raise
         return cast("Credentials | None", self.credentials.credentials)
 
     def _fresh(self) -> bool:
-        """Tell whether it is known who we are, with a token that holds for a while."""
+        """Return whether credentials are known, with a token valid for a while."""
         held = self.credentials.credentials
         return self._known and (held is None or held.valid)
 
     def _renew(self) -> None:
-        """Find out who we are if that is not known, and ask for a token."""
+        """Find credentials if they are not known, and request a token."""
         if not self._known:
             try:
                 self.credentials.connect(method=self._method)
             except (ValueError, TypeError, LookupError, AttributeError) as error:
-                # It has no one error for a token that is none.
+                # gcsfs has no single error for an invalid token.
                 raise OptionError(f"token: {error}") from error
             self._known = True
         if self._fresh():
@@ -173,7 +173,7 @@ class OneTryFileSystem(GCSFileSystem):  # type: ignore[misc] # it has no types
             self._refused, self._second_token = False, held.token
 
     def _gives_up(self, token: str | None) -> bool:
-        """Forget a token that was refused; tell whether another may do better."""
+        """Drop a refused token; return whether another one may be accepted."""
         held = self.credentials.credentials
         if held is None or not _renewable(held):
             return False
@@ -185,18 +185,18 @@ class OneTryFileSystem(GCSFileSystem):  # type: ignore[misc] # it has no types
 
 
 def _renewable(credentials: Credentials) -> bool:
-    """Tell whether there is a way to another token."""
-    # A user's have it if they were given with one; all others can be asked again.
+    """Return whether another token can be requested."""
+    # A user's credentials may lack a refresh token; all others can be renewed.
     ways = ("refresh_token", "refresh_handler")
     has = [getattr(credentials, way) for way in ways if hasattr(credentials, way)]
     return not has or any(has)
 
 
 async def _stored(answer: ClientResponse) -> bytearray:
-    """Read the bytes of an object; all of them have the checksum they come with.
+    """Read the bytes of an object; verify the checksum of a whole one.
 
     Raises:
-        ClientPayloadError: They have not, or there are fewer than was said.
+        ClientPayloadError: The checksum is wrong, or bytes are missing.
     """
     content = bytearray(answer.content_length or 0)
     whole = answer.status == HTTPStatus.OK
@@ -204,41 +204,41 @@ async def _stored(answer: ClientResponse) -> bytearray:
     async for piece in answer.content.iter_any():
         content[size : size + len(piece)] = piece
         size += len(piece)
-        if whole:  # now: in a moment it is in no cache any more
+        if whole:  # now, while the piece is in the CPU's cache
             checksum = google_crc32c.extend(checksum, piece)
-    told = ",".join(answer.headers.getall("X-Goog-Hash", ())).replace(" ", "")
-    right = [each for each in told.split(",") if each.startswith("crc32c=")]
-    if whole and right and f"crc32c={crc32c(checksum)}" not in right:
-        raise ClientPayloadError("the bytes have not the checksum they came with")
+    hashes = ",".join(answer.headers.getall("X-Goog-Hash", ())).replace(" ", "")
+    expected = [each for each in hashes.split(",") if each.startswith("crc32c=")]
+    if whole and expected and f"crc32c={crc32c(checksum)}" not in expected:
+        raise ClientPayloadError("the bytes do not match the checksum they came with")
     return content
 
 
 def _body(pieces: tuple[bytes, ...]) -> bytes | AsyncIterator[memoryview]:
-    """Return what aiohttp sends at once if it is short, or bit by bit."""
-    if sum(map(len, pieces)) <= _PIECE:
+    """Return a body that aiohttp sends in one write if short, else in chunks."""
+    if sum(map(len, pieces)) <= _PIECE_BYTES:
         return b"".join(pieces)
-    return _bits(pieces)
+    return _chunks(pieces)
 
 
-async def _bits(pieces: tuple[bytes, ...]) -> AsyncIterator[memoryview]:
-    """Yield pieces without a copy, so that other calls have their turn."""
+async def _chunks(pieces: tuple[bytes, ...]) -> AsyncIterator[memoryview]:
+    """Yield chunks without a copy; other calls can run between them."""
     for piece in pieces:
         view = memoryview(piece)
-        for start in range(0, len(view), _PIECE):
-            yield view[start : start + _PIECE]
+        for start in range(0, len(view), _PIECE_BYTES):
+            yield view[start : start + _PIECE_BYTES]
 
 
 def _aside(function: Callable[[], None]) -> "asyncio.Future[None]":
-    """Call a function in a thread of its own, which nobody has to wait for.
+    """Call a function in a daemon thread of its own.
 
     An executor's threads are waited for at the end of the process, and asyncio's own
-    executor looks up the names of hosts.
+    executor is needed to resolve host names.
     """
     loop = asyncio.get_running_loop()
     ended = loop.create_future()
     ended.add_done_callback(lambda end: end.cancelled() or end.exception())
 
-    def settle(error: BaseException | None) -> None:
+    def set_outcome(error: BaseException | None) -> None:
         if error is None:
             ended.set_result(None)
         else:
@@ -251,7 +251,7 @@ def _aside(function: Callable[[], None]) -> "asyncio.Future[None]":
         except BaseException as caught:  # noqa: BLE001 - it is raised where it is awaited
             error = caught
         with suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, error)
+            loop.call_soon_threadsafe(set_outcome, error)
 
     threading.Thread(target=run, name="tieredfs-token", daemon=True).start()
     return cast("asyncio.Future[None]", ended)

@@ -1,12 +1,12 @@
-"""What Google Cloud Storage answers when it does not do what it was asked.
+"""Errors for the answers of Google Cloud Storage that are not a success.
 
-A status below 400 that the request did not expect, such as a redirect, is the answer of
-something that stands between us and Google, or in its place.
+A status below 400 that the request did not expect, such as a redirect, comes from
+something between us and Google, or from another server in its place.
 
-gcsfs makes a bare ``OSError("Forbidden…")`` of a 403, a ValueError of whatever has
-"invalid" in its text, and drops Retry-After: so its judgement is not asked. A limit of
-the rate comes as 429, or as 403 with its own reason. A 400 is a mistake of whoever
-asks, but for bytes that were damaged on their way.
+gcsfs turns a 403 into a bare ``OSError("Forbidden…")``, and every answer whose text
+contains "invalid" into a ValueError, and drops Retry-After: so its errors are not used.
+A rate limit comes as 429, or as 403 with a reason of its own. A 400 is a mistake of the
+caller, except for bytes that were damaged in transit.
 """
 
 import json
@@ -27,32 +27,32 @@ __all__ = [
 
 _RATES = frozenset({"rateLimitExceeded", "userRateLimitExceeded"})
 _DAMAGED = "doesn't match calculated"
-_LONGEST = 300  # characters of what a server says
+_MAX_MESSAGE_CHARS = 300
 
 
 class GCSError(Exception):
-    """An answer that is no success.
+    """An answer that is not a success.
 
     Attributes:
-        status: The HTTP status, or what it stands for.
-        headers: Those that say when to come again.
+        status: The HTTP status, or an equivalent one.
+        headers: The headers that state when to retry.
     """
 
     def __init__(
-        self, status: int, said: str, headers: Mapping[str, str] | None = None
+        self, status: int, message: str, headers: Mapping[str, str] | None = None
     ) -> None:
-        """Keep what the server said, without the request that it was said to."""
-        super().__init__(f"{status}: {said}")
+        """Keep the server's message, without the request."""
+        super().__init__(f"{status}: {message}")
         self.status = status
-        self.headers = {name.lower(): told for name, told in (headers or {}).items()}
+        self.headers = {name.lower(): value for name, value in (headers or {}).items()}
 
 
 class BadRequestError(GCSError):
-    """The request is refused, and will be whenever it is made."""
+    """The request was refused, and would be refused again."""
 
 
 class DamagedError(GCSError):
-    """What arrived is not what was sent; to send it again may help."""
+    """The bytes were damaged in transit; sending them again may help."""
 
 
 class MissingError(GCSError):
@@ -60,28 +60,28 @@ class MissingError(GCSError):
 
 
 class UnexpectedAnswerError(GCSError):
-    """Success, or a redirect, that Google Cloud Storage does not answer this with."""
+    """A success or redirect that Google Cloud Storage would not answer with."""
 
 
 class TokenServerError(Exception):
-    """Whoever gives tokens has none now; later it may."""
+    """The token server could not issue a token; it may later."""
 
 
 class StaleTokenError(Exception):
-    """The token was refused before it expired; the next request brings another."""
+    """The token was refused before it expired; the next request uses a new one."""
 
 
 def failure(
     status: int, headers: Mapping[str, str], content: bytes | bytearray
 ) -> GCSError:
-    """Make an error of an answer.
+    """Return the error for an answer.
 
     Args:
-        status: Any that does not mean success here.
-        headers: Of the answer.
+        status: A status that does not mean success for the request.
+        headers: The headers of the answer.
         content: Its body.
     """
-    said, reason = _told(status, content)
+    message, reason = _message_and_reason(status, content)
     if status == HTTPStatus.FORBIDDEN and reason in _RATES:
         status = HTTPStatus.TOO_MANY_REQUESTS
     kind: type[GCSError] = GCSError
@@ -89,21 +89,21 @@ def failure(
         kind = MissingError
     elif status < HTTPStatus.BAD_REQUEST:
         kind = UnexpectedAnswerError
-        said += ": not an answer of Google Cloud Storage; check the endpoint"
+        message += ": not an answer of Google Cloud Storage; check the endpoint"
     elif status == HTTPStatus.BAD_REQUEST:
-        kind = DamagedError if _DAMAGED in said else BadRequestError
+        kind = DamagedError if _DAMAGED in message else BadRequestError
     kept = {key: each for key, each in headers.items() if key.lower() == "retry-after"}
-    return kind(int(status), said, kept)
+    return kind(int(status), message, kept)
 
 
-def _told(status: int, content: bytes | bytearray) -> tuple[str, str]:
-    """Return message and reason of an error's body, which need not be JSON."""
+def _message_and_reason(status: int, content: bytes | bytearray) -> tuple[str, str]:
+    """Return the message and reason in an error's body, which need not be JSON."""
     text = content.decode(errors="replace")
-    said, reason = "", ""
+    message, reason = "", ""
     try:
         error = json.loads(text)["error"]
-        said = error["message"]
+        message = error["message"]
         reason = error["errors"][0]["reason"]
     except (ValueError, LookupError, TypeError):
-        said = said or ("" if text.lstrip().startswith("<") else text)
-    return str(said)[:_LONGEST] or responses.get(status, ""), str(reason)
+        message = message or ("" if text.lstrip().startswith("<") else text)
+    return str(message)[:_MAX_MESSAGE_CHARS] or responses.get(status, ""), str(reason)

@@ -1,13 +1,15 @@
-"""A large object, sent part by part to a session that keeps count.
+"""Resumable uploads: a large object, sent part by part to a session.
 
-A session takes bytes in their order, in whole blocks but for its last request, which
-makes the object. It may keep fewer than it was sent, so it is gone on with from where
-it says, as long as it gets on; what follows is sent in pieces of what it kept, which
-double while they are kept whole. What was interrupted is sent again from there: bytes
-that the server has already are ignored, as Google documents. It is not asked first how
-far it has come: fake-gcs-server takes the question for the end of the upload, and shows
-half an object. (It does not ignore what it has either: there, and only there, a part
-whose reply was lost makes an object of another size, which is noticed at the end.)
+A session accepts bytes in order, in whole blocks except for its last request, which
+creates the object. The server may keep fewer bytes than it was sent. The upload then
+continues at the position the server reports, as long as that position advances; further
+requests are as large as what was kept, and double while they are kept whole. After an
+interruption, bytes are sent again from the last known position: Google documents that
+bytes the server has already are ignored. The server is not asked first for its
+position: fake-gcs-server takes that question for the end of the upload, and shows half
+an object. (fake-gcs-server does not ignore repeated bytes either: there, and only
+there, a part whose reply was lost yields an object of another size, which is noticed at
+the end.)
 """
 
 import json
@@ -26,30 +28,30 @@ _DONE = frozenset({HTTPStatus.OK, HTTPStatus.CREATED})
 _RANGE = re.compile(r"(?:bytes=)?0-(\d+)")
 
 Send = Callable[[Mapping[str, str], bytes], tuple[int, Mapping[str, str], bytes]]
-"""Sends headers and bytes to a session; returns status, headers and body."""
+"""A function that sends headers and bytes; returns status, headers and body."""
 
 
 def crc32c(value: int) -> str:
-    """Write a checksum as Google does."""
+    """Encode a checksum as Google does."""
     return b64encode(value.to_bytes(4, "big")).decode()
 
 
 class SessionError(Exception):
-    """A session that did not do what was asked of it."""
+    """A resumable upload cannot go on."""
 
 
 @dataclass(slots=True)
 class Session:
-    """How far an upload has come.
+    """The progress of an upload.
 
     Attributes:
-        total: Bytes of the object.
-        kept: How many of them the server has.
-        sent: How many of them have been sent, whether they were kept or not.
-        begin: Where the bytes begin that are left.
-        left: Those that were given when the last call ended, and not kept by then.
-        piece: Most bytes of one request; None for all that there are.
-        checksum: CRC-32C of all that was given.
+        total: Size of the object in bytes.
+        kept: Number of bytes that the server has.
+        sent: Number of bytes that have been sent, kept or not.
+        begin: Position of ``left`` in the object.
+        left: Bytes given in earlier calls that the server does not have yet.
+        piece: Maximum bytes of one request; None for no limit.
+        checksum: CRC-32C of all bytes given so far.
     """
 
     total: int = 0
@@ -61,12 +63,12 @@ class Session:
     checksum: int = 0
 
     def add(self, data: bytes, total: int, send: Send) -> None:
-        """Send the next bytes, but for a last few that make the object.
+        """Send the next bytes, except for a last few that ``finish`` sends.
 
-        When it fails, it can be called again with the same bytes.
+        After a failure, it can be called again with the same bytes.
 
         Raises:
-            SessionError: The server kept nothing of them, or is done with the upload.
+            SessionError: The server kept none of them, or has ended the upload.
         """
         self.total = total
         given = self.left + data
@@ -76,10 +78,10 @@ class Session:
         self.checksum = google_crc32c.extend(self.checksum, data)
 
     def finish(self, send: Send) -> None:
-        """Send what is left, which makes the object.
+        """Send the remaining bytes, which creates the object.
 
         Raises:
-            SessionError: It did not.
+            SessionError: The object was not created.
         """
         check = {"X-Goog-Hash": f"crc32c={crc32c(self.checksum)}"}
         self._send_all(self.left, len(self.left), check, send)
@@ -88,7 +90,7 @@ class Session:
     def _send_all(
         self, given: bytes, size: int, headers: dict[str, str], send: Send
     ) -> None:
-        """Send the first ``size`` of the given bytes, but for those that are kept."""
+        """Send the first ``size`` of the given bytes, except those already kept."""
         while self.kept < self.begin + size:
             start = self.kept - self.begin
             piece = given[start : min(size, start + (self.piece or size))]
@@ -96,7 +98,7 @@ class Session:
             place = f"bytes {self.kept}-{end - 1}/{self.total}"
             self.sent = max(self.sent, end)
             at = self._reached(*send({"Content-Range": place, **headers}, piece))
-            # Further, when a reply was lost to a request that had more.
+            # It is past ``end`` when the reply to a longer request was lost.
             if not self.kept < at <= self.sent:
                 raise SessionError(f"the upload stays at {at} of {self.total} bytes")
             if at < end:
@@ -106,16 +108,16 @@ class Session:
             self.kept = at
 
     def _keep(self, given: bytes) -> None:
-        """Keep what the server has not."""
+        """Keep the bytes that the server does not have."""
         self.left, self.begin = given[self.kept - self.begin :], self.kept
 
     def _reached(self, status: int, headers: Mapping[str, str], content: bytes) -> int:
-        """Return how many bytes the server has, by its answer."""
+        """Return the number of bytes the server has, according to its answer."""
         if status in _DONE:
             try:
                 size = int(json.loads(content)["size"])
             except (ValueError, LookupError, TypeError):
-                msg = "the upload was answered with no size: check the endpoint"
+                msg = "the answer to the upload has no size: check the endpoint"
                 raise SessionError(msg) from None
             if size != self.total:
                 raise SessionError(f"the object has {size} of {self.total} bytes")
@@ -127,8 +129,8 @@ class Session:
             return 0
         found = _RANGE.fullmatch(kept)
         if found is None:
-            raise SessionError(f"the upload keeps {kept!r}, which is no beginning")
+            raise SessionError(f"the upload keeps {kept!r}, not a range from byte 0")
         size = int(found[1]) + 1
-        if size == self.total:  # bytes that are kept are no object yet
-            raise SessionError(f"all {size} bytes are kept, and no object was made")
+        if size == self.total:  # the session would have ended with the object
+            raise SessionError(f"all {size} bytes are kept, but no object was created")
         return size

@@ -2,12 +2,12 @@
 
 Traps closed here, seen with fsspec's LocalFileSystem 2026.9: ``pipe_file`` writes to
 the final name, so readers see half an object; exclusive create is check-then-write
-(51 of 200 races had not one winner) and ``put_file(mode="create")`` overwrites; a
-listing is one walk of everything, unsorted. A symbolic link could leave the root, so
-none is followed below it. Seen with our own first versions: a path that was checked and
-then opened by its name left the root in a race; a file that replaces another had the
-mode of a new one, and on coarse clocks its version; a listing took a step for each pair
-of a folder and one that it lies in.
+(51 of 200 races did not have exactly one winner) and ``put_file(mode="create")``
+overwrites; a listing is one unsorted walk of everything. A symbolic link could lead out
+of the root, so none is followed below it. Seen with our own first versions: a path that
+was checked and then opened by its name led out of the root in a race; a file that
+replaced another had the mode of a new file and, on coarse clocks, the version of the
+old one; a listing opened every parent of each folder again.
 """
 
 import errno
@@ -50,7 +50,7 @@ _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class _Position(NamedTuple):
-    """Where a listing is."""
+    """The position of a listing."""
 
     walk: Walk
     trail: Trail
@@ -58,7 +58,7 @@ class _Position(NamedTuple):
 
 
 class LocalBackend(Backend):
-    """A directory of a local disk; a disk is not stopped by a timeout."""
+    """A directory of a local disk; timeouts do not apply to a disk."""
 
     capabilities = frozenset(StoreCapability) - {StoreCapability.PARTS}
     conditional_put_verified = False
@@ -74,11 +74,11 @@ class LocalBackend(Backend):
             return file.read()
 
     def get_range(self, key: str, start: int, end: int, timeout: float) -> memoryview:
-        """Return the bytes ``[start, end)``, or what there is of them."""
+        """Return the bytes ``[start, end)``; fewer if the file ends before."""
         del timeout
         with self._open(key) as file:
-            # What is asked for is allocated at once: no more than there is. Arrow's
-            # pool has pages that were touched before: four times as fast as new ones.
+            # Allocate no more than the file has. Arrow's pool reuses pages that were
+            # touched before: four times as fast as new ones.
             size = os.fstat(file.fileno()).st_size
             buffer = pa.allocate_buffer(max(0, min(end, size) - start))
             data = memoryview(buffer).cast("B")
@@ -88,7 +88,7 @@ class LocalBackend(Backend):
     def put(
         self, key: str, content: Content, timeout: float, *, overwrite: bool
     ) -> None:
-        """Write without a name or beside the final one, sync, then link or rename."""
+        """Write an unnamed or temporary file, sync it, then link or rename it."""
         del timeout
 
         def write(file: BinaryIO) -> None:
@@ -97,7 +97,7 @@ class LocalBackend(Backend):
         self._publish(key, write, overwrite=overwrite)
 
     def copy(self, source: str, target: str, timeout: float) -> None:
-        """Copy beside the final name, sync, then rename to it."""
+        """Copy to an unnamed or temporary file, sync it, then link or rename it."""
         del timeout
         with self._open(source) as content:
             self._publish(
@@ -105,7 +105,7 @@ class LocalBackend(Backend):
             )
 
     def head(self, key: str, timeout: float) -> ObjectInfo:
-        """Return size and version of a regular file."""
+        """Return the size and version of a regular file."""
         del timeout
         with below(self.root, key) as (folder, name):
             found = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -114,7 +114,7 @@ class LocalBackend(Backend):
         return _entry(key, found)
 
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
-        """Walk the directories in the order of their keys."""
+        """Walk the directories in key order."""
         del timeout
         here = at if isinstance(at, _Position) else None
         walk, trail, links = here or _Position(Walk(listing), Trail(self.root), [])
@@ -132,7 +132,7 @@ class LocalBackend(Backend):
         return Page(entries, found.following and _Position(walk, trail, links))
 
     def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
-        """Remove regular files; anything else is no object, so there is none."""
+        """Remove regular files; anything else is not an object, and stays."""
         del timeout
         failures: dict[str, Exception] = {}
         for key in keys:
@@ -145,7 +145,7 @@ class LocalBackend(Backend):
     def unfinished(
         self, before: datetime, timeout: float
     ) -> Sequence[UnfinishedUpload]:
-        """List the files beside final names that a killed process has left."""
+        """List temporary files, left by killed processes, older than a time."""
         del timeout
         found, folders, trail = [], [""], Trail(self.root)
         try:
@@ -163,12 +163,12 @@ class LocalBackend(Backend):
         return found
 
     def abort_upload(self, key: str, upload: str, timeout: float) -> None:
-        """Remove such a file."""
+        """Remove a temporary file."""
         del upload, timeout
         self._remove(key)
 
-    def create_works(self) -> bool:
-        """Try it on the disk; where nothing can be tried now, a put finds out."""
+    def conditional_put_works(self) -> bool:
+        """Probe the disk; if that is not possible now, assume so until a put fails."""
         try:
             root = os.open(self.root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
@@ -191,7 +191,7 @@ class LocalBackend(Backend):
         return os.fdopen(open_file(self.root, key), "rb")
 
     def _items(self, trail: Trail, folder: str) -> Iterator[os.DirEntry[str]]:
-        """Yield what lies in a directory; nothing if it is not there."""
+        """Yield the items of a directory; nothing if it does not exist."""
         try:
             scan = os.scandir(trail.enter(folder))
         except (FileNotFoundError, NotADirectoryError):
@@ -200,11 +200,11 @@ class LocalBackend(Backend):
             yield from items
 
     def _scan(self, trail: Trail, links: list[str], folder: str) -> Iterable[Child]:
-        """Return what lies in a directory, links and half-written files left out.
+        """Return the children of a directory, without links and temporary files.
 
         Args:
-            trail: The way there.
-            links: Those that this listing has warned of: the first that it met.
+            trail: Opens the directory.
+            links: The link that this listing has warned about: the first one found.
             folder: The directory.
         """
         children: list[Child] = []
@@ -219,12 +219,12 @@ class LocalBackend(Backend):
                 children.append((key, partial(_describe, trail, folder, item.name)))
         if linked and not links:
             links.append(linked)
-            msg = f"{self.path(linked)}: symbolic links are left out"
+            msg = f"{self.path(linked)}: symbolic links are ignored"
             warnings.warn(msg, TieredFSWarning, stacklevel=2)
         return children
 
     def _has_objects(self, trail: Trail, folder: str) -> bool:
-        """Tell whether a directory is one of an object's key: a disk has others too."""
+        """Return whether a directory contains objects, at any depth."""
         folders = [folder]
         while folders:
             folder = folders.pop()
@@ -234,7 +234,7 @@ class LocalBackend(Backend):
                         folders.append(f"{folder}{item.name}/")
                     elif _is_object(item):
                         return True
-            except PermissionError:  # which may concern nobody, as that of lost+found
+            except PermissionError:  # it may contain objects, or be lost+found
                 return True
         return False
 
@@ -250,7 +250,7 @@ class LocalBackend(Backend):
         ):
             replaced = _replaced(name, folder)
             try:
-                mode = 0o666 if replaced is None else 0o600  # until it is as it was
+                mode = 0o666 if replaced is None else 0o600  # until it gets the old one
                 nameless = open_nameless(folder, mode)
                 descriptor = nameless
                 if descriptor is None:
@@ -288,10 +288,10 @@ class LocalBackend(Backend):
 
     @contextmanager
     def _errors_named(self, key: str) -> Iterator[None]:
-        """Say what a disk means that has no name for it, or finds one too long."""
+        """Raise clear errors for a removed folder, and for a name that is too long."""
         try:
             yield
-        except FileNotFoundError as error:  # an empty one, by a broker say
+        except FileNotFoundError as error:  # an empty folder, by a broker for example
             msg = "its folder was removed while it was written"
             raise OSError(msg) from error
         except OSError as error:
@@ -325,7 +325,7 @@ def _is_older(item: os.DirEntry[str], moment: datetime) -> bool:
 
 
 def _replaced(name: str, folder: int) -> os.stat_result | None:
-    """Return what is known of the file that is to be replaced."""
+    """Return the status of the regular file to be replaced, if there is one."""
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
@@ -344,7 +344,10 @@ def _is_folder(name: str, folder: int) -> bool:
 def _is_named(
     nameless: int, name: str, temporary: str, folder: int, *, overwrite: bool
 ) -> bool:
-    """Give a file its name; only the temporary one where it is to replace another."""
+    """Link an unnamed file; return False if only its temporary name was free.
+
+    The caller then renames the temporary name over the existing file.
+    """
     try:
         name_file(nameless, name, folder)
     except FileExistsError:
@@ -356,17 +359,17 @@ def _is_named(
 
 
 def _keep_owner(descriptor: int, replaced: os.stat_result) -> None:
-    """Give a file the owner and mode of the one that it replaces, as far as one may.
+    """Give a file the owner and mode of the file it replaces, as far as permitted.
 
-    Only root gives files away; others keep at least a group that they are in.
+    Only root may change an owner; other users may keep a group that they are in.
     """
     own = os.fstat(descriptor)
     owner, group = replaced.st_uid, replaced.st_gid
     if (own.st_uid, own.st_gid) != (owner, group):
         try:
             os.fchown(descriptor, owner, group)
-        except OSError:  # root neither, where the owner is unknown to a container
+        except OSError:  # even root, if the owner is unknown in a container
             with suppress(OSError):
                 os.fchown(descriptor, -1, group)
-    with suppress(OSError):  # a disk that has no modes
+    with suppress(OSError):  # a disk without modes
         os.fchmod(descriptor, replaced.st_mode & 0o777)

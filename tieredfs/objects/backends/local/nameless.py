@@ -1,7 +1,7 @@
-"""A file that has no name until it is whole: no killed process leaves it behind.
+"""Unnamed files (O_TMPFILE), which a killed process does not leave behind.
 
-Linux opens one in a folder and links it later. Not every disk has them, and the link
-needs ``/proc``; so what a disk can is tried, once for each.
+Linux opens such a file in a folder, and links it to a name when it is complete. Not
+every disk supports them, and the link needs ``/proc``; so each disk is probed once.
 """
 
 import os
@@ -14,15 +14,15 @@ __all__ = ["name_file", "open_nameless"]
 
 _FLAG = getattr(os, "O_TMPFILE", 0)
 _can: dict[int, bool] = {}
-"""Whether each disk has such files, by the number of its device."""
+"""Whether each disk supports unnamed files, by device number."""
 
 
 def open_nameless(folder: int, mode: int) -> int | None:
-    """Open a new file without a name, to be written; None where the disk has none.
+    """Open a new unnamed file for writing; return None if the disk has none.
 
     Args:
-        folder: Where it is to lie, as ``dir_fd``.
-        mode: Of the file.
+        folder: The folder of the file, as ``dir_fd``.
+        mode: Permissions of the file.
     """
     device = os.fstat(folder).st_dev
     works = _can.get(device)
@@ -34,7 +34,7 @@ def open_nameless(folder: int, mode: int) -> int | None:
 
 
 def name_file(descriptor: int, name: str, folder: int) -> None:
-    """Give such a file its name; of several that want it, exactly one succeeds.
+    """Link an unnamed file to a name; of several concurrent calls, one succeeds.
 
     Raises:
         FileExistsError: The name is taken.
@@ -48,9 +48,9 @@ def _open(folder: int, mode: int) -> int:
 
 
 def _works(folder: int) -> bool | None:
-    """Tell whether such a file can be made, and be given only a name that is free.
+    """Return whether unnamed files can be created, and linked only to a free name.
 
-    None where nothing can be made in the folder, which says nothing of its disk.
+    None if no file can be created in the folder, which does not depend on the disk.
     """
     if not _FLAG:
         return False

@@ -1,9 +1,9 @@
 """Give a finished file its name on a local disk, unless the name is taken.
 
-A link does so on most disks, and leaves two names for a moment, which changes the time
-of the file's status; on FAT, exFAT and many mounts there are none. Linux can rename
-without replacing instead, but a file system in user space may pass over that wish. So
-what a disk can is tried, once for each.
+A hard link does this on most disks. It leaves two names for a moment, which changes the
+file's ctime; FAT, exFAT and many mounts have no hard links. Linux can rename without
+replacing instead, but a file system in user space may ignore that flag. So each disk is
+probed once.
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from tieredfs.objects.keys import temporary_name
 __all__ = ["CANNOT", "can_name_exclusively", "name_exclusively"]
 
 _Name = Callable[[str, str, int], None]
-"""Gives a file another name in a folder; FileExistsError when it is taken."""
+"""A function that gives a file a new name; FileExistsError if the name is taken."""
 
 CANNOT = frozenset(
     {
@@ -31,7 +31,7 @@ CANNOT = frozenset(
         errno.EXDEV,
     }
 )
-"""What disks, and sandboxes, say of what they cannot do."""
+"""Errors of disks and sandboxes for an operation that they do not support."""
 
 _RENAME_NOREPLACE = 1
 _renameat2 = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
@@ -54,38 +54,38 @@ def _link(source: str, target: str, folder: int) -> None:
 
 
 _ways: dict[int, _Name | None] = {}
-"""How each disk does it, by the number of its device."""
+"""The method of each disk, by device number; None if the disk has none."""
 
 
 def name_exclusively(source: str, target: str, folder: int) -> None:
-    """Give a file its name; of several that want it, exactly one succeeds.
+    """Give a file a new name; of several concurrent calls, exactly one succeeds.
 
     Args:
-        source: Its name until now, which may be left to it as well.
-        target: Its name to be.
-        folder: Where it lies, as ``dir_fd``.
+        source: The current name, which may remain as well.
+        target: The new name.
+        folder: The folder of both, as ``dir_fd``.
 
     Raises:
         FileExistsError: The name is taken.
-        NotImplementedError: The disk cannot tell who is first.
+        NotImplementedError: The disk has no exclusive rename or link.
     """
     way = _way_of(folder)
     if way is None:
-        msg = "this disk has no hard links and no rename that replaces nothing"
+        msg = "this disk has no hard links and no rename that does not replace"
         raise NotImplementedError(msg)
     way(source, target, folder)
 
 
 def can_name_exclusively(folder: int) -> bool:
-    """Tell whether the disk of a folder, given as ``dir_fd``, can do so."""
+    """Return whether the disk of a folder, given as ``dir_fd``, supports that."""
     return _way_of(folder) is not None
 
 
 def _way_of(folder: int) -> _Name | None:
-    """Return how the disk of a folder does it, which is tried in the folder.
+    """Return the method of a folder's disk, after a probe in the folder.
 
     Raises:
-        OSError: Nothing can be tried there, which says nothing of the disk.
+        OSError: The folder does not allow a probe, which does not depend on the disk.
     """
     device = os.fstat(folder).st_dev
     if device not in _ways:
@@ -96,7 +96,7 @@ def _way_of(folder: int) -> _Name | None:
 
 
 def _try(way: _Name, folder: int) -> bool:
-    """Give a file a name that is taken, and one that is not."""
+    """Probe a method with a name that is taken, and with one that is free."""
     source, taken, free = (temporary_name() for _ in range(3))
     try:
         for name in (source, taken):
@@ -119,4 +119,4 @@ def _names(way: _Name, source: str, taken: str, free: str, folder: int) -> bool:
     except OSError as error:
         if error.errno not in CANNOT:
             raise
-    return False  # it cannot, or has replaced what was there
+    return False  # not supported, or it has replaced the existing file

@@ -1,9 +1,10 @@
-"""What lies below a folder of a local disk, reached through no symbolic link.
+"""Open files and folders below a local root without following symbolic links.
 
-A path that was checked and is then opened by its name may lead elsewhere by then (seen:
-58 of 96,000 reads, while a folder and a link took turns under one name). So a key is
-gone along folder by folder, each opened in the one before, never through a link; the
-root itself may be one. No path gets longer than a name, however deep a key is.
+A path that is checked and then opened by its name may lead elsewhere by then (seen: 58
+of 96,000 reads, while a folder and a link alternated under one name). So a key is
+traversed folder by folder, each opened relative to the one before, never through a
+link; only the root itself may be a link. No path passed to the system is longer than
+one name, however deep a key is.
 """
 
 import errno
@@ -16,7 +17,7 @@ from pathlib import Path
 __all__ = ["Trail", "below", "made_folder", "open_file", "synced"]
 
 _FOLDER = os.O_DIRECTORY | os.O_CLOEXEC
-# What may only be passed through is enough for a folder on the way.
+# Search permission is enough for a folder on the way.
 _STEP = _FOLDER | os.O_NOFOLLOW | getattr(os, "O_PATH", os.O_RDONLY)
 _FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -30,15 +31,15 @@ _ABSENT = frozenset(
         errno.ENXIO,  # a socket
     }
 )
-"""What a disk says of a name under which there is no file."""
+"""Errors of a disk for a name that is not a file."""
 
 
 @contextmanager
 def below(root: str, key: str) -> Iterator[tuple[int | None, str]]:
-    """Give the folder of a key, as ``dir_fd``, and the name in it.
+    """Yield the folder of a key, as ``dir_fd``, and the name in it.
 
-    Without a folder the name is a path. What is absent, in the block as well, is a
-    FileNotFoundError: a link, and what no disk could have, too.
+    Without a folder the name is a path. An absent name is a FileNotFoundError, in the
+    block as well; so is a link, and a name that is invalid on the disk.
     """
     first, *others = key.split("/")
     folder, name = None, os.path.join(root, first)  # noqa: PTH118 - half the time
@@ -59,10 +60,10 @@ def below(root: str, key: str) -> Iterator[tuple[int | None, str]]:
 
 
 def open_file(root: str, key: str) -> int:
-    """Open a regular file for reading; nothing else may be read, or waited for.
+    """Open a regular file for reading; never block on a pipe or device.
 
     Raises:
-        FileNotFoundError: There is none.
+        FileNotFoundError: There is no regular file of this key.
     """
     with below(root, key) as (folder, name):
         descriptor = os.open(name, _FILE, dir_fd=folder)
@@ -79,15 +80,15 @@ def open_file(root: str, key: str) -> int:
 
 @contextmanager
 def made_folder(root: str, folder: str) -> Iterator[int]:
-    """Give a folder, as ``dir_fd``; what had to be made survives a power cut.
+    """Yield a folder, as ``dir_fd``; created folders survive a power failure.
 
     Args:
-        root: Made as well, with what it lies in.
+        root: The root, created with its parents if necessary.
         folder: A key; empty for the root.
 
     Raises:
-        PermissionError: It lies behind a symbolic link.
-        FileExistsError: A part of its name is a file.
+        PermissionError: The folder is behind a symbolic link.
+        FileExistsError: A part of its path is a file.
     """
     here, path = _made_root(root), root.rstrip("/")
     try:
@@ -103,16 +104,16 @@ def made_folder(root: str, folder: str) -> Iterator[int]:
 
 @contextmanager
 def synced(folder: int) -> Iterator[None]:
-    """Make what is named in a folder meanwhile survive a power cut.
+    """Sync a folder after the block, so that new names survive a power failure.
 
     Raises:
-        PermissionError: The folder may not be read: nothing can promise that there,
-            and nothing was named yet.
+        PermissionError: The folder is not readable, so it cannot be synced. Raised
+            before the block runs.
     """
     try:
         descriptor = os.open(".", os.O_RDONLY | _FOLDER, dir_fd=folder)
     except PermissionError as error:
-        msg = "the folder may be written, but not read: what is put may not last"
+        msg = "the folder is not readable, so writes to it cannot be synced"
         raise PermissionError(error.errno, msg) from None
     try:
         yield
@@ -122,25 +123,25 @@ def synced(folder: int) -> Iterator[None]:
 
 
 class Trail:
-    """The folder that was read last, kept open: what is read next lies in or near it.
+    """Keep the last folder of a walk open, because the next one is in or near it.
 
-    So a walk takes one step for each folder, not one for each part of its key.
+    So a walk opens each folder once, rather than every part of each folder's path.
     """
 
     def __init__(self, root: str) -> None:
-        """Begin nowhere."""
+        """Create a trail with no open folder."""
         self._root = root
         self._folder = ""
         self._descriptor: int | None = None
 
     def enter(self, folder: str) -> int:
-        """Return a folder's descriptor, which is good until the next call.
+        """Return a folder's descriptor, which is valid until the next call.
 
         Args:
-            folder: A key that ends in ``/``, or nothing for the root.
+            folder: A key that ends in ``/``, or empty for the root.
 
         Raises:
-            FileNotFoundError: There is none, or it is a link.
+            FileNotFoundError: The folder does not exist, or is a link.
         """
         if self._descriptor is None or not folder.startswith(self._folder):
             self.leave()
@@ -204,19 +205,19 @@ def _made_step(here: int, name: str, path: str) -> int:
             raise
         found = os.stat(name, dir_fd=here, follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
-            msg = f"{path} lies behind a symbolic link"
+            msg = f"{path} is behind a symbolic link"
             raise PermissionError(msg) from None
         raise _in_the_way(path) from None
 
 
 def _in_the_way(path: str) -> FileExistsError:
-    """Return the error of a folder that cannot be made, as a file has its name."""
+    """Return the error for a folder that cannot be created: a file has its name."""
     return FileExistsError(
         f"{path} is not a directory: remove it, or write to another place"
     )
 
 
 def _first_file(path: str) -> str:
-    """Return the part of a path that is not a directory, though more follows."""
+    """Return the first part of a path that is not a directory."""
     ways = (*reversed(Path(path).parents), Path(path))
     return str(next((way for way in ways if not way.is_dir()), path))

@@ -1,4 +1,4 @@
-"""Two topics that a case-insensitive disk cannot tell apart."""
+"""Topics whose names a case-insensitive disk cannot distinguish."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,45 +13,45 @@ __all__ = ["CaseCheck"]
 
 
 class CaseCheck:
-    """Ask a local disk whether it takes a topic for another one.
+    """Check that a local disk does not confuse a topic with another one.
 
-    Once the topic has its folder, no other one can get it: then it is asked no more.
+    Once the topic has its folder, no other topic can get it: then the check is skipped.
     """
 
     def __init__(self) -> None:
-        """Know of no topic yet."""
-        self._told_apart: set[str] = set()
+        """Start without any checked topic."""
+        self._checked: set[str] = set()
 
     @contextmanager
     def writing(self, store: ObjectStore, topic: str) -> Iterator[None]:
-        """Refuse a topic that the disk takes for another one, before it is written.
+        """Reject a topic that the disk confuses with another one, before it is written.
 
-        If writing fails, and so may not have made the folder, it is asked again.
+        If the write fails, the folder may not exist, and the next write checks again.
 
         Args:
             store: Where the topic's folder is.
             topic: The topic that is written in the with block.
 
         Raises:
-            AlreadyExistsError: It does; their names differ in capitals only.
+            AlreadyExistsError: The disk has a topic whose name differs only in case.
         """
         if get_protocol(store.url) not in {"file", "local"}:
             yield
             return
         folder = topic_folder(topic)
-        # No lock: threads that begin together ask several times, and none waits for a
-        # listing of another.
-        if folder not in self._told_apart:
-            _tell_apart(store, folder)
-            self._told_apart.add(folder)
+        # No lock: threads that begin together check several times, and none waits for
+        # the listing of another.
+        if folder not in self._checked:
+            _check_distinguishable(store, folder)
+            self._checked.add(folder)
         try:
             yield
         except BaseException:
-            self._told_apart.discard(folder)
+            self._checked.discard(folder)
             raise
 
 
-def _tell_apart(store: ObjectStore, folder: str) -> None:
+def _check_distinguishable(store: ObjectStore, folder: str) -> None:
     entries = store.list(delimiter="/")
     folders = {entry.key.rstrip("/") for entry in entries if entry.is_prefix}
     twins = [name for name in folders if name.casefold() == folder.casefold()]
@@ -59,7 +59,7 @@ def _tell_apart(store: ObjectStore, folder: str) -> None:
         return
     if next(store.list(f"{folder}/", delimiter="/"), None) is not None:
         msg = (
-            f"{store.url}: the disk cannot tell topic folder {folder!r} from "
+            f"{store.url}: the disk cannot distinguish topic folder {folder!r} from "
             f"{twins[0]!r}"
         )
         raise AlreadyExistsError(msg)

@@ -1,4 +1,4 @@
-"""Which objects a segment is known to have, and which are what their keys say."""
+"""The known objects of segments, and which of them match their keys."""
 
 from typing import Final
 
@@ -10,24 +10,26 @@ from tieredfs.objects.concurrency.fork_locks import make_lock
 
 __all__ = ["KnownObjects"]
 
-_REMEMBERED: Final = 100_000
+_MAX_OBJECTS: Final = 100_000
 _Name = tuple[TopicIdPartition, int, int, str]
 
 
 class KnownObjects:
     """The objects of each segment, as far as they were listed or copied.
 
-    A key says its content, so what was known stays true until it is deleted.
+    A key identifies its content, so an entry stays valid until the object is deleted.
     """
 
     def __init__(self) -> None:
-        """Know nothing yet."""
+        """Start empty."""
         self._lock = make_lock()
-        self._stems: LRUCache[_Name, tuple[str, ...]] = LRUCache(_REMEMBERED)
-        self._true: LRUCache[tuple[TopicIdPartition, str], None] = LRUCache(_REMEMBERED)
+        self._stems: LRUCache[_Name, tuple[str, ...]] = LRUCache(_MAX_OBJECTS)
+        self._verified: LRUCache[tuple[TopicIdPartition, str], None] = LRUCache(
+            _MAX_OBJECTS
+        )
 
     def stems(self, metadata: SegmentMetadata) -> tuple[str, ...]:
-        """Return the names of a segment's objects; none when it is not known."""
+        """Return the names of a segment's objects; empty if it is not known."""
         with self._lock:
             return self._stems.get(_name(metadata), ())
 
@@ -40,23 +42,23 @@ class KnownObjects:
                 self._stems[name] = (*known, key.stem)
 
     def forget(self, metadata: SegmentMetadata) -> None:
-        """Know a segment no longer."""
+        """Forget a segment."""
         with self._lock:
             for stem in self._stems.pop(_name(metadata), ()):
-                self._true.pop((metadata.partition, stem), None)
+                self._verified.pop((metadata.partition, stem), None)
 
     def is_verified(self, partition: TopicIdPartition, stem: str) -> bool:
-        """Tell whether an object was seen to be what its key says."""
+        """Return whether an object was verified to match its key."""
         with self._lock:
-            return (partition, stem) in self._true
+            return (partition, stem) in self._verified
 
-    def add_true(self, partition: TopicIdPartition, stem: str) -> None:
-        """Remember that an object is what its key says."""
+    def add_verified(self, partition: TopicIdPartition, stem: str) -> None:
+        """Remember that an object matches its key."""
         with self._lock:
-            self._true[partition, stem] = None
+            self._verified[partition, stem] = None
 
     def __reduce__(self) -> tuple[type["KnownObjects"], tuple[()]]:
-        """Know nothing in another process."""
+        """Start empty in another process."""
         return KnownObjects, ()
 
 

@@ -1,8 +1,9 @@
 """``single-object``: the native layout, one immutable object a segment.
 
-A copy is one atomic put, so nothing can be half there; the key says all that a planner
-needs; all indexes are in the tail, which one range read gets. The log may be stored in
-chunks, compressed with zstd. Source: ``formats.md`` of the project.
+A copy is one atomic put, so a segment is stored whole or not at all. The key contains
+all that a planner needs. All indexes are in the tail, which one range read fetches. The
+log may be stored in chunks, compressed with zstd. Source: ``formats.md`` of the
+project.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -40,8 +41,8 @@ from tieredfs.storage.layouts.single_object.known_objects import KnownObjects
 from tieredfs.storage.layouts.single_object.listing import SegmentListing
 from tieredfs.storage.layouts.single_object.offset_claim import (
     claim_offset,
-    find_put_aside,
-    remove_put_aside,
+    find_staged,
+    remove_staged,
 )
 from tieredfs.storage.layouts.single_object.segment_object import (
     check_facts,
@@ -78,19 +79,19 @@ class SingleObject(RemoteStorageManager):
     def __init__(
         self, store: ObjectStore, *, compression: Compression | None = None
     ) -> None:
-        """Keep ``store``.
+        """Keep ``store``, without sending a request.
 
         Args:
             store: Where the objects are.
-            compression: How the logs that are copied from now on are stored, ``zstd``
-                or as they are; what is there is read either way.
+            compression: How the logs that are copied from now on are stored: ``zstd``,
+                or None for unchanged. Stored logs are read either way.
 
         Raises:
-            InvalidArgumentError: ``compression`` is neither.
+            InvalidArgumentError: ``compression`` is another value.
         """
         super().__init__(store)
         if compression not in (None, "zstd"):
-            msg = f"compression is 'zstd' or left out, not {compression!r}"
+            msg = f"invalid compression {compression!r}: give 'zstd', or omit it"
             raise InvalidArgumentError(msg)
         self.compression = compression
         self._known = KnownObjects()
@@ -109,7 +110,7 @@ class SingleObject(RemoteStorageManager):
     def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
         """Return the partitions that have a folder.
 
-        Strangers' folders and the layout's own, ``@tieredfs``, are skipped.
+        Unrecognised directories and the layout's own, ``@tieredfs``, are skipped.
         """
         return self._listing.partitions(topic)
 
@@ -120,21 +121,21 @@ class SingleObject(RemoteStorageManager):
 
         Raises:
             NotFoundError: There is no such partition.
-            CorruptObjectError: An object has another size than its key says.
+            CorruptObjectError: An object's size is not the one in its key.
             UnsupportedFormatError: A segment was written by a newer release.
         """
         return self._listing.segments(partition, min_offset)
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
-        """Return the first segments that end at ``offset`` or later, of one page.
+        """Return one page of the first segments that end at ``offset`` or later.
 
-        Where the page is full, the second half of it is only looked at: what overlaps
-        the last ones may be on the next.
+        If the page is full, only its first half is returned: segments that overlap the
+        last ones may be on the next page.
 
         Raises:
-            NotFoundError: There is no such partition, or nothing in it ends so late.
-            CorruptObjectError: An object on the page has another size than its key
-                says.
+            NotFoundError: There is no such partition, or no segment ends so late.
+            CorruptObjectError: The size of an object on the page is not the one in its
+                key.
             UnsupportedFormatError: A segment was written by a newer release.
         """
         return self._listing.seek(partition, offset)
@@ -142,9 +143,9 @@ class SingleObject(RemoteStorageManager):
     def survey(
         self, partition: TopicIdPartition, min_offset: int = 0
     ) -> Iterator[SegmentMetadata | TieredFSError]:
-        """Yield every segment, in the order of their ends, or what is wrong with it.
+        """Yield every segment, or its error, in the order of their end offsets.
 
-        Of several objects with one segment the first one stands.
+        If several objects hold one segment, the first is used.
 
         Raises:
             NotFoundError: There is no such partition.
@@ -161,14 +162,15 @@ class SingleObject(RemoteStorageManager):
     ) -> memoryview:
         """Return a range of the log: one request, two when it is stored in chunks.
 
-        With ``layout``, the manifest that ``fetch_indexes`` gave, it is one as well.
-        Before the first byte of a log is returned, the object is seen to be what its
-        key says: that takes the end of it, which is fetched along or apart.
+        With ``layout``, the manifest that ``fetch_indexes`` returned, chunks also need
+        only one request. Before the first byte of a log is returned, the object is
+        checked against its key. That needs the end of the object, which is fetched in
+        the same request or separately.
 
         Raises:
             NotFoundError: The segment is gone.
             CorruptObjectError: The log is shorter than ``end``, a chunk is not what was
-                stored, or the object is another segment's.
+                stored, or the object belongs to another segment.
         """
         path, key = self._find(metadata)
         partition = metadata.partition
@@ -198,7 +200,7 @@ class SingleObject(RemoteStorageManager):
         *,
         layout: bytes = b"",
     ) -> memoryview:
-        """Return a range of the log, and what else its last chunk has."""
+        """Return a range of the log, and the rest of its last chunk."""
         path, key = self._find(metadata)
         if not key.flags & SegmentFlag.TRANSFORMED:
             return self.fetch_log_segment(metadata, start, end, layout=layout)
@@ -211,7 +213,7 @@ class SingleObject(RemoteStorageManager):
     def fetch_index(
         self, metadata: SegmentMetadata, index_type: IndexType
     ) -> memoryview:
-        """Return one index; it takes the request that gets all of them.
+        """Return one index, with the request that fetches all of them.
 
         Raises:
             NotFoundError: The segment is gone, or has no such index.
@@ -246,7 +248,7 @@ class SingleObject(RemoteStorageManager):
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
     ) -> SegmentMetadata:
-        """Ask the tail for the epochs, the records, and the size of a chunked log."""
+        """Read the epochs, record count and size of a chunked log from the tail."""
         known = (metadata.leader_epochs, metadata.size, metadata.record_count)
         if None not in known:
             return metadata
@@ -269,7 +271,7 @@ class SingleObject(RemoteStorageManager):
         )
 
     def highest_epoch(self, metadata: SegmentMetadata) -> int | None:
-        """Return the highest leader epoch in a segment's log, as its key says."""
+        """Return the highest leader epoch in a segment's log, from its key."""
         stem = metadata.custom_metadata.decode("ascii", "replace")
         epoch = SegmentKey.epoch_of(stem) if stem else NO_EPOCH
         return None if epoch == NO_EPOCH else epoch
@@ -283,7 +285,7 @@ class SingleObject(RemoteStorageManager):
         path, key = self._find(metadata)
         if key.epoch != epoch:
             msg = (
-                f"{self.store.url}/{path}: its key says leader epoch {key.epoch}, the "
+                f"{self.store.url}/{path}: its key has leader epoch {key.epoch}, the "
                 f"highest in its log is {epoch}"
             )
             raise CorruptObjectError(msg)
@@ -291,7 +293,7 @@ class SingleObject(RemoteStorageManager):
     def stored_sizes(
         self, partition: TopicIdPartition
     ) -> Mapping[tuple[int, SegmentId], int]:
-        """Return the bytes of each segment's object, as its key says: one listing."""
+        """Return the bytes of each segment's object, from its key: one listing."""
         keys = (
             SegmentKey.parse(one.custom_metadata.decode())
             for one in self.survey(partition)
@@ -300,12 +302,12 @@ class SingleObject(RemoteStorageManager):
         return {(key.start_offset, key.id): key.size for key in keys if key is not None}
 
     def is_compacted(self, partition: TopicIdPartition) -> bool:
-        """Say that holes are the cleaner's: no object is shorter than its key says."""
+        """Return True: the key gives the object's size, so holes are the cleaner's."""
         del partition
         return True
 
     def name_of(self, metadata: SegmentMetadata) -> str:
-        """Return the object's place, if it is known without a request."""
+        """Return the object's URL, if it is known without a request."""
         stems = metadata.custom_metadata.decode("ascii", "replace")
         known = stems or next(iter(self._known.stems(metadata)), "")
         if not known:
@@ -331,29 +333,28 @@ class SingleObject(RemoteStorageManager):
     def copy_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
     ) -> bytes:
-        """Store a segment in one put; there is never a part of it.
+        """Store a segment in one put, whole or not at all.
 
-        What this storage has listed or copied under the same offsets and id, and is
-        still there, is not put again. Nothing is left behind by a crash.
+        A segment that this storage has listed or copied under the same offsets and id,
+        and that still exists, is not put again. A crash leaves nothing behind.
 
         Args:
-            metadata: Its partition, id, first and last offset; the rest is read from
-                the log.
+            metadata: The segment's partition, id, first and last offset; the rest is
+                read from the log.
             data: The log and its indexes.
 
         Returns:
             The last part of the object's key without its suffix: 126 bytes.
 
         Raises:
-            InvalidArgumentError: ``metadata`` does not say where the segment ends, or
-                that it holds no offset.
-            NotFoundError: There is no such file of the log.
-            CorruptBatchError: A batch is malformed or lies outside the segment.
+            InvalidArgumentError: ``metadata`` has no end offset, or contains no offset.
+            NotFoundError: The log's file does not exist.
+            CorruptBatchError: A batch is malformed or outside the segment.
             CorruptIndexError: An index is malformed or inconsistent with the log, or
-                the log has an abort and the transaction index is missing.
-            UnsupportedFormatError: A batch is of a version that is not read.
-            AlreadyExistsError: The disk takes the topic for another one, whose name
-                has other capitals.
+                the log has an aborted transaction and the transaction index is missing.
+            UnsupportedFormatError: A batch is of an unsupported version.
+            AlreadyExistsError: The disk is case-insensitive and has a topic whose name
+                differs only in case.
         """
         with open_log(data.log, str(metadata)) as log:
             return self.copy_open_log(metadata, log, data.indexes)
@@ -364,7 +365,7 @@ class SingleObject(RemoteStorageManager):
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
     ) -> bytes:
-        """Store a segment in one put, of a log that is read where it lies."""
+        """Store a segment in one put, from a log that is read in place."""
         partition = metadata.partition
         for stem in self._known.stems(metadata):
             if self._is_there(object_key(partition, stem)):
@@ -378,9 +379,9 @@ class SingleObject(RemoteStorageManager):
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
     ) -> bytes:
-        """Put the object again over the damaged one, then delete others of the segment.
+        """Overwrite the damaged object, then delete other objects of the segment.
 
-        Readers see the one or the other at each moment, also after a crash.
+        Readers see either the old or the new object at any time, also after a crash.
         """
         partition = metadata.partition
         key = self._copied(metadata, log, indexes)
@@ -389,7 +390,7 @@ class SingleObject(RemoteStorageManager):
         self.store.delete([other for other in found if other != new])
         self._known.forget(metadata)
         self._known.add(partition, key)
-        self._known.add_true(partition, key.stem)
+        self._known.add_verified(partition, key.stem)
         return key.stem.encode()
 
     def append_log_segment(
@@ -397,15 +398,15 @@ class SingleObject(RemoteStorageManager):
     ) -> bytes:
         """Store a segment unless another one was appended at its start offset.
 
-        Afterwards it is there whole, or not at all; a writer that dies in between
-        leaves what the next one to append completes. Appending the same segment again
-        goes on where that ended.
+        Afterwards the segment exists whole or not at all. If a writer dies in between,
+        the next writer that appends completes what it left. Appending the same segment
+        again continues where the first attempt ended.
 
         Raises:
             AlreadyExistsError: Another writer was first; nothing was stored.
-            StorageUnavailableError: ``cancel_copying`` has removed it while it was
-                appended: nothing was stored. Or the store failed.
-            CorruptBatchError: A batch is malformed or lies outside the segment.
+            StorageUnavailableError: ``cancel_copying`` removed the segment while it was
+                appended, and nothing was stored. Or the store failed.
+            CorruptBatchError: A batch is malformed or outside the segment.
         """
         partition = metadata.partition
         whole = BytesIO()
@@ -422,34 +423,36 @@ class SingleObject(RemoteStorageManager):
         return key.stem.encode()
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
-        """Delete every object of a segment, whoever copied it; none is success.
+        """Delete every object of a segment; succeed if there is none.
 
         It costs two listings besides the deletion: another process may have stored the
         segment with another compression, and so under another key; and an append that
-        died may have left what the next one would make the segment of again.
+        died may have left a staged object from which the next append would create the
+        segment again.
         """
         try:
             path, key = self._find(metadata)
         except NotFoundError:
             return
         others = self._listing.objects_of(metadata.partition, key)
-        remove_put_aside(self.store, key.stem)
+        remove_staged(self.store, key.stem)
         self.store.delete([path, *others])
         self._known.forget(replace(metadata, end_offset=key.end_offset))
 
     def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
-        """Yield what appends have put aside; a copy leaves nothing."""
-        return find_put_aside(self.store, partition)
+        """Yield the objects that appends have staged; a copy leaves nothing."""
+        return find_staged(self.store, partition)
 
     def delete_partition(self, partition: TopicIdPartition) -> None:
         """Delete every segment, damaged ones too.
 
-        The claims of its offsets stay: whoever still appends must not win one again.
+        The claims of its offsets stay, so that a writer that is still appending cannot
+        claim one of them again.
         """
         prefix = partition_prefix(partition)
         found = (entry.key for entry in self.store.list(prefix))
         segments = [key for key in found if is_segment_key(key)]
-        # First what a segment listed above could be made of once more.
+        # First the staged objects from which a listed segment could be created again.
         self.cancel_copying(partition)
         self.store.delete(segments)
 
@@ -464,7 +467,7 @@ class SingleObject(RemoteStorageManager):
         with self._case.writing(self.store, partition.topic):
             key = self._put(metadata, log, indexes)
         self._known.add(partition, key)
-        self._known.add_true(partition, key.stem)
+        self._known.add_verified(partition, key.stem)
         return key
 
     def _put(
@@ -473,7 +476,7 @@ class SingleObject(RemoteStorageManager):
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
     ) -> SegmentKey:
-        """Put the object of a segment together, and store it."""
+        """Assemble the object of a segment, and store it."""
         partition = metadata.partition
         if is_put_in_place(log) and self.compression is None:
             key, tail = write_segment(metadata, log, indexes, lambda _: None, None)
@@ -499,10 +502,10 @@ class SingleObject(RemoteStorageManager):
         return tail
 
     def _fetch_manifest(self, metadata: SegmentMetadata, layout: bytes) -> Manifest:
-        """Return the manifest of an object that is what its key says.
+        """Return the manifest of an object, checked against its key.
 
-        One that was kept may be that of an object which has made way for this one: the
-        same segment, deleted and copied again, compressed or not.
+        A cached manifest may be that of an earlier object: of the same segment, which
+        was deleted and copied again with another compression.
         """
         path, key = self._find(metadata)
         if layout:
@@ -529,14 +532,14 @@ class SingleObject(RemoteStorageManager):
     def _check(
         self, manifest: Manifest, partition: TopicIdPartition, key: SegmentKey
     ) -> Manifest:
-        """Return the manifest if it is that of the object, and remember that it is."""
+        """Return the manifest if it matches the object's key, and remember that."""
         name = f"{self.store.url}/{object_key(partition, key.stem)}"
         check_facts(manifest, partition, key, name)
-        self._known.add_true(partition, key.stem)
+        self._known.add_verified(partition, key.stem)
         return manifest
 
     def _find(self, metadata: SegmentMetadata) -> tuple[str, SegmentKey]:
-        """Return the key of a segment; listed or copied ones need no request."""
+        """Return a segment's key; a listed or copied segment needs no request."""
         stem = metadata.custom_metadata.decode("ascii", "replace")
         if not stem:
             known = self._known.stems(metadata) or self._listing.stems_of(metadata)
@@ -546,7 +549,7 @@ class SingleObject(RemoteStorageManager):
             stem = known[0]
         key = SegmentKey.parse(stem)
         if key is None or key.id != metadata.id:
-            msg = f"{metadata}: its custom metadata are none of this layout's"
+            msg = f"{metadata}: its custom metadata is not of this layout"
             raise InvalidArgumentError(msg)
         return object_key(metadata.partition, stem), key
 

@@ -1,4 +1,4 @@
-"""What is there, as the keys of the native layout tell it.
+"""List partitions and segments from the keys of the native layout.
 
 Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
 """
@@ -38,7 +38,7 @@ class SegmentListing:
 
     Attributes:
         store: Where the objects are.
-        known: Told of every object that is seen.
+        known: Records every object that is listed.
     """
 
     store: ObjectStore
@@ -70,26 +70,26 @@ class SegmentListing:
         return _good(self.survey(partition, min_offset))
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
-        """Return the first segments that end at ``offset`` or later, of one page."""
+        """Return one page of the first segments that end at ``offset`` or later."""
         prefix = partition_prefix(partition)
         entries = self.store.list(prefix, start_after=seek_key(prefix, offset))
         found: list[SegmentMetadata] = []
         while not found:
-            page = list(islice(entries, _PAGE))  # what one request of any store gives
+            page = list(islice(entries, _PAGE))  # what one request to any store returns
             if not page:
                 msg = f"not found: {partition} from {offset} on in {self.store.url}"
                 raise NotFoundError(msg)
             found = _good(self._parsed(partition, page))
         if len(page) < _PAGE:
             return found
-        # What overlaps the last ones may be on the next page.
+        # Segments that overlap the last ones may be on the next page.
         sure = sorted(found, key=lambda s: s.end_offset or 0)[: -(-len(found) // 2)]
         return sorted(sure, key=_by_offsets)
 
     def survey(
         self, partition: TopicIdPartition, min_offset: int
     ) -> Iterator[_Surveyed]:
-        """Yield every segment, and what is wrong with one, each with its identity."""
+        """Yield each segment or the error of a damaged one, with its identity."""
         prefix = partition_prefix(partition)
         entries = self.store.list(prefix, start_after=seek_key(prefix, min_offset))
         first = next(entries, None)
@@ -100,7 +100,7 @@ class SegmentListing:
             raise NotFoundError(msg)
 
     def stems_of(self, metadata: SegmentMetadata) -> tuple[str, ...]:
-        """Return the names of a segment's objects, as a listing has them."""
+        """Return the names of a segment's objects, as they are listed."""
         try:
             listed = self.segments(metadata.partition, metadata.start_offset)
         except NotFoundError:
@@ -129,7 +129,7 @@ class SegmentListing:
     def _parsed(
         self, partition: TopicIdPartition, entries: Iterable[ObjectInfo]
     ) -> Iterator[_Surveyed]:
-        """Make segments of a listing; strangers' objects are skipped."""
+        """Parse a listing into segments; foreign objects are skipped."""
         prefix = partition_prefix(partition)
         seen: set[_Identity] = set()
         for entry in entries:
@@ -146,8 +146,8 @@ class SegmentListing:
             identity = (key.start_offset, key.end_offset, key.id)
             if entry.size != key.size:
                 msg = (
-                    f"{self.store.url}/{entry.key}: it has {entry.size} bytes, its key "
-                    f"says {key.size}"
+                    f"{self.store.url}/{entry.key}: its size is {entry.size}, its key "
+                    f"states {key.size}"
                 )
                 yield identity, CorruptObjectError(msg)
                 continue
@@ -167,9 +167,9 @@ class SegmentListing:
 
 
 def _good(surveyed: Iterable[_Surveyed]) -> list[SegmentMetadata]:
-    """Return segments, sorted, or raise what is wrong with one.
+    """Return segments, sorted, or raise the error of a damaged one.
 
-    Of a segment that has a whole object, no other object matters.
+    If a segment has a whole object, its other objects are ignored.
     """
     whole: dict[_Identity, SegmentMetadata] = {}
     wrong: list[tuple[_Identity | None, TieredFSError]] = []

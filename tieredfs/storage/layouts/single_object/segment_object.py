@@ -1,4 +1,4 @@
-"""One segment as one object: how it is put together, and what its key must agree with.
+"""One segment as one object: how it is assembled, and how its key is checked.
 
 Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
 """
@@ -49,29 +49,28 @@ def write_segment(
     out: Callable[[Buffer], object],
     compression: Compression | None,
 ) -> tuple[SegmentKey, bytes]:
-    """Write the log of a segment's object, and return its key and what follows the log.
+    """Write the log of a segment's object, and return its key and its tail.
 
-    The log is read once: what is checked is what is written.
+    The log is read once: the bytes that are checked are the bytes that are written.
 
     Args:
-        metadata: Its partition, id, first and last offset.
+        metadata: The segment's partition, id, first and last offset.
         source: Its log.
-        indexes: The bytes of each index there is.
-        out: Takes the log as it is stored, in order.
+        indexes: The bytes of each index that exists.
+        out: Takes the log in its stored form, in order.
         compression: How the log is stored.
 
     Returns:
-        What the key of the object has to say, and its tail.
+        The object's key and its tail.
 
     Raises:
-        InvalidArgumentError: ``metadata`` does not say where the segment ends, or that
-            it holds no offset.
-        CorruptBatchError: A batch is malformed or lies outside the segment.
+        InvalidArgumentError: ``metadata`` has no end offset, or contains no offset.
+        CorruptBatchError: A batch is malformed or outside the segment.
         CorruptIndexError: An index is malformed or inconsistent with the log.
     """
     end_offset = metadata.end_offset
     if end_offset is None or end_offset < metadata.start_offset:
-        msg = f"{metadata}: to be stored, a segment needs an offset and its end"
+        msg = f"{metadata}: the segment has no end offset, or no offset at all"
         raise InvalidArgumentError(msg)
     writer = LogWriter(out, compression)
     measured = replace(metadata, size=source.size)
@@ -82,7 +81,7 @@ def write_segment(
         flags |= SegmentFlag.TRANSACTIONS
     if log.chunks is not None:
         flags |= SegmentFlag.TRANSFORMED
-    told = SegmentFacts(
+    stated = SegmentFacts(
         topic=metadata.partition.topic,
         topic_id=metadata.partition.topic_id,
         partition=metadata.partition.partition,
@@ -95,7 +94,7 @@ def write_segment(
         broker_id=-1,
         leader_epochs=_written_epochs(metadata, indexes, facts),
     )
-    tail = build_tail(told, log, indexes, flags)
+    tail = build_tail(stated, log, indexes, flags)
     key = SegmentKey(
         end_offset,
         metadata.start_offset,
@@ -127,7 +126,7 @@ def epochs_of(manifest: Manifest) -> tuple[EpochEntry, ...]:
 def check_facts(
     manifest: Manifest, partition: TopicIdPartition, key: SegmentKey, name: str
 ) -> None:
-    """Compare the manifest with where the object lies and with its key.
+    """Compare the manifest with the object's place and key.
 
     Raises:
         CorruptObjectError: They disagree.
@@ -145,12 +144,12 @@ def check_facts(
         or chunked == (manifest.log.chunks is None)
         or bool(key.flags & SegmentFlag.TRANSACTIONS) != bool(aborts and aborts.length)
     ):
-        msg = f"{name}: its manifest is that of another segment"
+        msg = f"{name}: its manifest belongs to another segment"
         raise CorruptObjectError(msg)
 
 
 def listed_metadata(partition: TopicIdPartition, key: SegmentKey) -> SegmentMetadata:
-    """Return what a listing says of a segment."""
+    """Return the metadata of a segment that its key contains."""
     chunked = key.flags & SegmentFlag.TRANSFORMED
     return SegmentMetadata(
         partition,
@@ -169,12 +168,12 @@ def object_key(partition: TopicIdPartition, stem: str) -> str:
 
 
 def seek_key(prefix: str, offset: int) -> str:
-    """Return what sorts behind every segment that ends before ``offset``."""
+    """Return a key that sorts after every segment that ends before ``offset``."""
     return f"{prefix}{offset - 1:020d}." if offset > 0 else ""
 
 
 def is_segment_key(key: str) -> bool:
-    """Tell whether a key is that of a segment, of whichever release."""
+    """Return whether a key is that of a segment, of any release."""
     *folders, name = key.split("/")
     if len(folders) != _DEPTH or parse_partition(*folders) is None:
         return False

@@ -1,7 +1,8 @@
-"""The log part of a segment object: as it was, or in chunks compressed with zstd.
+"""The log part of a segment object: unchanged, or in chunks compressed with zstd.
 
 Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
-Every chunk covers as many bytes of the log, so a range of the log is a range of chunks.
+All chunks cover equally many bytes of the log, so a range of the log is a range of
+chunks.
 """
 
 from collections.abc import Callable, Iterator
@@ -32,20 +33,20 @@ __all__ = [
 Compression = Literal["zstd"]
 
 CHUNK_SIZE: Final = 4 << 20
-"""Bytes of log in a chunk: what a small read has to fetch at least."""
+"""Bytes of log in a chunk, which is the least that a read fetches."""
 
 
 class LogWriter:
-    """Write a log as it is to be stored, a piece at a time."""
+    """Write a log in its stored form, a piece at a time."""
 
     def __init__(
         self, out: Callable[[Buffer], object], compression: Compression | None
     ) -> None:
-        """Write nothing yet.
+        """Create a writer; nothing is written yet.
 
         Args:
             out: Takes the stored bytes, in order.
-            compression: How each chunk is compressed; None to keep the log as it is.
+            compression: How each chunk is compressed; None to store the log unchanged.
         """
         self._out = out
         self._compression = compression
@@ -55,7 +56,7 @@ class LogWriter:
         self._lengths: list[int] = []
 
     def write(self, piece: memoryview) -> None:
-        """Take the next bytes of the log."""
+        """Add the next bytes of the log."""
         self._size += len(piece)
         if self._compression is None:
             self._store(piece)
@@ -67,7 +68,7 @@ class LogWriter:
         self._rest = bytes(held[whole:])
 
     def finish(self) -> LogPart:
-        """Write what is left, and say what was written."""
+        """Write the rest, and return what the manifest has to state."""
         if self._rest:
             self._store(compress(Codec.ZSTD, memoryview(self._rest)))
         lengths, chunks = tuple(self._lengths), None
@@ -93,13 +94,13 @@ def read_chunks(
 
     Args:
         fetch: Returns a range of the stored bytes; it is called once.
-        log: What the manifest says of the log.
+        log: The log's entry in the manifest.
         start: First byte of the log.
         end: Byte after the last.
-        name: How to call the object in an error.
+        name: Object name used in error messages.
 
     Raises:
-        CorruptObjectError: The chunks do not add up, or one is not what it should be.
+        CorruptObjectError: The chunk sizes are inconsistent, or a chunk is corrupt.
         UnsupportedFormatError: They are compressed with another codec.
     """
     chunks = check_chunks(log, name=name)
@@ -124,19 +125,19 @@ def read_chunks(
             raise CorruptObjectError(msg)
         parts.append(found)
     whole = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
-    # Some decompressors give what could be written to.
+    # Some decompressors return a writable buffer.
     return whole[start - first * size :].toreadonly()
 
 
 def stream_stored(
     fetch: Callable[[int, int], memoryview], log: LogPart, *, name: str
 ) -> Iterator[memoryview]:
-    """Yield a whole log in order, compared with its checksum at the end.
+    """Yield a whole log in order, and verify its checksum at the end.
 
     Args:
         fetch: Returns a range of the stored bytes.
-        log: What the manifest says of the log.
-        name: How to call the object in an error.
+        log: The log's entry in the manifest.
+        name: Object name used in error messages.
 
     Raises:
         CorruptObjectError: The bytes are not those that were stored.
@@ -164,18 +165,18 @@ def stream_stored(
 
 
 def check_chunks(log: LogPart, *, name: str) -> Chunks:
-    """Return the chunks of a log that add up.
+    """Return the chunks of a log, after checking their sizes.
 
     Raises:
-        CorruptObjectError: There are none, or they do not add up.
+        CorruptObjectError: There are no chunks, or their sizes are inconsistent.
         UnsupportedFormatError: They are compressed with another codec.
     """
     chunks = log.chunks
     if chunks is None or not 0 < chunks.original_size <= MAX_DECOMPRESSED:
-        msg = f"{name}: the manifest has no chunks that can be"
+        msg = f"{name}: the manifest's chunks are missing or invalid"
         raise CorruptObjectError(msg)
     if chunks.codec != "zstd":
-        msg = f"{name}: chunks of codec {chunks.codec!r} are not read"
+        msg = f"{name}: codec {chunks.codec!r} of the chunks is not supported"
         raise UnsupportedFormatError(msg)
     needed = -(-log.original_length // chunks.original_size)
     if len(chunks.lengths) != needed or sum(chunks.lengths) != log.length:

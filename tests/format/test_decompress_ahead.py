@@ -26,7 +26,7 @@ _WORK = 300 << 10  # enough for a group of its own
 
 @dataclass(frozen=True)
 class Batch:
-    """A batch that says what becomes of it."""
+    """A batch with the result of opening it."""
 
     number: int
     work: int = _WORK
@@ -242,7 +242,7 @@ def _keys(log: bytes) -> list[bytes | str]:
         for piece in RecordDecoder("t", 0, ("key",)).decode(scan_log(log)):
             found += piece.column("key").to_pylist()
     except CorruptBatchError as error:
-        found.append(str(error).partition(": not")[0])
+        found.append(str(error).partition(": invalid")[0])
     return found
 
 
@@ -262,7 +262,7 @@ def test_records_come_out_up_to_a_batch_that_is_corrupt(
     assert not _helpers()
 
 
-def test_an_error_that_somebody_keeps_keeps_no_thread() -> None:
+def test_a_reference_to_an_error_keeps_no_thread() -> None:
     payload = CODECS["zstd"].compress(bytes(9))
     bad = encode_batch([WireRecord(0, 0)], codec="zstd", payload=payload)
     log = bad + _log("zstd", 40)[len(_log("zstd", 1)) :]
@@ -275,7 +275,7 @@ def test_a_forked_process_has_a_helper_of_its_own() -> None:
     code = f"""
         import multiprocessing, sys
         sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}
-        from test_read_ahead import _keys, _log
+        from test_decompress_ahead import _keys, _log
         from tieredfs.format.compression import decompress_ahead as read_ahead
 
         read_ahead._cores = lambda: 2

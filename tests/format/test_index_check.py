@@ -32,14 +32,14 @@ PLACES = sorted(
 
 
 class Batch(NamedTuple):
-    """What the truth is told of a batch."""
+    """The arguments that the check gets for a batch."""
 
     header: BatchHeader
     marker: ControlRecord | None = None
 
 
 class Log(NamedTuple):
-    """A segment's batches and what lies beside them."""
+    """A segment's batches and its indexes."""
 
     name: str
     batches: tuple[Batch, ...]
@@ -48,15 +48,15 @@ class Log(NamedTuple):
     size: int
     indexes: Mapping[IndexType, bytes]
 
-    def untrue(
+    def inconsistencies(
         self, changed: Mapping[IndexType, bytes] | None = None
     ) -> Mapping[IndexType, str]:
-        """Say what is untrue, after some indexes are replaced."""
+        """Return the inconsistencies after some indexes are replaced."""
         indexes = {**self.indexes, **(changed or {})}
-        truth = IndexCheck(indexes, self.base, self.end, self.size)
+        check = IndexCheck(indexes, self.base, self.end, self.size)
         for batch in self.batches:
-            truth.add(*batch)
-        return truth.finish()
+            check.add(*batch)
+        return check.finish()
 
 
 @cache
@@ -96,22 +96,24 @@ def marker(batch: LogBatches) -> ControlRecord | None:
 class TestBrokers:
     def test_every_index_of_every_segment_is_true(self) -> None:
         logs = broker_logs()
-        assert {log.name: log.untrue() for log in logs if log.untrue()} == {}
+        assert {
+            log.name: log.inconsistencies() for log in logs if log.inconsistencies()
+        } == {}
         kinds = {kind for log in logs for kind in log.indexes}
         assert kinds == set(IndexType)
         assert len(logs) > 50
 
-    def test_an_offset_entry_that_leads_into_a_batch_is_untrue(self) -> None:
+    def test_an_offset_entry_that_points_into_a_batch_is_found(self) -> None:
         damaged = 0
         for log in broker_logs():
             for offset, position in some(offset_entries(log)):
                 damaged += 1
                 changed = replaced(log, IndexType.OFFSET, ">ii", (offset, position))
                 moved = changed(offset, position + 1)
-                assert IndexType.OFFSET in log.untrue(moved), log.name
+                assert IndexType.OFFSET in log.inconsistencies(moved), log.name
         assert damaged > 50
 
-    def test_an_offset_entry_that_leads_to_a_later_batch_is_untrue(self) -> None:
+    def test_an_offset_entry_that_points_to_a_later_batch_is_found(self) -> None:
         damaged = 0
         for log in broker_logs():
             places = [batch.header.position for batch in log.batches]
@@ -121,10 +123,10 @@ class TestBrokers:
                     damaged += 1
                     changed = replaced(log, IndexType.OFFSET, ">ii", (offset, position))
                     moved = changed(offset, after[position])
-                    assert IndexType.OFFSET in log.untrue(moved), log.name
+                    assert IndexType.OFFSET in log.inconsistencies(moved), log.name
         assert damaged > 50
 
-    def test_an_offset_entry_of_an_offset_at_which_no_batch_ends_is_untrue(
+    def test_an_offset_entry_of_an_offset_at_which_no_batch_ends_is_found(
         self,
     ) -> None:
         damaged = 0
@@ -134,29 +136,35 @@ class TestBrokers:
                 changed = replaced(log, IndexType.OFFSET, ">ii", (offset, position))
                 for other in {offset - 1, offset + 1} - ends:
                     damaged += 1
-                    assert IndexType.OFFSET in log.untrue(changed(other, position))
+                    assert IndexType.OFFSET in log.inconsistencies(
+                        changed(other, position)
+                    )
         assert damaged > 50
 
     @pytest.mark.parametrize("by", [-1, 1])
-    def test_a_time_entry_of_another_time_is_untrue(self, by: int) -> None:
+    def test_a_time_entry_of_another_time_is_found(self, by: int) -> None:
         damaged = 0
         for log in broker_logs():
             for stamp, offset in some(time_entries(log)):
                 damaged += 1
                 changed = replaced(log, IndexType.TIMESTAMP, ">qi", (stamp, offset))
-                assert IndexType.TIMESTAMP in log.untrue(changed(stamp + by, offset))
+                assert IndexType.TIMESTAMP in log.inconsistencies(
+                    changed(stamp + by, offset)
+                )
         assert damaged > 50
 
-    def test_a_time_entry_of_another_batch_is_untrue(self) -> None:
+    def test_a_time_entry_of_another_batch_is_found(self) -> None:
         damaged = 0
         for log in broker_logs():
             for stamp, offset in some(time_entries(log)):
                 damaged += 1
                 changed = replaced(log, IndexType.TIMESTAMP, ">qi", (stamp, offset))
-                assert IndexType.TIMESTAMP in log.untrue(changed(stamp, offset + 1))
+                assert IndexType.TIMESTAMP in log.inconsistencies(
+                    changed(stamp, offset + 1)
+                )
         assert damaged > 50
 
-    def test_an_abort_that_is_missing_or_made_up_is_untrue(self) -> None:
+    def test_an_abort_that_is_missing_or_made_up_is_found(self) -> None:
         damaged = 0
         for log in broker_logs():
             if is_compacted(log):
@@ -165,19 +173,19 @@ class TestBrokers:
             for at, entry in enumerate(aborts):
                 damaged += 1
                 raised = entry._replace(last_offset=entry.last_offset + 1)
-                stranger = entry._replace(producer_id=9**9)
-                changes: list[tuple[AbortedTransaction, ...]] = [(raised,), (stranger,)]
+                foreign = entry._replace(producer_id=9**9)
+                changes: list[tuple[AbortedTransaction, ...]] = [(raised,), (foreign,)]
                 if entry.first_offset >= log.base:
                     changes.append(())  # one from before may have had no record
                 for change in changes:
                     wrong = (*aborts[:at], *change, *aborts[at + 1 :])
-                    said = log.untrue(
+                    found = log.inconsistencies(
                         {IndexType.TRANSACTION: TransactionIndex(wrong).encode()}
                     )
-                    assert IndexType.TRANSACTION in said, log.name
+                    assert IndexType.TRANSACTION in found, log.name
         assert damaged > 5
 
-    def test_an_abort_that_leaves_out_its_first_records_is_untrue(self) -> None:
+    def test_an_abort_that_leaves_out_its_first_records_is_found(self) -> None:
         damaged = 0
         for log in broker_logs():
             if is_compacted(log):
@@ -190,17 +198,17 @@ class TestBrokers:
                     changes.append(entry._replace(last_stable_offset=last))
                 for wrong in changes:
                     if last - 1 in {batch.header.base_offset for batch in log.batches}:
-                        continue  # it may be true
+                        continue  # it may be consistent
                     damaged += 1
                     changed = (*aborts[:at], wrong, *aborts[at + 1 :])
-                    said = log.untrue(
+                    found = log.inconsistencies(
                         {IndexType.TRANSACTION: TransactionIndex(changed).encode()}
                     )
-                    assert IndexType.TRANSACTION in said, (log.name, wrong)
+                    assert IndexType.TRANSACTION in found, (log.name, wrong)
         assert damaged > 5
 
     @pytest.mark.parametrize("by", [-1, 1])
-    def test_a_producer_s_other_last_offset_is_untrue(self, by: int) -> None:
+    def test_a_producer_s_other_last_offset_is_found(self, by: int) -> None:
         damaged = 0
         for log in broker_logs():
             wrote = {b.header.producer_id for b in log.batches if not b.marker}
@@ -213,13 +221,13 @@ class TestBrokers:
                     damaged += 1
                     wrong = state._replace(last_offset=state.last_offset + by)
                     made = (*producers[:at], wrong, *producers[at + 1 :])
-                    said = log.untrue(
+                    found = log.inconsistencies(
                         {IndexType.PRODUCER_SNAPSHOT: ProducerSnapshot(made).encode()}
                     )
-                    assert IndexType.PRODUCER_SNAPSHOT in said, log.name
+                    assert IndexType.PRODUCER_SNAPSHOT in found, log.name
         assert damaged > 5
 
-    def test_an_epoch_that_begins_elsewhere_is_untrue(self) -> None:
+    def test_an_epoch_that_begins_elsewhere_is_found(self) -> None:
         damaged = 0
         for log in broker_logs():
             lines = log.indexes.get(IndexType.LEADER_EPOCH, b"").decode().splitlines()
@@ -231,17 +239,17 @@ class TestBrokers:
                 damaged += 1
                 wrong = [*lines[:at], f"{epoch} {start + 1}", *lines[at + 1 :]]
                 text = "".join(f"{one}\n" for one in wrong).encode()
-                assert IndexType.LEADER_EPOCH in log.untrue(
+                assert IndexType.LEADER_EPOCH in log.inconsistencies(
                     {IndexType.LEADER_EPOCH: text}
                 )
         assert damaged
 
-    def test_a_checkpoint_that_begins_behind_the_segment_is_untrue(self) -> None:
+    def test_a_checkpoint_that_begins_behind_the_segment_is_found(self) -> None:
         for log in broker_logs():
             if IndexType.LEADER_EPOCH in log.indexes and log.batches:
                 text = f"0\n1\n0 {log.end + 1}\n".encode()
-                said = log.untrue({IndexType.LEADER_EPOCH: text})
-                assert IndexType.LEADER_EPOCH in said, log.name
+                found = log.inconsistencies({IndexType.LEADER_EPOCH: text})
+                assert IndexType.LEADER_EPOCH in found, log.name
 
     def test_indexes_cut_at_an_entry_are_true(self) -> None:
         """Such an index makes a reader begin earlier, and find the same."""
@@ -250,7 +258,10 @@ class TestBrokers:
                 (IndexType.OFFSET, OffsetIndex.ENTRY_SIZE),
                 (IndexType.TIMESTAMP, TimeIndex.ENTRY_SIZE),
             ):
-                assert log.untrue({kind: log.indexes.get(kind, b"")[:-size]}) == {}
+                assert (
+                    log.inconsistencies({kind: log.indexes.get(kind, b"")[:-size]})
+                    == {}
+                )
 
 
 def offset_entries(log: Log) -> list[tuple[int, int]]:
@@ -267,10 +278,10 @@ def aborts_of(log: Log) -> tuple[AbortedTransaction, ...]:
 
 
 def is_compacted(log: Log) -> bool:
-    truth = IndexCheck({}, log.base, log.end, log.size)
+    check = IndexCheck({}, log.base, log.end, log.size)
     for batch in log.batches:
-        truth.add(*batch)
-    return truth.is_compacted
+        check.add(*batch)
+    return check.is_compacted
 
 
 def some(entries: list[tuple[int, int]]) -> set[tuple[int, int]]:
@@ -354,7 +365,7 @@ def test_what_is_built_from_a_log_is_true(
         IndexType.OFFSET: builder.offset_index(),
         IndexType.TIMESTAMP: builder.time_index(),
     }
-    assert made(batches, indexes).untrue() == {}
+    assert made(batches, indexes).inconsistencies() == {}
 
 
 @given(logs(), st.data())
@@ -371,7 +382,7 @@ def test_a_true_offset_index_leads_past_no_record(
     )
     content = b"".join(struct.pack(">ii", *entry) for entry in entries)
     log = made(batches, {IndexType.OFFSET: content})
-    assume(not log.untrue())
+    assume(not log.inconsistencies())
     index = OffsetIndex.parse(content, BASE, end_offset=log.end, log_size=log.size)
     for batch, _ in batches:
         for offset in (batch.base_offset, batch.last_offset):
@@ -393,7 +404,7 @@ def test_a_true_time_index_leads_past_no_record(
     )
     content = b"".join(struct.pack(">qi", *entry) for entry in entries)
     log = made(batches, {IndexType.TIMESTAMP: content})
-    assume(not log.untrue())
+    assume(not log.inconsistencies())
     index = TimeIndex.parse(content, BASE, end_offset=log.end)
     for stamp in range(42):
         first = index.lookup(stamp).offset
@@ -405,7 +416,7 @@ def test_a_true_time_index_leads_past_no_record(
 class TestTransactions:
     """A producer 7 writes [100, 104], and a marker at 105 ends it."""
 
-    def said(
+    def reported(
         self, *aborts: AbortedTransaction, kind: ControlType = ControlType.ABORT
     ) -> str | None:
         fields = {"producer_id": 7, "producer_epoch": 0}
@@ -417,20 +428,22 @@ class TestTransactions:
         )
         index = TransactionIndex(aborts).encode()
         log = made(batches, {IndexType.TRANSACTION: index})
-        return log.untrue().get(IndexType.TRANSACTION)
+        return log.inconsistencies().get(IndexType.TRANSACTION)
 
-    def test_the_abort_of_the_log_is_true(self) -> None:
-        assert self.said(AbortedTransaction(7, 100, 105, 106)) is None
+    def test_the_abort_of_the_log_is_consistent(self) -> None:
+        assert self.reported(AbortedTransaction(7, 100, 105, 106)) is None
 
-    def test_an_abort_that_began_before_the_segment_is_true(self) -> None:
-        assert self.said(AbortedTransaction(7, 90, 105, 95)) is None
+    def test_an_abort_that_began_before_the_segment_is_consistent(self) -> None:
+        assert self.reported(AbortedTransaction(7, 90, 105, 95)) is None
 
-    def test_no_abort_is_untrue(self) -> None:
-        assert "lacks" in str(self.said())
+    def test_no_abort_is_found(self) -> None:
+        assert "it lacks" in str(self.reported())
 
-    def test_an_abort_where_the_log_commits_is_untrue(self) -> None:
+    def test_an_abort_where_the_log_commits_is_found(self) -> None:
         entry = AbortedTransaction(7, 100, 105, 106)
-        assert "has not" in str(self.said(entry, kind=ControlType.COMMIT))
+        assert "that the log lacks" in str(
+            self.reported(entry, kind=ControlType.COMMIT)
+        )
 
     @pytest.mark.parametrize(
         "entry",
@@ -442,8 +455,8 @@ class TestTransactions:
             AbortedTransaction(7, 100, 106, 107),
         ],
     )
-    def test_another_abort_is_untrue(self, entry: AbortedTransaction) -> None:
-        assert self.said(entry) is not None
+    def test_another_abort_is_found(self, entry: AbortedTransaction) -> None:
+        assert self.reported(entry) is not None
 
     def test_an_abort_whose_records_the_cleaner_left_is_not_missing(self) -> None:
         fields = {"producer_id": 7, "producer_epoch": 0}
@@ -455,11 +468,11 @@ class TestTransactions:
                 Batch(wrote._replace(record_count=count)),
                 Batch(end, ControlRecord(ControlType.ABORT, 0)),
             )
-            said = made(batches, {}).untrue()
-            assert (IndexType.TRANSACTION in said) == bool(count)
+            found = made(batches, {}).inconsistencies()
+            assert (IndexType.TRANSACTION in found) == bool(count)
 
 
-def test_a_malformed_index_is_untrue_before_a_batch_is_seen() -> None:
+def test_a_malformed_index_is_reported_before_a_batch_is_added() -> None:
     indexes = {
         IndexType.OFFSET: bytes(8),
         IndexType.TIMESTAMP: b"1",
@@ -467,17 +480,19 @@ def test_a_malformed_index_is_untrue_before_a_batch_is_seen() -> None:
         IndexType.PRODUCER_SNAPSHOT: b"",
         IndexType.LEADER_EPOCH: b"1\n0\n",
     }
-    truth = IndexCheck(indexes, 0, 10, 1000)
-    assert truth.malformed.keys() == set(IndexType)
-    assert truth.finish().keys() == set(IndexType)
+    check = IndexCheck(indexes, 0, 10, 1000)
+    assert check.malformed.keys() == set(IndexType)
+    assert check.finish().keys() == set(IndexType)
 
 
-def test_an_index_that_is_not_there_is_not_untrue() -> None:
-    assert made((Batch(header(0, 100, BASE, BASE)),), {}).untrue() == {}
+def test_an_index_that_is_not_there_is_not_inconsistent() -> None:
+    assert made((Batch(header(0, 100, BASE, BASE)),), {}).inconsistencies() == {}
 
 
 def test_a_producer_that_wrote_in_no_batch_cannot_be_judged() -> None:
     state = ProducerState(3, 0, 5, 50, 0, 1, -1, -1)
     snapshot = ProducerSnapshot((state,)).encode()
     batches = (Batch(header(0, 100, BASE, BASE)),)
-    assert made(batches, {IndexType.PRODUCER_SNAPSHOT: snapshot}).untrue() == {}
+    assert (
+        made(batches, {IndexType.PRODUCER_SNAPSHOT: snapshot}).inconsistencies() == {}
+    )
