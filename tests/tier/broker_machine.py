@@ -489,16 +489,20 @@ class BrokerMachine(RuleBasedStateMachine):
         if len(self.made) == 1 or self.has_id:
             yield
             return
+        name = self._name()
         try:
-            rows = _read(self.archive, self._name()).rows
+            rows = _read(self.archive, name).rows
         except TieredFSError:
             rows = ()
         stored = {offset for offset, _, _ in rows}
+        holds_segments = name in self.archive.list_partitions() and bool(
+            self.archive.list_segments(name)
+        )
         before = source.closed_offsets
         try:
             yield
         finally:
-            self.is_blind |= bool(stored) and not (
+            self.is_blind |= holds_segments and not (
                 stored & before & source.closed_offsets
             )
 

@@ -305,6 +305,20 @@ class TestATopicThatWasMadeAgain:
             (0, COPIED)
         ]
 
+    def test_nothing_shows_one_of_which_the_old_ones_cleaner_left_no_record(
+        self, memory: ObjectStore, tmp_path: Path
+    ) -> None:
+        target = SingleObject(memory)
+        cleaned = {0: b"", 10: log_of(10, 10), 20: b""}
+        write_log(tmp_path / "old", cleaned, topic_id=None)
+        (tmp_path / "old" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 20\n")
+        push_all(source_of(tmp_path / "old"), target)
+        new = {0: log_of(0, 10, value="new"), 10: b""}
+        write_log(tmp_path / "new", new, topic_id=None)
+        report = push_all(source_of(tmp_path / "new"), target)
+        assert outcomes(report) == [(0, COPIED)]
+        assert values(target) == [b"v%d" % offset for offset in range(10, 20)]
+
     def test_two_logs_that_were_mixed_are_found(
         self, logs: list[Path], tmp_path: Path
     ) -> None:
