@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ending import NEVER, end_of, line_of, start_program
+from ending import IN_A_THREAD, NEVER, end_of, line_of, start_program
 from logs import REMOTE, files_of, fill, open_store
 from servers import Bucket, ProxiedBucket, Request
 
@@ -47,7 +47,11 @@ print("ended")
 
 
 @pytest.mark.parametrize("where", [r"\.index", r"\.log"])
-@pytest.mark.parametrize("program", [INTERRUPTED, CLOSED], ids=["Ctrl-C", "close"])
+@pytest.mark.parametrize(
+    "program",
+    [INTERRUPTED, IN_A_THREAD + INTERRUPTED, CLOSED],
+    ids=["Ctrl-C", "Ctrl-C in a thread", "close"],
+)
 def test_a_program_that_reads_ends_while_its_store_hangs(
     program: str,
     where: str,
@@ -69,7 +73,7 @@ def test_a_program_that_reads_ends_while_its_store_hangs(
         try:
             assert line_of(process) == "reading"
             assert asked.acquire(timeout=60)
-            if program is INTERRUPTED:
+            if program is not CLOSED:
                 process.send_signal(signal.SIGINT)
             else:
                 assert process.stdin is not None
