@@ -1,6 +1,7 @@
 """The public API: a tier of topics, a topic of partitions, a scan of records."""
 
 import os
+import re
 import warnings
 from collections.abc import Collection, Iterable, Mapping
 from copy import copy
@@ -54,6 +55,9 @@ or numpy integer."""
 _Position: TypeAlias = "int | datetime | str | Mapping[int, int] | None"
 
 _INTERNAL = "__"
+_FINER = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)
+"""A fraction of a second in more digits than a datetime has."""
+
 _TURN_SIZE = 4 << 20  # stored bytes of a batch of records, with some margin
 
 
@@ -548,9 +552,11 @@ def to_milliseconds(time: SupportsIndex | datetime | str) -> int:
     """
     if is_integer(time):
         return to_integer(time, "time")
+    finer = getattr(time, "nanosecond", 0)  # a pandas.Timestamp has them
     if isinstance(time, str):
+        finer = _FINER.search(time)
         try:
-            time = datetime.fromisoformat(time)
+            time = datetime.fromisoformat(time)  # cuts off what is finer
         except ValueError as error:
             msg = f"not a time: {time!r} (ISO text such as 2026-11-01T00:00:00Z)"
             raise InvalidArgumentError(msg) from error
@@ -561,7 +567,7 @@ def to_milliseconds(time: SupportsIndex | datetime | str) -> int:
         time = time.replace(tzinfo=UTC)
     since = time - datetime(1970, 1, 1, tzinfo=UTC)
     micros = (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
-    return -(-micros // 1000)
+    return -(-(micros + bool(finer)) // 1000)
 
 
 def _check_by_partition(times: object) -> None:

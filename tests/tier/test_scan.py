@@ -4,6 +4,7 @@ from itertools import groupby
 from typing import Any, Literal
 
 import duckdb
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -201,9 +202,19 @@ class TestTime:
     ) -> None:
         time, _ = middle
         stamp = round(time.timestamp() * 1000)
-        later = time + timedelta(microseconds=1)
         exact = topic.offsets_for_times({0: stamp + 1})
-        assert topic.offsets_for_times({0: later}) == exact
+        assert exact != topic.offsets_for_times({0: stamp})
+        for later in (
+            time + timedelta(microseconds=1),
+            pd.Timestamp(time) + pd.Timedelta(1, "ns"),
+            f"{time:%Y-%m-%dT%H:%M:%S.%f}001Z",
+            f"{time:%Y-%m-%dT%H:%M:%S,%f}0000001",
+        ):
+            assert topic.offsets_for_times({0: later}) == exact
+        for same in (pd.Timestamp(time), f"{time:%Y-%m-%dT%H:%M:%S.%f}000Z"):
+            assert topic.offsets_for_times({0: same}) == topic.offsets_for_times(
+                {0: stamp}
+            )
 
     @pytest.mark.parametrize("time", ["yesterday", "", 1.5, True, None, b"2026"])
     def test_what_is_no_time_is_refused(self, topic: Topic, time: Any) -> None:  # noqa: ANN401 - any wrong thing
