@@ -154,10 +154,10 @@ class Replica:
         return [batch for base in self._bases for batch in self.logs[_log(base)]]
 
     @property
-    def closed_offsets(self) -> set[int]:
-        """The offsets of the records in segments that are not written to."""
+    def closed_records(self) -> set[tuple[int, int]]:
+        """Offsets and leader epochs of the records in segments not written to."""
         return {
-            record.offset
+            (record.offset, batch.epoch)
             for base in self._bases[:-1]
             for batch in self.logs.get(_log(base), ())
             for record in batch.records

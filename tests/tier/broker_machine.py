@@ -481,10 +481,10 @@ class BrokerMachine(RuleBasedStateMachine):
 
     @contextmanager
     def _watching(self, source: Replica) -> Iterator[None]:
-        """See whether a new log has no record at an offset of the old one.
+        """See whether a new log shares no offset and leader epoch with the old one.
 
-        Nothing shows then that it is another: it ends before that one, or retention or
-        the cleaner has removed what could be compared.
+        Nothing shows then that it is another: it ends before that one, retention or the
+        cleaner has removed what could be compared, or another leader wrote it.
         """
         if len(self.made) == 1 or self.has_id:
             yield
@@ -494,16 +494,21 @@ class BrokerMachine(RuleBasedStateMachine):
             rows = _read(self.archive, name).rows
         except TieredFSError:
             rows = ()
-        stored = {offset for offset, _, _ in rows}
+        served = {offset for offset, _, _ in rows}
+        stored = {
+            (offset, epoch)
+            for first, end, epoch in _stored(self.archive, name)
+            for offset in served.intersection(range(first, end))
+        }
         holds_segments = name in self.archive.list_partitions() and bool(
             self.archive.list_segments(name)
         )
-        before = source.closed_offsets
+        before = source.closed_records
         try:
             yield
         finally:
             self.is_blind |= holds_segments and not (
-                stored & before & source.closed_offsets
+                stored & before & source.closed_records
             )
 
     def _check_reported(self, report: PushReport) -> None:
