@@ -1,6 +1,7 @@
 """Stores that are called by coroutines."""
 
 import asyncio
+import gc
 import time
 from collections.abc import Callable
 
@@ -79,3 +80,22 @@ def test_a_coroutine_of_any_other_loop_may_call(store: ObjectStore) -> None:
         return bytes(await asyncio.to_thread(store.get, "key"))
 
     assert asyncio.run(coroutine()) == b"1"
+
+
+def test_a_store_that_a_coroutine_drops_is_closed_on_its_own_loop(
+    place: Bucket,
+) -> None:
+    reported: list[dict[str, object]] = []
+
+    async def coroutine() -> None:
+        asyncio.get_running_loop().set_exception_handler(
+            lambda _, context: reported.append(context)
+        )
+        open_store(place).put("key", b"1", overwrite=True)
+        for _ in range(3):
+            gc.collect()
+            await asyncio.sleep(0)
+
+    gc.collect()  # of clients that others have dropped
+    asyncio.run(coroutine())
+    assert reported == []

@@ -19,6 +19,10 @@ from tieredfs.errors import (
 )
 from tieredfs.objects.backends import Backend, UnfinishedUpload, backend_of
 from tieredfs.objects.backends.chain import Place, links_of, undo_wrappers
+from tieredfs.objects.concurrency.finalizers import (
+    close_when_collected,
+    filesystem_finalizers,
+)
 from tieredfs.objects.concurrency.waiting import acquire
 from tieredfs.objects.errors_map import links, text_of
 from tieredfs.objects.identity import is_local
@@ -45,6 +49,7 @@ class Connection:
         self.options = dict(options)
         self._lock = threading.Lock()
         self._made: Backend | None = None
+        self._closing: weakref.finalize[..., object] | None = None
         self.probe_lock = threading.Lock()
         """Held by the thread that probes what the backend can do."""
         self.uploads: set[UnfinishedUpload] = set()
@@ -138,6 +143,8 @@ class Connection:
         """Drop a backend whose connection is broken; calls in progress keep it."""
         if self._made is backend:  # no lock: a thread that connects may hold it long
             self._made = None
+            if self._closing is not None:
+                self._closing.detach()
 
     def redacted(self, text: str) -> str:
         """Return ``text`` without the secrets of the URL and the options."""
@@ -166,7 +173,7 @@ class Connection:
             for cache in place.caches:
                 msg = f"{cache} is ignored: it returns wrong bytes after a download "
                 warnings.warn(f"{msg}that failed", TieredFSWarning, stacklevel=2)
-            return self.kind.open(place.url, place.options, timeout)
+            made = self.kind.open(place.url, place.options, timeout)
         except ImportError as error:
             # Not by the package that was missing first: other extras bring that, too.
             links = links_of(place.url, place.options)
@@ -177,6 +184,8 @@ class Connection:
             raise PluginNotInstalledError(msg) from error
         except _REFUSALS as error:
             raise self._refused(error) from self.safe_cause(error)
+        self._closing = close_when_collected(self, made.filesystem)
+        return made
 
     def _refused(self, error: Exception) -> InvalidArgumentError:
         msg = f"{redact_url(self.url)}: {self.redacted(str(error))}"
@@ -224,10 +233,8 @@ def _in_child() -> None:
     )
     # Finalizers also close sessions when a process ends (seen with HTTP: the parent's
     # next request was never answered).
-    for end in list(weakref.finalize._registry):  # type: ignore[attr-defined] # noqa: SLF001
-        found = end.peek()
-        if found is not None and isinstance(found[0], AbstractFileSystem):
-            end.atexit = False
+    for finalizer in filesystem_finalizers():
+        finalizer.atexit = False
     # fsspec means to renew its lock, but assigns another name: a child that is forked
     # while a thread holds the lock would wait forever.
     fsspec.asyn.reset_lock()

@@ -34,6 +34,7 @@ from tieredfs.objects.backends.parts import (
     UnfinishedUpload,
 )
 from tieredfs.objects.capabilities import StoreCapability
+from tieredfs.objects.concurrency.finalizers import close_client
 from tieredfs.objects.content import Content
 from tieredfs.objects.policy import Deadline
 
@@ -112,7 +113,9 @@ class S3Backend(Backend):
         chosen = {**cls.options, **options, **anonymous, "cache_regions": False}
         filesystem, _ = url_to_fs(url, **chosen, skip_instance_cache=True)
         filesystem.connect()
-        return str(filesystem.s3.meta.endpoint_url)
+        found = str(filesystem.s3.meta.endpoint_url)
+        close_client(filesystem)
+        return found
 
     def get(self, key: str, timeout: float) -> bytes:
         """Return a whole object in one request."""

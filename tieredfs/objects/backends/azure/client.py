@@ -23,6 +23,8 @@ from urllib.request import getproxies, proxy_bypass
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
+from tieredfs.objects.concurrency.finalizers import take_finalizers
+
 __all__ = ["close_with", "endpoint_of", "make_container"]
 
 _FIRST_REFUSAL = 300
@@ -69,7 +71,7 @@ def endpoint_of(url: str, options: Mapping[str, object]) -> str:
     # An invalid key: without any key, adlfs searches for credentials.
     no_access = {"credential": None, "account_key": "bm9uZQ=="}
     filesystem, _ = url_to_fs(url, **{**options, **no_access}, skip_instance_cache=True)
-    _take_finalizers(filesystem)
+    take_finalizers(filesystem)
     account = filesystem.service_client
     return f"{account.scheme}://{account.primary_hostname}"
 
@@ -113,18 +115,11 @@ def _proxies(host: str) -> Mapping[str, str]:
 
 def close_with(owner: object, filesystem: AbstractFileSystem, container: Any) -> None:  # noqa: ANN401 - as above
     """Close the clients when their owner is collected, in place of adlfs."""
-    _take_finalizers(filesystem)
+    take_finalizers(filesystem)
     ours = [container]
     if filesystem.sync_credential is not None:  # adlfs created both, not the user
         ours.append(filesystem.credential)
     weakref.finalize(owner, _close, os.getpid(), filesystem.loop, ours)
-
-
-def _take_finalizers(filesystem: AbstractFileSystem) -> None:
-    for finalizer in list(weakref.finalize._registry):  # type: ignore[attr-defined] # noqa: SLF001 - they are kept nowhere else
-        alive = finalizer.peek()
-        if alive is not None and alive[0] is filesystem:
-            finalizer.detach()
 
 
 def _close(pid: int, loop: asyncio.AbstractEventLoop, clients: Sequence[Any]) -> None:
