@@ -568,6 +568,19 @@ def test_what_was_appended_is_found_without_naming_the_layout(place: Bucket) -> 
     assert stored_values(tier.topic("t")) == [b"a"]
 
 
+def test_a_partition_whose_segments_were_all_deleted_begins_at_0_again(
+    memory: ObjectStore,
+) -> None:
+    storage = SingleObject(memory)
+    topic = Tier(storage).create_topic("t")
+    for value in ("a", "b"):
+        topic.append(values(value))
+    for segment in storage.list_segments(topic.reader(0).partition):
+        storage.delete_log_segment(segment)
+    assert topic.append(values("c")) == range(1)
+    assert topic.scan().to_table()["value"].to_pylist() == [b"c"]
+
+
 def test_an_offset_whose_segment_was_deleted_can_be_appended_again(
     place: Bucket,
 ) -> None:
