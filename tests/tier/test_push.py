@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 import google_crc32c
+import pyarrow as pa
 import pytest
 
 from brokers import (
@@ -41,6 +42,7 @@ from tieredfs import (
     RequestCounter,
     SegmentMetadata,
     StorageUnavailableError,
+    Tier,
     TieredFSError,
     TopicIdPartition,
     UnsupportedFormatError,
@@ -51,6 +53,7 @@ from tieredfs.format.index.producer_snapshot import ProducerSnapshot, ProducerSt
 from tieredfs.log.partitions import select_partitions, without_internal
 from tieredfs.log.pull.pull import pull
 from tieredfs.log.push.push import PushOutcome, push
+from tieredfs.log.push.push_record import PushRecord
 from tieredfs.log.verify.verify import Depth, verify
 from tieredfs.objects import Content
 from tieredfs.storage import RemoteStorageManager
@@ -278,6 +281,24 @@ class TestAnotherReplica:
         report = push_all(source_of(other), observed)
         assert {one.outcome for one in report.segments} == {PRESENT}
         assert puts(counter) == 0
+
+    def test_what_was_appended_to_the_target_and_pulled_is_recognised_by_its_bytes(
+        self, tmp_path: Path, memory: ObjectStore
+    ) -> None:
+        target = SingleObject(memory)
+        topic = Tier(target).create_topic("t")
+        partition = topic.reader(0).partition
+        for number in range(3):
+            topic.append(pa.table({"value": [b"%d" % number] * 10}))
+        logs = ObjectStore(str(tmp_path / "pulled"))
+        pull(target, logs, [partition])
+        record = PushRecord(tmp_path / "pushed")
+        for _ in range(2):
+            report = push(
+                KafkaLog(logs), target, [partition], active=True, record=record
+            )
+            assert outcomes(report) == [(0, PRESENT), (10, PRESENT), (20, PRESENT)]
+        assert len(target.list_segments(partition)) == 3
 
     def test_one_that_is_ahead_adds_what_is_missing(
         self, tmp_path: Path, target: SingleObject

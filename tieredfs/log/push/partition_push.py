@@ -283,7 +283,7 @@ class PartitionPush:
                 last = last_offset(segment, log)
                 if not source.is_current(listed, last):
                     raise _ChangedError
-            segment = replace(segment, id=content.finish())
+            segment = self._with_stored_id(replace(segment, id=content.finish()))
             if self._record is not None:
                 self._record.add(listed, segment.id, last)
             others = same_log(segment, self._there.values())
@@ -307,6 +307,25 @@ class PartitionPush:
             elif others:
                 self._undecided[listed] = before, True
             return pushed
+
+    def _with_stored_id(self, segment: SegmentMetadata) -> SegmentMetadata:
+        """Return the segment with the id under which the target has its bytes.
+
+        A segment that was appended has another id than its content gives it. So where
+        the target has other segments of the same offsets and size, they are read.
+        """
+        if self._present(segment) is not None:
+            return segment
+        for stored in self._there.values():
+            found = replace(segment, id=stored.id)
+            if (
+                stored.start_offset == segment.start_offset
+                and stored.size is not None
+                and self._present(found) is not None
+                and _content_id(self._target, stored) == segment.id
+            ):
+                return found
+        return segment
 
     def _known(self, listed: SegmentMetadata) -> SegmentMetadata | None:
         """Return a segment as the target has it, if its log need not be read for that.
@@ -579,6 +598,19 @@ def _measured(
     if last is None:
         return None
     return replace(listed, end_offset=last.last_offset, size=last.end)
+
+
+def _content_id(
+    storage: RemoteStorageManager, segment: SegmentMetadata
+) -> SegmentId | None:
+    """Return the id that a stored log's content gives it; None if it is unreadable."""
+    content = ContentId(segment.partition, segment.start_offset)
+    try:
+        for piece in storage.stream_log(segment):
+            content.add(piece)
+    except _UNUSABLE:
+        return None
+    return content.finish()
 
 
 def _indexes(
