@@ -4,11 +4,34 @@ from pathlib import Path
 
 import pytest
 
-from tieredfs.cache import default_directory
+from tieredfs import InvalidArgumentError, ObjectStore
+from tieredfs.cache import RemoteIndexCache, default_directory, with_index_cache
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 
 def test_it_is_the_directory_that_the_setting_names() -> None:
     assert default_directory({"TIEREDFS_CACHE_DIR": "/a/b"}) == Path("/a/b")
+
+
+def test_a_home_directory_is_expanded(
+    monkeypatch: pytest.MonkeyPatch, memory: ObjectStore, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert default_directory({"TIEREDFS_CACHE_DIR": "~/a"}) == tmp_path / "a"
+    assert default_directory({"TIEREDFS_CACHE_DIR": "~no-such-user/a"}) == Path(
+        "~no-such-user/a"
+    )
+    with RemoteIndexCache(SingleObject(memory), "~/b") as cache:
+        assert cache.directory == tmp_path / "b"
+
+
+@pytest.mark.parametrize("place", ["s3://key:secret@b/c", "file:///tmp/c", "x://"])
+def test_a_url_is_no_directory(memory: ObjectStore, place: str) -> None:
+    with pytest.raises(InvalidArgumentError, match="on this machine") as caught:
+        default_directory({"TIEREDFS_CACHE_DIR": place})
+    assert "secret" not in str(caught.value)
+    with pytest.raises(InvalidArgumentError, match="on this machine"):
+        with_index_cache(SingleObject(memory), place)
 
 
 def test_an_empty_setting_is_nowhere() -> None:

@@ -194,6 +194,13 @@ def test_clear_removes_what_pushes_noted_and_nothing_foreign(
 
 
 @pytest.mark.parametrize("verb", ["show", "verify", "clear"])
+def test_a_url_is_no_directory(run: Run, verb: str) -> None:
+    done = run("cache", verb, "--cache-dir", "s3://bucket/cache")
+    assert (done.code, done.out, len(done.err)) == (2, b"", 1)
+    assert "cache directory s3://bucket/cache: give a path" in done.err[0]
+
+
+@pytest.mark.parametrize("verb", ["show", "verify", "clear"])
 def test_an_empty_directory_name_is_not_the_working_directory(
     run: Run, setting: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:

@@ -14,6 +14,7 @@ from tieredfs.cache.entry import CachedIndexes
 from tieredfs.cache.entry_file import InvalidEntryError
 from tieredfs.cache.entry_name import EntryKey, key_of, name_of
 from tieredfs.cache.loading import EntryLoader
+from tieredfs.cache.place import given_directory
 from tieredfs.cache.process_state import ProcessState
 from tieredfs.cache.stats import CacheStats
 from tieredfs.errors import InvalidArgumentError
@@ -68,8 +69,8 @@ class RemoteIndexCache:
             clock: Returns seconds since 1970.
 
         Raises:
-            InvalidArgumentError: ``max_bytes`` is negative or exceeds 63 bits, or
-                ``ttl`` is not above 0.
+            InvalidArgumentError: ``max_bytes`` is negative or exceeds 63 bits,
+                ``ttl`` is not above 0, or ``directory`` is a URL.
             OSError: The directory cannot be created or written.
         """
         if max_bytes is not None:
@@ -86,7 +87,9 @@ class RemoteIndexCache:
             else min(_TOUCH_INTERVAL_SECONDS, ttl / 4)
         )
         self._place = storage.identity
-        self._directory = CacheDirectory(Path(directory), DEFAULT_BYTES, clock)
+        self._directory = CacheDirectory(
+            given_directory(directory), DEFAULT_BYTES, clock
+        )
         self._directory.establish(max_bytes)
         self._state = ProcessState()
         self._entries = DiskEntries(self._directory, self._state, ttl, clock)

@@ -11,6 +11,7 @@ from tieredfs.cache import (
     default_directory,
     inspect_entries,
 )
+from tieredfs.cache.place import given_directory
 from tieredfs.cli.exit_codes import CORRUPT
 from tieredfs.cli.options import json_option
 from tieredfs.cli.output.tables import show_json, show_line, show_table
@@ -35,10 +36,10 @@ class _Directory(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> str | bytes | os.PathLike[str]:
-        """Reject an empty path."""
+        """Reject an empty path and a URL."""
         if not os.fspath(value):
             self.fail("it is empty: give a directory, or omit it", param, ctx)
-        return super().convert(value, param, ctx)
+        return super().convert(given_directory(value), param, ctx)
 
 
 _directory_option = click.option(
