@@ -8,13 +8,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-from brokers import recorded
+from brokers import log_of, recorded, write_log
 from cli.commands import Outcome, Run, expected_records, run_process
 from logs import KAFKA, KINDS, REMOTE, files_of, fill, make_place, open_store, segment
 from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket
+from tieredfs import open_tier
 from tieredfs.errors import StorageUnavailableError
 from tieredfs.log.read.reader import TieredReader
 from wire import WireRecord, encode_batch
@@ -50,6 +53,29 @@ def partitions_of(topic: str) -> list[dict[str, Any]]:
             }
         )
     return found
+
+
+def test_the_last_timestamp_is_one_of_a_segment_that_is_read(
+    run: Run, tmp_path: Path
+) -> None:
+    archive = str(tmp_path / "archive")
+    first = log_of(0, 10)
+    late = [WireRecord(offset, 1 << 41, b"k", b"late") for offset in range(10, 20)]
+    write_log(tmp_path / "a", {0: first, 10: encode_batch(late), 20: b""})
+    write_log(
+        tmp_path / "b",
+        {0: first, 10: log_of(10, 10, epoch=1), 20: b""},
+        epochs=[(0, 0), (1, 10)],
+    )
+    last = []
+    for name in ("a", "b"):
+        assert run("push", str(tmp_path / name), archive).code == 0
+        (row,) = json.loads(run("ls", archive, "t", "--json").out)["partitions"]
+        last.append(row["max_timestamp"])
+        topic = open_tier(archive).topic("t")
+        times = topic.scan(columns=["timestamp"]).to_table()["timestamp"]
+        assert row["max_timestamp"] == pc.max(times.cast(pa.int64())).as_py()
+    assert last[0] > last[1]
 
 
 @pytest.mark.parametrize("topic", TOPICS)

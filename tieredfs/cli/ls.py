@@ -91,9 +91,10 @@ def ls(  # noqa: PLR0913 - one parameter for each option
     """List the topics at URL, or the partitions of TOPIC.
 
     A partition's START is its first offset, END is past its last; FIRST is the time of
-    its first record, LAST its largest timestamp. BYTES are those of the log as the
-    broker wrote it, STORED what it takes at URL with its indexes. A log that cannot be
-    read is listed with what is known of it; the exit code is then that of the error.
+    its first record, LAST the largest timestamp of the segments that are read. BYTES
+    are those of the log as the broker wrote it, STORED what it takes at URL with its
+    indexes. A log that cannot be read is listed with what is known of it; the exit code
+    is then that of the error.
     """
     if topic is None and (segments or topic_id is not None):
         option = "--segments" if segments else "--topic-id"
@@ -175,6 +176,8 @@ class _Listing:
         if is_read:
             held = bounds_of(segments)
             row |= {"start_offset": held.beginning, "end_offset": held.end}
+            tiles = reader.tiles(segments, held.beginning, held.end, skip_gaps=True)
+            row["max_timestamp"] = _max_timestamp(one for one, _, _ in tiles)
             try:
                 row["first_timestamp"] = _first_timestamp(reader, held.beginning)
             except _OF_ONE_LOG as error:
@@ -195,17 +198,21 @@ def _partition_row(
     number: int, segments: Sequence[SegmentMetadata], sizes: _Sizes
 ) -> _Row:
     """Return a row from the segments, which is incomplete for an unreadable log."""
-    stamps = [s.max_timestamp_ms for s in segments if s.max_timestamp_ms is not None]
     return {
         "partition": number,
         "start_offset": segments[0].start_offset if segments else None,
         "end_offset": None,
         "first_timestamp": None,
-        "max_timestamp": max((s for s in stamps if s != _NO_TIMESTAMP), default=None),
+        "max_timestamp": _max_timestamp(segments),
         "segments": len(segments),
         "bytes": _sum(segment.size for segment in segments),
         "stored_bytes": _sum(sizes.get((s.start_offset, s.id)) for s in segments),
     }
+
+
+def _max_timestamp(segments: Iterable[SegmentMetadata]) -> int | None:
+    stamps = {segment.max_timestamp_ms for segment in segments}
+    return max((s for s in stamps if s not in {None, _NO_TIMESTAMP}), default=None)
 
 
 def _segment_row(segment: SegmentMetadata, sizes: _Sizes) -> _Row:
