@@ -130,8 +130,9 @@ def test_a_file_is_no_directory_to_pull_into(
     run: Run, url: str, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    for place in ("file", "file/below", "file/far/below"):
-        done = run("pull", url, str(tmp_path / place))
+    inside = [str(tmp_path / name) for name in ("file", "file/below", "file/far/below")]
+    for place in (*inside, f"file://{tmp_path}/file"):
+        done = run("pull", url, place)
         assert (done.code, done.out, len(done.err)) == (2, b"", 1)
         assert done.err[0].endswith("/file is a file: give a directory")
 

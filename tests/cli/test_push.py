@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -204,8 +205,8 @@ def test_a_file_is_no_place_to_push_to(
     run: Run, logdir: str, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
     (tmp_path / "file").touch()
-    for place in ("file", "file/below", "/dev/full"):
-        done = run("push", logdir, str(tmp_path / place), *options)
+    for scheme, place in product(("", "file://"), ("file", "file/below", "/dev/full")):
+        done = run("push", logdir, f"{scheme}{tmp_path / place}", *options)
         assert (done.code, done.out, len(done.err)) == (2, b"", 1)
         name = place.removesuffix("/below")
         assert done.err[0].endswith(f"{tmp_path / name} is a file: give a directory")
@@ -827,11 +828,39 @@ def test_a_folder_of_log_directories_is_not_found(
 
 
 def test_nothing_is_put_into_the_log_directory(run: Run, logdir: str) -> None:
-    for place in (logdir, f"{logdir}/archive", f"{logdir}/../broker/archive"):
-        done = run("push", logdir, place)
+    inside = [logdir, f"{logdir}/archive", f"{logdir}/../broker/archive"]
+    inside += [f"file://{place}" for place in inside]
+    inside += [f"local://{logdir}/a", f"dir::{logdir}/a", f"dir://a::file://{logdir}"]
+    for source, place in product((logdir, f"file://{logdir}"), inside):
+        done = run("push", source, place)
         assert (done.code, done.out, len(done.err)) == (2, b"", 1)
         assert "is in the log directory" in done.err[0]
     assert [path.name for path in Path(logdir).iterdir()] == ["t-0"]
+
+
+def test_nothing_is_put_into_a_log_directory_in_a_bucket(
+    run: Run, logdir: str, memory: ObjectStore
+) -> None:
+    for file in Path(logdir).rglob("*.*"):
+        memory.put(str(file.relative_to(logdir)), file.read_bytes(), overwrite=False)
+    before = {entry.key for entry in memory.list()}
+    done = run("push", memory.url, f"{memory.url}/archive")
+    assert (done.code, done.out, len(done.err)) == (2, b"", 1)
+    assert "is in the log directory" in done.err[0]
+    assert {entry.key for entry in memory.list()} == before
+
+
+def test_a_layout_is_not_put_into_a_tier_of_another(
+    run: Run, logdir: str, url: str
+) -> None:
+    assert run("push", logdir, url).code == 0
+    before = sorted(Path(url).rglob("*"))
+    for place in (("--plugin", "kafka-local", url), (f"kafka-local+{url}",)):
+        done = run("push", logdir, *place)
+        assert (done.code, done.out, len(done.err)) == (2, b"", 1)
+        assert "a tier of the layout 'single-object' is stored there" in done.err[0]
+    assert sorted(Path(url).rglob("*")) == before
+    assert run("push", logdir, f"single-object+{url}").code == 0
 
 
 def test_a_log_directory_whose_name_is_no_text_is_pushed(tmp_path: Path) -> None:

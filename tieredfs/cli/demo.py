@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
+from tieredfs.cli.log_directory import check_is_directory
 from tieredfs.cli.options import StoreOptions, json_option, store_options
 from tieredfs.cli.output.escapes import escape
 from tieredfs.cli.output.progress import waiting
@@ -71,6 +72,7 @@ def demo(options: StoreOptions, url: str | None, *, as_json: bool) -> None:
     place = tempfile.mkdtemp(prefix="tieredfs-demo-") if url is None else url
     counter = RequestCounter()
     store = options.store(place, counter)
+    check_is_directory(store)
     meter = _Meter(counter)
     with waiting(store.url):
         tier, pushed = _push(store, meter)

@@ -31,14 +31,14 @@ def open_log_directory(store: ObjectStore) -> RemoteStorageManager:
     return storage
 
 
-def check_is_directory(path: str) -> None:
-    """Check that a path is a directory, or may become one.
+def check_is_directory(store: ObjectStore) -> None:
+    """Check that a store on this machine's disks is a directory, or may become one.
 
     Raises:
         InvalidArgumentError: It is a file, or is below one.
     """
-    place = Path(path)
-    for part in (place, *place.parents):
+    place = store.local_path
+    for part in () if place is None else (place, *place.parents):
         if part.exists() and not part.is_dir():
             raise InvalidArgumentError(f"{part} is a file: give a directory")
 

@@ -30,6 +30,7 @@ from tieredfs.storage import (
     NATIVE_LAYOUT,
     RemoteStorageManager,
     StorageAddress,
+    check_target,
     compressed,
     open_storage,
 )
@@ -261,7 +262,7 @@ class TierOptions:
 def _open_target(store: ObjectStore, address: StorageAddress) -> RemoteStorageManager:
     if address.plugin is not None:  # never replaced by another one
         storage = open_storage(store, address.plugin, address.plugin_options)
-        _check_container(store)
+        check_target(storage)
         return storage
     try:
         return open_storage(store, options=address.plugin_options)

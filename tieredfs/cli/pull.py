@@ -45,7 +45,8 @@ def pull(
     that is in DIR already and is the same stays, so a pull may be repeated; one with
     other content stays too, and is an error with the first differing byte.
     """
-    check_is_directory(directory)
+    target = options.reach.local(directory)
+    check_is_directory(target)
     moved = Transfer()
     with options.tier(url, moved, is_cached=False) as tier:
         storage = tier.storage
@@ -56,7 +57,7 @@ def pull(
         ) as done:
             pulled = pull_segments(
                 storage,
-                options.reach.local(directory),
+                target,
                 partitions,
                 progress=lambda one: done(one.segment.size or 0),
             )

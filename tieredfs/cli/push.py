@@ -1,7 +1,6 @@
 """``tieredfs push``: archive a broker's log directory."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import click
 
@@ -26,12 +25,11 @@ from tieredfs.log.push.push import CONCURRENCY, PushedSegment, PushOutcome, Push
 from tieredfs.log.push.push import push as push_segments
 from tieredfs.log.push.push_record import PushRecord
 from tieredfs.model import TopicIdPartition
-from tieredfs.objects import Pace
+from tieredfs.objects import ObjectStore, Pace
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["push"]
 
-_REMOTE = "://"
 _COLUMNS = {
     "partition": "PARTITION",
     "segments": "SEGMENTS",
@@ -126,9 +124,8 @@ def push(  # noqa: PLR0913 - one parameter for each option
         dry_run=dry_run,
         pace=None if bwlimit is None else Pace(bwlimit),
     )
-    if _REMOTE not in target.store.url:
-        check_is_directory(target.store.url)
-    _check_apart(source.store.url, target.store.url)
+    check_is_directory(target.store)
+    _check_apart(source.store, target.store)
     partitions = _selected(source, topics, excluded)
     with moved.shown(
         f"push {logdir}", lambda: listed_size(source, partitions, active=active)
@@ -191,17 +188,16 @@ def _count_moved(moved: Transfer, one: PushedSegment) -> None:
         moved.leave_out(size)
 
 
-def _check_apart(logdir: str, url: str) -> None:
+def _check_apart(logdir: ObjectStore, target: ObjectStore) -> None:
     """Refuse to write into the log directory: a broker does not start with an archive.
 
     Raises:
-        InvalidArgumentError: ``url`` is inside the log directory.
+        InvalidArgumentError: The target is inside the log directory.
     """
-    if _REMOTE not in logdir + url and Path(url).resolve().is_relative_to(
-        Path(logdir).resolve()
-    ):
+    if target.is_inside(logdir):
         raise InvalidArgumentError(
-            f"{url} is in the log directory {logdir}: push to a place outside of it"
+            f"{target.url} is in the log directory {logdir.url}: push to a place "
+            "outside of it"
         )
 
 

@@ -61,6 +61,15 @@ class Connection:
         return undo_wrappers(self.url, self.options)
 
     @property
+    def place(self) -> str:
+        """The URL without links that only wrap another.
+
+        Raises:
+            InvalidArgumentError: The URL is invalid.
+        """
+        return self._place.url
+
+    @property
     def kind(self) -> type[Backend]:
         """The class of the backend, derived from the URL alone.
 

@@ -13,13 +13,15 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from hashlib import sha256
+from pathlib import Path
 
 from fsspec.config import conf
+from fsspec.implementations.local import LocalFileSystem
 from fsspec.utils import get_protocol
 
 from tieredfs.objects.redact import redact_url, without_passwords
 
-__all__ = ["identity_of", "is_local", "place_of"]
+__all__ = ["identity_of", "is_local", "local_path", "place_of"]
 
 _CREDENTIAL = re.compile(
     r"(?i)secret|passw|passphrase|credential|access_key|account_key|private_key"
@@ -57,6 +59,13 @@ _PRIVATE_FIELDS = frozenset({"AccountKey", "SharedAccessSignature"})
 def is_local(url: str) -> bool:
     """Return whether a URL is on this machine's disks or in this process's memory."""
     return "::" not in url and get_protocol(url) in {"file", "local", "memory"}
+
+
+def local_path(url: str) -> Path | None:
+    """Return the absolute path of a URL on this machine's disks; None for others."""
+    if "::" in url or get_protocol(url) not in {"file", "local"}:
+        return None
+    return Path(LocalFileSystem._strip_protocol(url)).resolve()  # noqa: SLF001 - what reads it
 
 
 def identity_of(

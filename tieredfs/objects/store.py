@@ -26,7 +26,7 @@ from tieredfs.objects.backends.chain import absolute
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.connection import Connection
 from tieredfs.objects.content import BufferContent, Content, opened
-from tieredfs.objects.identity import identity_of, is_local
+from tieredfs.objects.identity import identity_of, is_local, local_path
 from tieredfs.objects.keys import check_key, check_target, is_key, is_probe
 from tieredfs.objects.observer import RequestObserver
 from tieredfs.objects.pace import PACED_PART_BYTES, Pace, PacedContent, paced_attempts
@@ -105,6 +105,30 @@ class ObjectStore:
     def is_local(self) -> bool:
         """Whether the store is on this machine's disks or in this process's memory."""
         return is_local(self._requests.connection.url)
+
+    @property
+    def local_path(self) -> Path | None:
+        """The store's directory on this machine's disks; None if it is not on them.
+
+        Raises:
+            InvalidArgumentError: The URL is invalid.
+        """
+        return local_path(self._requests.connection.place)
+
+    def is_inside(self, other: "ObjectStore") -> bool:
+        """Return whether every object of this store is one of another store's, by URL.
+
+        Raises:
+            InvalidArgumentError: One of the URLs is invalid.
+        """
+        mine, theirs = self.local_path, other.local_path
+        if mine is not None and theirs is not None:
+            return mine.is_relative_to(theirs)
+        place, above = (
+            store._requests.connection.place.rstrip("/")  # noqa: SLF001 - of this class
+            for store in (self, other)
+        )
+        return place == above or place.startswith(f"{above}/")
 
     def check_thread(self) -> None:
         """Check that a call from this thread would not block the client's event loop.

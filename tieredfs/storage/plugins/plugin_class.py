@@ -80,6 +80,15 @@ class PluginClass:
         msg = f"plugin {self.name!r}: its recogniser answers {shown}, not 0 to 1"
         raise PluginError(msg)
 
+    @property
+    def has_recogniser(self) -> bool:
+        """Whether the class can tell its layout from others."""
+        ours = RemoteStorageManager.recognises
+        theirs = self.kind.recognises
+        return getattr(theirs, "__func__", theirs) is not getattr(
+            ours, "__func__", ours
+        )
+
     def takes(self, option: str) -> bool:
         """Return whether the layout has an option.
 

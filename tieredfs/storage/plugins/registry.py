@@ -43,6 +43,7 @@ __all__ = [
     "NATIVE_LAYOUT",
     "check_layout",
     "check_plugin",
+    "check_target",
     "compressed",
     "load_plugin",
     "open_storage",
@@ -196,6 +197,29 @@ def check_layout(storage: RemoteStorageManager) -> None:
         seen = ", ".join(keys[:_MAX_SHOWN])
         msg = f"{storage!r}: no object is of this layout (the first are {seen})"
         raise UnsupportedFormatError(msg)
+
+
+def check_target(storage: RemoteStorageManager) -> None:
+    """Raise an error if segments of another layout are stored where these would be put.
+
+    Nothing could be opened there afterwards without naming the layout. A layout without
+    a recogniser cannot be told from others, and passes.
+
+    Raises:
+        InvalidArgumentError: Another installed layout recognises the keys.
+        NotFoundError: The bucket or container does not exist.
+    """
+    keys = _first_keys(storage.store)
+    asked = _layout_of(storage)
+    if not keys or not asked.has_recogniser or asked.recognises(keys) > 0:
+        return
+    for name in find_plugins():
+        with suppress(PluginError):
+            if _load(name).recognises(keys) > 0:
+                raise InvalidArgumentError(
+                    f"{storage!r}: a tier of the layout {name!r} is stored there: give "
+                    "that plugin or none, or another URL"
+                )
 
 
 def compressed(
