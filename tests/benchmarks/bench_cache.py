@@ -88,12 +88,12 @@ def bench_held(scale: Scale, folder: Path) -> Report:
             count,
             partial(_each, partial(cache.lookup_offset, storage.segment), each),
         ),
-        Work("many at once", count, lambda: int(held.lookup_offsets(targets)[-1])),
+        Work("many per call", count, lambda: int(held.lookup_offsets(targets)[-1])),
     ]
     promises = [
         Promise("held", 1e6),
         Promise("through the cache", 3e5),
-        Promise("many at once", 5e6),
+        Promise("many per call", 5e6),
     ]
     title = f"offset index, {min(_ENTRIES, scale.size):,} entries"
     report.comparisons.append(measure(title, works, scale, promises))

@@ -41,7 +41,7 @@ __all__ = ["bench_codecs", "codecs_alone", "payloads"]
 _OURS: Final = "tieredfs"
 _AIOKAFKA: Final = "aiokafka"
 _PYARROW: Final = "pyarrow's codec alone"
-_TOLD: Final = "… told the size"
+_SIZE_KNOWN: Final = "… size known"
 _MIN: Final = 0.7
 _SHAPES: Final = [
     Shape(KIB, batch, codec)
@@ -80,7 +80,7 @@ def bench_codecs(scale: Scale) -> Report:
                 for name, decompress in codecs.items()
             ),
         ]
-        promised = [name for name in codecs if name != _TOLD][-1]
+        promised = [name for name in codecs if name != _SIZE_KNOWN][-1]
         promises = [Promise(_OURS, _MIN, promised)]
         report.comparisons.append(measure(str(shape), works, scale, promises))
     return report
@@ -102,7 +102,7 @@ def codecs_alone(codec: Codec) -> dict[str, _Decompress]:
     if codec is Codec.SNAPPY:  # its blocks say their size themselves
         found: dict[str, _Decompress] = {_PYARROW: one_shot}
     else:
-        found = {_PYARROW: stream, _TOLD: one_shot}
+        found = {_PYARROW: stream, _SIZE_KNOWN: one_shot}
     if find_spec(_FAST[codec]):
         found[f"{_FAST[codec]} alone"] = _fast(codec)
     return found

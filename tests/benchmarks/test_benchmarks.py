@@ -94,7 +94,7 @@ def test_lookups_are_measured_beside_bisect() -> None:
 
 
 def test_lookups_in_a_cached_index_are_measured_three_ways(tmp_path: Path) -> None:
-    works = {"held", "through the cache", "many at once"}
+    works = {"held", "through the cache", "many per call"}
     _check(bench_held(SMOKE, tmp_path), 1, works)
 
 

@@ -171,7 +171,7 @@ def _end(error: TieredFSError) -> int:
 
 @contextmanager
 def _warnings_shown() -> Iterator[None]:
-    """Show our warnings, also where Python is told to drop them or to raise them."""
+    """Show our warnings, even if Python is configured to drop them or to raise them."""
     with warnings.catch_warnings():
         warnings.simplefilter("default", TieredFSWarning)
         warnings.showwarning = _show_warning

@@ -38,7 +38,6 @@ from tieredfs.model import (
     TopicIdPartition,
 )
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.held_log import last_offset, spool_log
 from tieredfs.storage.segment_log.content_id import ContentId
 from tieredfs.storage.segment_log.inspection import (
     PriorState,
@@ -48,6 +47,7 @@ from tieredfs.storage.segment_log.inspection import (
 )
 from tieredfs.storage.segment_log.source import LogSource
 from tieredfs.storage.segment_log.stream import read_batches
+from tieredfs.storage.spooled_log import last_offset, spool_log
 
 __all__ = ["PartitionPush", "listed_segments"]
 

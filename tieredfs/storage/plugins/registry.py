@@ -203,7 +203,7 @@ def check_target(storage: RemoteStorageManager) -> None:
     """Raise an error if segments of another layout are stored where these would be put.
 
     Nothing could be opened there afterwards without naming the layout. A layout without
-    a recogniser cannot be told from others, and passes.
+    a recogniser cannot be distinguished from others, and passes.
 
     Raises:
         InvalidArgumentError: Another installed layout recognises the keys.
