@@ -1,8 +1,6 @@
 """Floor 3: what a plugin promises, where plugins are found, and the built-in ones."""
 
-from tieredfs.storage.capability import Capability
-from tieredfs.storage.contract import RemoteStorageManager
-from tieredfs.storage.leftover import Leftover
+from tieredfs.storage.contract import Capability, Leftover, RemoteStorageManager
 from tieredfs.storage.plugins.address import StorageAddress
 from tieredfs.storage.plugins.installed import PluginInfo, installed_plugins
 from tieredfs.storage.plugins.registry import (

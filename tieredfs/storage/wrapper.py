@@ -14,8 +14,7 @@ from tieredfs.model import (
     TopicIdPartition,
 )
 from tieredfs.objects import RequestPolicy
-from tieredfs.storage.contract import RemoteStorageManager
-from tieredfs.storage.leftover import Leftover
+from tieredfs.storage.contract import Leftover, RemoteStorageManager
 from tieredfs.storage.segment_log.source import LogSource
 
 __all__ = ["StorageWrapper"]

@@ -25,8 +25,7 @@ from tieredfs.model import (
     Uuid,
 )
 from tieredfs.objects import ObjectInfo, ObjectStore
-from tieredfs.storage.capability import Capability
-from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.contract import Capability, Leftover, RemoteStorageManager
 from tieredfs.storage.layouts.kafka_files import (
     LOG_SUFFIX,
     SUFFIXES,
@@ -34,7 +33,6 @@ from tieredfs.storage.layouts.kafka_files import (
     fetch_log,
     is_offset,
 )
-from tieredfs.storage.leftover import Leftover
 from tieredfs.storage.segment_log.inspection import inspect_copy
 from tieredfs.storage.segment_log.source import LogContent, LogSource, open_log
 from tieredfs.storage.segment_log.spool import is_put_in_place, open_spool

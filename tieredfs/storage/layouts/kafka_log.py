@@ -46,8 +46,7 @@ from tieredfs.model import (
     TopicIdPartition,
     Uuid,
 )
-from tieredfs.storage.capability import Capability
-from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.contract import Capability, RemoteStorageManager
 from tieredfs.storage.layouts.kafka_files import (
     LOG_SUFFIX,
     SUFFIXES,

@@ -20,8 +20,7 @@ from tieredfs.errors import InvalidArgumentError, PluginError, TieredFSError
 from tieredfs.objects import ObjectStore
 from tieredfs.objects.errors_map import text_of
 from tieredfs.objects.redact import redact_text, redact_url, secret_values
-from tieredfs.storage.capability import Capability
-from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.contract import Capability, RemoteStorageManager
 
 __all__ = ["PluginClass"]
 

@@ -26,8 +26,7 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.objects import ObjectStore
-from tieredfs.storage.capability import Capability
-from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.contract import Capability, RemoteStorageManager
 from tieredfs.storage.plugins.installed import (
     ELSEWHERE,
     PluginInfo,

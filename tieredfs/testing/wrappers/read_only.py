@@ -5,8 +5,7 @@ from typing import NoReturn
 
 from tieredfs.errors import UnsupportedOperationError
 from tieredfs.model import IndexType, LogSegmentData, SegmentMetadata, TopicIdPartition
-from tieredfs.storage.capability import Capability
-from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.contract import Capability, RemoteStorageManager
 from tieredfs.storage.segment_log.source import LogSource
 from tieredfs.storage.wrapper import StorageWrapper
 

@@ -34,8 +34,7 @@ from tieredfs.model import (
     TopicIdPartition,
 )
 from tieredfs.objects import ObjectStore
-from tieredfs.storage.capability import Capability
-from tieredfs.storage.contract import RemoteStorageManager
+from tieredfs.storage.contract import Capability, Leftover, RemoteStorageManager
 from tieredfs.storage.layouts.single_object.case_check import CaseCheck
 from tieredfs.storage.layouts.single_object.known_objects import KnownObjects
 from tieredfs.storage.layouts.single_object.listing import SegmentListing
@@ -56,7 +55,6 @@ from tieredfs.storage.layouts.single_object.stored_log import (
     read_chunks,
     stream_stored,
 )
-from tieredfs.storage.leftover import Leftover
 from tieredfs.storage.segment_log.source import LogContent, LogSource, open_log
 from tieredfs.storage.segment_log.spool import is_put_in_place, open_spool
 

@@ -66,12 +66,12 @@ from tieredfs.format.segment.key import (
 from tieredfs.format.segment.tail import parse_manifest
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects import ObjectInfo, ObjectStore
+from tieredfs.storage.contract import Leftover
 from tieredfs.storage.layouts.single_object.segment_object import (
     check_facts,
     object_key,
     seek_key,
 )
-from tieredfs.storage.leftover import Leftover
 
 __all__ = ["claim_offset", "find_staged", "remove_staged"]
 
