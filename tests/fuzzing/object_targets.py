@@ -25,7 +25,7 @@ from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.index.check import IndexCheck
 from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.records.decode import RecordDecoder
-from tieredfs.format.segment.key import SegmentKey, parse_partition, partition_prefix
+from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.format.segment.tail import (
     Chunks,
     LogPart,
@@ -39,6 +39,7 @@ from tieredfs.model import EpochEntry, IndexType
 
 __all__ = ["OBJECT_TARGETS"]
 
+_KEYS: Final = NativeKeys()
 _MIB: Final = 1 << 20
 _LARGEST: Final = 12_000
 _TRAILER: Final = 32
@@ -256,12 +257,12 @@ def _read_stem(data: bytes, _: Random) -> bool:
     """What is read is what would be written."""
     stem = data.decode("utf-8", "surrogateescape")
     try:
-        key = SegmentKey.parse(stem)
+        key = _KEYS.parse_stem(stem)
     except UnsupportedFormatError:
         return False
     if key is None:
         return False
-    assert key.stem == stem
+    assert _KEYS.stem(key) == stem
     assert 0 <= key.start_offset <= key.end_offset < (1 << 63) - 1
     return True
 
@@ -274,10 +275,10 @@ def _read_folders(data: bytes, _: Random) -> bool:
     """What is read is what would be written."""
     text = data.decode("utf-8", "surrogateescape")
     parts = [*text.split("/"), "", ""][:3]
-    partition = parse_partition(*parts)
+    partition = _KEYS.parse_partition(parts)
     if partition is None:
         return False
-    assert partition_prefix(partition) == "/".join(parts) + "/"
+    assert _KEYS.partition_prefix(partition) == "/".join(parts) + "/"
     return True
 
 

@@ -44,6 +44,7 @@ from tieredfs import (
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.codecs import compress
 from tieredfs.format.segment.key import SegmentFlag, SegmentKey
+from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.format.segment.tail import Chunks, LogPart, SegmentFacts, build_tail
 from tieredfs.storage.segment_log.inspection import inspect_segment
 from tieredfs.storage.segment_log.stream import read_batches
@@ -61,6 +62,7 @@ INDEXES = {
     IndexType.LEADER_EPOCH: EPOCHS,
 }
 COMPRESSIONS = (None, "zstd")
+KEYS = NativeKeys()
 
 both = pytest.mark.parametrize("compression", COMPRESSIONS)
 
@@ -269,7 +271,7 @@ def chunked(
     key = SegmentKey(
         4, 0, 1_700_000_000_004, 0, len(whole), len(tail), flags, segment_id(1)
     )
-    store.put(f"{FOLDER}{key.stem}.segment", whole + tail, overwrite=True)
+    store.put(f"{FOLDER}{KEYS.stem(key)}.segment", whole + tail, overwrite=True)
     (listed,) = over(store).list_segments(PARTITION)
     return listed
 
@@ -322,7 +324,7 @@ class TestDamage:
         custom = storage.copy_log_segment(described(0), LogSegmentData(log, indexes))
         segment = replace(described(0), custom_metadata=custom)
         whole = bytes(memory.get(key_of(segment)))
-        key = SegmentKey.parse(segment.custom_metadata.decode())
+        key = KEYS.parse_stem(segment.custom_metadata.decode())
         assert key is not None
         for at in range(len(whole)):
             wrong = bytearray(whole)
@@ -891,6 +893,16 @@ class TestNames:
         assert {p.name for p in tmp_path.iterdir()} == {"a.=", "con=", "orders"}
         assert storage.list_partitions() == topics
         assert type(open_storage(ObjectStore(str(tmp_path)))) is type(storage)
+
+    @pytest.mark.parametrize("name", ["a.", "con", "orders"])
+    def test_a_topic_is_found_by_its_name_and_not_by_its_folder_s(
+        self, memory: ObjectStore, name: str
+    ) -> None:
+        partition = TopicIdPartition(name, 0, TOPIC_ID)
+        storage = over(memory)
+        copied(storage, 0, partition)
+        assert storage.list_partitions(name) == [partition]
+        assert storage.list_partitions(f"{name}=") == []
 
 
 class TestPlugin:

@@ -26,10 +26,12 @@ from tieredfs import (
     Uuid,
     open_storage,
 )
-from tieredfs.format.segment.key import SegmentFlag, SegmentKey, partition_prefix
+from tieredfs.format.segment.key import SegmentFlag, SegmentKey
+from tieredfs.format.segment.native_keys import NativeKeys
 from wire import encode_batch
 
 PARTITION = TopicIdPartition("t", 0, Uuid("dao62lTOQsGBPyjJLrpQKw"))
+KEYS = NativeKeys()
 MANY = 2500
 """Segments on the server: two and a half pages."""
 
@@ -63,7 +65,7 @@ def name_of(number: int, size: int) -> str:
     key = SegmentKey(
         number * 10 + 9, number * 10, 1, 0, size - 9, 9, SegmentFlag(0), segment.id
     )
-    return f"{partition_prefix(PARTITION)}{key.stem}.segment"
+    return KEYS.object_key(PARTITION, KEYS.stem(key))
 
 
 def copy_real(storage: RemoteStorageManager, number: int) -> SegmentMetadata:
@@ -288,7 +290,7 @@ def test_what_overlaps_the_end_of_a_page_is_not_left_unseen(tmp_path: Path) -> N
     for number in range(1, 1_000):
         (tmp_path / name_of(number, 100)).write_bytes(bytes(100))
     behind = SegmentKey(10_500, 9_980, 1, 1, 50, 50, SegmentFlag(0), segment_of(9).id)
-    path = tmp_path / f"{partition_prefix(PARTITION)}{behind.stem}.segment"
+    path = tmp_path / KEYS.object_key(PARTITION, KEYS.stem(behind))
     path.write_bytes(bytes(100))
     for offset in range(0, 10_000, 370):
         found = storage.seek(PARTITION, offset)

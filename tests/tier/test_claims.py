@@ -26,12 +26,14 @@ from tieredfs import (
     open_storage,
 )
 from tieredfs.format.segment.key import SegmentKey
+from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.format.segment.tail import SegmentFacts, build_tail, parse_tail
 from tieredfs.log.planning.tiles import deciding_ends
 from tieredfs.log.verify.verify import Depth, verify
 
 BEGIN = 1_700_000_000_000
 SUFFIX = ".segment"
+KEYS = NativeKeys()
 
 
 def topic_of(store: ObjectStore) -> Topic:
@@ -52,7 +54,7 @@ def keys_of(store: ObjectStore) -> list[str]:
 
 
 def parsed(path: str) -> SegmentKey:
-    key = SegmentKey.parse(path.rpartition("/")[2].removesuffix(SUFFIX))
+    key = KEYS.parse_stem(path.rpartition("/")[2].removesuffix(SUFFIX))
     assert key is not None
     return key
 
@@ -74,7 +76,7 @@ def rewrite(
     store.delete([path])
     place = path.rpartition("/")[0]
     whole = data[: old.log_length] + made
-    store.put(f"{place}/{new.stem}{SUFFIX}", whole, overwrite=True)
+    store.put(f"{place}/{KEYS.stem(new)}{SUFFIX}", whole, overwrite=True)
 
 
 def new_store() -> ObjectStore:

@@ -39,7 +39,7 @@ from tieredfs import (
     StorageUnavailableError,
     Tier,
 )
-from tieredfs.format.segment.key import SegmentKey
+from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.log.partitions import select_partitions
 from tieredfs.log.pull.pull import pull
 from tieredfs.log.push.push import PushOutcome
@@ -52,6 +52,7 @@ from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.stores import WRITES, WatchedStore
 from wire import encode_batch
 
+KEYS = NativeKeys()
 COPIED, PRESENT, CHANGED, FAILED = PushOutcome
 FOLDER = f"t-0-{ID}"
 
@@ -477,12 +478,12 @@ def test_a_search_by_time_passes_over_a_segment_whose_key_says_it_is_older(
     assert topic_of(target).offsets_for_times({0: latest})[0] is not None
     for entry in list(target.store.list("t/")):
         folder, _, name = entry.key.rpartition("/")
-        key = SegmentKey.parse(name.removesuffix(".segment"))
+        key = KEYS.parse_stem(name.removesuffix(".segment"))
         assert key is not None
         older = replace(key, max_timestamp_ms=latest - 1)
         content = bytes(target.store.get(entry.key))
         target.store.delete([entry.key])
-        path = f"{folder}/{older.stem}.segment"
+        path = f"{folder}/{KEYS.stem(older)}.segment"
         target.store.put(path, content, overwrite=True)
     stored = SingleObject(target.store)
     assert topic_of(stored).offsets_for_times({0: latest}) == {0: None}

@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from fsspec.utils import get_protocol
 
 from tieredfs.errors import AlreadyExistsError
-from tieredfs.format.segment.key import topic_folder
 from tieredfs.objects import ObjectStore
 
 __all__ = ["CaseCheck"]
@@ -23,14 +22,15 @@ class CaseCheck:
         self._checked: set[str] = set()
 
     @contextmanager
-    def writing(self, store: ObjectStore, topic: str) -> Iterator[None]:
+    def writing(self, store: ObjectStore, folder: str) -> Iterator[None]:
         """Reject a topic that the disk confuses with another one, before it is written.
 
         If the write fails, the folder may not exist, and the next write checks again.
 
         Args:
             store: Where the topic's folder is.
-            topic: The topic that is written in the with block.
+            folder: The folder of the topic that is written in the with block, with a
+                slash at its end.
 
         Raises:
             AlreadyExistsError: The disk has a topic whose name differs only in case.
@@ -38,7 +38,6 @@ class CaseCheck:
         if get_protocol(store.url) not in {"file", "local"}:
             yield
             return
-        folder = topic_folder(topic)
         # No lock: threads that begin together check several times, and none waits for
         # the listing of another.
         if folder not in self._checked:
@@ -52,14 +51,16 @@ class CaseCheck:
 
 
 def _check_distinguishable(store: ObjectStore, folder: str) -> None:
-    entries = store.list(delimiter="/")
-    folders = {entry.key.rstrip("/") for entry in entries if entry.is_prefix}
+    parent = folder[: folder.rstrip("/").rfind("/") + 1]
+    entries = store.list(parent, delimiter="/")
+    folders = {entry.key for entry in entries if entry.is_prefix}
     twins = [name for name in folders if name.casefold() == folder.casefold()]
     if folder in folders or not twins:
         return
-    if next(store.list(f"{folder}/", delimiter="/"), None) is not None:
+    if next(store.list(folder, delimiter="/"), None) is not None:
+        name, twin = folder.rstrip("/"), twins[0].rstrip("/")
         msg = (
-            f"{store.url}: the disk cannot distinguish topic folder {folder!r} from "
-            f"{twins[0]!r}"
+            f"{store.url}: the disk cannot distinguish topic folder {name!r} from "
+            f"{twin!r}"
         )
         raise AlreadyExistsError(msg)

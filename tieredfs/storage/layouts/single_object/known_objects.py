@@ -33,13 +33,13 @@ class KnownObjects:
         with self._lock:
             return self._stems.get(_name(metadata), ())
 
-    def add(self, partition: TopicIdPartition, key: SegmentKey) -> None:
-        """Remember one object."""
+    def add(self, partition: TopicIdPartition, key: SegmentKey, stem: str) -> None:
+        """Remember one object, by its key and the name that has the key's fields."""
         name = (partition, key.start_offset, key.end_offset, key.id)
         with self._lock:
             known = self._stems.get(name, ())
-            if key.stem not in known:
-                self._stems[name] = (*known, key.stem)
+            if stem not in known:
+                self._stems[name] = (*known, stem)
 
     def forget(self, metadata: SegmentMetadata) -> None:
         """Forget a segment."""

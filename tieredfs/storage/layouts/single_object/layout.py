@@ -8,8 +8,8 @@ project.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from functools import partial
 from io import BytesIO
+from typing import ClassVar
 
 from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import (
@@ -18,13 +18,9 @@ from tieredfs.errors import (
     NotFoundError,
     TieredFSError,
 )
-from tieredfs.format.segment.key import (
-    OWN_FOLDER,
-    SegmentFlag,
-    SegmentKey,
-    partition_prefix,
-)
-from tieredfs.format.segment.tail import Manifest, Tail, parse_manifest, parse_tail
+from tieredfs.format.segment.key import SegmentKey
+from tieredfs.format.segment.key_scheme import OWN_FOLDER, KeyScheme
+from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.model import (
     IndexType,
     LogSegmentData,
@@ -38,23 +34,13 @@ from tieredfs.storage.contract import Capability, Leftover, RemoteStorageManager
 from tieredfs.storage.layouts.single_object.case_check import CaseCheck
 from tieredfs.storage.layouts.single_object.known_objects import KnownObjects
 from tieredfs.storage.layouts.single_object.listing import SegmentListing
-from tieredfs.storage.layouts.single_object.offset_claim import (
-    claim_offset,
-    find_staged,
-    remove_staged,
-)
+from tieredfs.storage.layouts.single_object.object_reader import ObjectReader
+from tieredfs.storage.layouts.single_object.offset_claims import OffsetClaims
 from tieredfs.storage.layouts.single_object.segment_object import (
-    check_facts,
     epochs_of,
-    is_segment_key,
-    object_key,
     write_segment,
 )
-from tieredfs.storage.layouts.single_object.stored_log import (
-    Compression,
-    read_chunks,
-    stream_stored,
-)
+from tieredfs.storage.layouts.single_object.stored_log import Compression
 from tieredfs.storage.segment_log.source import LogContent, LogSource, open_log
 from tieredfs.storage.segment_log.spool import is_put_in_place, open_spool
 
@@ -62,7 +48,13 @@ __all__ = ["SingleObject"]
 
 
 class SingleObject(RemoteStorageManager):
-    """Keep each segment, its indexes and its manifest in one object."""
+    """Keep each segment, its indexes and its manifest in one object.
+
+    A subclass with other ``keys`` is the same layout under other names.
+    """
+
+    keys: ClassVar[KeyScheme] = NativeKeys()
+    """How the objects are named."""
 
     capabilities = frozenset(
         {
@@ -97,12 +89,18 @@ class SingleObject(RemoteStorageManager):
 
     @property
     def _listing(self) -> SegmentListing:
-        return SegmentListing(self.store, self._known)
+        return SegmentListing(self.store, self.keys, self._known)
+
+    @property
+    def _claims(self) -> OffsetClaims:
+        return OffsetClaims(self.store, self.keys)
 
     @classmethod
     def recognises(cls, keys: Collection[str]) -> float:
         """Return the share of keys that are segments or of this layout's own folder."""
-        mine = sum(key.startswith(OWN_FOLDER) or is_segment_key(key) for key in keys)
+        mine = sum(
+            key.startswith(OWN_FOLDER) or cls.keys.is_segment_key(key) for key in keys
+        )
         return mine / len(keys) if keys else 0.0
 
     def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
@@ -170,25 +168,7 @@ class SingleObject(RemoteStorageManager):
             CorruptObjectError: The log is shorter than ``end``, a chunk is not what was
                 stored, or the object belongs to another segment.
         """
-        path, key = self._find(metadata)
-        partition = metadata.partition
-        name = f"{self.store.url}/{path}"
-        if not key.flags & SegmentFlag.TRANSFORMED:
-            stop = key.log_length if end is None else end
-            _check_range(start, stop, key.log_length, name)
-            if self._known.is_verified(partition, key.stem):
-                return self.store.get_range(path, start, stop)
-            if not layout and stop == key.log_length:
-                found = self.store.get_range(path, start, key.size)
-                self._manifest(partition, key, found[stop - start :])
-                return found[: stop - start]
-            self._fetch_manifest(metadata, layout)
-            return self.store.get_range(path, start, stop)
-        log = self._fetch_manifest(metadata, layout).log
-        stop = log.original_length if end is None else end
-        _check_range(start, stop, log.original_length, name)
-        fetch = partial(self.store.get_range, path)
-        return read_chunks(fetch, log, start, stop, name=name)[: stop - start]
+        return self._object(metadata).log(start, end, layout)
 
     def fetch_log_ahead(
         self,
@@ -199,14 +179,7 @@ class SingleObject(RemoteStorageManager):
         layout: bytes = b"",
     ) -> memoryview:
         """Return a range of the log, and the rest of its last chunk."""
-        path, key = self._find(metadata)
-        if not key.flags & SegmentFlag.TRANSFORMED:
-            return self.fetch_log_segment(metadata, start, end, layout=layout)
-        log = self._fetch_manifest(metadata, layout).log
-        name = f"{self.store.url}/{path}"
-        _check_range(start, end, log.original_length, name)
-        fetch = partial(self.store.get_range, path)
-        return read_chunks(fetch, log, start, end, name=name)
+        return self._object(metadata).log_ahead(start, end, layout)
 
     def fetch_index(
         self, metadata: SegmentMetadata, index_type: IndexType
@@ -240,7 +213,7 @@ class SingleObject(RemoteStorageManager):
             CorruptObjectError: The tail is not what was stored.
             CorruptIndexError: An index is not what was stored.
         """
-        tail = self._tail(metadata)
+        tail = self._object(metadata).tail()
         return SegmentIndexes(tail.indexes, bytes(tail.manifest_bytes))
 
     def describe(
@@ -250,10 +223,11 @@ class SingleObject(RemoteStorageManager):
         known = (metadata.leader_epochs, metadata.size, metadata.record_count)
         if None not in known:
             return metadata
+        found = self._object(metadata)
         if indexes is not None and indexes.layout:
-            manifest = self._fetch_manifest(metadata, indexes.layout)
+            manifest = found.manifest(indexes.layout)
         else:
-            manifest = self._tail(metadata).manifest
+            manifest = found.tail().manifest
         facts = manifest.segment
         return SegmentMetadata(
             metadata.partition,
@@ -271,7 +245,7 @@ class SingleObject(RemoteStorageManager):
     def highest_epoch(self, metadata: SegmentMetadata) -> int | None:
         """Return the highest leader epoch in a segment's log, from its key."""
         stem = metadata.custom_metadata.decode("ascii", "replace")
-        epoch = SegmentKey.epoch_of(stem) if stem else NO_EPOCH
+        epoch = self.keys.epoch_of(stem) if stem else NO_EPOCH
         return None if epoch == NO_EPOCH else epoch
 
     def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
@@ -280,10 +254,10 @@ class SingleObject(RemoteStorageManager):
         Raises:
             CorruptObjectError: They differ.
         """
-        path, key = self._find(metadata)
-        if key.epoch != epoch:
+        found = self._object(metadata)
+        if found.key.epoch != epoch:
             msg = (
-                f"{self.store.url}/{path}: its key has leader epoch {key.epoch}, the "
+                f"{found.name}: its key has leader epoch {found.key.epoch}, the "
                 f"highest in its log is {epoch}"
             )
             raise CorruptObjectError(msg)
@@ -293,7 +267,7 @@ class SingleObject(RemoteStorageManager):
     ) -> Mapping[tuple[int, SegmentId], int]:
         """Return the bytes of each segment's object, from its key: one listing."""
         keys = (
-            SegmentKey.parse(one.custom_metadata.decode())
+            self.keys.parse_stem(one.custom_metadata.decode())
             for one in self.survey(partition)
             if isinstance(one, SegmentMetadata)
         )
@@ -310,7 +284,7 @@ class SingleObject(RemoteStorageManager):
         known = stems or next(iter(self._known.stems(metadata)), "")
         if not known:
             return super().name_of(metadata)
-        return f"{self.store.url}/{object_key(metadata.partition, known)}"
+        return f"{self.store.url}/{self.keys.object_key(metadata.partition, known)}"
 
     def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
         """Yield the whole log in order, checked against its manifest at the end.
@@ -319,14 +293,7 @@ class SingleObject(RemoteStorageManager):
             NotFoundError: The segment is gone.
             CorruptObjectError: The log is not what was stored.
         """
-        path, _ = self._find(metadata)
-        manifest = self._tail(metadata).manifest
-        name = f"{self.store.url}/{path}"
-        yield from stream_stored(
-            lambda start, end: self.store.get_range(path, start, end),
-            manifest.log,
-            name=name,
-        )
+        yield from self._object(metadata).stream()
 
     def copy_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
@@ -366,10 +333,11 @@ class SingleObject(RemoteStorageManager):
         """Store a segment in one put, from a log that is read in place."""
         partition = metadata.partition
         for stem in self._known.stems(metadata):
-            if self._is_there(object_key(partition, stem)):
+            if self._is_there(self.keys.object_key(partition, stem)):
                 return stem.encode()
         self._known.forget(metadata)  # another process has deleted it
-        return self._copied(metadata, log, indexes).stem.encode()
+        key = self._copied(metadata, log, indexes)
+        return self.keys.stem(key).encode()
 
     def replace_log_segment(
         self,
@@ -383,13 +351,14 @@ class SingleObject(RemoteStorageManager):
         """
         partition = metadata.partition
         key = self._copied(metadata, log, indexes)
-        new = object_key(partition, key.stem)
+        stem = self.keys.stem(key)
+        new = self.keys.object_key(partition, stem)
         found = self._listing.objects_of(partition, key)
         self.store.delete([other for other in found if other != new])
         self._known.forget(metadata)
-        self._known.add(partition, key)
-        self._known.add_verified(partition, key.stem)
-        return key.stem.encode()
+        self._known.add(partition, key, stem)
+        self._known.add_verified(partition, stem)
+        return stem.encode()
 
     def append_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
@@ -409,16 +378,17 @@ class SingleObject(RemoteStorageManager):
         partition = metadata.partition
         whole = BytesIO()
         with (
-            self._case.writing(self.store, partition.topic),
+            self._case.writing(self.store, self.keys.topic_prefix(partition.topic)),
             open_log(data.log, str(metadata)) as source,
         ):
             key, tail = write_segment(
                 metadata, source, data.indexes, whole.write, self.compression
             )
             whole.write(tail)
-            claim_offset(self.store, partition, key, whole.getvalue())
-        self._known.add(partition, key)
-        return key.stem.encode()
+            self._claims.append(partition, key, whole.getvalue())
+        stem = self.keys.stem(key)
+        self._known.add(partition, key, stem)
+        return stem.encode()
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
         """Delete every object of a segment; succeed if there is none.
@@ -429,17 +399,17 @@ class SingleObject(RemoteStorageManager):
         segment again.
         """
         try:
-            path, key = self._find(metadata)
+            found = self._object(metadata)
         except NotFoundError:
             return
-        others = self._listing.objects_of(metadata.partition, key)
-        remove_staged(self.store, key.stem)
-        self.store.delete([path, *others])
-        self._known.forget(replace(metadata, end_offset=key.end_offset))
+        others = self._listing.objects_of(metadata.partition, found.key)
+        self._claims.remove_staged(found.stem)
+        self.store.delete([found.path, *others])
+        self._known.forget(replace(metadata, end_offset=found.key.end_offset))
 
     def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
         """Yield the objects that appends have staged; a copy leaves nothing."""
-        return find_staged(self.store, partition)
+        return self._claims.staged(partition)
 
     def delete_partition(self, partition: TopicIdPartition) -> None:
         """Delete every segment, damaged ones too.
@@ -447,9 +417,9 @@ class SingleObject(RemoteStorageManager):
         The claims of its offsets stay, so that a writer that is still appending cannot
         claim one of them again.
         """
-        prefix = partition_prefix(partition)
+        prefix = self.keys.partition_prefix(partition)
         found = (entry.key for entry in self.store.list(prefix))
-        segments = [key for key in found if is_segment_key(key)]
+        segments = [key for key in found if self.keys.is_segment_key(key)]
         # First the staged objects from which a listed segment could be created again.
         self.cancel_copying(partition)
         self.store.delete(segments)
@@ -462,10 +432,11 @@ class SingleObject(RemoteStorageManager):
     ) -> SegmentKey:
         """Store the object of a segment, and remember it."""
         partition = metadata.partition
-        with self._case.writing(self.store, partition.topic):
+        with self._case.writing(self.store, self.keys.topic_prefix(partition.topic)):
             key = self._put(metadata, log, indexes)
-        self._known.add(partition, key)
-        self._known.add_verified(partition, key.stem)
+        stem = self.keys.stem(key)
+        self._known.add(partition, key, stem)
+        self._known.add_verified(partition, stem)
         return key
 
     def _put(
@@ -475,69 +446,25 @@ class SingleObject(RemoteStorageManager):
         indexes: Mapping[IndexType, bytes],
     ) -> SegmentKey:
         """Assemble the object of a segment, and store it."""
-        partition = metadata.partition
         if is_put_in_place(log) and self.compression is None:
             key, tail = write_segment(metadata, log, indexes, lambda _: None, None)
             content = LogContent(log, tail)
-            self.store.put_file(
-                object_key(partition, key.stem), content, overwrite=True
-            )
+            self.store.put_file(self._path(metadata, key), content, overwrite=True)
             return key
         with open_spool(log.size) as spool:
             key, tail = write_segment(
                 metadata, log, indexes, spool.file.write, self.compression
             )
             spool.file.write(tail)
-            spool.put(self.store, object_key(partition, key.stem))
+            spool.put(self.store, self._path(metadata, key))
         return key
 
-    def _tail(self, metadata: SegmentMetadata) -> Tail:
-        path, key = self._find(metadata)
-        name = f"{self.store.url}/{path}"
-        data = self.store.get_range(path, key.log_length, key.size)
-        tail = parse_tail(data, key.log_length, key.flags, name=name)
-        self._check(tail.manifest, metadata.partition, key)
-        return tail
+    def _path(self, metadata: SegmentMetadata, key: SegmentKey) -> str:
+        return self.keys.object_key(metadata.partition, self.keys.stem(key))
 
-    def _fetch_manifest(self, metadata: SegmentMetadata, layout: bytes) -> Manifest:
-        """Return the manifest of an object, checked against its key.
-
-        A cached manifest may be that of an earlier object: of the same segment, which
-        was deleted and copied again with another compression.
-        """
-        path, key = self._find(metadata)
-        if layout:
-            name = f"{self.store.url}/{path}"
-            manifest = Manifest.parse(layout, name=f"{name}: manifest")
-            facts, log = manifest.segment, manifest.log
-            chunked = bool(key.flags & SegmentFlag.TRANSFORMED)
-            is_other_form = (log.length, log.chunks is not None) != (
-                key.log_length,
-                chunked,
-            )
-            if facts.id != key.id or not is_other_form:
-                return self._check(manifest, metadata.partition, key)
-        tail = self.store.get_range(path, key.log_length, key.size)
-        return self._manifest(metadata.partition, key, tail)
-
-    def _manifest(
-        self, partition: TopicIdPartition, key: SegmentKey, tail: memoryview
-    ) -> Manifest:
-        name = f"{self.store.url}/{object_key(partition, key.stem)}"
-        manifest = parse_manifest(tail, key.log_length, key.flags, name=name)
-        return self._check(manifest, partition, key)
-
-    def _check(
-        self, manifest: Manifest, partition: TopicIdPartition, key: SegmentKey
-    ) -> Manifest:
-        """Return the manifest if it matches the object's key, and remember that."""
-        name = f"{self.store.url}/{object_key(partition, key.stem)}"
-        check_facts(manifest, partition, key, name)
-        self._known.add_verified(partition, key.stem)
-        return manifest
-
-    def _find(self, metadata: SegmentMetadata) -> tuple[str, SegmentKey]:
-        """Return a segment's key; a listed or copied segment needs no request."""
+    def _object(self, metadata: SegmentMetadata) -> ObjectReader:
+        """Return a segment's object; a listed or copied segment needs no request."""
+        partition = metadata.partition
         stem = metadata.custom_metadata.decode("ascii", "replace")
         if not stem:
             known = self._known.stems(metadata) or self._listing.stems_of(metadata)
@@ -545,11 +472,12 @@ class SingleObject(RemoteStorageManager):
                 msg = f"not found: {metadata} in {self.store.url}"
                 raise NotFoundError(msg)
             stem = known[0]
-        key = SegmentKey.parse(stem)
+        key = self.keys.parse_stem(stem)
         if key is None or key.id != metadata.id:
             msg = f"{metadata}: its custom metadata is not of this layout"
             raise InvalidArgumentError(msg)
-        return object_key(metadata.partition, stem), key
+        path = self.keys.object_key(partition, stem)
+        return ObjectReader(self.store, partition, key, stem, path, self._known)
 
     def _is_there(self, path: str) -> bool:
         try:
@@ -557,12 +485,3 @@ class SingleObject(RemoteStorageManager):
         except NotFoundError:
             return False
         return True
-
-
-def _check_range(start: int, end: int, size: int, name: str) -> None:
-    if not 0 <= start <= end:
-        msg = f"{name}: not a range of its log: [{start}, {end})"
-        raise InvalidArgumentError(msg)
-    if end > size:
-        msg = f"{name}: its log has {size} bytes, asked for are [{start}, {end})"
-        raise CorruptObjectError(msg)

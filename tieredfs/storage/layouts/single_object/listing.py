@@ -1,28 +1,23 @@
-"""List partitions and segments from the keys of the native layout.
-
-Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
-"""
+"""List partitions and segments from the keys of their objects."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Final
 
-from tieredfs.errors import CorruptObjectError, NotFoundError, TieredFSError
-from tieredfs.format.segment.key import (
-    OWN_FOLDER,
-    SEGMENT_SUFFIX,
-    SegmentKey,
-    parse_partition,
-    partition_prefix,
+from tieredfs.errors import (
+    CorruptObjectError,
+    InvalidArgumentError,
+    NotFoundError,
+    TieredFSError,
+    UnsupportedFormatError,
 )
-from tieredfs.model import UNKNOWN_TOPIC_ID, SegmentMetadata, TopicIdPartition
+from tieredfs.format.segment.key import SegmentKey
+from tieredfs.format.segment.key_scheme import OWN_FOLDER, KeyScheme
+from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.objects import ObjectInfo, ObjectStore
 from tieredfs.storage.layouts.single_object.known_objects import KnownObjects
-from tieredfs.storage.layouts.single_object.segment_object import (
-    listed_metadata,
-    seek_key,
-)
+from tieredfs.storage.layouts.single_object.segment_object import listed_metadata
 
 __all__ = ["SegmentListing"]
 
@@ -38,10 +33,12 @@ class SegmentListing:
 
     Attributes:
         store: Where the objects are.
+        keys: How they are named.
         known: Records every object that is listed.
     """
 
     store: ObjectStore
+    keys: KeyScheme
     known: KnownObjects
 
     def partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
@@ -50,18 +47,13 @@ class SegmentListing:
         Args:
             topic: Its name; None for all topics.
         """
-        found: list[TopicIdPartition] = []
-        for name in self._folders("") if topic is None else [topic]:
-            if parse_partition(name, UNKNOWN_TOPIC_ID, "0") is None:
-                continue  # a foreign folder, however much is in it
-            for topic_id in self._folders(f"{name}/"):
-                if parse_partition(name, topic_id, "0") is None:
-                    continue
-                for number in self._folders(f"{name}/{topic_id}/"):
-                    partition = parse_partition(name, topic_id, number)
-                    if partition is not None:
-                        found.append(partition)
-        return sorted(found)
+        if topic is None:
+            return sorted(self._partitions_below(""))
+        try:
+            TopicIdPartition(topic, 0)
+        except InvalidArgumentError:  # no topic has such a name
+            return []
+        return sorted(self._partitions_below(self.keys.topic_prefix(topic)))
 
     def segments(
         self, partition: TopicIdPartition, min_offset: int = 0
@@ -71,8 +63,7 @@ class SegmentListing:
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
         """Return one page of the first segments that end at ``offset`` or later."""
-        prefix = partition_prefix(partition)
-        entries = self.store.list(prefix, start_after=seek_key(prefix, offset))
+        entries = self._entries(partition, offset)
         found: list[SegmentMetadata] = []
         while not found:
             page = list(islice(entries, _PAGE))  # what one request to any store returns
@@ -90,8 +81,7 @@ class SegmentListing:
         self, partition: TopicIdPartition, min_offset: int
     ) -> Iterator[_Surveyed]:
         """Yield each segment or the error of a damaged one, with its identity."""
-        prefix = partition_prefix(partition)
-        entries = self.store.list(prefix, start_after=seek_key(prefix, min_offset))
+        entries = self._entries(partition, min_offset)
         first = next(entries, None)
         if first is not None:
             yield from self._parsed(partition, chain([first], entries))
@@ -116,28 +106,37 @@ class SegmentListing:
 
         Two processes that copy a segment with different settings write two objects.
         """
-        prefix = partition_prefix(partition)
-        begins = f"{prefix}{key.end_offset:020d}-{key.start_offset:020d}-"
-        ends = f"-{key.id}{SEGMENT_SUFFIX}"
-        width = len(prefix) + len(key.stem) + len(SEGMENT_SUFFIX)
+        prefix = self.keys.partition_prefix(partition)
+        beginning = self.keys.stem_beginning(key.end_offset, key.start_offset)
         return [
             entry.key
-            for entry in self.store.list(begins)
-            if entry.key.endswith(ends) and len(entry.key) == width
+            for entry in self.store.list(f"{prefix}{beginning}")
+            if self._is_of(entry.key.removeprefix(prefix), key)
         ]
+
+    def _is_of(self, name: str, key: SegmentKey) -> bool:
+        """Return whether a name is that of an object of a segment, of any release."""
+        stem = self.keys.stem_of(name)
+        if stem is None:
+            return False
+        try:
+            found = self.keys.parse_stem(stem)
+        except UnsupportedFormatError:
+            return str(key.id) in stem
+        return found is not None and found.id == key.id
 
     def _parsed(
         self, partition: TopicIdPartition, entries: Iterable[ObjectInfo]
     ) -> Iterator[_Surveyed]:
         """Parse a listing into segments; foreign objects are skipped."""
-        prefix = partition_prefix(partition)
+        prefix = self.keys.partition_prefix(partition)
         seen: set[_Identity] = set()
         for entry in entries:
-            name = entry.key[len(prefix) :]
-            if not name.endswith(SEGMENT_SUFFIX):
+            stem = self.keys.stem_of(entry.key[len(prefix) :])
+            if stem is None:
                 continue
             try:
-                key = SegmentKey.parse(name.removesuffix(SEGMENT_SUFFIX))
+                key = self.keys.parse_stem(stem)
             except TieredFSError as error:
                 yield None, type(error)(f"{self.store.url}/{prefix}{error}")
                 continue
@@ -151,19 +150,36 @@ class SegmentListing:
                 )
                 yield identity, CorruptObjectError(msg)
                 continue
-            self.known.add(partition, key)
+            self.known.add(partition, key, stem)
             if identity not in seen:
                 seen.add(identity)
-                yield identity, listed_metadata(partition, key)
+                yield identity, listed_metadata(partition, key, stem)
 
-    def _folders(self, prefix: str) -> Iterator[str]:
+    def _partitions_below(self, prefix: str) -> Iterator[TopicIdPartition]:
+        """Yield the partitions whose folders are below another one."""
         for entry in self.store.list(prefix, delimiter="/"):
-            name = entry.key[len(prefix) :].rstrip("/")
-            if entry.is_prefix and f"{name}/" != OWN_FOLDER:
-                yield name
+            if not entry.is_prefix or entry.key == OWN_FOLDER:
+                continue
+            folders = entry.key[:-1].split("/")
+            if len(folders) < self.keys.depth:
+                if self.keys.may_lead_to_partitions(folders):
+                    yield from self._partitions_below(entry.key)
+                continue
+            partition = self.keys.parse_partition(folders)
+            if partition is not None:
+                yield partition
+
+    def _entries(
+        self, partition: TopicIdPartition, offset: int
+    ) -> Iterator[ObjectInfo]:
+        """List the objects of segments that end at ``offset`` or later, and others."""
+        prefix = self.keys.partition_prefix(partition)
+        after = self.keys.seek_key(partition, offset)
+        return self.store.list(prefix, start_after=after)
 
     def _exists(self, partition: TopicIdPartition) -> bool:
-        return next(self.store.list(partition_prefix(partition)), None) is not None
+        prefix = self.keys.partition_prefix(partition)
+        return next(self.store.list(prefix), None) is not None
 
 
 def _good(surveyed: Iterable[_Surveyed]) -> list[SegmentMetadata]:

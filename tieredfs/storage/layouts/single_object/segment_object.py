@@ -5,18 +5,11 @@ Source: ``formats.md`` of the project, "The native layout: single-object, versio
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Final
 
-from tieredfs.errors import CorruptObjectError, InvalidArgumentError, TieredFSError
+from tieredfs.errors import CorruptObjectError, InvalidArgumentError
 from tieredfs.format.buffers import Buffer
 from tieredfs.format.index.leader_epochs import parse_leader_epochs
-from tieredfs.format.segment.key import (
-    SEGMENT_SUFFIX,
-    SegmentFlag,
-    SegmentKey,
-    parse_partition,
-    partition_prefix,
-)
+from tieredfs.format.segment.key import SegmentFlag, SegmentKey
 from tieredfs.format.segment.tail import Manifest, SegmentFacts, build_tail
 from tieredfs.model import (
     EpochEntry,
@@ -32,14 +25,9 @@ from tieredfs.storage.segment_log.source import LogSource
 __all__ = [
     "check_facts",
     "epochs_of",
-    "is_segment_key",
     "listed_metadata",
-    "object_key",
-    "seek_key",
     "write_segment",
 ]
-
-_DEPTH: Final = 3  # folders above a segment: topic, topic id, partition
 
 
 def write_segment(
@@ -148,7 +136,9 @@ def check_facts(
         raise CorruptObjectError(msg)
 
 
-def listed_metadata(partition: TopicIdPartition, key: SegmentKey) -> SegmentMetadata:
+def listed_metadata(
+    partition: TopicIdPartition, key: SegmentKey, stem: str
+) -> SegmentMetadata:
     """Return the metadata of a segment that its key contains."""
     chunked = key.flags & SegmentFlag.TRANSFORMED
     return SegmentMetadata(
@@ -158,28 +148,5 @@ def listed_metadata(partition: TopicIdPartition, key: SegmentKey) -> SegmentMeta
         key.end_offset,
         key.max_timestamp_ms,
         size=None if chunked else key.log_length,
-        custom_metadata=key.stem.encode(),
+        custom_metadata=stem.encode(),
     )
-
-
-def object_key(partition: TopicIdPartition, stem: str) -> str:
-    """Return the key of a segment's object."""
-    return f"{partition_prefix(partition)}{stem}{SEGMENT_SUFFIX}"
-
-
-def seek_key(prefix: str, offset: int) -> str:
-    """Return a key that sorts after every segment that ends before ``offset``."""
-    return f"{prefix}{offset - 1:020d}." if offset > 0 else ""
-
-
-def is_segment_key(key: str) -> bool:
-    """Return whether a key is that of a segment, of any release."""
-    *folders, name = key.split("/")
-    if len(folders) != _DEPTH or parse_partition(*folders) is None:
-        return False
-    if not name.endswith(SEGMENT_SUFFIX):
-        return False
-    try:
-        return SegmentKey.parse(name.removesuffix(SEGMENT_SUFFIX)) is not None
-    except TieredFSError:
-        return True

@@ -1,0 +1,128 @@
+"""The names of segments in the native layout.
+
+Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
+The fields of a stem have fixed widths, because the id may contain the dash that
+separates them. The end offset comes first, because stems sort by it.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import ClassVar, Final
+
+from tieredfs.errors import InvalidArgumentError, UnsupportedFormatError
+from tieredfs.format.segment.key import SegmentFlag, SegmentKey
+from tieredfs.format.segment.key_scheme import KeyScheme
+from tieredfs.model import UNKNOWN_TOPIC_ID, SegmentId, TopicIdPartition, Uuid
+
+__all__ = ["NativeKeys"]
+
+_STEM: Final = re.compile(
+    r"(\d{20})-(\d{20})-(\d{20}|-\d{19})-(\d{10}|-\d{9})-(\d{13})-(\d{10})"
+    r"-([0-9a-f]{4})-([A-Za-z0-9_-]{22})",
+    re.ASCII,
+)
+_EPOCH: Final = slice(63, 73)
+_NUMBER: Final = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
+_MAX_INT64: Final = (1 << 63) - 1
+_MAX_INT32: Final = (1 << 31) - 1
+_RESERVED: Final = frozenset(
+    {"con", "prn", "aux", "nul"}
+    | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
+)
+_MARK: Final = "="  # not valid in a topic name, so no other topic has this folder
+
+# A plain int: the complement of an IntFlag has only known bits and hides the others.
+_KNOWN: Final = int(SegmentFlag.TRANSACTIONS | SegmentFlag.TRANSFORMED)
+
+
+class NativeKeys(KeyScheme):
+    """Name a segment ``<topic>/<topic id>/<partition>/<fields>.segment``.
+
+    A topic's folder is marked if some disks cannot store its name.
+    """
+
+    depth: ClassVar[int] = 3
+
+    def topic_prefix(self, topic: str) -> str:
+        """Return the folder of a topic, with a slash at its end."""
+        return f"{_topic_folder(topic)}/"
+
+    def partition_prefix(self, partition: TopicIdPartition) -> str:
+        """Return the folder of a partition, with a slash at its end."""
+        folder = _topic_folder(partition.topic)
+        return f"{folder}/{partition.topic_id}/{partition.partition}/"
+
+    def parse_partition(self, folders: Sequence[str]) -> TopicIdPartition | None:
+        """Parse the folders of a partition; None when they are not a partition's."""
+        if len(folders) != self.depth:
+            return None
+        folder, topic_id, number = folders
+        topic = folder.removesuffix(_MARK)
+        if _topic_folder(topic) != folder or not _NUMBER.fullmatch(number):
+            return None
+        try:
+            return TopicIdPartition(topic, int(number), Uuid(topic_id))
+        except InvalidArgumentError:
+            return None
+
+    def may_lead_to_partitions(self, folders: Sequence[str]) -> bool:
+        """Return whether folders are a topic's, or those of a topic and a topic id."""
+        rest = (UNKNOWN_TOPIC_ID, "0")[len(folders) - 1 :]
+        return self.parse_partition([*folders, *rest]) is not None
+
+    def stem(self, key: SegmentKey) -> str:
+        """Return the last part of a key without its suffix: 126 characters."""
+        return (
+            f"{key.end_offset:020d}-{key.start_offset:020d}-"
+            f"{key.max_timestamp_ms:020d}-{key.epoch:010d}-{key.log_length:013d}-"
+            f"{key.tail_length:010d}-{key.flags:04x}-{key.id}"
+        )
+
+    def parse_stem(self, stem: str) -> SegmentKey | None:
+        """Parse the last part of a key, without its suffix.
+
+        Returns:
+            The key; None when the object is foreign: the name does not have the
+            format's widths, or has values that no segment can have.
+
+        Raises:
+            UnsupportedFormatError: The key has flags that this release does not know.
+        """
+        match = _STEM.fullmatch(stem)
+        if match is None:
+            return None
+        end, start, stamp, epoch, log, tail = map(int, match.groups()[:6])
+        flags = int(match[7], 16)
+        if flags & ~_KNOWN:
+            msg = f"{stem}: unknown flags {match[7]}: upgrade tieredfs to read it"
+            raise UnsupportedFormatError(msg)
+        # No log ends at the largest int64: the offset after its end must fit as well.
+        if not start <= end < _MAX_INT64 or not _fits(stamp, epoch):
+            return None
+        try:
+            segment_id = SegmentId(match[8])
+        except InvalidArgumentError:
+            return None
+        key = SegmentKey(
+            end, start, stamp, epoch, log, tail, SegmentFlag(flags), segment_id
+        )
+        return key if self.stem(key) == stem else None  # a minus zero is not valid
+
+    def stem_beginning(self, end_offset: int, start_offset: int | None = None) -> str:
+        """Return how the stems of segments begin that end at an offset."""
+        start = "" if start_offset is None else f"{start_offset:020d}-"
+        return f"{end_offset:020d}-{start}"
+
+    def epoch_of(self, stem: str) -> int:
+        """Return only the leader epoch of a stem, without parsing the rest."""
+        return int(stem[_EPOCH])
+
+
+def _topic_folder(topic: str) -> str:
+    """Return the folder of a topic: its name, marked if some disks cannot store it."""
+    marked = topic.endswith(".") or topic.lower() in _RESERVED
+    return f"{topic}{_MARK}" if marked else topic
+
+
+def _fits(timestamp: int, epoch: int) -> bool:
+    return -_MAX_INT64 - 1 <= timestamp <= _MAX_INT64 and -1 <= epoch <= _MAX_INT32
