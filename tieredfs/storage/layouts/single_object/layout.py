@@ -8,7 +8,6 @@ project.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from io import BytesIO
 from typing import ClassVar
 
 from tieredfs.epochs import NO_EPOCH
@@ -18,7 +17,6 @@ from tieredfs.errors import (
     NotFoundError,
     TieredFSError,
 )
-from tieredfs.format.segment.key import SegmentKey
 from tieredfs.format.segment.key_scheme import OWN_FOLDER, KeyScheme
 from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.model import (
@@ -35,14 +33,11 @@ from tieredfs.storage.layouts.single_object.case_check import CaseCheck
 from tieredfs.storage.layouts.single_object.known_objects import KnownObjects
 from tieredfs.storage.layouts.single_object.listing import SegmentListing
 from tieredfs.storage.layouts.single_object.object_reader import ObjectReader
+from tieredfs.storage.layouts.single_object.object_writer import ObjectWriter
 from tieredfs.storage.layouts.single_object.offset_claims import OffsetClaims
-from tieredfs.storage.layouts.single_object.segment_object import (
-    epochs_of,
-    write_segment,
-)
+from tieredfs.storage.layouts.single_object.segment_object import epochs_of
 from tieredfs.storage.layouts.single_object.stored_log import Compression
-from tieredfs.storage.segment_log.source import LogContent, LogSource, open_log
-from tieredfs.storage.segment_log.spool import is_put_in_place, open_spool
+from tieredfs.storage.segment_log.source import LogSource, open_log
 
 __all__ = ["SingleObject"]
 
@@ -92,6 +87,12 @@ class SingleObject(RemoteStorageManager):
         return SegmentListing(self.store, self.keys, self._known)
 
     @property
+    def _writer(self) -> ObjectWriter:
+        return ObjectWriter(
+            self.store, self.keys, self.compression, self._known, self._case
+        )
+
+    @property
     def _claims(self) -> OffsetClaims:
         return OffsetClaims(self.store, self.keys)
 
@@ -137,7 +138,7 @@ class SingleObject(RemoteStorageManager):
         return self._listing.seek(partition, offset)
 
     def survey(
-        self, partition: TopicIdPartition, min_offset: int = 0
+        self, partition: TopicIdPartition
     ) -> Iterator[SegmentMetadata | TieredFSError]:
         """Yield every segment, or its error, in the order of their end offsets.
 
@@ -146,7 +147,7 @@ class SingleObject(RemoteStorageManager):
         Raises:
             NotFoundError: There is no such partition.
         """
-        return (one for _, one in self._listing.survey(partition, min_offset))
+        return (one for _, one in self._listing.survey(partition))
 
     def fetch_log_segment(
         self,
@@ -336,7 +337,7 @@ class SingleObject(RemoteStorageManager):
             if self._is_there(self.keys.object_key(partition, stem)):
                 return stem.encode()
         self._known.forget(metadata)  # another process has deleted it
-        key = self._copied(metadata, log, indexes)
+        key = self._writer.put(metadata, log, indexes)
         return self.keys.stem(key).encode()
 
     def replace_log_segment(
@@ -350,7 +351,7 @@ class SingleObject(RemoteStorageManager):
         Readers see either the old or the new object at any time, also after a crash.
         """
         partition = metadata.partition
-        key = self._copied(metadata, log, indexes)
+        key = self._writer.put(metadata, log, indexes)
         stem = self.keys.stem(key)
         new = self.keys.object_key(partition, stem)
         found = self._listing.objects_of(partition, key)
@@ -375,20 +376,9 @@ class SingleObject(RemoteStorageManager):
                 appended, and nothing was stored. Or the store failed.
             CorruptBatchError: A batch is malformed or outside the segment.
         """
-        partition = metadata.partition
-        whole = BytesIO()
-        with (
-            self._case.writing(self.store, self.keys.topic_prefix(partition.topic)),
-            open_log(data.log, str(metadata)) as source,
-        ):
-            key, tail = write_segment(
-                metadata, source, data.indexes, whole.write, self.compression
-            )
-            whole.write(tail)
-            self._claims.append(partition, key, whole.getvalue())
-        stem = self.keys.stem(key)
-        self._known.add(partition, key, stem)
-        return stem.encode()
+        with open_log(data.log, str(metadata)) as log:
+            key = self._writer.append(metadata, log, data.indexes)
+        return self.keys.stem(key).encode()
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
         """Delete every object of a segment; succeed if there is none.
@@ -423,44 +413,6 @@ class SingleObject(RemoteStorageManager):
         # First the staged objects from which a listed segment could be created again.
         self.cancel_copying(partition)
         self.store.delete(segments)
-
-    def _copied(
-        self,
-        metadata: SegmentMetadata,
-        log: LogSource,
-        indexes: Mapping[IndexType, bytes],
-    ) -> SegmentKey:
-        """Store the object of a segment, and remember it."""
-        partition = metadata.partition
-        with self._case.writing(self.store, self.keys.topic_prefix(partition.topic)):
-            key = self._put(metadata, log, indexes)
-        stem = self.keys.stem(key)
-        self._known.add(partition, key, stem)
-        self._known.add_verified(partition, stem)
-        return key
-
-    def _put(
-        self,
-        metadata: SegmentMetadata,
-        log: LogSource,
-        indexes: Mapping[IndexType, bytes],
-    ) -> SegmentKey:
-        """Assemble the object of a segment, and store it."""
-        if is_put_in_place(log) and self.compression is None:
-            key, tail = write_segment(metadata, log, indexes, lambda _: None, None)
-            content = LogContent(log, tail)
-            self.store.put_file(self._path(metadata, key), content, overwrite=True)
-            return key
-        with open_spool(log.size) as spool:
-            key, tail = write_segment(
-                metadata, log, indexes, spool.file.write, self.compression
-            )
-            spool.file.write(tail)
-            spool.put(self.store, self._path(metadata, key))
-        return key
-
-    def _path(self, metadata: SegmentMetadata, key: SegmentKey) -> str:
-        return self.keys.object_key(metadata.partition, self.keys.stem(key))
 
     def _object(self, metadata: SegmentMetadata) -> ObjectReader:
         """Return a segment's object; a listed or copied segment needs no request."""

@@ -78,7 +78,7 @@ class SegmentListing:
         return sorted(sure, key=_by_offsets)
 
     def survey(
-        self, partition: TopicIdPartition, min_offset: int
+        self, partition: TopicIdPartition, min_offset: int = 0
     ) -> Iterator[_Surveyed]:
         """Yield each segment or the error of a damaged one, with its identity."""
         entries = self._entries(partition, min_offset)
