@@ -16,9 +16,9 @@ from servers import Bucket
 
 # Nothing is small enough to be held in memory.
 SPOOLED = (
-    "from tieredfs.storage import spooled_log\n"
+    "from tieredfs.storage import spool_log\n"
     "from tieredfs.storage.segment_log import spool\n"
-    "spooled_log._MAX_MEMORY_BYTES = spool._MAX_MEMORY_BYTES = 0\n"
+    "spool_log.MAX_MEMORY_BYTES = spool.MAX_MEMORY_BYTES = 0\n"
 )
 
 

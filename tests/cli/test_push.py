@@ -719,9 +719,9 @@ class TestInterruptions:
         spooled = (
             "import signal\n"
             "signal.signal(signal.SIGHUP, signal.SIG_DFL)\n"  # nohup ignores it
-            "from tieredfs.storage import spooled_log\n"
+            "from tieredfs.storage import spool_log\n"
             "from tieredfs.storage.segment_log import spool\n"
-            "spooled_log._MAX_MEMORY_BYTES = spool._MAX_MEMORY_BYTES = 0\n"
+            "spool_log.MAX_MEMORY_BYTES = spool.MAX_MEMORY_BYTES = 0\n"
         )
         options = ("--plugin-options", json.dumps({"compression": compression}))
         arguments = ("push", logdir, *given(s3_proxied), *options)

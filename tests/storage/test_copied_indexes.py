@@ -152,7 +152,7 @@ def test_what_is_stored_is_what_was_checked(
     in_memory: int,
 ) -> None:
     monkeypatch.setattr(
-        "tieredfs.storage.segment_log.spool._MAX_MEMORY_BYTES", in_memory
+        "tieredfs.storage.segment_log.spool.MAX_MEMORY_BYTES", in_memory
     )
     store = ReplacesTheLog(memory.url)
     store.log, store.in_place = tmp_path / "0.log", in_place

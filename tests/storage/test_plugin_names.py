@@ -186,8 +186,11 @@ class TestTheStorageOptionOfAChain:
     @pytest.mark.parametrize(
         ("own", "message"),
         [
-            ({"plugins": "x"}, "has no 'plugins'; it has plugin, plugin_options"),
-            ({"plugin": 3}, "names no plugin"),
+            (
+                {"plugins": "x"},
+                "unknown key 'plugins'; its keys: plugin, plugin_options",
+            ),
+            ({"plugin": 3}, "no name of a plugin"),
             ("hunter2", "is not a mapping"),
             ({"plugin_options": "hunter2"}, "is not a mapping"),
         ],

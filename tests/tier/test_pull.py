@@ -140,7 +140,7 @@ def test_a_log_too_large_for_memory_is_compared_likewise(
 ) -> None:
     pull_all(stored, back)
     whole = files_of(back)
-    monkeypatch.setattr("tieredfs.storage.spooled_log._MAX_MEMORY_BYTES", 100)
+    monkeypatch.setattr("tieredfs.storage.spool_log.MAX_MEMORY_BYTES", 100)
     assert {one.written for one in pull_all(stored, back)} == {0}
     log = back / "t-0" / f"{10:020d}.log"
     log.unlink()

@@ -229,8 +229,8 @@ class TestWhatIsPushed:
     ) -> None:
         stores = [SingleObject(ObjectStore(str(tmp_path / n))) for n in ("a", "b")]
         push_all(source_of(logdir), stores[0])
-        monkeypatch.setattr("tieredfs.storage.spooled_log._MAX_MEMORY_BYTES", 100)
-        monkeypatch.setattr("tieredfs.storage.segment_log.spool._MAX_MEMORY_BYTES", 100)
+        monkeypatch.setattr("tieredfs.storage.spool_log.MAX_MEMORY_BYTES", 100)
+        monkeypatch.setattr("tieredfs.storage.segment_log.spool.MAX_MEMORY_BYTES", 100)
         counter = RequestCounter()
         store = ObjectStore(str(tmp_path / "b"), observer=counter)
         push_all(source_of(logdir), SingleObject(store))
@@ -569,8 +569,8 @@ class _ChangedWhilePut(ObjectStore):
 class TestALargeLogIsPutFromWhereItLies:
     @pytest.fixture(autouse=True)
     def large(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("tieredfs.storage.spooled_log._MAX_MEMORY_BYTES", 100)
-        monkeypatch.setattr("tieredfs.storage.segment_log.spool._MAX_MEMORY_BYTES", 100)
+        monkeypatch.setattr("tieredfs.storage.spool_log.MAX_MEMORY_BYTES", 100)
+        monkeypatch.setattr("tieredfs.storage.segment_log.spool.MAX_MEMORY_BYTES", 100)
 
     @pytest.fixture
     def changed(self, memory: ObjectStore) -> _ChangedWhilePut:

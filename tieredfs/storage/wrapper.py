@@ -120,7 +120,7 @@ class StorageWrapper(RemoteStorageManager):
         return self.inner.highest_epoch(metadata)
 
     def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
-        """Compare the further fields of a segment's key with its log."""
+        """Compare what a segment's key states beyond its metadata with its log."""
         self.inner.check_key(metadata, epoch)
 
     def is_current(

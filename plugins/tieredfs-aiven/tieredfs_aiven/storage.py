@@ -360,7 +360,7 @@ class Aiven(RemoteStorageManager):
             raise InvalidArgumentError(f"{name}: not a range: [{start}, {end})")
         if end > size:
             raise CorruptObjectError(
-                f"{name}: its log has {size} bytes, asked for are [{start}, {end})"
+                f"{name}: range [{start}, {end}) exceeds its log of {size} bytes"
             )
         return read_log(
             lambda first, last: self.store.get_range(

@@ -45,7 +45,7 @@ from tieredfs.storage.layouts.kafka_files import LOG_SUFFIX, SUFFIXES
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.segment_log.inspection import PriorState, prior_state
 from tieredfs.storage.segment_log.source import LogContent, LogSource, open_log
-from tieredfs.storage.spooled_log import last_offset, spool_log
+from tieredfs.storage.spool_log import last_offset, spool_log
 
 __all__ = ["PulledSegment", "pull"]
 

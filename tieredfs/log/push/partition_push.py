@@ -47,7 +47,7 @@ from tieredfs.storage.segment_log.inspection import (
 )
 from tieredfs.storage.segment_log.source import LogSource
 from tieredfs.storage.segment_log.stream import read_batches
-from tieredfs.storage.spooled_log import last_offset, spool_log
+from tieredfs.storage.spool_log import last_offset, spool_log
 
 __all__ = ["PartitionPush", "listed_segments"]
 

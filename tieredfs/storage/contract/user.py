@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import copy
 from functools import wraps
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from tieredfs.errors import NotFoundError, UnsupportedOperationError
 from tieredfs.model import (
@@ -22,13 +22,10 @@ from tieredfs.model import (
 from tieredfs.objects import RequestPolicy
 from tieredfs.storage.contract.capability import Capability
 from tieredfs.storage.contract.verification import StorageVerification
-from tieredfs.storage.segment_log.source import LogSource
+from tieredfs.storage.segment_log.source import PIECE_BYTES, LogSource
 from tieredfs.storage.segment_log.spool import spooled
 
-__all__ = ["STREAM_PIECE", "RemoteStorageManager"]
-
-STREAM_PIECE: Final = 8 << 20
-"""Bytes of each request when a whole log is read."""
+__all__ = ["RemoteStorageManager"]
 
 
 class _View:
@@ -145,8 +142,8 @@ class RemoteStorageManager(StorageVerification):
             CorruptObjectError: The log is not what was stored.
         """
         size = metadata.size or 0
-        for start in range(0, size, STREAM_PIECE):
-            end = min(start + STREAM_PIECE, size)
+        for start in range(0, size, PIECE_BYTES):
+            end = min(start + PIECE_BYTES, size)
             yield self.fetch_log_segment(metadata, start, end)
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
@@ -284,7 +281,7 @@ class RemoteStorageManager(StorageVerification):
         Raises:
             UnsupportedOperationError: The layout is read only.
         """
-        self._need_write(f"remove what copies of {partition} left")
+        self._need_write(f"remove incomplete copies of {partition}")
         self.store.delete([leftover.key for leftover in self.scrub(partition)])
 
     def delete_partition(self, partition: TopicIdPartition) -> None:

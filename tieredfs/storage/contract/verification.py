@@ -50,8 +50,9 @@ class StorageVerification(StorageLayout):
     def is_active(self, metadata: SegmentMetadata) -> bool:
         """Return whether a broker may still be writing a segment.
 
-        It sends no request. Implementers: the default is right where only closed
-        segments are stored.
+        It sends no request.
+
+        Implementers: the default is right where only closed segments are stored.
 
         Args:
             metadata: As it was listed.
@@ -78,8 +79,10 @@ class StorageVerification(StorageLayout):
         """Return whether a cleaner may have removed batches of a partition.
 
         It is called when a segment's log ends before its end offset, which is an error
-        unless this returns True. Implementers: the default, False, is right where only
-        segments that Kafka would tier are kept.
+        unless this returns True.
+
+        Implementers: the default, False, is right where only segments that Kafka would
+        tier are stored.
 
         Args:
             partition: As ``list_partitions`` gave it.
@@ -120,10 +123,10 @@ class StorageVerification(StorageLayout):
         return None
 
     def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
-        """Compare the further fields of a segment's key with its log.
+        """Compare what a segment's key states beyond its metadata with its log.
 
-        The fields are those that the metadata do not have. Implementers: the default is
-        right where a key has no such field.
+        Implementers: the default is right where the metadata have all that a key
+        states.
 
         Args:
             metadata: As it was listed.
@@ -146,5 +149,5 @@ class StorageVerification(StorageLayout):
         Raises:
             NotFoundError: There is no such snapshot.
         """
-        msg = f"not found: the producers before {self.name_of(metadata)}"
+        msg = f"not found: a producer snapshot at the start of {self.name_of(metadata)}"
         raise NotFoundError(msg)

@@ -75,10 +75,10 @@ _OF_THE_CLEANER = (".cleaned", ".swap", ".deleted")
 """Suffixes of the files that the cleaner writes, moves into place and removes."""
 
 _MAX_LISTINGS = 6
-"""Most listings of a folder until two of them have the same logs."""
+"""Maximum listings of a folder, until two in a row have the same logs."""
 
 _MAX_SWAP_LISTINGS = 2
-"""Most further listings to wait until the cleaner has renamed a ``.swap`` log."""
+"""Maximum of these that wait for the cleaner to rename a ``.swap`` log."""
 
 _FILE = re.compile(
     r"(\d{20}\.(log|index|timeindex|txnindex|snapshot)"
@@ -186,7 +186,7 @@ class KafkaLog(RemoteStorageManager):
             return self._leader_epochs(metadata)
         if index_type is IndexType.PRODUCER_SNAPSHOT:
             if metadata.end_offset is None:
-                msg = f"not found: {metadata} is still written and has no snapshot yet"
+                msg = f"not found: {metadata} is being written and has no snapshot yet"
                 raise NotFoundError(msg)
             name = f"{metadata.end_offset + 1:020d}.{SUFFIXES[index_type]}"
             return self.store.get(f"{metadata.partition}/{name}")
@@ -352,7 +352,7 @@ class KafkaLog(RemoteStorageManager):
         with suppress(InvalidArgumentError):
             if match is not None:
                 return Uuid(match[1])
-        msg = f"{self.store.url}/{key}: no topic id: remove the file if there is none"
+        msg = f"{self.store.url}/{key}: no topic id in it: remove it if there is none"
         raise CorruptObjectError(msg)
 
     def _leader_epochs(self, metadata: SegmentMetadata) -> memoryview:

@@ -72,8 +72,8 @@ def _own(given: object) -> Mapping[str, object]:
     own = _mapping(given)
     unknown = [name for name in own if name not in _KNOWN]
     if unknown or not isinstance(own.get("plugin", ""), str):
-        wrong = f"has no {unknown[0]!r}" if unknown else "names no plugin"
-        msg = f"the storage option tieredfs {wrong}; it has {', '.join(_KNOWN)}"
+        wrong = f"an unknown key {unknown[0]!r}" if unknown else "no name of a plugin"
+        msg = f"the storage option tieredfs has {wrong}; its keys: {', '.join(_KNOWN)}"
         raise InvalidArgumentError(msg)
     return own
 

@@ -56,7 +56,7 @@ _PAGE = 1000
 _MAX_SHOWN = 3
 _ATTRIBUTE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _MIN_SIMILARITY = 0.6
-"""Least similarity of a name for a hint "did you mean", as difflib measures it."""
+"""Minimum similarity of a name for the hint "did you mean", from 0 to 1."""
 _PREFIXED = re.compile(r"([a-z][a-z0-9-]*)\+(.+)", re.DOTALL)
 
 

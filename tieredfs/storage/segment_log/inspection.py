@@ -79,7 +79,7 @@ def inspect_segment(
     batches: Iterable[LogBatch],
     metadata: SegmentMetadata,
     indexes: Mapping[IndexType, Buffer],
-    lead: PriorState = PriorState(),
+    prior: PriorState = PriorState(),
     *,
     interval_bytes: int = INTERVAL_BYTES,
 ) -> Inspection:
@@ -89,8 +89,8 @@ def inspect_segment(
         batches: All batches of the log, in order.
         metadata: The segment, whose end offset and size are known.
         indexes: The bytes of each index that exists.
-        lead: What is known of the partition where the segment begins. Unknown producers
-            are treated as no producers, as a broker without a snapshot does.
+        prior: What is known of the partition where the segment begins. If its producers
+            are not known, it has none, as for a broker without a snapshot.
         interval_bytes: Minimum bytes of log between two entries of a rebuilt index: the
             topic's ``index.interval.bytes``.
 
@@ -99,9 +99,9 @@ def inspect_segment(
     """
     base = metadata.start_offset
     end = base - 1 if metadata.end_offset is None else metadata.end_offset
-    truth = IndexCheck(indexes, base, end, metadata.size or 0)
+    check = IndexCheck(indexes, base, end, metadata.size or 0)
     builder = IndexBuilder(base, interval_bytes=interval_bytes)
-    producers = ProducerTracker.after(lead.producers or ProducerSnapshot())
+    producers = ProducerTracker.after(prior.producers or ProducerSnapshot())
     aborts: list[AbortedTransaction] = []
     following, cleaned = base, False
 
@@ -113,7 +113,7 @@ def inspect_segment(
             cleaned |= (header.base_offset, header.record_count) != (following, written)
             following = header.last_offset + 1
             marker = _marker(batch)
-            truth.add(header, marker)
+            check.add(header, marker)
             builder.add(header)
             if marker is not None:
                 aborted = producers.end_transaction(header, marker)
@@ -123,10 +123,10 @@ def inspect_segment(
             yield batch
 
     facts = facts_of(watched(), base, end)
-    epochs = lead.epochs.extended(facts.epochs)
-    inconsistent = dict(truth.finish())
+    epochs = prior.epochs.extended(facts.epochs)
+    inconsistent = dict(check.finish())
     made = TransactionIndex(tuple(aborts)).encode()
-    known = lead.producers is not None and not truth.is_compacted
+    known = prior.producers is not None and not check.is_compacted
     if known and bytes(indexes.get(IndexType.TRANSACTION, made)) != made:
         inconsistent.setdefault(
             IndexType.TRANSACTION, "its aborts are not those of the log"
@@ -142,11 +142,11 @@ def inspect_segment(
         IndexType.LEADER_EPOCH: format_leader_epochs(epochs),
     }
     # The cleaner leaves markers whose transactions it has removed.
-    if aborts and (IndexType.TRANSACTION in inconsistent or not truth.is_compacted):
+    if aborts and (IndexType.TRANSACTION in inconsistent or not check.is_compacted):
         rebuilt[IndexType.TRANSACTION] = made
     lost_from = following if following <= end and not cleaned else None
     return Inspection(
-        facts, inconsistent, rebuilt, truth.is_compacted, lost_from, following - 1
+        facts, inconsistent, rebuilt, check.is_compacted, lost_from, following - 1
     )
 
 

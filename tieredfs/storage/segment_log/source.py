@@ -12,9 +12,17 @@ from tieredfs.errors import CorruptObjectError, NotFoundError
 from tieredfs.format.buffers import Buffer, byte_view
 from tieredfs.format.checksum import crc32c
 
-__all__ = ["LogContent", "LogSource", "log_in_file", "log_in_place", "open_log"]
+__all__ = [
+    "PIECE_BYTES",
+    "LogContent",
+    "LogSource",
+    "log_in_file",
+    "log_in_place",
+    "open_log",
+]
 
-_PIECE: Final = 8 << 20
+PIECE_BYTES: Final = 8 << 20
+"""Bytes of each request when a whole log is read."""
 
 _BLOCK: Final = 256 << 10
 """Bytes of a log that share a checksum, and the least that is read. Parts of an
@@ -42,7 +50,7 @@ class LogSource:
     fetch: _Fetch
     is_steady: bool
 
-    def pieces(self, size: int = _PIECE) -> Iterator[memoryview]:
+    def pieces(self, size: int = PIECE_BYTES) -> Iterator[memoryview]:
         """Yield the whole log, in order, ``size`` bytes at a time."""
         for start in range(0, self.size, size):
             yield self.fetch(start, min(start + size, self.size))

@@ -12,15 +12,15 @@ from tieredfs.objects import ObjectStore
 from tieredfs.storage.segment_log.source import LogContent, LogSource, log_in_file
 from tieredfs.storage.segment_log.temporary_file import open_temporary_file
 
-__all__ = ["Spool", "is_put_in_place", "open_spool", "spooled"]
+__all__ = ["MAX_MEMORY_BYTES", "Spool", "is_put_in_place", "open_spool", "spooled"]
 
-_MAX_MEMORY_BYTES: Final = 32 << 20
-"""Most bytes that are held in memory; more are held in a file."""
+MAX_MEMORY_BYTES: Final = 32 << 20
+"""Maximum bytes of a log in memory; a larger log is written to a temporary file."""
 
 
 def is_put_in_place(log: LogSource) -> bool:
     """Return whether a log is stored without a copy: it is large and steady."""
-    return log.is_steady and log.size > _MAX_MEMORY_BYTES
+    return log.is_steady and log.size > MAX_MEMORY_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ def open_spool(size: int) -> Iterator[Spool]:
     Raises:
         StorageFullError: This machine has no room for them.
     """
-    if size <= _MAX_MEMORY_BYTES:
+    if size <= MAX_MEMORY_BYTES:
         yield Spool(BytesIO())
         return
     with open_temporary_file() as file:
@@ -70,7 +70,7 @@ def spooled(log: LogSource) -> Iterator[Path | bytes]:
         CorruptObjectError: The log no longer exists.
         StorageFullError: There is no room for it on this machine.
     """
-    if log.size <= _MAX_MEMORY_BYTES:
+    if log.size <= MAX_MEMORY_BYTES:
         yield b"".join(log.pieces())
         return
     with open_temporary_file() as file:

@@ -71,9 +71,12 @@ def read_log(  # noqa: PLR0913 - a log, and how much of it
             data = memoryview(b"".join((rest, part))) if rest else part
             done = 0
             found = scan_log(data, offset=position, after=previous, name=name)
-            while (run := _next(found, data, done, torn_tail=torn_tail)) is not None:
-                yield run
-                previous, done = int(run["last_offset"][-1]), int(run["end"][-1])
+            while (
+                batches := _next(found, data, done, torn_tail=torn_tail)
+            ) is not None:
+                yield batches
+                previous = int(batches["last_offset"][-1])
+                done = int(batches["end"][-1])
             rest = data[done:]
             position += done
         piece = _NOTHING

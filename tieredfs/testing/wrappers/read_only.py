@@ -61,7 +61,7 @@ class ReadOnlyStorage(StorageWrapper):
 
     def cancel_copying(self, partition: TopicIdPartition) -> None:
         """Refuse to remove what copies left."""
-        self._refuse(f"remove what copies of {partition} left")
+        self._refuse(f"remove incomplete copies of {partition}")
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
         """Refuse to delete a segment."""

@@ -173,8 +173,8 @@ class ObjectReader:
 
 def _check_range(start: int, end: int, size: int, name: str) -> None:
     if not 0 <= start <= end:
-        msg = f"{name}: not a range of its log: [{start}, {end})"
+        msg = f"{name}: [{start}, {end}) is not a range of bytes"
         raise InvalidArgumentError(msg)
     if end > size:
-        msg = f"{name}: its log has {size} bytes, asked for are [{start}, {end})"
+        msg = f"{name}: range [{start}, {end}) exceeds its log of {size} bytes"
         raise CorruptObjectError(msg)

@@ -117,7 +117,7 @@ class OffsetClaims:
             reason = (
                 "was appended by another writer"
                 if winner
-                else "is not the end of the log: another writer appended, or it was cut"
+                else "is not the end of the log: it was appended to, or truncated"
             )
             msg = f"{self.store.url}: {partition}: offset {key.start_offset} {reason}"
             raise AlreadyExistsError(msg)
@@ -251,7 +251,7 @@ class OffsetClaims:
         """Return the key of the segment that a claim is about."""
         key = self.keys.parse_stem(_stem(name))
         if key is None:
-            msg = f"{self.store.url}: {partition}: a claim holds {name!r}"
+            msg = f"{self.store.url}: {partition}: a claim names no segment: {name!r}"
             raise CorruptObjectError(msg)
         return key
 

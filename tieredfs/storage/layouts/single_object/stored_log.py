@@ -19,7 +19,7 @@ from tieredfs.format.checksum import crc32c
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.codecs import MAX_DECOMPRESSED, compress, decompress
 from tieredfs.format.segment.tail import Chunks, LogPart
-from tieredfs.storage.contract import STREAM_PIECE
+from tieredfs.storage.segment_log.source import PIECE_BYTES
 
 __all__ = [
     "CHUNK_SIZE",
@@ -33,7 +33,7 @@ __all__ = [
 Compression = Literal["zstd"]
 
 CHUNK_SIZE: Final = 4 << 20
-"""Bytes of log in a chunk, which is the least that a read fetches."""
+"""Bytes of log in a chunk, the smallest unit that a read fetches."""
 
 
 class LogWriter:
@@ -152,7 +152,7 @@ def stream_stored(
         return data
 
     chunked = log.chunks is not None
-    size = check_chunks(log, name=name).original_size if chunked else STREAM_PIECE
+    size = check_chunks(log, name=name).original_size if chunked else PIECE_BYTES
     for start in range(0, log.original_length, size):
         end = min(start + size, log.original_length)
         if chunked:

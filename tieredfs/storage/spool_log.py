@@ -1,9 +1,8 @@
-"""A whole log, held locally so that later changes of the store do not affect it."""
+"""Read a whole log once, so that later changes of the store do not affect it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Final
 
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage.contract import RemoteStorageManager
@@ -13,13 +12,11 @@ from tieredfs.storage.segment_log.source import (
     log_in_place,
     open_log,
 )
+from tieredfs.storage.segment_log.spool import MAX_MEMORY_BYTES
 from tieredfs.storage.segment_log.stream import read_log
 from tieredfs.storage.segment_log.temporary_file import open_temporary_file
 
 __all__ = ["last_offset", "spool_log"]
-
-_MAX_MEMORY_BYTES: Final = 32 << 20
-"""Bytes of a log that are held in memory."""
 
 
 @contextmanager
@@ -52,7 +49,7 @@ def spool_log(
             watch(piece)
             yield piece
 
-    if size <= _MAX_MEMORY_BYTES:
+    if size <= MAX_MEMORY_BYTES:
         with open_log(b"".join(pieces()), name) as log:
             yield log
     elif storage.store.is_local:
