@@ -7,29 +7,18 @@ read: only what existed when it was listed is read. Compaction rewrites a segmen
 its name, so a segment's ``version`` is the size and modification time of its log. Read
 only.
 
-A listing is not a snapshot. While the cleaner replaces a segment (``.cleaned`` becomes
-``.swap``, the old files ``.deleted``, ``.swap`` the new ones) a listing may contain it
-under neither name. If a segment is missed, the one before it seems to extend to the one
-after it, or the log to begin later. So two listings in a row have to agree, and
-``is_current`` lists again when a segment has been read.
+A listing is not a snapshot: see ``log_directory``. So ``is_current`` lists again when a
+segment has been read.
 """
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
 from itertools import zip_longest
 
 import numpy as np
 
 from tieredfs.epochs import LeaderEpochs
-from tieredfs.errors import (
-    CorruptObjectError,
-    InvalidArgumentError,
-    NotFoundError,
-    PermissionDeniedError,
-    StorageUnavailableError,
-)
+from tieredfs.errors import NotFoundError
 from tieredfs.format.index.leader_epochs import (
     format_leader_epochs,
     parse_leader_epochs,
@@ -38,13 +27,11 @@ from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.padding import without_padding
 from tieredfs.format.index.time import TimeIndex
 from tieredfs.model import (
-    UNKNOWN_TOPIC_ID,
     IndexType,
     SegmentId,
     SegmentIndexes,
     SegmentMetadata,
     TopicIdPartition,
-    Uuid,
 )
 from tieredfs.storage.contract import Capability, RemoteStorageManager
 from tieredfs.storage.layouts.kafka_files import (
@@ -52,39 +39,22 @@ from tieredfs.storage.layouts.kafka_files import (
     SUFFIXES,
     describe_segment,
     fetch_log,
-    is_offset,
+)
+from tieredfs.storage.layouts.log_directory import (
+    CLEANER_SUFFIXES,
+    ListedLog,
+    LogDirectory,
+    is_partition_file,
 )
 from tieredfs.storage.segment_log.content_id import ContentId
 
 __all__ = ["KafkaLog"]
-
-_PARTITION = re.compile(r"(.+)-(0|[1-9]\d{0,9})", re.ASCII)
-_LOG = re.compile(r"(\d{20})\.log(\.swap)?", re.ASCII)
-"""A log, or the file with which the cleaner is about to replace removed logs."""
-
-_OF_A_SEGMENT = re.compile(r"(\d{20})\.(?!snapshot).+", re.ASCII)
-"""Any file of a segment, including those that the cleaner has renamed. Snapshots are
-excluded, because a snapshot may outlive its segment."""
 
 _OF_AN_OFFSET = re.compile(
     r"(\d{20})\.(?:log|index|timeindex|txnindex|snapshot)", re.ASCII
 )
 """A file of a segment, under its final name."""
 
-_OF_THE_CLEANER = (".cleaned", ".swap", ".deleted")
-"""Suffixes of the files that the cleaner writes, moves into place and removes."""
-
-_MAX_LISTINGS = 6
-"""Maximum listings of a folder, until two in a row have the same logs."""
-
-_MAX_SWAP_LISTINGS = 2
-"""Maximum of these that wait for the cleaner to rename a ``.swap`` log."""
-
-_FILE = re.compile(
-    r"(\d{20}\.(log|index|timeindex|txnindex|snapshot)"
-    r"|leader-epoch-checkpoint|partition\.metadata)",
-    re.ASCII,
-)
 _ACTIVE = b"active"
 """The custom metadata of a segment that a broker may be writing."""
 
@@ -101,7 +71,6 @@ _OF_THE_BROKER = frozenset(
         "replication-offset-checkpoint",
     }
 )
-_TOPIC_ID = re.compile(r"topic_id:\s*(\S+)", re.ASCII)
 _ENTRY_SIZES = {
     IndexType.OFFSET: OffsetIndex.ENTRY_SIZE,
     IndexType.TIMESTAMP: TimeIndex.ENTRY_SIZE,
@@ -113,11 +82,15 @@ class KafkaLog(RemoteStorageManager):
 
     capabilities = frozenset({Capability.RANGE_READ})
 
+    @property
+    def _directory(self) -> LogDirectory:
+        return LogDirectory(self.store)
+
     @classmethod
     def recognises(cls, keys: Collection[str]) -> float:
         """Return the share of keys that are files of a broker."""
-        mine = sum(key in _OF_THE_BROKER or _is_file(key) for key in keys)
-        segments = any(_is_file(key) for key in keys)
+        mine = sum(key in _OF_THE_BROKER or is_partition_file(key) for key in keys)
+        segments = any(is_partition_file(key) for key in keys)
         return mine / len(keys) if segments else 0.0
 
     def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
@@ -126,17 +99,7 @@ class KafkaLog(RemoteStorageManager):
         Folders that the broker is deleting (``-delete``), moving (``-future``) or has
         found to be foreign (``-stray``) are left out.
         """
-        found: list[tuple[str, int, Uuid | None]] = []
-        for entry in self.store.list(delimiter="/"):
-            match = _PARTITION.fullmatch(entry.key[:-1]) if entry.is_prefix else None
-            if match is None or topic not in {None, match[1]}:
-                continue
-            try:
-                topic_id = self._topic_id(entry.key)
-            except (PermissionDeniedError, CorruptObjectError):
-                topic_id = None  # reported when its segments are listed
-            found.append((match[1], int(match[2]), topic_id))
-        return sorted(_partitions(found))
+        return self._directory.partitions(topic)
 
     def list_segments(
         self, partition: TopicIdPartition, min_offset: int = 0
@@ -155,7 +118,7 @@ class KafkaLog(RemoteStorageManager):
         """
         return [
             segment
-            for segment in _segments(partition, self._stable_logs(partition))
+            for segment in _segments(partition, self._directory.stable_logs(partition))
             if segment.end_offset is None or segment.end_offset >= min_offset
         ]
 
@@ -262,8 +225,8 @@ class KafkaLog(RemoteStorageManager):
         if end is None or last_offset is None or last_offset >= end:
             return self._is_same_log(metadata)
         try:
-            logs = self._logs(metadata.partition)
-            self._check_topic(metadata.partition)
+            logs = self._directory.logs(metadata.partition)
+            self._directory.check_topic(metadata.partition)
         except NotFoundError:
             return False
         listed = (metadata.start_offset, end, metadata.version)
@@ -271,16 +234,14 @@ class KafkaLog(RemoteStorageManager):
         if listed not in {(s.start_offset, s.end_offset, s.version) for s in found}:
             return False
         reached = max(last_offset, metadata.start_offset)
-        names = self._names(metadata.partition)
-        matches = [m for m in map(_OF_A_SEGMENT.fullmatch, names) if m is not None]
-        if any(reached < int(match[1]) <= end for match in matches):
+        files = self._directory.segment_files(metadata.partition)
+        if any(reached < start <= end for start, _ in files):
             return False
         # Until the checkpoint records that the log was cleaned, files of the cleaner
         # show that it is being cleaned.
         return self.is_compacted(metadata.partition) or not any(
-            int(match[1]) == metadata.start_offset
-            and match[0].endswith(_OF_THE_CLEANER)
-            for match in matches
+            start == metadata.start_offset and name.endswith(CLEANER_SUFFIXES)
+            for start, name in files
         )
 
     def _is_same_log(self, metadata: SegmentMetadata) -> bool:
@@ -292,69 +253,6 @@ class KafkaLog(RemoteStorageManager):
             return (found.size or 0) >= (metadata.size or 0)
         return found.version == metadata.version
 
-    def _stable_logs(self, partition: TopicIdPartition) -> list["_Log"]:
-        """List the logs of a partition until two listings in a row agree.
-
-        A ``.swap`` log is renamed soon, unless a crashed broker has left it.
-        """
-        logs = self._logs(partition)
-        for number in range(1, _MAX_LISTINGS):
-            before, logs = logs, self._logs(partition)
-            is_soon = number < _MAX_SWAP_LISTINGS and any(log.is_swap for log in logs)
-            if _starts(before) == _starts(logs) and not is_soon:
-                self._check_topic(partition)  # after the listing that counts
-                return logs
-        msg = f"{self.store.url}/{partition}: the broker is replacing segments"
-        raise StorageUnavailableError(f"{msg}: read again")
-
-    def _logs(self, partition: TopicIdPartition) -> list["_Log"]:
-        """List the logs of a partition once, in order, one for each start offset."""
-        folder = f"{partition}/"
-        found: dict[int, _Log] = {}
-        is_empty = True
-        for entry in self.store.list(folder, delimiter="/"):
-            is_empty = False
-            match = _LOG.fullmatch(entry.key[len(folder) :])
-            if match is None or not is_offset(int(match[1])):
-                continue
-            start, is_swap = int(match[1]), match[2] is not None
-            if start not in found or not is_swap:
-                found[start] = _Log(start, entry.size, entry.version, is_swap)
-        if is_empty:
-            raise NotFoundError(f"not found: {partition} in {self.store.url}")
-        return [found[start] for start in sorted(found)]
-
-    def _check_topic(self, partition: TopicIdPartition) -> None:
-        """Check that a partition's folder is that of its topic, not of a later one.
-
-        Raises:
-            NotFoundError: The topic was recreated.
-            CorruptObjectError: As in ``list_segments``.
-        """
-        topic_id = self._topic_id(f"{partition}/")
-        if partition.topic_id not in {UNKNOWN_TOPIC_ID, topic_id}:
-            msg = f"not found: {partition} of topic {partition.topic_id}"
-            raise NotFoundError(f"{msg} in {self.store.url}: it was recreated")
-
-    def _names(self, partition: TopicIdPartition) -> list[str]:
-        """List the names of all files in a partition's folder."""
-        folder = f"{partition}/"
-        entries = self.store.list(folder, delimiter="/")
-        return [entry.key[len(folder) :] for entry in entries]
-
-    def _topic_id(self, folder: str) -> Uuid:
-        key = f"{folder}partition.metadata"
-        try:
-            data = self.store.get(key)
-        except NotFoundError:  # written since Kafka 2.8
-            return UNKNOWN_TOPIC_ID
-        match = _TOPIC_ID.search(bytes(data).decode("ascii", "replace"))
-        with suppress(InvalidArgumentError):
-            if match is not None:
-                return Uuid(match[1])
-        msg = f"{self.store.url}/{key}: no topic id in it: remove it if there is none"
-        raise CorruptObjectError(msg)
-
     def _leader_epochs(self, metadata: SegmentMetadata) -> memoryview:
         key = f"{metadata.partition}/leader-epoch-checkpoint"
         name = f"{self.store.url}/{key}"
@@ -364,42 +262,8 @@ class KafkaLog(RemoteStorageManager):
         return memoryview(format_leader_epochs(LeaderEpochs(kept)))
 
 
-@dataclass(frozen=True, slots=True)
-class _Log:
-    """A log as it is listed.
-
-    Attributes:
-        start: First offset of its segment.
-        size: Bytes.
-        version: Of the file.
-        is_swap: Whether the cleaner has yet to rename it.
-    """
-
-    start: int
-    size: int | None
-    version: str
-    is_swap: bool
-
-
-def _starts(logs: Sequence[_Log]) -> list[int]:
-    return [log.start for log in logs]
-
-
-def _partitions(
-    found: Sequence[tuple[str, int, Uuid | None]],
-) -> Iterator[TopicIdPartition]:
-    """Build partitions from folders; an unreadable id is replaced by the topic's."""
-    for topic, number, topic_id in found:
-        others = {each for name, _, each in found if name == topic and each is not None}
-        known = topic_id or (others.pop() if len(others) == 1 else UNKNOWN_TOPIC_ID)
-        try:
-            yield TopicIdPartition(topic, number, known)
-        except InvalidArgumentError:  # a foreign folder
-            continue
-
-
 def _segments(
-    partition: TopicIdPartition, logs: Sequence[_Log]
+    partition: TopicIdPartition, logs: Sequence[ListedLog]
 ) -> Iterator[SegmentMetadata]:
     """Build segments from logs, each ending where the next begins."""
     for log, following in zip_longest(logs, logs[1:]):
@@ -428,11 +292,6 @@ def _within(
         kept = int(np.searchsorted(offsets, metadata.end_offset, side="right"))
         return data[: kept * TimeIndex.ENTRY_SIZE]
     return data
-
-
-def _is_file(key: str) -> bool:
-    folder, _, name = key.partition("/")
-    return bool(_PARTITION.fullmatch(folder) and _FILE.fullmatch(name))
 
 
 def _key(metadata: SegmentMetadata, suffix: str) -> str:

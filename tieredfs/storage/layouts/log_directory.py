@@ -1,0 +1,197 @@
+"""List a broker's log directory, while the broker may change it.
+
+A listing is not a snapshot. While the cleaner replaces a segment (``.cleaned`` becomes
+``.swap``, the old files ``.deleted``, ``.swap`` the new ones) a listing may contain it
+under neither name. If a segment is missed, the one before it seems to extend to the one
+after it, or the log to begin later. So two listings in a row have to agree.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from tieredfs.errors import (
+    CorruptObjectError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    StorageUnavailableError,
+)
+from tieredfs.model import UNKNOWN_TOPIC_ID, TopicIdPartition, Uuid
+from tieredfs.objects import ObjectStore
+from tieredfs.storage.layouts.kafka_files import is_offset
+
+__all__ = ["CLEANER_SUFFIXES", "ListedLog", "LogDirectory", "is_partition_file"]
+
+_PARTITION = re.compile(r"(.+)-(0|[1-9]\d{0,9})", re.ASCII)
+_LOG = re.compile(r"(\d{20})\.log(\.swap)?", re.ASCII)
+"""A log, or the file with which the cleaner is about to replace removed logs."""
+
+_OF_A_SEGMENT = re.compile(r"(\d{20})\.(?!snapshot).+", re.ASCII)
+"""Any file of a segment, including those that the cleaner has renamed. Snapshots are
+excluded, because a snapshot may outlive its segment."""
+
+CLEANER_SUFFIXES: Final = (".cleaned", ".swap", ".deleted")
+"""Suffixes of the files that the cleaner writes, moves into place and removes."""
+
+_MAX_LISTINGS = 6
+"""Maximum listings of a folder, until two in a row have the same logs."""
+
+_MAX_SWAP_LISTINGS = 2
+"""Maximum of these that wait for the cleaner to rename a ``.swap`` log."""
+
+_FILE = re.compile(
+    r"(\d{20}\.(log|index|timeindex|txnindex|snapshot)"
+    r"|leader-epoch-checkpoint|partition\.metadata)",
+    re.ASCII,
+)
+_TOPIC_ID = re.compile(r"topic_id:\s*(\S+)", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedLog:
+    """A log as it is listed.
+
+    Attributes:
+        start: First offset of its segment.
+        size: Bytes.
+        version: Of the file.
+        is_swap: Whether the cleaner has yet to rename it.
+    """
+
+    start: int
+    size: int | None
+    version: str
+    is_swap: bool
+
+
+@dataclass(frozen=True, slots=True)
+class LogDirectory:
+    """A log directory, as it is listed.
+
+    Attributes:
+        store: Where it is.
+    """
+
+    store: ObjectStore
+
+    def partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        """Return the partitions that have a folder with a valid name, sorted.
+
+        Args:
+            topic: Its name; None for all topics.
+        """
+        found: list[tuple[str, int, Uuid | None]] = []
+        for entry in self.store.list(delimiter="/"):
+            match = _PARTITION.fullmatch(entry.key[:-1]) if entry.is_prefix else None
+            if match is None or topic not in {None, match[1]}:
+                continue
+            try:
+                topic_id = self._topic_id(entry.key)
+            except (PermissionDeniedError, CorruptObjectError):
+                topic_id = None  # reported when its segments are listed
+            found.append((match[1], int(match[2]), topic_id))
+        return sorted(_partitions(found))
+
+    def stable_logs(self, partition: TopicIdPartition) -> list[ListedLog]:
+        """List the logs of a partition until two listings in a row agree.
+
+        A ``.swap`` log is renamed soon, unless a crashed broker has left it.
+
+        Raises:
+            NotFoundError: There is no such partition, or the topic was recreated.
+            CorruptObjectError: Its partition.metadata contains no topic id.
+            StorageUnavailableError: The broker changes it faster than it is listed.
+        """
+        logs = self.logs(partition)
+        for number in range(1, _MAX_LISTINGS):
+            before, logs = logs, self.logs(partition)
+            is_soon = number < _MAX_SWAP_LISTINGS and any(log.is_swap for log in logs)
+            if _starts(before) == _starts(logs) and not is_soon:
+                self.check_topic(partition)  # after the listing that counts
+                return logs
+        msg = f"{self.store.url}/{partition}: the broker is replacing segments"
+        raise StorageUnavailableError(f"{msg}: read again")
+
+    def logs(self, partition: TopicIdPartition) -> list[ListedLog]:
+        """List the logs of a partition once, in order, one for each start offset.
+
+        Raises:
+            NotFoundError: There is no such partition.
+        """
+        folder = f"{partition}/"
+        found: dict[int, ListedLog] = {}
+        is_empty = True
+        for entry in self.store.list(folder, delimiter="/"):
+            is_empty = False
+            match = _LOG.fullmatch(entry.key[len(folder) :])
+            if match is None or not is_offset(int(match[1])):
+                continue
+            start, is_swap = int(match[1]), match[2] is not None
+            if start not in found or not is_swap:
+                found[start] = ListedLog(start, entry.size, entry.version, is_swap)
+        if is_empty:
+            raise NotFoundError(f"not found: {partition} in {self.store.url}")
+        return [found[start] for start in sorted(found)]
+
+    def check_topic(self, partition: TopicIdPartition) -> None:
+        """Check that a partition's folder is that of its topic, not of a later one.
+
+        Raises:
+            NotFoundError: The topic was recreated.
+            CorruptObjectError: Its partition.metadata contains no topic id.
+        """
+        topic_id = self._topic_id(f"{partition}/")
+        if partition.topic_id not in {UNKNOWN_TOPIC_ID, topic_id}:
+            msg = f"not found: {partition} of topic {partition.topic_id}"
+            raise NotFoundError(f"{msg} in {self.store.url}: it was recreated")
+
+    def segment_files(self, partition: TopicIdPartition) -> list[tuple[int, str]]:
+        """Return the files of all segments: the segment's first offset, and the name.
+
+        Files that the cleaner has renamed are among them. Snapshots are not, because a
+        snapshot may outlive its segment.
+        """
+        folder = f"{partition}/"
+        listed = self.store.list(folder, delimiter="/")
+        names = [entry.key[len(folder) :] for entry in listed]
+        matches = [m for m in map(_OF_A_SEGMENT.fullmatch, names) if m is not None]
+        return [(int(match[1]), match[0]) for match in matches]
+
+    def _topic_id(self, folder: str) -> Uuid:
+        key = f"{folder}partition.metadata"
+        try:
+            data = self.store.get(key)
+        except NotFoundError:  # written since Kafka 2.8
+            return UNKNOWN_TOPIC_ID
+        match = _TOPIC_ID.search(bytes(data).decode("ascii", "replace"))
+        with suppress(InvalidArgumentError):
+            if match is not None:
+                return Uuid(match[1])
+        msg = f"{self.store.url}/{key}: no topic id in it: remove it if there is none"
+        raise CorruptObjectError(msg)
+
+
+def is_partition_file(key: str) -> bool:
+    """Return whether a key is a file of the broker in a partition's folder."""
+    folder, _, name = key.partition("/")
+    return bool(_PARTITION.fullmatch(folder) and _FILE.fullmatch(name))
+
+
+def _starts(logs: Sequence[ListedLog]) -> list[int]:
+    return [log.start for log in logs]
+
+
+def _partitions(
+    found: Sequence[tuple[str, int, Uuid | None]],
+) -> Iterator[TopicIdPartition]:
+    """Build partitions from folders; an unreadable id is replaced by the topic's."""
+    for topic, number, topic_id in found:
+        others = {each for name, _, each in found if name == topic and each is not None}
+        known = topic_id or (others.pop() if len(others) == 1 else UNKNOWN_TOPIC_ID)
+        try:
+            yield TopicIdPartition(topic, number, known)
+        except InvalidArgumentError:  # a foreign folder
+            continue
