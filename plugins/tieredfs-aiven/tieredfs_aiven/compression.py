@@ -48,7 +48,9 @@ def unpack_at_most(data: memoryview, limit: int) -> memoryview:
         while len(piece := stream.read_buffer(min(_PIECE, left + 1))):
             left -= len(piece)
             if left < 0:
-                raise MalformedFrameError(f"decompressed size is more than {limit}")
+                raise MalformedFrameError(
+                    f"decompressed size is more than {limit} bytes"
+                )
             pieces.append(piece)
     except _ERRORS as error:
         raise MalformedFrameError(str(error)) from error
