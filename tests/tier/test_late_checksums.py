@@ -8,14 +8,14 @@ from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log.planning.tiles import SegmentSlice
-from tieredfs.log.read.reader import read_slice
+from tieredfs.log.read.slice_batches import read_slice
 from tieredfs.model import (
     UNKNOWN_TOPIC_ID,
     SegmentId,
     SegmentMetadata,
     TopicIdPartition,
 )
-from tieredfs.storage.segment_log.stream import FETCH_SIZE, read_log
+from tieredfs.storage.segment_log.stream import FETCH_SIZE, LogFetch, split_log
 from wire import WireRecord, encode_batch
 
 if TYPE_CHECKING:
@@ -97,11 +97,9 @@ def test_a_log_is_the_same_in_requests_of_any_size(size: int) -> None:
 
 def test_only_a_batch_that_a_request_cut_off_is_copied() -> None:
     log = memoryview(_LOG)
-    runs = read_log(
-        lambda start, end: log[start:end],
-        len(log),
-        name="log",
-        fetch_size=2 * _SIZE + 30,
+    pieces = LogFetch(
+        lambda start, end: log[start:end], len(log), fetch_size=2 * _SIZE + 30
     )
+    runs = split_log(pieces, name="log")
     copied = [len(run.buffer) for run in runs if run.buffer.obj is not _LOG]
     assert copied == [_SIZE, _SIZE]

@@ -20,7 +20,7 @@ from tieredfs.format.compression.decompress_ahead import (
     decompress_ahead,
 )
 
-__all__ = ["unpacked"]
+__all__ = ["decompress_batches"]
 
 _LIMIT_NAME: Final = "max_batch_bytes (--max-batch-bytes)"
 _NOTHING: Final = memoryview(b"")
@@ -34,7 +34,7 @@ _COLUMNS: Final = (
 )
 
 
-def unpacked(
+def decompress_batches(
     batches: Iterable[LogBatches], max_batch_bytes: int | None = None
 ) -> Generator[LogBatches]:
     """Yield the same batches, their records uncompressed and of version 2.

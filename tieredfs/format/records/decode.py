@@ -13,7 +13,7 @@ from functools import cached_property, partial
 import numpy as np
 import pyarrow as pa
 
-from tieredfs.format.batch.decompress import unpacked
+from tieredfs.format.batch.decompress import decompress_batches
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.kernel.select import Kernel, chosen_kernel
 from tieredfs.format.records import decode_numpy
@@ -49,6 +49,25 @@ class RecordDecoder:
         return project(self.columns)
 
     def decode(self, batches: Iterable[LogBatches]) -> Iterator[pa.RecordBatch]:
+        """Decompress Kafka batches, and yield their records as Arrow batches.
+
+        See ``decompress_batches`` and ``decode_uncompressed``.
+
+        Args:
+            batches: Whole batches with increasing offsets.
+
+        Raises:
+            CorruptBatchError: The records of a batch are malformed or decompress to
+                more than ``max_batch_bytes``. This error and any error of ``batches``
+                is raised after the records before it have been yielded.
+        """
+        # Closed explicitly: a reference to an error would keep the thread alive.
+        with closing(decompress_batches(batches, self.max_batch_bytes)) as uncompressed:
+            yield from self.decode_uncompressed(uncompressed)
+
+    def decode_uncompressed(
+        self, batches: Iterable[LogBatches]
+    ) -> Iterator[pa.RecordBatch]:
         """Yield the records of Kafka batches in order, as Arrow batches of 1-8 MiB.
 
         An Arrow batch is larger only when it has a single record. The last one, and one
@@ -57,13 +76,14 @@ class RecordDecoder:
         records at a time, and use a few times that much memory.
 
         Args:
-            batches: Whole batches with increasing offsets. Control batches are decoded
-                like any other; the caller leaves out those it does not want.
+            batches: Whole batches with increasing offsets, uncompressed and of version
+                2. Control batches are decoded like any other; the caller leaves out
+                those it does not want.
 
         Raises:
-            CorruptBatchError: The records of a batch are malformed or decompress to
-                more than ``max_batch_bytes``. This error and any error of ``batches``
-                is raised after the records before it have been yielded.
+            CorruptBatchError: The records of a batch are malformed. This error and any
+                error of ``batches`` is raised after the records before it have been
+                yielded.
         """
         same = {
             "topic": _Repeated(partial(_same_text, self.topic.encode())),
@@ -73,18 +93,15 @@ class RecordDecoder:
         topic_bytes = OFFSET_BYTES + len(self.topic.encode())
         other_bytes = topic_bytes * ("topic" in names) + 4 * ("partition" in names)
         built = [name for name in names if name not in same]
-        build = _column_builder()
-        # Closed explicitly: a reference to an error would keep the thread alive.
-        with closing(unpacked(batches, self.max_batch_bytes)) as ready:
-            for rows, arrays in build(ready, built, other_bytes):
-                if names:
-                    columns = [
-                        same[name].take(rows) if name in same else arrays[name]
-                        for name in names
-                    ]
-                    yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
-                else:  # a batch without columns gets its row count this way
-                    yield pa.RecordBatch.from_arrays([pa.nulls(rows)], [""]).select([])
+        for rows, arrays in _column_builder()(batches, built, other_bytes):
+            if names:
+                columns = [
+                    same[name].take(rows) if name in same else arrays[name]
+                    for name in names
+                ]
+                yield pa.RecordBatch.from_arrays(columns, schema=self.schema)
+            else:  # a batch without columns gets its row count this way
+                yield pa.RecordBatch.from_arrays([pa.nulls(rows)], [""]).select([])
 
 
 class _Repeated:

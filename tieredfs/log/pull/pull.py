@@ -32,7 +32,8 @@ from tieredfs.format.index.leader_epochs import (
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.tiles import lineage_of
 from tieredfs.log.pull.cut import cut_segment
-from tieredfs.log.read.reader import TieredReader, bounds_of, changed_error
+from tieredfs.log.read.reader import TieredReader, bounds_of
+from tieredfs.log.read.slice_batches import changed_error
 from tieredfs.model import (
     UNKNOWN_TOPIC_ID,
     IndexType,

@@ -1,4 +1,4 @@
-"""The batches of one partition in a plan, read to the end or in turns.
+"""What is left to read of one partition, all of it or in turns.
 
 Retention deletes segments at any time, and a plan may be hours old when it is read. If
 gaps are skipped, the rest is then planned again from a new listing: offsets that
@@ -15,23 +15,55 @@ from tieredfs.format.batch.table import LogBatches
 from tieredfs.log.planning.catalog import SegmentCatalog, SegmentContent, content_of
 from tieredfs.log.planning.positions import offset_index
 from tieredfs.log.planning.tiles import SegmentSlice
-from tieredfs.log.read.reader import TieredReader, read_slice
+from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.replan import plan_present
-from tieredfs.log.read.segment_fetch import HeldBytes, SegmentFetch
+from tieredfs.log.read.slice_batches import fetch_slice
 from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.segment_log.stream import LogFetch
 
-__all__ = ["PartitionRead"]
+__all__ = ["HeldBytes", "PartitionRead"]
 
 _SMALL = 1 << 20
 """Bytes of a slice up to which it is fetched whole instead of its index."""
 
+_NOTHING = memoryview(b"")
+
+
+class HeldBytes:
+    """A limit on the bytes that several partitions may hold together."""
+
+    def __init__(self, limit: int) -> None:
+        """Start with no bytes held.
+
+        Args:
+            limit: Maximum number of bytes.
+        """
+        self._free = limit
+
+    def take(self, count: int) -> bool:
+        """Count some bytes as held; False if that would be too many."""
+        if count > self._free:
+            return False
+        self._free -= count
+        return True
+
+    def release(self, count: int) -> None:
+        """Count some bytes as no longer held."""
+        self._free += count
+
 
 class PartitionRead:
-    """Read the slices of one partition in offset order.
+    """The slices of one partition that are left to read, in offset order.
 
-    Between two turns only the next offset is held and, up to a limit for all partitions
-    together, the rest of the last fetch. So any number of partitions can be read in
-    turn in the memory of one.
+    ``read_records`` takes the slices, fetches them through this object, and passes the
+    batches through ``follow``, which notes how far they have been read. Between two
+    turns only the next offset is held and, up to a limit for all partitions together,
+    the rest of the last fetch. So any number of partitions can be read in turn in the
+    memory of one.
+
+    Attributes:
+        storage: Where the segments are.
+        partition: The partition.
     """
 
     def __init__(
@@ -54,98 +86,141 @@ class PartitionRead:
             max_batch_bytes: Most bytes that a compressed batch may decompress to.
             held: Limit of what may be kept between turns.
         """
-        self._storage = storage
+        self.storage = storage
         self._left = deque(slices)
         self.partition = self._left[0].segment.partition
         self._fetch_size = fetch_size
         self._skip_deleted = skip_deleted
         self._max_batch_bytes = max_batch_bytes
-        self._source = SegmentFetch(storage, held)
+        self._held = held
         self._gone: set[SegmentContent] = set()
+        # The turn: where it ends, and what it has read.
+        self._one_fetch = False
+        self._until: int | None = None
+        self._taken = 0
+        self._is_paused = False
+        # The last fetch, and what is kept of it between turns.
+        self._pieces: LogFetch | None = None
+        self._kept = _NOTHING
+        self._kept_of: SegmentSlice | None = None
 
     @property
     def is_done(self) -> bool:
         """Whether everything has been read."""
         return not self._left
 
-    def next_batches(self, offsets: int) -> Iterator[LogBatches]:
-        """Yield the batches that contain the next offsets, fetching little more.
+    def slices(self, *, one_fetch: bool = False) -> Iterator[SegmentSlice]:
+        """Yield what is left of each slice, or what one request fetches.
+
+        Args:
+            one_fetch: Whether to end before a second request, unless a batch needs it
+                or the first one reached the end of a short segment.
+        """
+        self._one_fetch, self._until = one_fetch, None
+        self._taken, self._is_paused = 0, False
+        while self._left and not self._is_paused:
+            yield self._left[0]
+            if one_fetch and self._taken >= self._fetch_size:
+                return
+
+    def next_slice(self, offsets: int) -> Iterator[SegmentSlice]:
+        """Yield a slice with the next offsets, of which little more is fetched.
 
         The offset index gives the position where they end; a small slice is read whole.
 
         Args:
             offsets: Number of offsets; fewer are read where their segment ends.
-
-        Raises:
-            NotFoundError: As in ``batches``.
-            CorruptDataError: As in ``batches``.
         """
         part = self._left[0]
-        until = min(part.start_offset + offsets, part.end_offset)
+        self._one_fetch = False
+        self._until = min(part.start_offset + offsets, part.end_offset)
         try:
-            for found in self._read(self._cut(part, until)):
-                yield found
-                if until <= self._left[0].start_offset < part.end_offset:
-                    self._source.keep(self._left[0].start_position)
-                    return
+            cut = self._cut(part, self._until)
         except NotFoundError as error:
             self._plan_again(error)
+        else:
+            yield cut
 
-    def batches(self, *, one_turn: bool = False) -> Iterator[LogBatches]:
-        """Yield the remaining batches, or those that one request fetches.
+    def fetch(self, part: SegmentSlice) -> LogFetch:
+        """Fetch the log of a slice, beginning with what is kept of the last turn."""
+        kept_of, held = self._kept_of, _NOTHING
+        if kept_of and kept_of.start_position == part.start_position:
+            held = self._kept if kept_of.segment == part.segment else _NOTHING
+        self._drop()
+        self._pieces = fetch_slice(self.storage, part, self._fetch_size, held)
+        return self._pieces
+
+    def follow(self, batches: Iterable[LogBatches]) -> Iterator[LogBatches]:
+        """Yield the batches of the first slice up to the end of the turn.
+
+        After each the rest begins behind it, whether or not the caller continues.
 
         Args:
-            one_turn: Whether to end before a second request, unless a batch needs it or
-                the first one reached the end of a short segment.
+            batches: The batches of the slice.
 
         Raises:
             NotFoundError: A segment is gone and deleted segments are not skipped; or
                 every segment is gone: this may not be the store that was planned.
             CorruptDataError: The stored data is corrupt.
         """
-        taken = 0
-        while self._left:
-            part = self._left[0]
-            try:
-                for found in self._read(part):
-                    taken += int(found["size"].sum())
-                    yield found
-                    has_more = self._left[0].start_offset < part.end_offset
-                    if one_turn and has_more and self._is_last_of_fetch(found.name):
-                        self._source.keep(self._left[0].start_position)
-                        return
-            except NotFoundError as error:
-                self._plan_again(error)
-            if one_turn and taken >= self._fetch_size:
-                return
-
-    def _read(self, part: SegmentSlice) -> Iterator[LogBatches]:
-        """Yield the batches of the first slice; store the next offset after each."""
         whole = self._left[0]
-        for found in read_slice(self._storage, part, self._fetch_size, self._source):
-            if len(found):  # an error follows an empty one
+        try:
+            for found in batches:
                 self._left[0] = whole.remaining_after(found)
+                self._taken += int(found["size"].sum())
                 yield found
-        self._left.popleft()
-        self._source.drop()
+                if self._ends_turn(found.name):
+                    self._pause()
+                    return
+            self._left.popleft()
+            self._drop()
+        except NotFoundError as error:
+            self._plan_again(error)
 
     def _cut(self, part: SegmentSlice, until: int) -> SegmentSlice:
         """Return a slice whose requests extend to an offset, and not much further."""
         if until == part.end_offset or part.size <= _SMALL:
             return part
-        end = offset_index(self._storage, part.segment).end_position(until)
+        end = offset_index(self.storage, part.segment).end_position(until)
         if end is None or end >= part.end_position:
             return part
         return replace(part, end_position=max(end, part.start_position))
 
+    def _ends_turn(self, name: str) -> bool:
+        """Return whether the turn ends here, inside a slice."""
+        rest = self._left[0]
+        if rest.start_offset >= rest.end_offset:
+            return False
+        if self._until is not None:
+            return rest.start_offset >= self._until
+        return self._one_fetch and self._is_last_of_fetch(name)
+
     def _is_last_of_fetch(self, name: str) -> bool:
         """Return whether no whole batch is left in the last fetch."""
-        rest = self._source.rest(self._left[0].start_position)
+        rest = self._rest_of_fetch()
         try:
             size = claimed_size(rest, 0, name=name)
         except CorruptBatchError:  # raised when it is read
             return False
         return size is None or size > len(rest)
+
+    def _rest_of_fetch(self) -> memoryview:
+        position = self._left[0].start_position
+        return self._pieces.rest(position) if self._pieces else _NOTHING
+
+    def _pause(self) -> None:
+        """End the turn; keep the rest of the last fetch if the limit allows."""
+        rest, part = self._rest_of_fetch(), self._left[0]
+        self._drop()
+        self._is_paused = True
+        if self._held.take(len(rest)):
+            self._kept = memoryview(bytes(rest))  # a slice would hold the whole fetch
+            self._kept_of = part
+
+    def _drop(self) -> None:
+        """Release the last fetch and what is kept of it."""
+        self._held.release(len(self._kept))
+        self._pieces, self._kept, self._kept_of = None, _NOTHING, None
 
     def _plan_again(self, error: NotFoundError) -> None:
         """Plan the rest again when a segment is gone.
@@ -157,12 +232,12 @@ class PartitionRead:
             raise error
         first = self._left[0]
         self._gone.add(content_of(first.segment))
-        catalog = SegmentCatalog(self._storage, self._max_batch_bytes)
-        reader = TieredReader(self._storage, catalog, self.partition)
+        catalog = SegmentCatalog(self.storage, self._max_batch_bytes)
+        reader = TieredReader(self.storage, catalog, self.partition)
         start, end = first.start_offset, self._left[-1].end_offset
         try:
             self._left = deque(plan_present(reader, start, end, without=self._gone))
         except NotFoundError:
-            if not self._storage.list_partitions():
+            if not self.storage.list_partitions():
                 raise error from None
             self._left.clear()  # the others exist: this one was deleted

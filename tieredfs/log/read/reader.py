@@ -1,6 +1,6 @@
 """Read the planned slices of a partition's segments."""
 
-from collections.abc import Container, Generator, Iterable, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import SupportsIndex
 
@@ -8,15 +8,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from tieredfs.epochs import NO_EPOCH, LeaderEpochs
-from tieredfs.errors import (
-    CorruptBatchError,
-    CorruptDataError,
-    CorruptIndexError,
-    NotFoundError,
-    OffsetOutOfRangeError,
-    StorageUnavailableError,
-)
+from tieredfs.epochs import LeaderEpochs
+from tieredfs.errors import NotFoundError, OffsetOutOfRangeError
 from tieredfs.format.batch.header import CONTROL
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.compression.codecs import MAX_DECOMPRESSED
@@ -36,12 +29,11 @@ from tieredfs.log.planning.tiles import (
     tile,
 )
 from tieredfs.log.read.fetched import Fetched
-from tieredfs.log.read.segment_fetch import SegmentFetch
+from tieredfs.log.read.slice_batches import read_slice
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.segment_log.stream import FETCH_SIZE, read_log
 
-__all__ = ["Bounds", "TieredReader", "bounds_of", "changed_error", "read_slice"]
+__all__ = ["Bounds", "TieredReader", "bounds_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,180 +346,3 @@ def bounds_of(segments: Sequence[SegmentMetadata]) -> Bounds:
     """Return the bounds of segments that are sorted and whose end offsets are known."""
     beginning = segments[0].start_offset if segments else 0
     return Bounds(beginning, max(beginning, log_end(segments)))
-
-
-def read_slice(
-    storage: RemoteStorageManager,
-    part: SegmentSlice,
-    fetch_size: int = FETCH_SIZE,
-    source: SegmentFetch | None = None,
-) -> Iterator[LogBatches]:
-    """Yield the checked batches of a slice, including control batches.
-
-    The first and the last may extend beyond the slice's offsets, as their offsets show.
-
-    Args:
-        storage: Where the segment is.
-        part: The slice.
-        fetch_size: Bytes of each request.
-        source: Fetches the log, and may hold the beginning of the slice; None for a new
-            one.
-
-    Raises:
-        CorruptBatchError: A batch is malformed, or inconsistent with its segment and
-            lineage, or the log ends before the slice does.
-        CorruptIndexError: The offset index led past the slice's first offset.
-        CorruptObjectError: The log is shorter than it was listed.
-        StorageUnavailableError: The broker has replaced the log since it was listed, or
-            is replacing what follows it.
-    """
-    try:
-        reached = yield from _read_checked(
-            storage,
-            part,
-            fetch_size,
-            SegmentFetch(storage) if source is None else source,
-        )
-    except CorruptDataError as error:
-        if storage.is_current(part.segment):
-            raise
-        raise changed_error(storage, part.segment) from error
-    is_whole = reached >= part.end_offset
-    if not storage.is_current(part.segment, None if is_whole else reached - 1):
-        raise changed_error(storage, part.segment)
-    if not is_whole and not _is_cleaned(storage, part.segment):
-        msg = (
-            f"{storage.name_of(part.segment)}: the log ends before offset {reached}, "
-            f"the segment at {part.segment.end_offset}"
-        )
-        raise CorruptBatchError(msg)
-
-
-def _read_checked(
-    storage: RemoteStorageManager,
-    part: SegmentSlice,
-    fetch_size: int,
-    source: SegmentFetch,
-) -> Generator[LogBatches, None, int]:
-    """Yield the batches of a slice, and return the offset at which the log ends."""
-    reached, segment_end = part.start_offset, part.segment.end_offset
-    for batches in read_log(
-        source.fetch,
-        part.segment.size or 0,
-        name=storage.name_of(part.segment),
-        start=part.start_position,
-        until=part.end_position,
-        fetch_size=fetch_size,
-        after=part.previous_offset,
-        held=source.begin(part.segment, part.start_position),
-    ):
-        is_first = batches["position"][0] == part.start_position > 0
-        if is_first and part.previous_offset < 0:
-            _check_index(storage, part, int(batches["base_offset"][0]))
-        # The batch after the slice is checked as well.
-        last = part.end_offset - 1  # an end may exceed int64
-        inside = int(np.searchsorted(batches["base_offset"], last, side="right"))
-        strays = np.flatnonzero(_strays(batches.take(slice(inside + 1)), part.segment))
-        held = batches.take(slice(inside))
-        skipped = int(np.searchsorted(held["last_offset"], part.start_offset))
-        held.take(slice(skipped)).check()
-        wanted = held.take(slice(skipped, int(strays[0]) if strays.size else inside))
-        wanted = wanted.within(part.start_offset, part.end_offset)
-        others = np.flatnonzero(~_of_lineage(wanted, part))
-        if others.size:
-            yield wanted.take(slice(int(others[0])))
-            raise _wrong_epoch(wanted, int(others[0]), part)
-        if len(wanted):
-            yield wanted
-        if strays.size:
-            batches.take([strays[0]]).check()
-            raise _stray(batches, int(strays[0]), part.segment)
-        if inside < len(batches):
-            return part.end_offset
-        reached = max(reached, int(batches["last_offset"][-1]) + 1)
-        # After the end of the segment there must be no batch, which is checked.
-        if reached >= part.end_offset and part.end_offset <= (segment_end or 0):
-            return reached
-    return reached
-
-
-def changed_error(
-    storage: RemoteStorageManager, segment: SegmentMetadata
-) -> StorageUnavailableError:
-    """Return the error for a segment whose end may have changed since it was listed."""
-    return StorageUnavailableError(
-        f"{storage.name_of(segment)}: the broker is replacing this segment or the next "
-        "one: read again"
-    )
-
-
-def _is_cleaned(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool:
-    """Return whether a cleaner may have removed the last batches of a segment.
-
-    Either the store states it, or the log shows it: a broker writes without holes.
-    """
-    if storage.is_compacted(segment.partition):
-        return True
-    following = segment.start_offset
-    for batches in read_log(
-        lambda begin, end: storage.fetch_log_ahead(segment, begin, end),
-        segment.size or 0,
-        name=storage.name_of(segment),
-    ):
-        batches.check()
-        base, last = batches["base_offset"], batches["last_offset"]
-        whole = batches["record_count"] == last - base + 1
-        tiled = base == np.concatenate([[following], last[:-1] + 1])
-        if not (whole & tiled).all():
-            return True
-        following = int(last[-1]) + 1
-    return False
-
-
-def _check_index(
-    storage: RemoteStorageManager, part: SegmentSlice, base_offset: int
-) -> None:
-    if base_offset > part.start_offset:
-        msg = (
-            f"{storage.name_of(part.segment)}: the offset index has offset "
-            f"{part.start_offset} at position {part.start_position}, but the log has "
-            f"{base_offset} there"
-        )
-        raise CorruptIndexError(msg)
-
-
-def _strays(batches: LogBatches, segment: SegmentMetadata) -> npt.NDArray[np.bool_]:
-    """Return which batches have offsets outside their segment."""
-    end = -1 if segment.end_offset is None else segment.end_offset
-    strays: npt.NDArray[np.bool_] = (batches["base_offset"] < segment.start_offset) | (
-        batches["last_offset"] > end
-    )
-    return strays
-
-
-def _stray(
-    batches: LogBatches, row: int, segment: SegmentMetadata
-) -> CorruptBatchError:
-    first, last = batches["base_offset"][row], batches["last_offset"][row]
-    return CorruptBatchError(
-        f"{batches.where(row)}: the offsets {first} to {last} are outside the "
-        f"segment, {segment.start_offset} to {segment.end_offset}"
-    )
-
-
-def _of_lineage(batches: LogBatches, part: SegmentSlice) -> npt.NDArray[np.bool_]:
-    """Return which batches were written under the lineage's epoch at their offset."""
-    offsets = np.maximum(batches["base_offset"], part.start_offset)
-    return part.lineage.accepts_each(batches["leader_epoch"], offsets)
-
-
-def _wrong_epoch(
-    batches: LogBatches, row: int, part: SegmentSlice
-) -> CorruptBatchError:
-    offset = max(int(batches["base_offset"][row]), part.start_offset)
-    expected = part.lineage.epoch_at(offset)
-    return CorruptBatchError(
-        f"{batches.where(row)}: leader epoch {batches['leader_epoch'][row]} at offset "
-        f"{offset}, where the lineage has "
-        f"{'none' if expected == NO_EPOCH else expected}"
-    )

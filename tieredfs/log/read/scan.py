@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
 import pyarrow as pa
 
 from tieredfs.errors import PluginNotInstalledError
-from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.compression.codecs import MAX_DECOMPRESSED
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.format.records.schema import project
 from tieredfs.integers import to_integer
 from tieredfs.log.planning.tiles import ScanPlan, SegmentSlice
-from tieredfs.log.read.partition_read import PartitionRead
-from tieredfs.log.read.segment_fetch import HeldBytes
-from tieredfs.model import TopicIdPartition
+from tieredfs.log.read.partition_read import HeldBytes, PartitionRead
+from tieredfs.log.read.pipeline import read_records
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import FETCH_SIZE
 
@@ -87,7 +85,7 @@ class Scan:
         if self.order == "fair":
             return self._in_turn(reads)
         return chain.from_iterable(
-            self._decode(read.partition, read.batches()) for read in reads
+            read_records(read, read.slices(), self._decoder(read)) for read in reads
         )
 
     def read_gradually(self, records: SupportsIndex) -> Iterator[pa.RecordBatch]:
@@ -178,7 +176,8 @@ class Scan:
     def _in_steps(self, offsets: int) -> Iterator[pa.RecordBatch]:
         for read in self._reads():
             while not read.is_done:
-                yield from self._decode(read.partition, read.next_batches(offsets))
+                part = read.next_slice(offsets)
+                yield from read_records(read, part, self._decoder(read))
                 offsets *= _WIDENING
 
     def _reads(self) -> list[PartitionRead]:
@@ -201,14 +200,11 @@ class Scan:
         """Read a few MiB of each partition in turn until all have ended."""
         while left := [read for read in reads if not read.is_done]:
             for read in left:
-                batches = read.batches(one_turn=True)
-                yield from self._decode(read.partition, batches)
+                slices = read.slices(one_fetch=True)
+                yield from read_records(read, slices, self._decoder(read))
             reads = left
 
-    def _decode(
-        self, partition: TopicIdPartition, batches: Iterable[LogBatches]
-    ) -> Iterator[pa.RecordBatch]:
-        decoder = RecordDecoder(
-            self.topic, partition.partition, self.columns, self.max_batch_bytes
+    def _decoder(self, read: PartitionRead) -> RecordDecoder:
+        return RecordDecoder(
+            self.topic, read.partition.partition, self.columns, self.max_batch_bytes
         )
-        return decoder.decode(found.without_control() for found in batches)

@@ -12,7 +12,8 @@ from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.time import TimeIndex, TimestampOffset
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log.planning.tiles import SegmentSlice, lineage_of
-from tieredfs.log.read.reader import TieredReader, bounds_of, read_slice
+from tieredfs.log.read.reader import TieredReader, bounds_of
+from tieredfs.log.read.slice_batches import read_slice
 from tieredfs.model import IndexType, OffsetAndTimestamp, SegmentMetadata
 
 __all__ = ["find_offset"]

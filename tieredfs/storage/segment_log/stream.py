@@ -1,4 +1,9 @@
-"""The batches of a log, fetched a piece at a time."""
+"""The batches of a log, fetched a piece at a time: fetch → split.
+
+``LogFetch`` requests the pieces of a log, and ``split_log`` cuts them into batches. How
+much has to be fetched depends on where the batches end, so ``split_log`` states in
+``LogFetch.needed`` how many bytes the batch lacks that a piece has cut off.
+"""
 
 from collections.abc import Callable, Iterator
 
@@ -6,7 +11,7 @@ from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch.reader import claimed_size, scan_log
 from tieredfs.format.batch.table import LogBatch, LogBatches
 
-__all__ = ["FETCH_SIZE", "read_batches", "read_log"]
+__all__ = ["FETCH_SIZE", "LogFetch", "read_batches", "read_log", "split_log"]
 
 FETCH_SIZE = 16 << 20
 """Bytes of a request: large enough that its latency does not matter."""
@@ -20,7 +25,121 @@ _LOOKAHEAD_BYTES = 64 << 10
 _NOTHING = memoryview(b"")
 
 
-def read_log(  # noqa: PLR0913 - a log, and how much of it
+class LogFetch:
+    """Fetch a log piece by piece, as it is iterated over.
+
+    Attributes:
+        size: Bytes of the log.
+        start: Position of the first byte of the first piece.
+        needed: Least number of bytes of the next piece, unless the log ends before.
+    """
+
+    def __init__(
+        self,
+        fetch: Callable[[int, int], memoryview],
+        size: int,
+        *,
+        start: int = 0,
+        until: int | None = None,
+        fetch_size: int = FETCH_SIZE,
+        held: memoryview = _NOTHING,
+    ) -> None:
+        """Prepare the requests, without sending one.
+
+        Args:
+            fetch: Returns the bytes ``[start, end)`` of the log, and may return more.
+            size: Bytes of the log.
+            start: Position of the first byte to fetch.
+            until: Position up to which the first requests reach; later bytes are
+                fetched only if the caller continues.
+            fetch_size: Bytes of each request.
+            held: Bytes from ``start`` on that are already fetched: the first piece.
+        """
+        self.size = size
+        self.start = start
+        self.needed = 0
+        self._fetch = fetch
+        self._until = size if until is None else until
+        self._fetch_size = fetch_size
+        self._piece, self._position = held[: size - start], start
+
+    def __iter__(self) -> Iterator[memoryview]:
+        """Yield the pieces, each of which begins where the one before ended."""
+        end, beyond = self.start + len(self._piece), _LOOKAHEAD_BYTES
+        if self._piece:
+            yield self._piece
+        while end < self.size:
+            size = self._fetch_size
+            if self._until < self.size:
+                size = min(size, max(self._until - end, beyond))
+                beyond *= 2 if end >= self._until else 1
+            start, end = end, min(self.size, end + max(size, self.needed))
+            self._piece, self._position = _NOTHING, start  # do not hold two pieces
+            self._piece = self._fetch(start, end)[: self.size - start]
+            end = max(end, start + len(self._piece))
+            yield self._piece
+
+    def rest(self, position: int) -> memoryview:
+        """Return the bytes of the last piece from a position on."""
+        if position < self._position:
+            return _NOTHING
+        return self._piece[position - self._position :]
+
+
+def split_log(
+    pieces: LogFetch, *, name: str, after: int = -1, torn_tail: bool = False
+) -> Iterator[LogBatches]:
+    """Yield the whole batches in the pieces of a log in order, their headers checked.
+
+    Memory is bounded by one piece plus one batch, whatever a length field contains: a
+    batch larger than the rest of the log is an error.
+
+    Args:
+        pieces: The log.
+        name: Log name used in error messages.
+        after: Offset that the first batch must be greater than.
+        torn_tail: Whether the log may end in an incomplete batch or in zeros, as the
+            segment that a broker is writing may.
+
+    Raises:
+        CorruptBatchError: A batch is malformed, out of order or cut off.
+        UnsupportedFormatError: A magic byte or codec is not supported.
+    """
+    rest, position, previous = _NOTHING, pieces.start, after
+    for piece in pieces:
+        for part in _stitched(rest, piece):
+            data = memoryview(b"".join((rest, part))) if rest else part
+            done = 0
+            try:
+                for found in scan_log(data, offset=position, after=previous, name=name):
+                    yield found
+                    previous, done = (
+                        int(found["last_offset"][-1]),
+                        int(found["end"][-1]),
+                    )
+            except CorruptBatchError:
+                if not torn_tail or any(data[done:]):
+                    raise
+            rest = data[done:]
+            position += done
+        if torn_tail and not any(rest):
+            return
+        claimed = claimed_size(rest, 0, name=f"{name} from {position}")
+        if claimed is not None and claimed > pieces.size - position:
+            if torn_tail:
+                return
+            msg = (
+                f"{name}: batch at position {position}: {pieces.size - position} bytes "
+                f"are left of a batch of {claimed}"
+            )
+            raise CorruptBatchError(msg)
+        pieces.needed = 0 if claimed is None else claimed - len(rest)
+    if len(rest) and not torn_tail:
+        msg = f"{name}: {len(rest)} bytes at position {position} are not a batch"
+        raise CorruptBatchError(msg)
+
+
+def read_log(
     fetch: Callable[[int, int], memoryview],
     size: int,
     *,
@@ -28,73 +147,23 @@ def read_log(  # noqa: PLR0913 - a log, and how much of it
     start: int = 0,
     until: int | None = None,
     torn_tail: bool = False,
-    fetch_size: int = FETCH_SIZE,
-    after: int = -1,
-    held: memoryview = _NOTHING,
 ) -> Iterator[LogBatches]:
-    """Yield the batches of a log in order, checked, fetching them on demand.
+    """Fetch a log and split it into batches: see ``LogFetch`` and ``split_log``."""
+    pieces = LogFetch(fetch, size, start=start, until=until)
+    return split_log(pieces, name=name, torn_tail=torn_tail)
 
-    Memory is bounded by ``fetch_size`` plus one batch, whatever a length field
-    contains: a batch larger than the rest of the log is an error.
 
-    Args:
-        fetch: Returns the bytes ``[start, end)`` of the log, and may return more.
-        size: Bytes of the log.
-        name: Log name used in error messages.
-        start: Position of the first batch to read.
-        until: Position up to which the first requests reach; later bytes are fetched
-            only if the caller continues.
-        torn_tail: Whether the log may end in an incomplete batch or in zeros, as the
-            segment that a broker is writing may.
-        fetch_size: Bytes of each request.
-        after: Offset that the first batch must be greater than.
-        held: Bytes from ``start`` on that are already fetched.
-
-    Raises:
-        CorruptBatchError: A batch is malformed, out of order or cut off.
-        UnsupportedFormatError: A magic byte or codec is not supported.
-    """
-    rest, position, fetched = _NOTHING, start, start
-    previous = after
-    needed, beyond = 0, _LOOKAHEAD_BYTES
-    piece, end = held[: size - start], start + len(held)
-    while fetched < size:
-        if not piece:
-            want = fetch_size
-            if until is not None:
-                want = min(want, max(until - fetched, beyond))
-                beyond *= 2 if fetched >= until else 1
-            end = min(size, fetched + max(want, needed))
-            piece = fetch(fetched, end)[: size - fetched]
-        fetched = max(end, fetched + len(piece))
-        for part in _stitched(rest, piece):
-            data = memoryview(b"".join((rest, part))) if rest else part
-            done = 0
-            found = scan_log(data, offset=position, after=previous, name=name)
-            while (
-                batches := _next(found, data, done, torn_tail=torn_tail)
-            ) is not None:
-                yield batches
-                previous = int(batches["last_offset"][-1])
-                done = int(batches["end"][-1])
-            rest = data[done:]
-            position += done
-        piece = _NOTHING
-        if torn_tail and not any(rest[:fetch_size]):
-            return
-        claimed = claimed_size(rest, 0, name=f"{name} from {position}")
-        if claimed is not None and claimed > size - position:
-            if torn_tail:
-                return
-            msg = (
-                f"{name}: batch at position {position}: {size - position} bytes are "
-                f"left of a batch of {claimed}"
-            )
-            raise CorruptBatchError(msg)
-        needed = 0 if claimed is None else claimed - len(rest)
-    if len(rest) and not torn_tail:
-        msg = f"{name}: {len(rest)} bytes at position {position} are not a batch"
-        raise CorruptBatchError(msg)
+def read_batches(
+    fetch: Callable[[int, int], memoryview],
+    size: int,
+    *,
+    name: str,
+    start: int = 0,
+    torn_tail: bool = False,
+) -> Iterator[LogBatch]:
+    """Yield the batches of a log one by one: see ``read_log``."""
+    for batches in read_log(fetch, size, name=name, start=start, torn_tail=torn_tail):
+        yield from batches
 
 
 def _stitched(rest: memoryview, piece: memoryview) -> tuple[memoryview, ...]:
@@ -111,28 +180,3 @@ def _stitched(rest: memoryview, piece: memoryview) -> tuple[memoryview, ...]:
     if size is None or not len(rest) < size < len(rest) + len(piece):
         return (piece,)
     return piece[: size - len(rest)], piece[size - len(rest) :]
-
-
-def read_batches(
-    fetch: Callable[[int, int], memoryview],
-    size: int,
-    *,
-    name: str,
-    start: int = 0,
-    torn_tail: bool = False,
-) -> Iterator[LogBatch]:
-    """Yield the batches of a log one by one: see ``read_log``."""
-    for batches in read_log(fetch, size, name=name, start=start, torn_tail=torn_tail):
-        yield from batches
-
-
-def _next(
-    found: Iterator[LogBatches], data: memoryview, done: int, *, torn_tail: bool
-) -> LogBatches | None:
-    """Return the next batches; None at the end or at trailing zeros."""
-    try:
-        return next(found, None)
-    except CorruptBatchError:
-        if torn_tail and not any(data[done:]):
-            return None
-        raise

@@ -1,0 +1,232 @@
+"""The checked batches of one slice of a segment: fetch → split → filter.
+
+The segment's offsets, the lineage and the index that led to the slice are stored apart
+from its log. A batch that contradicts one of them is an error, and so is a batch whose
+header alone would leave it out and whose checksum is wrong.
+"""
+
+from collections.abc import Generator, Iterable, Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from tieredfs.epochs import NO_EPOCH
+from tieredfs.errors import (
+    CorruptBatchError,
+    CorruptDataError,
+    CorruptIndexError,
+    StorageUnavailableError,
+)
+from tieredfs.format.batch.table import LogBatches
+from tieredfs.log.planning.tiles import SegmentSlice
+from tieredfs.model import SegmentMetadata
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.segment_log.stream import (
+    FETCH_SIZE,
+    LogFetch,
+    read_log,
+    split_log,
+)
+
+__all__ = ["changed_error", "fetch_slice", "filter_slice", "read_slice"]
+
+_NOTHING = memoryview(b"")
+
+
+def read_slice(
+    storage: RemoteStorageManager, part: SegmentSlice, fetch_size: int = FETCH_SIZE
+) -> Iterator[LogBatches]:
+    """Yield the checked batches of a slice: see the stages, which it puts together.
+
+    Args:
+        storage: Where the segment is.
+        part: The slice.
+        fetch_size: Bytes of each request.
+    """
+    pieces = fetch_slice(storage, part, fetch_size)
+    name = storage.name_of(part.segment)
+    batches = split_log(pieces, name=name, after=part.previous_offset)
+    return filter_slice(batches, part, storage)
+
+
+def fetch_slice(
+    storage: RemoteStorageManager,
+    part: SegmentSlice,
+    fetch_size: int,
+    held: memoryview = _NOTHING,
+) -> LogFetch:
+    """Fetch the log of a slice's segment, from the slice's first position on.
+
+    The first requests end with the slice. What is after it is fetched only if the last
+    batch needs it, or the check that follows that batch.
+
+    Args:
+        storage: Where the segment is.
+        part: The slice.
+        fetch_size: Bytes of each request.
+        held: Bytes from the first position on that are already fetched.
+    """
+    return LogFetch(
+        lambda start, end: storage.fetch_log_ahead(part.segment, start, end),
+        part.segment.size or 0,
+        start=part.start_position,
+        until=part.end_position,
+        fetch_size=fetch_size,
+        held=held,
+    )
+
+
+def filter_slice(
+    batches: Iterable[LogBatches], part: SegmentSlice, storage: RemoteStorageManager
+) -> Iterator[LogBatches]:
+    """Yield those of a log's batches that are in a slice, including control batches.
+
+    The first and the last may extend beyond the slice's offsets, as their offsets show.
+
+    Args:
+        batches: The batches of the segment's log, from the slice's first position on.
+        part: The slice.
+        storage: Where the segment is.
+
+    Raises:
+        CorruptBatchError: A batch is malformed, or inconsistent with its segment and
+            lineage, or the log ends before the slice does.
+        CorruptIndexError: The offset index led past the slice's first offset.
+        CorruptObjectError: The log is shorter than it was listed.
+        StorageUnavailableError: The broker has replaced the log since it was listed, or
+            is replacing what follows it.
+    """
+    try:
+        reached = yield from _filter(batches, part, storage)
+    except CorruptDataError as error:
+        if storage.is_current(part.segment):
+            raise
+        raise changed_error(storage, part.segment) from error
+    is_whole = reached >= part.end_offset
+    if not storage.is_current(part.segment, None if is_whole else reached - 1):
+        raise changed_error(storage, part.segment)
+    if not is_whole and not _is_cleaned(storage, part.segment):
+        msg = (
+            f"{storage.name_of(part.segment)}: the log ends before offset {reached}, "
+            f"the segment at {part.segment.end_offset}"
+        )
+        raise CorruptBatchError(msg)
+
+
+def _filter(
+    found: Iterable[LogBatches], part: SegmentSlice, storage: RemoteStorageManager
+) -> Generator[LogBatches, None, int]:
+    """Yield the batches of a slice, and return the offset at which the log ends."""
+    reached, segment_end = part.start_offset, part.segment.end_offset
+    for batches in found:
+        is_first = batches["position"][0] == part.start_position > 0
+        if is_first and part.previous_offset < 0:
+            _check_index(storage, part, int(batches["base_offset"][0]))
+        # The batch after the slice is checked as well.
+        last = part.end_offset - 1  # an end may exceed int64
+        inside = int(np.searchsorted(batches["base_offset"], last, side="right"))
+        strays = np.flatnonzero(_strays(batches.take(slice(inside + 1)), part.segment))
+        held = batches.take(slice(inside))
+        skipped = int(np.searchsorted(held["last_offset"], part.start_offset))
+        held.take(slice(skipped)).check()
+        wanted = held.take(slice(skipped, int(strays[0]) if strays.size else inside))
+        wanted = wanted.within(part.start_offset, part.end_offset)
+        others = np.flatnonzero(~_of_lineage(wanted, part))
+        if others.size:
+            if others[0]:
+                yield wanted.take(slice(int(others[0])))
+            raise _wrong_epoch(wanted, int(others[0]), part)
+        if len(wanted):
+            yield wanted
+        if strays.size:
+            batches.take([strays[0]]).check()
+            raise _stray(batches, int(strays[0]), part.segment)
+        if inside < len(batches):
+            return part.end_offset
+        reached = max(reached, int(batches["last_offset"][-1]) + 1)
+        # After the end of the segment there must be no batch, which is checked.
+        if reached >= part.end_offset and part.end_offset <= (segment_end or 0):
+            return reached
+    return reached
+
+
+def changed_error(
+    storage: RemoteStorageManager, segment: SegmentMetadata
+) -> StorageUnavailableError:
+    """Return the error for a segment whose end may have changed since it was listed."""
+    return StorageUnavailableError(
+        f"{storage.name_of(segment)}: the broker is replacing this segment or the next "
+        "one: read again"
+    )
+
+
+def _is_cleaned(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool:
+    """Return whether a cleaner may have removed the last batches of a segment.
+
+    Either the store states it, or the log shows it: a broker writes without holes.
+    """
+    if storage.is_compacted(segment.partition):
+        return True
+    following = segment.start_offset
+    for batches in read_log(
+        lambda begin, end: storage.fetch_log_ahead(segment, begin, end),
+        segment.size or 0,
+        name=storage.name_of(segment),
+    ):
+        batches.check()
+        base, last = batches["base_offset"], batches["last_offset"]
+        whole = batches["record_count"] == last - base + 1
+        tiled = base == np.concatenate([[following], last[:-1] + 1])
+        if not (whole & tiled).all():
+            return True
+        following = int(last[-1]) + 1
+    return False
+
+
+def _check_index(
+    storage: RemoteStorageManager, part: SegmentSlice, base_offset: int
+) -> None:
+    if base_offset > part.start_offset:
+        msg = (
+            f"{storage.name_of(part.segment)}: the offset index has offset "
+            f"{part.start_offset} at position {part.start_position}, but the log has "
+            f"{base_offset} there"
+        )
+        raise CorruptIndexError(msg)
+
+
+def _strays(batches: LogBatches, segment: SegmentMetadata) -> npt.NDArray[np.bool_]:
+    """Return which batches have offsets outside their segment."""
+    end = -1 if segment.end_offset is None else segment.end_offset
+    strays: npt.NDArray[np.bool_] = (batches["base_offset"] < segment.start_offset) | (
+        batches["last_offset"] > end
+    )
+    return strays
+
+
+def _stray(
+    batches: LogBatches, row: int, segment: SegmentMetadata
+) -> CorruptBatchError:
+    first, last = batches["base_offset"][row], batches["last_offset"][row]
+    return CorruptBatchError(
+        f"{batches.where(row)}: the offsets {first} to {last} are outside the "
+        f"segment, {segment.start_offset} to {segment.end_offset}"
+    )
+
+
+def _of_lineage(batches: LogBatches, part: SegmentSlice) -> npt.NDArray[np.bool_]:
+    """Return which batches were written under the lineage's epoch at their offset."""
+    offsets = np.maximum(batches["base_offset"], part.start_offset)
+    return part.lineage.accepts_each(batches["leader_epoch"], offsets)
+
+
+def _wrong_epoch(
+    batches: LogBatches, row: int, part: SegmentSlice
+) -> CorruptBatchError:
+    offset = max(int(batches["base_offset"][row]), part.start_offset)
+    expected = part.lineage.epoch_at(offset)
+    return CorruptBatchError(
+        f"{batches.where(row)}: leader epoch {batches['leader_epoch'][row]} at offset "
+        f"{offset}, where the lineage has "
+        f"{'none' if expected == NO_EPOCH else expected}"
+    )
