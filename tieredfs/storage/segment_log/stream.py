@@ -122,7 +122,8 @@ def split_log(
                     raise
             rest = data[done:]
             position += done
-        if torn_tail and not any(rest):
+        # Fewer zeros may be the offset of a batch that the next piece continues.
+        if torn_tail and len(rest) >= _SIZE_END and not any(rest):
             return
         claimed = claimed_size(rest, 0, name=f"{name} from {position}")
         if claimed is not None and claimed > pieces.size - position:
