@@ -21,7 +21,7 @@ from tieredfs.format.batch.header import (
     BatchHeader,
 )
 from tieredfs.format.batch.legacy import read_message_header
-from tieredfs.format.batch.scan import header_scanner
+from tieredfs.format.batch.scan import scan_headers
 from tieredfs.format.batch.table import LogBatch, LogBatches
 from tieredfs.format.buffers import Buffer, byte_view
 from tieredfs.format.checksum import check_crc32c
@@ -160,7 +160,6 @@ def scan_log(
         UnsupportedFormatError: A codec is not supported.
     """
     view = byte_view(data)
-    scan_headers = header_scanner()
     previous, start = after, 0
     while True:
         # The scanner finds valid batches of version 2; the code below handles the rest.

@@ -6,7 +6,6 @@ an error.
 """
 
 import struct
-from collections.abc import Callable
 from typing import Final
 
 import numpy as np
@@ -17,13 +16,7 @@ from tieredfs.format.batch.table import BATCH_ROW, BatchTable
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.kernel.select import Kernel, chosen_kernel
 
-__all__ = ["HeaderScanner", "header_scanner"]
-
-HeaderScanner = Callable[[memoryview, int, int, int], BatchTable]
-"""A function that finds batches. Its arguments are the bytes, the position in them to
-start at, the position of the first byte in the log, and the offset that the first batch
-must be above. It returns a row for each batch, with the start and end of the batch's
-records in the bytes."""
+__all__ = ["scan_headers"]
 
 _MAX_ROWS: Final = 512  # a table of 64 KiB
 _LENGTH: Final = struct.Struct(">i")
@@ -50,18 +43,26 @@ _WIRE: Final = np.dtype(
 )
 
 
-def header_scanner() -> HeaderScanner:
-    """Return the header scanner of the kernel in use.
+def scan_headers(
+    view: memoryview, start: int, offset: int, previous: int
+) -> BatchTable:
+    """Find batches with the kernel in use.
+
+    Args:
+        view: Log bytes.
+        start: Position in the bytes of the first batch.
+        offset: Position of the first byte in the log.
+        previous: Offset that the first batch must be above.
+
+    Returns:
+        A row for each batch, with the start and end of the batch's records in the
+        bytes; at most 512.
 
     Raises:
         InvalidArgumentError: The requested kernel is not available.
     """
-    return _scan_compiled if chosen_kernel() is Kernel.COMPILED else _scan
-
-
-def _scan_compiled(
-    view: memoryview, start: int, offset: int, previous: int
-) -> BatchTable:
+    if chosen_kernel() is not Kernel.COMPILED:
+        return _scan(view, start, offset, previous)
     from tieredfs.format.kernel import _kernel  # noqa: PLC0415 - it may be missing
 
     table = np.empty(_MAX_ROWS, BATCH_ROW)

@@ -6,6 +6,7 @@ header alone would leave it out and whose checksum is wrong.
 """
 
 from collections.abc import Generator, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -67,7 +68,7 @@ def fetch_slice(
         held: Bytes from the first position on that are already fetched.
     """
     return LogFetch(
-        lambda start, end: storage.fetch_log_ahead(part.segment, start, end),
+        partial(storage.fetch_log_ahead, part.segment),
         part.segment.size or 0,
         start=part.start_position,
         until=part.end_position,
@@ -128,7 +129,8 @@ def _filter(
         strays = np.flatnonzero(_strays(batches.take(slice(inside + 1)), part.segment))
         held = batches.take(slice(inside))
         skipped = int(np.searchsorted(held["last_offset"], part.start_offset))
-        held.take(slice(skipped)).check()
+        if skipped:
+            held.take(slice(skipped)).check()
         wanted = held.take(slice(skipped, int(strays[0]) if strays.size else inside))
         wanted = wanted.within(part.start_offset, part.end_offset)
         others = np.flatnonzero(~_of_lineage(wanted, part))
