@@ -7,7 +7,7 @@
 # off or has no room; ``fill_batch`` decodes that record and reports the fault.
 
 cdef enum:
-    GROUP = 32  # records: with 7 bits before them, a bit of each fits a uint64
+    GROUP_SIZE = 32  # records: with 7 bits before them, a bit of each fits a uint64
 
 
 cdef struct Group:
@@ -22,19 +22,21 @@ cdef struct Group:
     int64_t headers
     int64_t stored
     # For each record, as stored.
-    int64_t delta[GROUP]
-    uint64_t stamp_bits[GROUP]
-    const uint8_t *key[GROUP]
-    int32_t key_length[GROUP]  # 0 where it is null
-    const uint8_t *value[GROUP]
-    int32_t value_length[GROUP]
-    const uint8_t *header[GROUP]
-    int32_t header_bytes[GROUP]
-    int32_t header_count[GROUP]
-    int64_t listed[GROUP + 1]  # rows with headers, followed by one more row
+    int64_t delta[GROUP_SIZE]
+    uint64_t stamp_bits[GROUP_SIZE]
+    const uint8_t *key[GROUP_SIZE]
+    int32_t key_length[GROUP_SIZE]  # 0 where it is null
+    const uint8_t *value[GROUP_SIZE]
+    int32_t value_length[GROUP_SIZE]
+    const uint8_t *header[GROUP_SIZE]
+    int32_t header_bytes[GROUP_SIZE]
+    int32_t header_count[GROUP_SIZE]
+    int64_t listed[GROUP_SIZE + 1]  # rows with headers, followed by one more row
 
 
-cdef inline const uint8_t *read_brief(const uint8_t *at, uint64_t *bits) noexcept nogil:
+cdef inline const uint8_t *read_short_varint(
+    const uint8_t *at, uint64_t *bits
+) noexcept nogil:
     """Decode a varint of up to three bytes, which must all be readable.
 
     A longer varint gives the largest odd number, which is too large for any field.
@@ -64,7 +66,7 @@ cdef inline int64_t sum_up(const int32_t *numbers, int64_t count) noexcept nogil
     return total
 
 
-cdef inline void walk_group(
+cdef inline void locate_group(
     Group *group,
     const uint8_t *at,
     const uint8_t *safe,
@@ -73,8 +75,8 @@ cdef inline void walk_group(
 ) noexcept nogil:
     """Locate the fields of up to ``max_rows`` records that end at or before ``safe``.
 
-    PASS more bytes can be read after ``safe``, so single bytes need no check. The caller
-    checks the last offset, which is relative like ``above``.
+    COPY_BYTES more bytes can be read after ``safe``, so single bytes need no check. The
+    caller checks the last offset, which is relative like ``above``.
     """
     cdef const uint8_t *end
     cdef uint64_t bits, stamp_bits, delta_bits, count_bits, is_listed
@@ -86,23 +88,23 @@ cdef inline void walk_group(
     cdef int64_t length, stored
     group.end = at
     while row < max_rows:
-        at = read_brief(at, &bits)
+        at = read_short_varint(at, &bits)
         if <int64_t>(bits >> 1) > safe - at:
             break
         end = at + (bits >> 1)
         # After the record's attributes, which are unused so far.
-        at = read_brief(at + 1, &stamp_bits)
+        at = read_short_varint(at + 1, &stamp_bits)
         if stamp_bits == UINT64_MAX:
-            at = read_bits(at - 3, end, 10, &stamp_bits)
+            at = read_varint(at - 3, end, 10, &stamp_bits)
             if at == NULL:
                 break
         group.stamp_bits[row] = stamp_bits
-        at = read_brief(at, &delta_bits)
+        at = read_short_varint(at, &delta_bits)
         if <int64_t>(delta_bits >> 1) <= above:
             break
         bits |= delta_bits
         group.delta[row] = <int64_t>(delta_bits >> 1)
-        at = read_brief(at, &count_bits)
+        at = read_short_varint(at, &count_bits)
         length = <int64_t>(count_bits >> 1)
         if length > end - at:
             break
@@ -112,7 +114,7 @@ cdef inline void walk_group(
             no_key |= <uint64_t>1 << row
         group.key[row] = at
         group.key_length[row] = <int32_t>length
-        at = read_brief(at + length, &count_bits)
+        at = read_short_varint(at + length, &count_bits)
         length = <int64_t>(count_bits >> 1)
         if length > end - at:
             break
@@ -122,7 +124,7 @@ cdef inline void walk_group(
             no_value |= <uint64_t>1 << row
         group.value[row] = at
         group.value_length[row] = <int32_t>length
-        at = read_brief(at + length, &count_bits)
+        at = read_short_varint(at + length, &count_bits)
         stored = end - at
         length = <int64_t>(count_bits >> 1)
         if (bits | count_bits) & 1 or length > stored >> 1:
@@ -153,25 +155,25 @@ cdef inline void walk_group(
     group.stored = sum_up(group.header_bytes, row)
 
 
-cdef inline void copy_brief(
+cdef inline void copy_short(
     uint8_t *to, const uint8_t *at, int64_t length
 ) noexcept nogil:
-    """Copy bytes where PASS more bytes can be read and overwritten."""
-    cdef int64_t done = PASS
-    cdef int64_t last = length - PASS
-    memcpy(to, at, PASS)
+    """Copy bytes where COPY_BYTES more bytes can be read and overwritten."""
+    cdef int64_t done = COPY_BYTES
+    cdef int64_t last = length - COPY_BYTES
+    memcpy(to, at, COPY_BYTES)
     if last <= 0:
         return
-    if length > SHORT:
+    if length > MAX_SHORT_COPY:
         memcpy(to, at, <size_t>length)
         return
-    memcpy(to + last, at + last, PASS)
+    memcpy(to + last, at + last, COPY_BYTES)
     while done < last:
-        memcpy(to + done, at + done, 2 * PASS)
-        done += 2 * PASS
+        memcpy(to + done, at + done, 2 * COPY_BYTES)
+        done += 2 * COPY_BYTES
 
 
-cdef inline void put_nulls(
+cdef inline void mark_nulls(
     uint8_t *valid, int64_t row, int64_t rows, uint64_t nulls
 ) noexcept nogil:
     """Mark rows as valid, except those whose bit in ``nulls`` is set."""
@@ -189,8 +191,8 @@ cdef inline void put_nulls(
         at += 1
 
 
-cdef inline void put_payloads(
-    Bytes *column,
+cdef inline void append_payloads(
+    BytesColumn *column,
     int64_t row,
     int64_t rows,
     const uint8_t **payloads,
@@ -203,16 +205,16 @@ cdef inline void put_payloads(
     cdef int64_t filled = column.filled
     cdef int64_t index
     for index in range(rows):
-        copy_brief(data + filled, payloads[index], lengths[index])
+        copy_short(data + filled, payloads[index], lengths[index])
         filled += lengths[index]
         ends[index] = <int32_t>filled
     column.filled = filled
     column.nulls += COUNT_BITS(nulls)
-    put_nulls(column.valid, row, rows, nulls)
+    mark_nulls(column.valid, row, rows, nulls)
 
 
-cdef inline bint put_group_headers(
-    const Group *group, int64_t first, Bytes *keys, Bytes *values
+cdef inline bint append_group_headers(
+    const Group *group, int64_t first, BytesColumn *keys, BytesColumn *values
 ) noexcept nogil:
     """Append the headers of all records, as headers ``first`` and up, if they fit.
 
@@ -236,16 +238,16 @@ cdef inline bint put_group_headers(
     cdef uint8_t *value_data = values.data
     cdef uint64_t bits
     cdef bint wrong = False
-    put_nulls(values.valid, first, group.headers, 0)
+    mark_nulls(values.valid, first, group.headers, 0)
     while header < last:
-        at = read_brief(at, &bits)
+        at = read_short_varint(at, &bits)
         length = <int64_t>(bits >> 1)
         if bits & 1 or length > end - at:
             wrong = True
             break
-        copy_brief(key_data + key_bytes, at, length)
+        copy_short(key_data + key_bytes, at, length)
         key_bytes += length
-        at = read_brief(at + length, &bits)
+        at = read_short_varint(at + length, &bits)
         length = <int64_t>(bits >> 1)
         if length > end - at:
             wrong = True
@@ -256,7 +258,7 @@ cdef inline bint put_group_headers(
                 break
             values.valid[header >> 3] &= <uint8_t>~(1 << (header & 7))
             nulls += 1
-        copy_brief(value_data + value_bytes, at, length)
+        copy_short(value_data + value_bytes, at, length)
         value_bytes += length
         at += length
         header += 1
@@ -282,46 +284,126 @@ cdef inline bint put_group_headers(
 
 
 cdef inline bint has_room(
-    const Bytes *column, int64_t more
+    const BytesColumn *column, int64_t more
 ) noexcept nogil:
-    """Return whether ``more`` and PASS bytes fit, or the column is not wanted."""
-    return column.data == NULL or more <= column.room - column.filled - PASS
+    """Return whether ``more`` and COPY_BYTES bytes fit, or the column is not wanted."""
+    return column.data == NULL or more <= column.room - column.filled - COPY_BYTES
 
 
-cdef inline void put_numbers(
-    const Group *group,
-    int64_t row,
-    int64_t base,
-    uint64_t stamp,
-    uint64_t moves,
-    int32_t kind,
-    int64_t *offsets,
-    int64_t *stamps,
-    int32_t *kinds,
+cdef inline void append_numbers(
+    Chunk *chunk, const Group *group, const Batch *batch
 ) noexcept nogil:
     """Append the numeric columns that are wanted."""
+    cdef int64_t row = chunk.rows
+    cdef int64_t *offsets = chunk.offsets
+    cdef int64_t *timestamps = chunk.timestamps
+    cdef int32_t *types = chunk.timestamp_types
     cdef int64_t index
-    cdef uint64_t bits
     if offsets:
         for index in range(group.rows):
-            offsets[row + index] = base + group.delta[index]
-    if stamps:
+            offsets[row + index] = batch.base_offset + group.delta[index]
+    if timestamps:
         for index in range(group.rows):
-            bits = group.stamp_bits[index]
-            stamps[row + index] = <int64_t>(
-                stamp + moves * ((bits >> 1) ^ (0 - (bits & 1)))
-            )
-    if kinds:
+            timestamps[row + index] = timestamp_of(batch, group.stamp_bits[index])
+    if types:
         for index in range(group.rows):
-            kinds[row + index] = kind
+            types[row + index] = batch.timestamp_type
 
 
-cdef inline void put_lists(
-    const Group *group, int64_t row, int64_t header, uint8_t *valid, int32_t *ends
-) noexcept nogil:
-    """Append the end of each record's headers; ``header`` is the end before them."""
+cdef inline void append_lists(Chunk *chunk, const Group *group) noexcept nogil:
+    """Append the end of each record's headers, which were appended before."""
+    cdef int32_t *ends = chunk.list_offsets + chunk.rows + 1
+    cdef int64_t header = chunk.headers
     cdef int64_t index
     for index in range(group.rows):
         header += group.header_count[index]
-        ends[row + 1 + index] = <int32_t>header
-    put_nulls(valid, row, group.rows, group.no_headers)
+        ends[index] = <int32_t>header
+    mark_nulls(chunk.list_valid, chunk.rows, group.rows, group.no_headers)
+    chunk.headers = header
+    chunk.rows_without_headers += COUNT_BITS(group.no_headers)
+
+
+cdef inline int64_t group_size(
+    const Chunk *chunk, const Group *group, const Limits *limits
+) noexcept nogil:
+    """Return the bytes that Arrow needs for a group in the columns that are wanted."""
+    cdef int64_t size = limits.fixed * group.rows
+    if chunk.keys.data:
+        size += group.key_bytes
+    if chunk.values.data:
+        size += group.value_bytes
+    if chunk.list_offsets:
+        size += HEADER_BYTES * group.headers + group.stored
+    return size
+
+
+cdef inline bint group_fits(
+    const Chunk *chunk, const Group *group, int64_t size, const Limits *limits
+) noexcept nogil:
+    """Return whether a group fits the chunk, and the buffers have room for it."""
+    return (
+        chunk.rows + group.rows <= chunk.max_rows
+        and chunk.row_bytes + size < limits.soft
+        and not exceeds_bytes(chunk, size, group.stored, limits)
+        and has_room(&chunk.keys, group.key_bytes)
+        and has_room(&chunk.values, group.value_bytes)
+        and (
+            chunk.list_offsets == NULL
+            or group.headers <= chunk.max_headers - chunk.headers
+            and has_room(&chunk.header_keys, group.stored)
+            and has_room(&chunk.header_values, group.stored)
+        )
+    )
+
+
+cdef inline const uint8_t *end_of_groups(
+    const Batch *batch, const uint8_t *at, const uint8_t *stop, int64_t above
+) noexcept nogil:
+    """Return where groups end, so that COPY_BYTES more bytes can be read.
+
+    NULL if the records have to be appended one by one: because some are not wanted, the
+    offset before them is not of this batch, or too few bytes follow.
+    """
+    if (
+        not batch.is_whole
+        or not batch.base_offset - 1 <= above <= batch.base_offset + batch.max_delta
+        or stop - at < COPY_BYTES
+    ):
+        return NULL
+    return batch.end if stop - batch.end >= COPY_BYTES else stop - COPY_BYTES
+
+
+cdef inline bint append_group(
+    Chunk *chunk, Group *group, const Batch *batch, const Limits *limits
+) noexcept nogil:
+    """Append a group to the columns that are wanted.
+
+    Returns:
+        Whether it was appended; False if the group is empty, does not fit, or is not of
+        a common form.
+    """
+    cdef int64_t size = group_size(chunk, group, limits)
+    if not group.rows or group.delta[group.rows - 1] > batch.max_delta:
+        return False
+    if not group_fits(chunk, group, size, limits):
+        return False
+    if chunk.list_offsets:
+        if not append_group_headers(
+            group, chunk.headers, &chunk.header_keys, &chunk.header_values
+        ):
+            return False
+        append_lists(chunk, group)
+    if chunk.keys.data:
+        append_payloads(
+            &chunk.keys, chunk.rows, group.rows, group.key, group.key_length,
+            group.no_key,
+        )
+    if chunk.values.data:
+        append_payloads(
+            &chunk.values, chunk.rows, group.rows, group.value, group.value_length,
+            group.no_value,
+        )
+    append_numbers(chunk, group, batch)
+    chunk.rows += group.rows
+    chunk.row_bytes += size
+    return True

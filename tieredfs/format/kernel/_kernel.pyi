@@ -8,15 +8,20 @@ import pyarrow as pa
 from tieredfs.format.batch.table import BatchTable
 from tieredfs.format.buffers import Buffer, Int64Array
 
+SHARED_NUMBERS: dict[str, int]
+NULL_COUNTERS: tuple[int, ...]
+BATCH_ROW_COLUMNS: dict[str, int]
+FIRST_BUFFERS: dict[str, int]
+
 FAULTS: tuple[str, ...]
 STATE_SIZE: int
 COUNTER_COUNT: int
 IS_FULL: int
 HAS_NO_ROOM: int
 STATE_BATCH: int
-STATE_AT: int
-STATE_NEEDED: int
-STATE_NEED: int
+STATE_POSITION: int
+STATE_NEEDED_COUNTER: int
+STATE_NEEDED_ROOM: int
 
 def crc32c(data: Buffer, crc: int = 0) -> int: ...
 def crc32c_table(data: Buffer, crc: int = 0) -> int: ...

@@ -302,32 +302,32 @@ cdef int64_t find_packed(
 ) noexcept nogil:
     """Find the blocks of batches; return the number of batches found completely."""
     cdef Blocks kept
-    cdef int64_t batch[COLUMNS]
+    cdef int64_t batch[BATCH_COLUMNS]
     cdef int64_t start, end, begin, count, row, room
     cdef int64_t stored = 0
     cdef int first = 0
     cdef int codec
     for row in range(rows):
         # A copy, so that a concurrent write to the table cannot undo the checks.
-        memcpy(batch, table + COLUMNS * row, sizeof(batch))
-        codec = <int>(batch[ATTRIBUTES] & CODEC_MASK)
+        memcpy(batch, table + BATCH_COLUMNS * row, sizeof(batch))
+        codec = <int>(batch[BATCH_ATTRIBUTES] & CODEC_MASK)
         if not row:
             first = codec
-        start = batch[START]
-        end = batch[END]
-        count = batch[RECORD_COUNT]
-        if codec != first or batch[MAGIC] != 2 or count <= 0:
+        start = batch[BATCH_START]
+        end = batch[BATCH_END]
+        count = batch[BATCH_RECORD_COUNT]
+        if codec != first or batch[BATCH_MAGIC] != 2 or count <= 0:
             return row
         if not 0 <= start <= end <= size:
             return row
         if row and stored + (end - start) > max_stored:
             return row
         if not is_checked:
-            if not CRC_END <= batch[SIZE] <= end:
+            if not CRC_END <= batch[BATCH_SIZE] <= end:
                 return row
-            begin = end - batch[SIZE]
-            if batch[CRC] != crc32c_extend(
-                0, data + begin + CRC_END, <size_t>(batch[SIZE] - CRC_END)
+            begin = end - batch[BATCH_SIZE]
+            if batch[BATCH_CRC] != crc32c_extend(
+                0, data + begin + CRC_END, <size_t>(batch[BATCH_SIZE] - CRC_END)
             ):
                 return row
         kept = found[0]
@@ -395,7 +395,7 @@ def scan_packed(
             <const uint8_t *>source.held.buf,
             source.held.len,
             <const int64_t *>rows.held.buf,
-            rows.held.len // <int64_t>(COLUMNS * sizeof(int64_t)),
+            rows.held.len // <int64_t>(BATCH_COLUMNS * sizeof(int64_t)),
             is_checked,
             max_stored,
             max_output,

@@ -12,23 +12,23 @@ cdef enum:
 
 # The columns of a table of batches: see BATCH_ROW in batch/table.py.
 cdef enum:
-    POSITION
-    SIZE
-    BASE_OFFSET
-    LAST_OFFSET
-    LEADER_EPOCH
-    CRC
-    ATTRIBUTES
-    BASE_TIMESTAMP
-    MAX_TIMESTAMP
-    PRODUCER_ID
-    PRODUCER_EPOCH
-    BASE_SEQUENCE
-    RECORD_COUNT
-    MAGIC
-    START
-    END
-    COLUMNS
+    BATCH_POSITION
+    BATCH_SIZE
+    BATCH_BASE_OFFSET
+    BATCH_LAST_OFFSET
+    BATCH_LEADER_EPOCH
+    BATCH_CRC
+    BATCH_ATTRIBUTES
+    BATCH_BASE_TIMESTAMP
+    BATCH_MAX_TIMESTAMP
+    BATCH_PRODUCER_ID
+    BATCH_PRODUCER_EPOCH
+    BATCH_BASE_SEQUENCE
+    BATCH_RECORD_COUNT
+    BATCH_MAGIC
+    BATCH_START
+    BATCH_END
+    BATCH_COLUMNS
 
 
 cdef inline uint32_t read_32(const uint8_t *at) noexcept nogil:
@@ -45,17 +45,17 @@ cdef inline int16_t read_16(const uint8_t *at) noexcept nogil:
 
 cdef bint is_valid_header(const int64_t *row, int64_t delta, int64_t previous) noexcept nogil:
     """Return whether read_header accepts a header and it follows the one before."""
-    cdef int64_t base = row[BASE_OFFSET]
-    cdef int codec = row[ATTRIBUTES] & CODEC_MASK
-    if codec > 4 or row[LEADER_EPOCH] < -1:
+    cdef int64_t base = row[BATCH_BASE_OFFSET]
+    cdef int codec = row[BATCH_ATTRIBUTES] & CODEC_MASK
+    if codec > 4 or row[BATCH_LEADER_EPOCH] < -1:
         return False
     if base < 0 or base <= previous or delta < 0 or delta > INT64_MAX - base:
         return False
-    if row[RECORD_COUNT] < 0 or row[RECORD_COUNT] > delta + 1:
+    if row[BATCH_RECORD_COUNT] < 0 or row[BATCH_RECORD_COUNT] > delta + 1:
         return False
     return (
         codec != 0
-        or row[RECORD_COUNT] <= (row[SIZE] - HEADER_SIZE) // MIN_RECORD
+        or row[BATCH_RECORD_COUNT] <= (row[BATCH_SIZE] - HEADER_SIZE) // MIN_RECORD
     )
 
 
@@ -86,28 +86,28 @@ cdef int64_t find_batches(
         CRC32C_PREFETCH(at + 4 * length - 64)
         CRC32C_PREFETCH(at + 4 * length)
         CRC32C_PREFETCH(at + 4 * length + 64)
-        row[POSITION] = position + offset
-        row[SIZE] = length
-        row[BASE_OFFSET] = read_64(at)
-        row[LEADER_EPOCH] = <int32_t>read_32(at + 12)
-        row[CRC] = read_32(at + 17)
-        row[ATTRIBUTES] = read_16(at + 21)
-        row[BASE_TIMESTAMP] = read_64(at + 27)
-        row[MAX_TIMESTAMP] = read_64(at + 35)
-        row[PRODUCER_ID] = read_64(at + 43)
-        row[PRODUCER_EPOCH] = read_16(at + 51)
-        row[BASE_SEQUENCE] = <int32_t>read_32(at + 53)
-        row[RECORD_COUNT] = <int32_t>read_32(at + 57)
-        row[MAGIC] = 2
-        row[START] = position + HEADER_SIZE
-        row[END] = position + length
+        row[BATCH_POSITION] = position + offset
+        row[BATCH_SIZE] = length
+        row[BATCH_BASE_OFFSET] = read_64(at)
+        row[BATCH_LEADER_EPOCH] = <int32_t>read_32(at + 12)
+        row[BATCH_CRC] = read_32(at + 17)
+        row[BATCH_ATTRIBUTES] = read_16(at + 21)
+        row[BATCH_BASE_TIMESTAMP] = read_64(at + 27)
+        row[BATCH_MAX_TIMESTAMP] = read_64(at + 35)
+        row[BATCH_PRODUCER_ID] = read_64(at + 43)
+        row[BATCH_PRODUCER_EPOCH] = read_16(at + 51)
+        row[BATCH_BASE_SEQUENCE] = <int32_t>read_32(at + 53)
+        row[BATCH_RECORD_COUNT] = <int32_t>read_32(at + 57)
+        row[BATCH_MAGIC] = 2
+        row[BATCH_START] = position + HEADER_SIZE
+        row[BATCH_END] = position + length
         delta = <int32_t>read_32(at + 23)
         if not is_valid_header(row, delta, previous):
             break
-        previous = row[BASE_OFFSET] + delta
-        row[LAST_OFFSET] = previous
+        previous = row[BATCH_BASE_OFFSET] + delta
+        row[BATCH_LAST_OFFSET] = previous
         position += length
-        row += COLUMNS
+        row += BATCH_COLUMNS
         found += 1
     return found
 
@@ -144,6 +144,6 @@ def scan_headers(
             offset,
             previous,
             <int64_t *>rows.held.buf,
-            rows.held.len // <int64_t>(COLUMNS * sizeof(int64_t)),
+            rows.held.len // <int64_t>(BATCH_COLUMNS * sizeof(int64_t)),
         )
     return found

@@ -99,7 +99,7 @@ class _OutputChunk:
             self._room = _first_room(batches)
         self._limits[:2] = batches.first_offset, batches.end_offset - 1
         self._state[_kernel.STATE_BATCH] = 0
-        self._state[_kernel.STATE_AT] = -1
+        self._state[_kernel.STATE_POSITION] = -1
         while ended := self._fill(batches):
             if ended == _kernel.IS_FULL:
                 yield self.take()
@@ -172,9 +172,8 @@ class _OutputChunk:
 
     def _grow(self) -> None:
         """Enlarge the buffers for what the kernel needs now and is likely to need."""
-        held, need = (
-            int(self._state[at]) for at in (_kernel.STATE_NEEDED, _kernel.STATE_NEED)
-        )
+        held = int(self._state[_kernel.STATE_NEEDED_COUNTER])
+        need = int(self._state[_kernel.STATE_NEEDED_ROOM])
         # The need of a full chunk if all its records are like those so far.
         filled = max(int(self._state[_ROW_BYTES]), FULL_BYTES // _MAX_GROWTH)
         whole = min(need * FULL_BYTES // filled * 9 // 8, _FULL_ROOM[held])
