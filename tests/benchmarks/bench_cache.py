@@ -35,9 +35,8 @@ from tieredfs import (
     TopicIdPartition,
 )
 from tieredfs.cache import CacheDirectory, RemoteIndexCache
-from tieredfs.cache.entry import check_indexes
+from tieredfs.cache.entry import check_indexes, name_of
 from tieredfs.cache.entry_file import decode_entry, encode_entry
-from tieredfs.cache.entry_name import name_of
 from tieredfs.format.checksum import crc32c
 
 __all__ = ["Limit", "bench_cold_load", "bench_held", "bench_opening", "bench_restart"]

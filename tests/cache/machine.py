@@ -27,7 +27,7 @@ from cache.made import (
 from damage import flipped
 from tieredfs import ClosedError
 from tieredfs.cache import CachedIndexes, RemoteIndexCache
-from tieredfs.cache.entry_name import name_of
+from tieredfs.cache.entry import name_of
 
 __all__ = ["Machine"]
 

@@ -158,12 +158,12 @@ class CacheDirectory:
         Raises:
             OSError: The entry cannot be written.
         """
-        size = sum(memoryview(piece).nbytes for piece in pieces)
         temporary = self.path / f"{os.getpid()}-{token_hex(8)}.tmp"
         self._make()
         try:
             with open(temporary, "xb", opener=_open_private) as file:
                 file.writelines(pieces)
+                size = file.tell()
             self._stamp(temporary, self._clock() - _PROBATION)
             with self._changing(patience=min(patience, _MAX_LOCK_SECONDS)) as room:
                 if size > room.bound:

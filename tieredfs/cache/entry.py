@@ -1,7 +1,14 @@
-"""The indexes of one segment, ready for lookups."""
+"""An entry of the cache: its names, and the indexes of a segment ready for lookups.
+
+An entry has a key in the memory of a process and, among the entries of all stores, a
+file name on disk.
+"""
+
+from hashlib import sha256
+from typing import NamedTuple
 
 from tieredfs.errors import NotFoundError
-from tieredfs.format.buffers import Buffer, Int64Array
+from tieredfs.format.buffers import Int64Array
 from tieredfs.format.index.leader_epochs import parse_leader_epochs
 from tieredfs.format.index.lookup import OffsetLookup, TimeLookup
 from tieredfs.format.index.offset import OffsetIndex, OffsetPosition
@@ -10,7 +17,60 @@ from tieredfs.format.index.time import TimeIndex
 from tieredfs.format.index.txn import CollectedAborts, TransactionIndex
 from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
 
-__all__ = ["CachedIndexes", "check_indexes"]
+__all__ = [
+    "CachedIndexes",
+    "EntryKey",
+    "EntryName",
+    "check_indexes",
+    "key_of",
+    "name_of",
+]
+
+EntryKey = tuple[str, str, int, str, int, str, str]
+
+
+class EntryName(NamedTuple):
+    """The unique name of an entry among the entries of all stores.
+
+    Attributes:
+        name: Name of its file, 32 hexadecimal digits.
+        identity: The identity in the file's header, 32 bytes.
+    """
+
+    name: str
+    identity: bytes
+
+
+def key_of(metadata: SegmentMetadata) -> EntryKey:
+    """Return the key of a segment within its store.
+
+    The key is a tuple of plain values, because hashing a dataclass takes as long as a
+    whole lookup. It includes the plugin's custom metadata: two objects may have one id
+    and different ends.
+    """
+    partition = metadata.partition
+    return (
+        partition.topic,
+        partition.topic_id,
+        partition.partition,
+        metadata.id,
+        metadata.start_offset,
+        metadata.version,
+        metadata.custom_metadata.decode("latin-1"),
+    )
+
+
+def name_of(place: str, metadata: SegmentMetadata) -> EntryName:
+    """Return the name of a segment's entry.
+
+    Args:
+        place: Identity of the storage: ``RemoteStorageManager.identity``.
+        metadata: Metadata of the segment.
+    """
+    text = "\0".join((place, *map(str, key_of(metadata))))
+    # A listing may contain invalid text, such as a version with a lone surrogate.
+    digest = sha256(text.encode(errors="surrogatepass")).digest()
+    return EntryName(digest[:16].hex(), digest)
 
 
 class CachedIndexes:
@@ -29,8 +89,9 @@ class CachedIndexes:
         """Wrap indexes that ``check_indexes`` accepts."""
         self.indexes = indexes
         self._base_offset = base_offset
-        self._offsets = OffsetLookup(indexes.get(IndexType.OFFSET, b""), base_offset)
-        self._times = TimeLookup(indexes.get(IndexType.TIMESTAMP, b""), base_offset)
+        parts = indexes.indexes
+        self._offsets = OffsetLookup(parts.get(IndexType.OFFSET, b""), base_offset)
+        self._times = TimeLookup(parts.get(IndexType.TIMESTAMP, b""), base_offset)
         self._aborts: TransactionIndex | None = None
 
     def lookup_offset(self, offset: int) -> OffsetPosition:
@@ -88,27 +149,27 @@ def check_indexes(indexes: SegmentIndexes, segment: SegmentMetadata, name: str) 
         UnsupportedFormatError: One is of a newer version.
     """
     base, end, size = segment.start_offset, segment.end_offset, segment.size
-
-    def part(index_type: IndexType) -> Buffer:
-        return indexes.get(index_type, b"")
-
+    parts = indexes.indexes
     OffsetIndex.parse(
-        part(IndexType.OFFSET),
+        parts.get(IndexType.OFFSET, b""),
         base,
         end_offset=end,
         log_size=size,
         name=f"{name}: offset index",
     )
     TimeIndex.parse(
-        part(IndexType.TIMESTAMP), base, end_offset=end, name=f"{name}: time index"
+        parts.get(IndexType.TIMESTAMP, b""),
+        base,
+        end_offset=end,
+        name=f"{name}: time index",
     )
     TransactionIndex.parse(
-        part(IndexType.TRANSACTION), base, name=f"{name}: transaction index"
+        parts.get(IndexType.TRANSACTION, b""), base, name=f"{name}: transaction index"
     )
     parse_leader_epochs(
-        part(IndexType.LEADER_EPOCH), name=f"{name}: leader-epoch checkpoint"
+        parts.get(IndexType.LEADER_EPOCH, b""), name=f"{name}: leader-epoch checkpoint"
     )
-    if IndexType.PRODUCER_SNAPSHOT in indexes:
+    if IndexType.PRODUCER_SNAPSHOT in parts:
         ProducerSnapshot.parse(
-            part(IndexType.PRODUCER_SNAPSHOT), name=f"{name}: producer snapshot"
+            parts[IndexType.PRODUCER_SNAPSHOT], name=f"{name}: producer snapshot"
         )

@@ -15,6 +15,7 @@ version is supported.
 
 from collections.abc import Sequence
 from itertools import accumulate
+from operator import add
 from struct import Struct
 from typing import Final
 
@@ -54,23 +55,26 @@ def encode_entry(identity: bytes, found: SegmentIndexes) -> list[Buffer]:
         identity: 32 bytes that identify the store and the segment.
         found: The indexes; empty layout data has no section.
     """
+    indexes = found.indexes
     parts: list[tuple[int, Buffer]] = [
-        (kind, found[index_type])
+        (kind, indexes[index_type])
         for kind, index_type in _KINDS.items()
-        if index_type in found
+        if index_type in indexes
     ]
     if found.layout:
         parts.append((_LAYOUT, found.layout))
     sizes = [memoryview(data).nbytes for _, data in parts]
-    first = _round_up(_HEADER.size + len(parts) * _SECTION.size + _CRC.size)
-    ends = list(accumulate(map(_round_up, sizes), initial=first))
+    paddings = [-size % _ALIGNMENT for size in sizes]
+    head_size = _HEADER.size + len(parts) * _SECTION.size + _CRC.size
+    first = head_size + -head_size % _ALIGNMENT
+    ends = list(accumulate(map(add, sizes, paddings), initial=first))
     head = _HEADER.pack(_MAGIC, _VERSION, len(parts), ends[-1], identity)
     for (kind, data), size, position in zip(parts, sizes, ends, strict=False):
         head += _SECTION.pack(kind, crc32c(data), position, size)
     head += _CRC.pack(crc32c(head))
     pieces: list[Buffer] = [head, bytes(first - len(head))]
-    for (_, data), size in zip(parts, sizes, strict=True):
-        pieces += [data, bytes(_round_up(size) - size)]
+    for (_, data), padding in zip(parts, paddings, strict=True):
+        pieces += [data, bytes(padding)]
     return pieces
 
 
@@ -156,12 +160,8 @@ def _sections(data: memoryview, identity: bytes) -> Sequence[tuple[int, ...]]:
 
 def _padded(data: memoryview, end: int) -> int:
     """Check the padding after a section, and return the start of the next one."""
-    begin = _round_up(end)
+    begin = end + -end % _ALIGNMENT
     if any(data[end:begin]):
         msg = f"the padding at {end} is not zero"
         raise InvalidEntryError(msg)
     return begin
-
-
-def _round_up(size: int) -> int:
-    return -(-size // _ALIGNMENT) * _ALIGNMENT

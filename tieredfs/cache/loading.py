@@ -9,9 +9,8 @@ from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
-from tieredfs.cache.disk_entries import DiskEntries
-from tieredfs.cache.entry import CachedIndexes, check_indexes
-from tieredfs.cache.entry_name import EntryKey, EntryName
+from tieredfs.cache.entries import DiskEntries
+from tieredfs.cache.entry import CachedIndexes, EntryKey, EntryName, check_indexes
 from tieredfs.errors import DeadlineExceededError
 from tieredfs.model import SegmentIndexes, SegmentMetadata
 from tieredfs.objects.concurrency.waiting import result_of

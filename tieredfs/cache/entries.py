@@ -1,0 +1,238 @@
+"""The entries that a process has mapped, and those on disk.
+
+All views of a cache share the state of their process. A forked child starts with an
+empty one: it has none of its parent's threads, one of which may have held the lock.
+"""
+
+import os
+import threading
+import warnings
+import weakref
+from collections.abc import Callable, Iterable
+from concurrent.futures import Future
+from dataclasses import dataclass
+
+from cachetools import Cache, LRUCache
+
+from tieredfs.cache.directory import CacheDirectory
+from tieredfs.cache.entry import CachedIndexes, EntryKey, EntryName
+from tieredfs.cache.entry_file import InvalidEntryError, decode_entry, encode_entry
+from tieredfs.errors import ClosedError, TieredFSWarning
+from tieredfs.model import SegmentIndexes
+from tieredfs.objects import RequestPolicy
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
+
+__all__ = ["CacheStats", "Counts", "DiskEntries", "Opened", "ProcessState"]
+
+_MAX_MAPPED_ENTRIES = 1024
+_MAX_LOADERS = 16
+
+
+@dataclass(slots=True)
+class Opened:
+    """An entry that this process has mapped.
+
+    Attributes:
+        name: Name of its file.
+        indexes: The indexes in it.
+        used: Time of the last use.
+        noted: Time of the last use that was recorded in the directory; 0 if none was
+            since the entry was loaded.
+    """
+
+    name: str
+    indexes: CachedIndexes
+    used: float
+    noted: float
+
+
+@dataclass(frozen=True, slots=True)
+class CacheStats:
+    """Counters of one cache in this process, since it was opened.
+
+    Attributes:
+        hits: Lookups that found an entry, mapped or on disk.
+        misses: Lookups that found no entry, or an invalid one.
+        loads: Entries fetched from the store.
+        load_seconds: Total time of the fetches.
+        evictions: Entries removed to make room.
+        corruptions: Files that were not what had been written.
+        size: Bytes on disk, of all processes that share the directory.
+    """
+
+    hits: int
+    misses: int
+    loads: int
+    load_seconds: float
+    evictions: int
+    corruptions: int
+    size: int
+
+
+@dataclass(slots=True)
+class Counts:
+    """The mutable counters behind CacheStats."""
+
+    hits: int = 0
+    misses: int = 0
+    loads: int = 0
+    load_seconds: float = 0.0
+    evictions: int = 0
+    corruptions: int = 0
+
+
+class ProcessState:
+    """The state of a cache in one process; every access requires the lock.
+
+    Attributes:
+        lock: Protects the other attributes.
+        opened: The mapped entries that were used last.
+        loads: Entries that are being loaded, by entry and request policy: a view with a
+            longer deadline does not share the failure of one with a shorter deadline.
+        pool: The threads that load entries; a load that hangs does not keep the process
+            from ending.
+        counts: The counters.
+        removals: Number of removals so far: an entry opened before one may be gone.
+        is_closed: Whether the cache was closed.
+    """
+
+    lock: threading.Lock
+    opened: LRUCache[EntryKey, Opened]
+    loads: dict[tuple[EntryKey, RequestPolicy], Future[CachedIndexes]]
+    pool: DaemonExecutor
+    counts: Counts
+    removals: int
+
+    def __init__(self) -> None:
+        """Create an empty state."""
+        self.is_closed = False
+        self.reset_after_fork()
+        _states.add(self)
+
+    def reset_after_fork(self) -> None:
+        """Reset to an empty state; called in a forked child."""
+        self.lock = threading.Lock()
+        self.opened = LRUCache(_MAX_MAPPED_ENTRIES)
+        self.loads = {}
+        self.pool = DaemonExecutor(_MAX_LOADERS, "tieredfs-index-load")
+        self.counts = Counts()
+        self.removals = 0
+
+    def keep(self, key: EntryKey, opened: Opened, removals: int) -> None:
+        """Keep an opened entry, unless it may have been removed since.
+
+        Args:
+            key: Key of the entry.
+            opened: The entry to keep.
+            removals: The value of ``removals`` before the entry was opened.
+        """
+        if removals == self.removals and not self.is_closed:
+            self.opened[key] = opened
+
+    def forget(self, names: set[str]) -> None:
+        """Drop entries by the names of their files."""
+        peek = Cache.__getitem__  # LRUCache's own would count as a use
+        gone = [key for key in self.opened if peek(self.opened, key).name in names]
+        for key in gone:
+            del self.opened[key]
+
+
+_states: "weakref.WeakSet[ProcessState]" = weakref.WeakSet()
+
+
+def _in_child() -> None:
+    for state in list(_states):
+        state.reset_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_in_child)
+
+
+@dataclass(frozen=True, slots=True)
+class DiskEntries:
+    """The entries on disk, and the process's counters of them.
+
+    Attributes:
+        directory: The directory of the entries.
+        state: The counters, and the entries that are mapped.
+        ttl: Seconds without use after which an entry is no longer served.
+        clock: Returns seconds since 1970.
+    """
+
+    directory: CacheDirectory
+    state: ProcessState
+    ttl: float | None
+    clock: Callable[[], float]
+
+    def check_open(self) -> None:
+        """Raise ClosedError if the cache was closed."""
+        if self.state.is_closed:
+            msg = f"the index cache in {self.directory.path} is closed"
+            raise ClosedError(msg)
+
+    def is_idle(self, now: float, used: float) -> bool:
+        """Return whether an entry last used at ``used`` is no longer served."""
+        return self.ttl is not None and now - used > self.ttl
+
+    def open(self, entry: EntryName, base_offset: int) -> Opened | None:
+        """Map an entry and check every byte of it.
+
+        Returns:
+            The entry; None if it is missing or has expired.
+
+        Raises:
+            InvalidEntryError: The entry is not what was written.
+        """
+        now = self.clock()
+        try:
+            if self.ttl is not None:
+                used = self.directory.used(entry.name)
+                if used is None or self.is_idle(now, used):
+                    return None
+            data = self.directory.read(entry.name)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            msg = f"it cannot be read: {error}"
+            raise InvalidEntryError(msg) from error
+        indexes = decode_entry(data, entry.identity)
+        return Opened(entry.name, CachedIndexes(indexes, base_offset), now, 0.0)
+
+    def open_counted(self, entry: EntryName, base_offset: int) -> Opened | None:
+        """Map an entry; count an invalid one, and return None for it."""
+        try:
+            return self.open(entry, base_offset)
+        except InvalidEntryError:
+            with self.state.lock:
+                self.state.counts.corruptions += 1
+            return None
+
+    def publish(
+        self, entry: EntryName, fetched: SegmentIndexes, patience: float
+    ) -> None:
+        """Write an entry, and evict others if necessary; warn if that fails.
+
+        Args:
+            entry: Name of the entry.
+            fetched: The indexes to write.
+            patience: Maximum seconds to wait for another process that changes the
+                cache.
+        """
+        pieces = encode_entry(entry.identity, fetched)
+        try:
+            gone = self.directory.publish(entry.name, pieces, patience)
+        except OSError as error:
+            msg = f"{self.directory.path}: indexes cannot be cached: {error}"
+            warnings.warn(msg, TieredFSWarning, stacklevel=2)
+        else:
+            self.drop(gone)
+
+    def drop(self, names: Iterable[str]) -> None:
+        """Count evicted entries, and release their mappings."""
+        gone = set(names)
+        if not gone:
+            return
+        with self.state.lock:
+            self.state.counts.evictions += len(gone)
+            self.state.forget(gone)
