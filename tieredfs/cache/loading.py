@@ -1,5 +1,9 @@
 """Load each entry once at a time; a load continues when its caller stops waiting.
 
+A miss is one sequence, in ``_load``: take the lock of the entry, open it if another
+process has written it meanwhile, else fetch the indexes, check them, write them
+(``entries``, ``directory``, ``entry_file``), and open what was written.
+
 A caller waits no longer than its policy's deadline, whatever the load waits for: a free
 thread, another process, a store that hangs.
 """

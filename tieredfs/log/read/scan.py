@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import chain, groupby
+from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
 
@@ -191,9 +192,7 @@ class Scan:
                 max_batch_bytes=self.max_batch_bytes,
                 held=held,
             )
-            for _, slices in groupby(
-                self.plan.slices, lambda part: part.segment.partition
-            )
+            for _, slices in groupby(self.plan.slices, attrgetter("segment.partition"))
         ]
 
     def _in_turn(self, reads: Iterable[PartitionRead]) -> Iterator[pa.RecordBatch]:
