@@ -48,6 +48,7 @@ from tieredfs.objects import (
     RequestPolicy,
     StoreCapability,
 )
+from tieredfs.options import Options
 from tieredfs.storage import (
     Capability,
     Leftover,
@@ -83,6 +84,7 @@ __all__ = [
     "ObjectStore",
     "OffsetAndTimestamp",
     "OffsetOutOfRangeError",
+    "Options",
     "Pace",
     "PermissionDeniedError",
     "PluginError",

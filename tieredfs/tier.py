@@ -22,11 +22,6 @@ from tieredfs.errors import (
     TieredFSWarning,
 )
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import (
-    MAX_BATCH_LIMIT,
-    MAX_DECOMPRESSED,
-    MIN_BATCH_LIMIT,
-)
 from tieredfs.format.records.schema import project
 from tieredfs.integers import is_integer, to_integer
 from tieredfs.log.append.append import SEGMENT_BYTES, Appender
@@ -40,8 +35,8 @@ from tieredfs.log.read.scan import OnGap, Order, Scan
 from tieredfs.log.read.times import find_offset
 from tieredfs.model import OffsetAndTimestamp, TopicIdPartition, Uuid, check_topic_name
 from tieredfs.objects import ObjectStore, RequestPolicy
+from tieredfs.options import DEFAULTS, Options
 from tieredfs.storage import RemoteStorageManager, StorageAddress, open_storage
-from tieredfs.storage.segment_log.stream import FETCH_SIZE
 
 __all__ = ["Position", "Tier", "Topic", "cached", "open_tier"]
 
@@ -58,7 +53,7 @@ _INTERNAL = "__"
 _FINER = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)
 """A fraction of a second in more digits than a datetime has."""
 
-_TURN_SIZE = 4 << 20  # stored bytes of a batch of records, with some margin
+_MAX_TURN_BYTES = 4 << 20  # stored bytes of a batch of records, with some margin
 
 
 def open_tier(
@@ -68,7 +63,7 @@ def open_tier(
     plugin_options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, object] | None = None,
     cache_dir: str | os.PathLike[str] | EllipsisType | None = ...,
-    max_batch_bytes: SupportsIndex = MAX_DECOMPRESSED,
+    options: Options = DEFAULTS,
 ) -> "Tier":
     """Open the tier at a URL, in any layout.
 
@@ -82,8 +77,7 @@ def open_tier(
             in plaintext; None or "" to cache none. By default the value of the
             environment variable TIEREDFS_CACHE_DIR, else the user's cache directory. A
             tier on this machine is not cached.
-        max_batch_bytes: Maximum bytes that a compressed batch may decompress to when it
-            is read, 4 MiB to 2 GiB: more is treated as damage or an attack.
+        options: The sizes and limits of reads and writes.
 
     Raises:
         NotFoundError: The URL has no objects.
@@ -100,9 +94,9 @@ def open_tier(
         plugin=plugin,
         plugin_options=plugin_options,
     )
-    store = ObjectStore(address.url, address.storage_options)
+    store = ObjectStore(address.url, address.storage_options, options=options)
     storage = open_storage(store, address.plugin, address.plugin_options)
-    return Tier(cached(storage, cache_dir), max_batch_bytes=max_batch_bytes)
+    return Tier(cached(storage, cache_dir))
 
 
 def cached(
@@ -128,29 +122,15 @@ class Tier:
 
     Attributes:
         storage: Where the segments are.
-        max_batch_bytes: Maximum bytes that a compressed batch may decompress to when it
-            is read.
     """
 
-    def __init__(
-        self,
-        storage: RemoteStorageManager,
-        *,
-        max_batch_bytes: SupportsIndex = MAX_DECOMPRESSED,
-    ) -> None:
+    def __init__(self, storage: RemoteStorageManager) -> None:
         """Create a tier of a storage, without sending a request.
 
-        Raises:
-            InvalidArgumentError: ``max_batch_bytes`` is not an integer from 4 MiB to
-                2 GiB.
+        Its sizes and limits are the options of the storage's store.
         """
-        most = to_integer(max_batch_bytes, "max_batch_bytes")
-        if not MIN_BATCH_LIMIT <= most <= MAX_BATCH_LIMIT:
-            msg = f"max_batch_bytes {most}: {MIN_BATCH_LIMIT} to {MAX_BATCH_LIMIT}"
-            raise InvalidArgumentError(msg)
         self.storage = storage
-        self.max_batch_bytes = most
-        self._catalog = SegmentCatalog(storage, most)
+        self._catalog = SegmentCatalog(storage)
 
     def topics(self) -> list[str]:
         """Return the names of the topics, sorted.
@@ -195,7 +175,7 @@ class Tier:
                 stacklevel=2,
             )
             found = [p for p in found if p.topic_id == newest]
-        return Topic(self.storage, self._catalog, found, self.max_batch_bytes)
+        return Topic(self.storage, self._catalog, found)
 
     def create_topic(
         self, name: str, *, partitions: SupportsIndex = 1, topic_id: str | None = None
@@ -225,7 +205,7 @@ class Tier:
         made = Uuid.from_bytes(uuid4().bytes) if topic_id is None else Uuid(topic_id)
         begun = [TopicIdPartition(name, number, made) for number in range(partitions)]
         self._catalog.begin(begun)
-        return Topic(self.storage, self._catalog, begun, self.max_batch_bytes)
+        return Topic(self.storage, self._catalog, begun)
 
     def with_policy(self, policy: RequestPolicy) -> Self:
         """Return the same tier, on the same connections, under ``policy``.
@@ -234,7 +214,7 @@ class Tier:
         """
         view = copy(self)
         storage = self.storage.with_policy(policy)
-        catalog = SegmentCatalog(storage, self.max_batch_bytes)
+        catalog = SegmentCatalog(storage)
         vars(view).update(storage=storage, _catalog=catalog)
         return view
 
@@ -262,7 +242,7 @@ class Tier:
     def __setstate__(self, state: dict[str, object]) -> None:
         """Restore the state, without sending a request."""
         vars(self).update(state)
-        self._catalog = SegmentCatalog(self.storage, self.max_batch_bytes)
+        self._catalog = SegmentCatalog(self.storage)
 
     def __repr__(self) -> str:
         """Show the layout and the URL, without secrets."""
@@ -294,11 +274,9 @@ class Topic:
         storage: RemoteStorageManager,
         catalog: SegmentCatalog,
         partitions: Iterable[TopicIdPartition],
-        max_batch_bytes: int = MAX_DECOMPRESSED,
     ) -> None:
         """Create a topic from the partitions of one topic id; called by Tier."""
         self._storage = storage
-        self._max_batch_bytes = max_batch_bytes
         self._read(catalog, partitions)
         first = next(iter(self._readers.values())).partition
         self.name = first.topic
@@ -404,17 +382,11 @@ class Topic:
         for number in dict.fromkeys(numbers):
             reader = self.reader(number)
             slices += plan_despite_deletes(reader, partial(slices_of, reader))
-        fetch_size = FETCH_SIZE if order == "partition" else _TURN_SIZE
+        fetch_size = self._storage.store.options.fetch_bytes
+        if order == "fair":
+            fetch_size = min(fetch_size, _MAX_TURN_BYTES)
         plan = ScanPlan(tuple(slices), fetch_size)
-        return Scan(
-            self._storage,
-            self.name,
-            plan,
-            wanted,
-            order,
-            on_gap,
-            self._max_batch_bytes,
-        )
+        return Scan(self._storage, self.name, plan, wanted, order, on_gap)
 
     def read(
         self,
@@ -513,7 +485,7 @@ class Topic:
     def __setstate__(self, state: dict[str, object]) -> None:
         """Restore the state, without sending a request."""
         vars(self).update(state)
-        catalog = SegmentCatalog(self._storage, self._max_batch_bytes)
+        catalog = SegmentCatalog(self._storage)
         self._read(catalog, state["_readers"])  # type: ignore[arg-type] # what __getstate__ gave
 
     def _read(
@@ -521,9 +493,7 @@ class Topic:
     ) -> None:
         """Create the readers and appenders of the partitions."""
         self._readers = {
-            partition.partition: TieredReader(
-                self._storage, catalog, partition, self._max_batch_bytes
-            )
+            partition.partition: TieredReader(self._storage, catalog, partition)
             for partition in sorted(partitions)
         }
         self._appenders = {

@@ -535,7 +535,8 @@ def test_a_batch_above_the_limit_is_read_with_the_option_that_the_error_names(
 ) -> None:
     log = encode_batch(records(0, 5, value="v" * (1 << 20)), codec="gzip")
     fill(ObjectStore(str(tmp_path)), segment("t-0-AAAAAAAAAAAAAAAAAAAAAQ", 0, log))
-    refused = run(verb, str(tmp_path), "t", "--max-batch-bytes", str(4 << 20))
+    option = "max_decompressed_bytes"
+    refused = run(verb, str(tmp_path), "t", "--option", f"{option}=4M")
     assert refused.code == 4
-    assert "(--max-batch-bytes) to read it" in refused.err[-1]
-    assert run(verb, str(tmp_path), "t", "--max-batch-bytes", str(8 << 20)).code == 0
+    assert f"raise the option {option} to read it" in refused.err[-1]
+    assert run(verb, str(tmp_path), "t", "--option", f"{option}=8M").code == 0

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from golden import decode, log_batches
+from tieredfs import Options
 from tieredfs.format.batch.reader import scan_log
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.records.decode import RecordDecoder
@@ -50,6 +51,17 @@ def test_pieces_hold_one_to_eight_mib(
     assert sum(piece.num_rows for piece in pieces) == batches * records
     assert all(piece.nbytes <= _MAX for piece in pieces)
     assert all(piece.nbytes >= _MIB for piece in pieces[:-1])
+
+
+@pytest.mark.parametrize("most", [_MIB // 16, _MIB // 4, _MIB, 64 * _MIB])
+def test_pieces_hold_what_an_option_allows(most: int) -> None:
+    log = _log(batches=40, records=100, size=1024)
+    options = Options(output_batch_bytes=most)
+    pieces = list(RecordDecoder("t", 0, None, options).decode(scan_log(log)))
+    assert pa.Table.from_batches(pieces) == pa.Table.from_batches(_pieces(log))
+    assert all(piece.nbytes <= most for piece in pieces)
+    assert all(piece.nbytes >= most / 4 for piece in pieces[:-1])
+    assert (len(pieces) == 1) == (most == 64 * _MIB)
 
 
 def test_a_record_larger_than_a_piece_is_a_piece_of_its_own() -> None:

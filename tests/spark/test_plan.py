@@ -308,16 +308,27 @@ def test_a_batch_above_the_limit_is_read_with_the_option_that_the_error_names(
     log = encode_batch(records(0, 5, value="v" * MIB), codec="gzip")
     fill(open_store(place), segment(FOLDER, 0, log))
     asked = {"path": place.url, "subscribe": "big"}
-    with pytest.raises(CorruptBatchError, match="raise max_batch_bytes"):
-        list(read_all(open_reader(**asked, max_batch_bytes=str(4 * MIB))))
-    reader = open_reader(**asked, MAX_BATCH_BYTES=str(8 * MIB))
+    name = "tieredfs.max_decompressed_bytes"
+    with pytest.raises(CorruptBatchError, match="raise the option max_decompressed_"):
+        list(read_all(open_reader(**asked, **{name: str(4 * MIB)})))
+    reader = open_reader(**asked, **{name.upper(): "8M"})
     assert sum(batch.num_rows for batch in read_all(reader)) == 5
 
 
-@pytest.mark.parametrize("size", ["", "-1", "8MiB", "1.5", "\u0665"])
-def test_a_limit_that_is_not_a_number_of_bytes_is_refused(size: str) -> None:
-    with pytest.raises(InvalidArgumentError, match="'max_batch_bytes' is a number of"):
-        open_reader(subscribe="o1", max_batch_bytes=size)
+def test_tasks_read_and_hand_over_in_the_sizes_of_the_options(place: Bucket) -> None:
+    log = b"".join(
+        encode_batch(records(at, 10, value="v" * 1024)) for at in range(0, 500, 10)
+    )
+    fill(open_store(place), segment(FOLDER, 0, log))
+    own = {"fetch_bytes": "100K", "output_batch_bytes": "65536"}
+    options = {f"tieredfs.{name}": value for name, value in own.items()}
+    reader = open_reader(path=place.url, subscribe="big", **options)
+    (task,) = reader.partitions()
+    assert isinstance(task, ScanPartition)
+    assert task.scan.plan.fetch_size == 100 * 1024
+    batches = list(pickle.loads(pickle.dumps(task)).scan)  # noqa: S301 - our own
+    assert sum(batch.num_rows for batch in batches) == 500
+    assert all(batch.nbytes <= 65536 for batch in batches)
 
 
 def test_reader_and_tasks_can_be_pickled_and_read_the_same() -> None:

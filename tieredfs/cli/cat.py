@@ -12,7 +12,6 @@ from tieredfs.cli.options import (
     TierOptions,
     cache_option,
     json_option,
-    max_batch_bytes_option,
     tier_options,
 )
 from tieredfs.cli.output.progress import Transfer
@@ -122,7 +121,6 @@ class ColumnNames(click.ParamType[tuple[str, ...]]):
     help="How keys and values become text, and how --key is given.",
 )
 @click.option("--topic-id", metavar="ID", help="Which of several topics of one name.")
-@max_batch_bytes_option
 @json_option
 @tier_options
 @cache_option
@@ -140,7 +138,6 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
     form: str | None,
     encoding: str,
     topic_id: str | None,
-    max_batch_bytes: int,
     *,
     as_json: bool,
 ) -> None:
@@ -161,7 +158,7 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
     shown = columns or kind.columns or COLUMNS
     moved = Transfer()
     encode = TextEncoder(encoding)
-    with options.tier(url, moved, max_batch_bytes=max_batch_bytes) as tier:
+    with options.tier(url, moved) as tier:
         opened = tier.topic(topic, topic_id=topic_id)
         numbers = partitions or opened.partitions
         first, stop = range_of(opened, numbers, start, end, on_gap)

@@ -12,7 +12,6 @@ from tieredfs.cli.options import (
     TierOptions,
     cache_option,
     json_option,
-    max_batch_bytes_option,
     tier_options,
 )
 from tieredfs.cli.output.progress import counted
@@ -74,16 +73,14 @@ _Sizes = Mapping[tuple[int, SegmentId], int]
 @click.argument("topic", required=False)
 @click.option("--segments", is_flag=True, help="A line for each segment of TOPIC.")
 @click.option("--topic-id", metavar="ID", help="Which of several topics of one name.")
-@max_batch_bytes_option
 @json_option
 @tier_options
 @cache_option
-def ls(  # noqa: PLR0913 - one parameter for each option
+def ls(
     options: TierOptions,
     url: str,
     topic: str | None,
     topic_id: str | None,
-    max_batch_bytes: int,
     *,
     segments: bool,
     as_json: bool,
@@ -99,7 +96,7 @@ def ls(  # noqa: PLR0913 - one parameter for each option
     if topic is None and (segments or topic_id is not None):
         option = "--segments" if segments else "--topic-id"
         raise click.UsageError(f"{option} needs a TOPIC")
-    with options.tier(url, max_batch_bytes=max_batch_bytes) as tier:
+    with options.tier(url) as tier:
         if topic is None:
             _show_topics(tier, as_json=as_json)
             return

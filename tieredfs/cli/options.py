@@ -14,11 +14,6 @@ import click
 from tieredfs.cli.output.progress import quiet_option
 from tieredfs.cli.output.tables import without_prints
 from tieredfs.errors import InvalidArgumentError, NotFoundError
-from tieredfs.format.compression.codecs import (
-    MAX_BATCH_LIMIT,
-    MAX_DECOMPRESSED,
-    MIN_BATCH_LIMIT,
-)
 from tieredfs.objects import (
     DryRunStore,
     ObjectStore,
@@ -26,6 +21,7 @@ from tieredfs.objects import (
     RequestObserver,
     RequestPolicy,
 )
+from tieredfs.options import DEFAULTS, Options, option_ranges
 from tieredfs.storage import (
     NATIVE_LAYOUT,
     RemoteStorageManager,
@@ -43,7 +39,6 @@ __all__ = [
     "TierOptions",
     "cache_option",
     "json_option",
-    "max_batch_bytes_option",
     "store_options",
     "tier_options",
 ]
@@ -55,16 +50,6 @@ _RATE: Final = re.compile(
 
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Answer in JSON, for programs."
-)
-
-
-max_batch_bytes_option = click.option(
-    "--max-batch-bytes",
-    type=click.IntRange(MIN_BATCH_LIMIT, MAX_BATCH_LIMIT),
-    default=MAX_DECOMPRESSED,
-    show_default=True,
-    metavar="N",
-    help="Most bytes that a compressed batch may decompress to.",
 )
 
 
@@ -137,6 +122,28 @@ class Rate(click.ParamType[float]):
         return rate
 
 
+class NameAndValue(click.ParamType[tuple[str, str]]):
+    """A field of Options and its value, with ``=`` between them."""
+
+    name = "option"
+
+    def convert(
+        self,
+        value: object,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> tuple[str, str]:
+        """Reject a name that no option has, and a value out of its range."""
+        name, equals, text = str(value).partition("=")
+        if not equals:
+            self.fail(f"{value!r} is not NAME=VALUE", param, ctx)
+        try:
+            Options.parse({name: text})
+        except InvalidArgumentError as error:
+            self.fail(str(error), param, ctx)
+        return name, text
+
+
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
     """How to reach a store.
@@ -144,14 +151,17 @@ class StoreOptions:
     Attributes:
         storage_options: Options of fsspec.
         deadline: Maximum seconds of one call.
+        tuned: The sizes and limits of reads and writes.
     """
 
     storage_options: Mapping[str, object] | None = field(repr=False)
     deadline: float
+    tuned: Options = DEFAULTS
 
     def local(self, path: str) -> ObjectStore:
-        """Return the store at a path or URL that needs no options."""
-        return ObjectStore(path, policy=RequestPolicy(deadline=self.deadline))
+        """Return the store at a path or URL that needs no options of fsspec."""
+        policy = RequestPolicy(deadline=self.deadline)
+        return ObjectStore(path, policy=policy, options=self.tuned)
 
     def store(
         self,
@@ -161,8 +171,14 @@ class StoreOptions:
     ) -> ObjectStore:
         """Return the object store at ``url``."""
         policy = RequestPolicy(deadline=self.deadline)
-        options = self.storage_options
-        return ObjectStore(url, options, policy=policy, observer=observer, pace=pace)
+        return ObjectStore(
+            url,
+            self.storage_options,
+            policy=policy,
+            observer=observer,
+            pace=pace,
+            options=self.tuned,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +203,6 @@ class TierOptions:
         observer: RequestObserver | None = None,
         *,
         is_cached: bool = True,
-        max_batch_bytes: int = MAX_DECOMPRESSED,
     ) -> Tier:
         """Open the tier at ``url``, in the named or the detected layout.
 
@@ -195,14 +210,12 @@ class TierOptions:
             url: Where it is.
             observer: Sees the requests.
             is_cached: Whether indexes may come from the cache, not from the store.
-            max_batch_bytes: Most bytes that a compressed batch may decompress to.
         """
         address = self._address(url)
         store = self._store(address, observer)
         storage = open_storage(store, address.plugin, address.plugin_options)
         is_kept = is_cached and self.keeps_indexes
-        held = cached(storage) if is_kept else storage
-        return Tier(held, max_batch_bytes=max_batch_bytes)
+        return Tier(cached(storage) if is_kept else storage)
 
     def target(
         self,
@@ -299,15 +312,26 @@ def store_options(command: Callable[..., object]) -> Callable[..., object]:
         metavar="SECONDS",
         help="The longest that one remote call may take, retries included.",
     )
+    @click.option(
+        "--option",
+        "chosen",
+        type=NameAndValue(),
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Tune a size or a limit; may be repeated, and bytes may end in K, M or G: "
+        f"{', '.join(option_ranges())}.",
+    )
     @wraps(command)
     def wrapped(
         *,
         storage_options: Mapping[str, object] | None,
         deadline: float,
+        chosen: tuple[tuple[str, str], ...],
         **rest: object,
     ) -> object:
+        options = StoreOptions(storage_options, deadline, Options.parse(dict(chosen)))
         with without_prints():
-            return command(options=StoreOptions(storage_options, deadline), **rest)
+            return command(options=options, **rest)
 
     return wrapped
 

@@ -12,6 +12,7 @@ from typing import Protocol
 from tieredfs.errors import ClosedError, InvalidArgumentError, NotFoundError
 
 __all__ = [
+    "PIECE_BYTES",
     "BufferContent",
     "Content",
     "ContentReader",
@@ -20,7 +21,8 @@ __all__ = [
     "pieces",
 ]
 
-_PIECE_BYTES = 8 << 20
+PIECE_BYTES = 8 << 20
+"""Bytes of a piece, where a content or a log is read or sent a piece at a time."""
 
 
 class Content(Protocol):
@@ -36,8 +38,8 @@ class Content(Protocol):
 
 def pieces(content: Content) -> Iterator[tuple[int, bytes]]:
     """Yield a content in pieces of a few MiB, each with its start position."""
-    for start in range(0, content.size, _PIECE_BYTES):
-        yield start, content.read(start, min(start + _PIECE_BYTES, content.size))
+    for start in range(0, content.size, PIECE_BYTES):
+        yield start, content.read(start, min(start + PIECE_BYTES, content.size))
 
 
 class ContentReader(io.RawIOBase):

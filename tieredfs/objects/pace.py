@@ -9,10 +9,7 @@ from itertools import count
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.objects.content import Content
 
-__all__ = ["PACED_PART_BYTES", "Pace", "PacedContent", "paced_attempts"]
-
-PACED_PART_BYTES = 8 << 20
-"""Bytes of a part when a pace is kept, where a store takes objects in parts."""
+__all__ = ["Pace", "PacedContent", "paced_attempts"]
 
 
 class Pace:

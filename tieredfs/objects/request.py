@@ -30,6 +30,7 @@ from tieredfs.objects.observer import RequestEvent, RequestObserver
 from tieredfs.objects.pace import Pace
 from tieredfs.objects.policy import CommonDeadline, Deadline, RequestPolicy
 from tieredfs.objects.redact import redact_url
+from tieredfs.options import DEFAULTS, Options
 
 __all__ = ["Call", "Requests"]
 
@@ -64,12 +65,18 @@ class Requests:
         policy: How long a call may take, and how often it is attempted.
         observer: Is notified of every call that has ended.
         pace: The rate at which objects are sent; None for no limit.
+        options: What the user has tuned.
     """
 
     connection: Connection
     policy: RequestPolicy
     observer: RequestObserver | None
     pace: Pace | None = None
+    options: Options = DEFAULTS
+
+    def concurrency(self, backend: Backend) -> int:
+        """Return the maximum number of concurrent requests of one call."""
+        return self.options.max_concurrent_requests or backend.concurrency
 
     def deadline(self) -> Deadline:
         """Return the deadline of a call that begins now.

@@ -25,11 +25,11 @@ from tieredfs.objects.backends import (
 from tieredfs.objects.backends.chain import absolute
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.connection import Connection
-from tieredfs.objects.content import BufferContent, Content, opened
+from tieredfs.objects.content import PIECE_BYTES, BufferContent, Content, opened
 from tieredfs.objects.identity import identity_of, is_local, local_path
 from tieredfs.objects.keys import check_key, check_target, is_key, is_probe
 from tieredfs.objects.observer import RequestObserver
-from tieredfs.objects.pace import PACED_PART_BYTES, Pace, PacedContent, paced_attempts
+from tieredfs.objects.pace import Pace, PacedContent, paced_attempts
 from tieredfs.objects.policy import RequestPolicy
 from tieredfs.objects.ranges import plan_ranges
 from tieredfs.objects.redact import redact_url
@@ -39,6 +39,7 @@ from tieredfs.objects.write.exclusive import probe_conditional_put
 from tieredfs.objects.write.multipart import abandon_all, abort_all, upload
 from tieredfs.objects.write.new_key import Send, new_key, put_new
 from tieredfs.objects.write.verified import write_verified
+from tieredfs.options import DEFAULTS, Options
 
 __all__ = ["ObjectStore"]
 
@@ -51,7 +52,7 @@ class ObjectStore:
     names the store, the key and the range; every call ends by the policy's deadline.
 
     A store connects when it is first used. It may be shared by threads, and pickled to
-    other processes. The pickle contains the URL, the options as given and the policy,
+    other processes. The pickle contains the URL, all options as given and the policy,
     not the observer or the pace, and each process makes its own connections.
     """
 
@@ -63,6 +64,7 @@ class ObjectStore:
         policy: RequestPolicy | None = None,
         observer: RequestObserver | None = None,
         pace: Pace | None = None,
+        options: Options = DEFAULTS,
     ) -> None:
         """Create a store; no request is made yet.
 
@@ -75,11 +77,16 @@ class ObjectStore:
             pace: The rate at which objects are sent, which several stores may share.
                 The wait for it does not count towards a call's deadline, and each part
                 of a large object has a deadline of its own.
+            options: The sizes and limits of requests, and of what is read from this
+                store.
 
         Raises:
             InvalidArgumentError: The URL is empty, or relative to a folder that does
-                not exist.
+                not exist; or ``options`` is not of the class Options.
         """
+        if not isinstance(options, Options):
+            msg = f"give options=Options(…), not {type(options).__name__}"  # type: ignore[unreachable] # without types it is not
+            raise InvalidArgumentError(msg)
         place = os.fspath(url)
         if not place:
             raise InvalidArgumentError("the URL of a store is empty")
@@ -88,6 +95,7 @@ class ObjectStore:
             RequestPolicy() if policy is None else policy,
             observer,
             pace,
+            options,
         )
 
     @property
@@ -146,6 +154,11 @@ class ObjectStore:
     def policy(self) -> RequestPolicy:
         """How long a call may take, and how often it is attempted."""
         return self._requests.policy
+
+    @property
+    def options(self) -> Options:
+        """The sizes and limits that the user has tuned."""
+        return self._requests.options
 
     @property
     def capabilities(self) -> frozenset[StoreCapability]:
@@ -222,7 +235,7 @@ class ObjectStore:
         plan = plan_ranges(ranges, gap=backend.gap)
         calls = [self._range(key, span) for span in plan.requests]
         found = self._requests.make_all(
-            calls, deadline, concurrency=backend.concurrency
+            calls, deadline, concurrency=self._requests.concurrency(backend)
         )
         empty = memoryview(b"")
         return [
@@ -425,8 +438,9 @@ class ObjectStore:
         """Return what another process needs to create the same store."""
         return {
             "url": self._requests.connection.url,
-            "options": self._requests.connection.options,
+            "storage_options": self._requests.connection.options,
             "policy": self.policy,
+            "options": self.options,
         }
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -434,8 +448,9 @@ class ObjectStore:
         ObjectStore.__init__(
             self,
             state["url"],  # type: ignore[arg-type] # what __getstate__ gave
-            state["options"],  # type: ignore[arg-type] # what __getstate__ gave
+            state["storage_options"],  # type: ignore[arg-type] # what __getstate__ gave
             policy=state["policy"],  # type: ignore[arg-type] # what __getstate__ gave
+            options=state["options"],  # type: ignore[arg-type] # what __getstate__ gave
         )
 
     def __enter__(self) -> Self:
@@ -502,13 +517,15 @@ class ObjectStore:
 
     def _limits(self, backend: Backend) -> MultipartConfig | None:
         """Return how large objects are split; a pace makes the parts smaller."""
-        limits = backend.parts
-        if self._requests.pace is None or limits is None:
+        if backend.parts is None:
+            return None
+        limits = backend.parts.tuned(self.options)
+        if self._requests.pace is None:
             return limits
         return replace(
             limits,
-            threshold=PACED_PART_BYTES,
-            part_size=PACED_PART_BYTES,
+            threshold=min(limits.threshold, PIECE_BYTES),
+            part_size=min(limits.part_size, PIECE_BYTES),
             concurrency=1,
         )
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from tieredfs.errors import InvalidArgumentError, UnsupportedOperationError
-from tieredfs.format.compression.codecs import MAX_DECOMPRESSED
+from tieredfs.options import DEFAULTS, Options
 
 __all__ = ["EARLIEST", "LATEST", "Offsets", "SourceOptions", "parse_options"]
 
@@ -42,6 +42,9 @@ _REFUSED: Final = (
 )
 _OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
 _ASSIGN_EXAMPLE: Final = '{"topicA":[0,1],"topicB":[0,1]}'
+_OWN: Final = "tieredfs."
+"""Prefix of the fields of Options, as ``kafka.`` is that of the client's options."""
+
 _INTEGER: Final = re.compile(r"[+-]?[0-9]+")
 _T = TypeVar("_T")
 
@@ -64,7 +67,7 @@ class SourceOptions:
         topic_id: Which of several topics of one name.
         cache_dir: Where indexes are cached, on each machine; None for the default, and
             empty for no cache.
-        max_batch_bytes: Maximum bytes that a compressed batch may decompress to.
+        tuned: The sizes and limits of reads.
     """
 
     path: str
@@ -79,7 +82,7 @@ class SourceOptions:
     plugin_options: Mapping[str, object] = field(default_factory=dict, repr=False)
     topic_id: str | None = None
     cache_dir: str | None = None
-    max_batch_bytes: int = MAX_DECOMPRESSED
+    tuned: Options = DEFAULTS
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
@@ -121,7 +124,13 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         plugin_options=_object("plugin_options", options),
         topic_id=options.get("topic_id"),
         cache_dir=options.get("cache_dir"),
-        max_batch_bytes=_size("max_batch_bytes", options, MAX_DECOMPRESSED),
+        tuned=Options.parse(
+            {
+                name.removeprefix(_OWN): value
+                for name, value in options.items()
+                if name.startswith(_OWN)
+            }
+        ),
     )
 
 
@@ -279,13 +288,6 @@ def _boolean(value: str) -> bool:
     if word not in {"true", "false"}:
         raise InvalidArgumentError(f'For input string: "{value}"')
     return word == "true"
-
-
-def _size(name: str, options: Mapping[str, str], default: int) -> int:
-    given = options.get(name, str(default)).strip()
-    if not given.isascii() or not given.isdecimal():
-        raise InvalidArgumentError(f"option '{name}' is a number of bytes, not {given}")
-    return int(given)
 
 
 def _object(name: str, options: Mapping[str, str]) -> Mapping[str, object]:

@@ -163,7 +163,7 @@ class TieredFSReader(DataSourceReader):
             plugin_options=options.plugin_options,
             storage_options=options.storage_options,
             cache_dir=... if options.cache_dir is None else options.cache_dir or None,
-            max_batch_bytes=options.max_batch_bytes,
+            options=options.tuned,
         )
         topics = self._topics(tier)
         assigned = {name: numbers for name, (_, numbers) in topics.items()}
@@ -207,10 +207,9 @@ class TieredFSReader(DataSourceReader):
         return Scan(
             topic.reader(topic.partitions[0]).storage,
             topic.name,
-            ScanPlan(tuple(slices)),
+            ScanPlan(tuple(slices), self.options.tuned.fetch_bytes),
             tuple(dict.fromkeys((*self.columns, *named))),
             on_gap="raise" if self.options.fail_on_data_loss else "skip",
-            max_batch_bytes=self.options.max_batch_bytes,
         )
 
     def _slices(self, reader: TieredReader) -> list[SegmentSlice]:

@@ -22,7 +22,7 @@ from tieredfs.format.compression.decompress_ahead import (
 
 __all__ = ["decompress_batches"]
 
-_LIMIT_NAME: Final = "max_batch_bytes (--max-batch-bytes)"
+_LIMIT_NAME: Final = "the option max_decompressed_bytes"
 _NOTHING: Final = memoryview(b"")
 _CODECS: Final = tuple(Codec)
 _MAX_JOINED_BYTES: Final = 1 << 20

@@ -20,25 +20,13 @@ from tieredfs.format.compression.bounded_output import (
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.registry import decompressor
 from tieredfs.format.compression.snappy_blocks import XERIAL_BLOCK_SIZE, XERIAL_MAGIC
+from tieredfs.options import DEFAULTS
 
-__all__ = [
-    "MAX_BATCH_LIMIT",
-    "MAX_DECOMPRESSED",
-    "MIN_BATCH_LIMIT",
-    "compress",
-    "decompress",
-]
+__all__ = ["MAX_DECOMPRESSED", "compress", "decompress"]
 
-MAX_DECOMPRESSED = 256 << 20
+MAX_DECOMPRESSED = DEFAULTS.max_decompressed_bytes
 """Default maximum size of the records of one batch, decompressed, in bytes: larger
 output is treated as a decompression bomb unless the user sets another limit."""
-
-MAX_BATCH_LIMIT = (1 << 31) - 1
-"""The largest limit that a user can set: the maximum buffer size of Kafka's client."""
-
-MIN_BATCH_LIMIT = 4 << 20
-"""The smallest limit that a user can set: small batches are decompressed together, up
-to 2 MiB of them."""
 
 _PACKED = {Codec.GZIP: "gzip", Codec.ZSTD: "zstd"}
 _SNAPPY = pa.Codec("snappy")

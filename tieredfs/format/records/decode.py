@@ -1,7 +1,7 @@
 """Decode Kafka record batches to Arrow record batches of bounded size.
 
 A decoder takes whole Kafka batches, of any number and size, and yields Arrow batches of
-1-8 MiB. The kernel in use decodes the records: ``decode_compiled``, or
+about one size. The kernel in use decodes the records: ``decode_compiled``, or
 ``decode_numpy`` where the compiled kernel is not available.
 """
 
@@ -17,7 +17,13 @@ from tieredfs.format.batch.decompress import decompress_batches
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.kernel.select import Kernel, chosen_kernel
 from tieredfs.format.records import decode_numpy
-from tieredfs.format.records.schema import OFFSET_BYTES, ColumnBuilder, project
+from tieredfs.format.records.schema import (
+    OFFSET_BYTES,
+    ColumnBuilder,
+    OutputSize,
+    project,
+)
+from tieredfs.options import DEFAULTS, Options
 
 __all__ = ["RecordDecoder"]
 
@@ -30,14 +36,14 @@ class RecordDecoder:
         topic: Value of the topic column.
         partition: Value of the partition column.
         columns: Columns to build, in this order; None for all.
-        max_batch_bytes: Maximum size of the records of a compressed batch; None for
-            256 MiB and an error that does not name an option to raise.
+        options: How large an Arrow batch and a decompressed one may be; None for the
+            defaults, and an error that does not name an option to raise.
     """
 
     topic: str
     partition: int
     columns: tuple[str, ...] | None = None
-    max_batch_bytes: int | None = None
+    options: Options | None = None
 
     @cached_property
     def schema(self) -> pa.Schema:
@@ -47,6 +53,11 @@ class RecordDecoder:
             InvalidArgumentError: A column does not exist or is repeated.
         """
         return project(self.columns)
+
+    @property
+    def max_decompressed_bytes(self) -> int | None:
+        """Maximum bytes of a decompressed batch; None for the default."""
+        return None if self.options is None else self.options.max_decompressed_bytes
 
     def decode(self, batches: Iterable[LogBatches]) -> Iterator[pa.RecordBatch]:
         """Decompress Kafka batches, and yield their records as Arrow batches.
@@ -58,22 +69,23 @@ class RecordDecoder:
 
         Raises:
             CorruptBatchError: The records of a batch are malformed or decompress to
-                more than ``max_batch_bytes``. This error and any error of ``batches``
+                more than the options allow. This error and any error of ``batches``
                 is raised after the records before it have been yielded.
         """
         # Closed explicitly: a reference to an error would keep the thread alive.
-        with closing(decompress_batches(batches, self.max_batch_bytes)) as uncompressed:
+        limit = self.max_decompressed_bytes
+        with closing(decompress_batches(batches, limit)) as uncompressed:
             yield from self.decode_uncompressed(uncompressed)
 
     def decode_uncompressed(
         self, batches: Iterable[LogBatches]
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the records of Kafka batches in order, as Arrow batches of 1-8 MiB.
+        """Yield the records of Kafka batches in order, as Arrow batches.
 
-        An Arrow batch is larger only when it has a single record. The last one, and one
-        next to a record of several MiB, may be smaller; all may be smaller when only
-        some columns are built. Kafka batches are taken as needed, about 4 MiB of
-        records at a time, and use a few times that much memory.
+        They have 1-8 MiB by default. One is larger only when it has a single record.
+        The last one, and one next to a record of several MiB, may be smaller; all may
+        be smaller when only some columns are built. Kafka batches are taken as needed,
+        about 4 MiB of records at a time, and use a few times that much memory.
 
         Args:
             batches: Whole batches with increasing offsets, uncompressed and of version
@@ -93,7 +105,8 @@ class RecordDecoder:
         topic_bytes = OFFSET_BYTES + len(self.topic.encode())
         other_bytes = topic_bytes * ("topic" in names) + 4 * ("partition" in names)
         built = [name for name in names if name not in same]
-        for rows, arrays in _column_builder()(batches, built, other_bytes):
+        output = OutputSize.of((self.options or DEFAULTS).output_batch_bytes)
+        for rows, arrays in _column_builder()(batches, built, other_bytes, output):
             if names:
                 columns = [
                     same[name].take(rows) if name in same else arrays[name]

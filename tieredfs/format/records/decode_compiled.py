@@ -16,11 +16,10 @@ from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.kernel import _kernel
 from tieredfs.format.records.header_keys import decode_text
 from tieredfs.format.records.schema import (
-    FULL_BYTES,
     HEADERS,
-    MAX_BYTES,
     MAX_ROWS,
     SCHEMA,
+    OutputSize,
     RecordColumns,
     fixed_bytes,
 )
@@ -51,7 +50,6 @@ _COLUMNS: Final = {
     ),
 }
 _MIN_ROOM: Final = (64, 1 << 10, 1 << 10, 16, 256, 256)
-_FULL_ROOM: Final = (MAX_ROWS, *[FULL_BYTES] * 2, FULL_BYTES // 8, *[FULL_BYTES] * 2)
 _MAX_GROWTH: Final = 16  # factor by which a buffer may outgrow the current need
 _TYPES: Final = {field.name: field.type for field in SCHEMA}
 _BINARY: Final = pa.binary()
@@ -60,10 +58,13 @@ _SPARE: Final = 16  # spare bytes let the kernel copy short payloads without a c
 
 
 def build_columns(
-    batches: Iterable[LogBatches], names: Iterable[str], other_bytes: int
+    batches: Iterable[LogBatches],
+    names: Iterable[str],
+    other_bytes: int,
+    output: OutputSize,
 ) -> Iterator[RecordColumns]:
     """Yield the columns of records in chunks: see ColumnBuilder."""
-    chunk = _OutputChunk(frozenset(names), other_bytes)
+    chunk = _OutputChunk(frozenset(names), other_bytes, output)
     try:
         for group in batches:
             yield from chunk.add(group)
@@ -78,12 +79,13 @@ def build_columns(
 class _OutputChunk:
     """Columns under construction."""
 
-    def __init__(self, names: frozenset[str], other_bytes: int) -> None:
+    def __init__(
+        self, names: frozenset[str], other_bytes: int, output: OutputSize
+    ) -> None:
         self._names = names
+        self._full = output.full
         fixed = other_bytes + fixed_bytes(names)
-        self._limits = np.array(
-            [0, 0, fixed, FULL_BYTES, MAX_BYTES, MAX_ROWS], np.int64
-        )
+        self._limits = np.array([0, 0, fixed, *output, MAX_ROWS], np.int64)
         self._state = np.zeros(_kernel.STATE_SIZE, np.int64)
         self._room: list[int] = []
         self._buffers: dict[str, list[pa.Buffer]] = {}
@@ -96,7 +98,7 @@ class _OutputChunk:
     def add(self, batches: LogBatches) -> Iterator[RecordColumns]:
         """Decode the records of some batches; yield each chunk that gets full."""
         if not self._room:
-            self._room = _first_room(batches)
+            self._room = _first_room(batches, self._full)
         self._limits[:2] = batches.first_offset, batches.end_offset - 1
         self._state[_kernel.STATE_BATCH] = 0
         self._state[_kernel.STATE_POSITION] = -1
@@ -175,8 +177,9 @@ class _OutputChunk:
         held = int(self._state[_kernel.STATE_NEEDED_COUNTER])
         need = int(self._state[_kernel.STATE_NEEDED_ROOM])
         # The need of a full chunk if all its records are like those so far.
-        filled = max(int(self._state[_ROW_BYTES]), FULL_BYTES // _MAX_GROWTH)
-        whole = min(need * FULL_BYTES // filled * 9 // 8, _FULL_ROOM[held])
+        full = self._full
+        filled = max(int(self._state[_ROW_BYTES]), full // _MAX_GROWTH)
+        whole = min(need * full // filled * 9 // 8, _full_room(full)[held])
         self._room[held] = max(2 * self._room[held], need, whole)
         for name, buffers in self._buffers.items():
             for (holds, kind), buffer in zip(_COLUMNS[name], buffers, strict=True):
@@ -184,9 +187,14 @@ class _OutputChunk:
                     buffer.resize(_size(kind, self._room[held]))
 
 
-def _first_room(batches: LogBatches) -> list[int]:
+def _full_room(full: int) -> tuple[int, ...]:
+    """Return the most that the buffers of a complete chunk are likely to hold."""
+    return (MAX_ROWS, full, full, full // 8, full, full)
+
+
+def _first_room(batches: LogBatches, full: int) -> list[int]:
     """Estimate the contents of the first chunk: memory that it does not use is free."""
-    size = min(int((batches["end"] - batches["start"]).sum()), FULL_BYTES)
+    size = min(int((batches["end"] - batches["start"]).sum()), full)
     rows = min(int(batches["record_count"].sum()), size // MIN_RECORD, MAX_ROWS)
     guess = (rows, size // 8, size, rows, size // 8, size // 8)
     return list(map(max, _MIN_ROOM, guess))

@@ -28,16 +28,13 @@ from tieredfs.format.records.schema import (
     HEADER_BYTES,
     HEADERS,
     MALFORMED_BYTES,
-    MAX_BYTES,
     MAX_ROWS,
+    OutputSize,
     RecordColumns,
     fixed_bytes,
 )
 
 __all__ = ["build_columns"]
-
-_GROUP_BYTES: Final = 4 << 20
-"""Bytes of records decoded together: with fewer, numpy's calls would dominate."""
 
 _PART_BYTES: Final = 1 << 20
 """Bytes of records, unless a single batch has more, that are added to a group at a
@@ -45,28 +42,37 @@ time."""
 
 
 def build_columns(
-    batches: Iterable[LogBatches], names: Iterable[str], other_bytes: int
+    batches: Iterable[LogBatches],
+    names: Iterable[str],
+    other_bytes: int,
+    output: OutputSize,
 ) -> Iterator[RecordColumns]:
     """Yield the columns of records in chunks: see ColumnBuilder."""
     columns = tuple(names)
-    for group in _groups(batches):
-        yield from _build_group(group, columns, other_bytes)
+    for group in _groups(batches, output.maximum):
+        yield from _build_group(group, columns, other_bytes, output.maximum)
 
 
-def _groups(batches: Iterable[LogBatches]) -> Iterator[list[LogBatches]]:
-    """Group batches to decode together; a large batch is its own group."""
+def _groups(
+    batches: Iterable[LogBatches], max_bytes: int
+) -> Iterator[list[LogBatches]]:
+    """Group batches to decode together; a large batch is its own group.
+
+    A group has half of the maximum size, by default 4 MiB: with less, numpy's calls
+    would dominate.
+    """
     group: list[LogBatches] = []
     held = rows = 0
     try:
         for checked in _checked(batches):
             for part, size, count in _parts(checked):
-                if group and (held + size > MAX_BYTES or rows + count > MAX_ROWS):
+                if group and (held + size > max_bytes or rows + count > MAX_ROWS):
                     yield group
                     group, held, rows = [], 0, 0
                 group.append(part)
                 held += size
                 rows += count
-                if held >= _GROUP_BYTES:
+                if held >= max_bytes // 2:
                     yield group
                     group, held, rows = [], 0, 0
     except Exception:
@@ -109,14 +115,14 @@ def _parts(batches: LogBatches) -> Iterator[tuple[LogBatches, int, int]]:
 
 
 def _build_group(
-    group: Sequence[LogBatches], names: Sequence[str], other_bytes: int
+    group: Sequence[LogBatches], names: Sequence[str], other_bytes: int, max_bytes: int
 ) -> Iterator[RecordColumns]:
     """Decode whole batches together; one by one when their records are malformed."""
     count = sum(map(len, group))
     if count > 1:
         try:
             whole = list(
-                _build_columns(group, names, other_bytes)
+                _build_columns(group, names, other_bytes, max_bytes)
             )  # a group is bounded
         except MalformedRecordsError:
             for (
@@ -124,24 +130,24 @@ def _build_group(
             ) in group:  # yields the valid batches and names the malformed one
                 for row in range(len(batches)):
                     one = batches.take(slice(row, row + 1))
-                    yield from _build_group([one], names, other_bytes)
+                    yield from _build_group([one], names, other_bytes, max_bytes)
         else:
             yield from whole
         return
     try:
-        yield from _build_columns(group, names, other_bytes)
+        yield from _build_columns(group, names, other_bytes, max_bytes)
     except MalformedRecordsError as error:
         msg = f"{group[0].where(0)}: {error}"
         raise CorruptBatchError(msg) from error
 
 
 def _build_columns(
-    group: Sequence[LogBatches], names: Sequence[str], other_bytes: int
+    group: Sequence[LogBatches], names: Sequence[str], other_bytes: int, max_bytes: int
 ) -> Iterator[RecordColumns]:
     for data, fields in _decode(group):
         wanted = _wanted(group, fields.offsets)
         kept = fields if wanted.all() else fields.take(wanted)
-        for part in _row_slices(_sizes(kept, names, other_bytes), MAX_BYTES):
+        for part in _row_slices(_sizes(kept, names, other_bytes), max_bytes):
             piece = kept.take(part)
             arrays = {name: _column(data, piece, name) for name in names}
             yield RecordColumns(part.stop - part.start, arrays)

@@ -10,16 +10,15 @@ from tieredfs.format.batch.table import LogBatches
 
 __all__ = [
     "COLUMNS",
-    "FULL_BYTES",
     "HEADERS",
     "HEADER_BYTES",
     "MALFORMED_BYTES",
-    "MAX_BYTES",
     "MAX_HEADERS",
     "MAX_ROWS",
     "OFFSET_BYTES",
     "SCHEMA",
     "ColumnBuilder",
+    "OutputSize",
     "RecordColumns",
     "fixed_bytes",
     "project",
@@ -67,12 +66,6 @@ def project(columns: tuple[str, ...] | None) -> pa.Schema:
     return pa.schema([SCHEMA.field(name) for name in columns])
 
 
-FULL_BYTES: Final = 3 << 20
-"""Size at which an Arrow batch is complete: it still fits a processor's cache."""
-
-MAX_BYTES: Final = (8 << 20) - 64
-"""Maximum size of an Arrow batch, unless a single record is larger."""
-
 MAX_ROWS: Final = 1 << 17
 """Maximum rows of an Arrow batch: the fields of tiny records take more memory than the
 records themselves."""
@@ -111,19 +104,43 @@ class RecordColumns(NamedTuple):
     arrays: Mapping[str, pa.Array]
 
 
+class OutputSize(NamedTuple):
+    """When an Arrow batch is complete.
+
+    Attributes:
+        full: Bytes at which it is complete: by default, it still fits a processor's
+            cache.
+        maximum: Maximum bytes, unless a single record is larger.
+    """
+
+    full: int
+    maximum: int
+
+    @classmethod
+    def of(cls, batch_bytes: int) -> "OutputSize":
+        """Return the sizes for a maximum, of which Arrow's own padding is a part."""
+        return cls(batch_bytes * 3 // 8, batch_bytes - 64)
+
+
 class ColumnBuilder(Protocol):
     """A function that decodes records; all of them give the same rows and errors."""
 
     def __call__(
-        self, batches: Iterable[LogBatches], names: Iterable[str], other_bytes: int, /
+        self,
+        batches: Iterable[LogBatches],
+        names: Iterable[str],
+        other_bytes: int,
+        output: OutputSize,
+        /,
     ) -> Iterator[RecordColumns]:
-        """Yield the columns of the wanted records, in chunks of 1-8 MiB.
+        """Yield the columns of the wanted records, in chunks.
 
         Args:
             batches: Batches whose records are uncompressed in their buffer, less than
                 2 GiB in each; batches may be empty.
             names: Columns to build, other than topic and partition.
             other_bytes: Bytes of a row in other columns than these.
+            output: Size of a chunk, with the other columns.
 
         Raises:
             CorruptBatchError: The records of a batch are malformed: a record does not

@@ -7,7 +7,6 @@ from typing import TypeAlias, TypeVar
 from cachetools import LRUCache
 
 from tieredfs.errors import NotFoundError, PluginError
-from tieredfs.format.compression.codecs import MAX_DECOMPRESSED
 from tieredfs.log.planning.copies import CopyComparison
 from tieredfs.log.planning.tiles import may_part, overlaps
 from tieredfs.model import (
@@ -29,7 +28,7 @@ _T = TypeVar("_T")
 
 _MAX_DESCRIPTIONS = 100_000  # descriptions; some 500 bytes each
 _NEAR = 500  # segments to plan a read from, and to describe for it
-_MAX_CONCURRENCY = 16  # small requests, which cost only latency
+_CONCURRENCY = 16  # small requests, which cost only latency
 
 
 def content_of(segment: SegmentMetadata) -> SegmentContent:
@@ -47,20 +46,16 @@ class SegmentCatalog:
         compare: Determines which of two copies of the same offsets has fewer records.
     """
 
-    def __init__(
-        self,
-        storage: RemoteStorageManager,
-        max_batch_bytes: int = MAX_DECOMPRESSED,
-    ) -> None:
+    def __init__(self, storage: RemoteStorageManager) -> None:
         """Create a catalog, without sending a request.
 
         Args:
             storage: Where the segments are.
-            max_batch_bytes: Most bytes that a compressed batch may decompress to, where
-                copies have to be counted.
         """
-        self.compare = CopyComparison(storage, max_batch_bytes)
+        self.compare = CopyComparison(storage)
         self._storage = storage
+        chosen = storage.store.options.max_concurrent_requests
+        self._concurrency = _CONCURRENCY if chosen is None else chosen
         self._lock = make_lock()
         self._known: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(
             _MAX_DESCRIPTIONS
@@ -185,7 +180,7 @@ class SegmentCatalog:
         """
         with self._lock:
             new = [segment for segment in segments if segment not in self._confirmed]
-        _ask_all(check, new)
+        _ask_all(check, new, self._concurrency)
         with self._lock:
             self._confirmed.update(dict.fromkeys(new))
 
@@ -210,17 +205,20 @@ class SegmentCatalog:
         lacks: Callable[[SegmentMetadata], bool],
     ) -> list[SegmentMetadata]:
         wanted = [segment for segment in listed if lacks(segment)]
-        described = dict(zip(wanted, _ask_all(self.describe, wanted), strict=True))
+        found = _ask_all(self.describe, wanted, self._concurrency)
+        described = dict(zip(wanted, found, strict=True))
         return [described.get(segment, segment) for segment in listed]
 
 
 def _ask_all(
-    ask: Callable[[SegmentMetadata], _T], segments: Sequence[SegmentMetadata]
+    ask: Callable[[SegmentMetadata], _T],
+    segments: Sequence[SegmentMetadata],
+    concurrency: int,
 ) -> list[_T]:
     """Return the results for segments, in their order, or raise the first error."""
     if len(segments) < 2:  # noqa: PLR2004 - no pool for one
         return [ask(segment) for segment in segments]
-    pool = DaemonExecutor(min(_MAX_CONCURRENCY, len(segments)))
+    pool = DaemonExecutor(min(concurrency, len(segments)))
     try:
         return list(pool.map(ask, segments))
     finally:

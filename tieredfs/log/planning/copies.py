@@ -27,17 +27,13 @@ class CopyComparison:
     Segments never change, so a count is valid as long as its segment exists.
     """
 
-    def __init__(
-        self, storage: RemoteStorageManager, max_batch_bytes: int | None = None
-    ) -> None:
+    def __init__(self, storage: RemoteStorageManager) -> None:
         """Create a comparison, without sending a request.
 
         Args:
             storage: Where the copies are.
-            max_batch_bytes: As ``RecordDecoder`` takes it.
         """
         self._storage = storage
-        self._max_batch_bytes = max_batch_bytes
         self._lock = make_lock()
         self._counts: LRUCache[tuple[SegmentMetadata, int, int], int]
         self._counts = LRUCache(_MAX_COUNTS)
@@ -83,7 +79,7 @@ class CopyComparison:
         return known
 
     def _count_in_log(self, segment: SegmentMetadata, start: int, end: int) -> int:
-        decoder = RecordDecoder("", 0, ("offset",), self._max_batch_bytes)
+        decoder = RecordDecoder("", 0, ("offset",), self._storage.store.options)
         total = 0
         for batches in read_offsets(self._storage, segment, start, end):
             batches.check()

@@ -73,7 +73,6 @@ class PartitionRead:
         *,
         fetch_size: int,
         skip_deleted: bool,
-        max_batch_bytes: int,
         held: HeldBytes,
     ) -> None:
         """Create a read, without sending a request.
@@ -83,7 +82,6 @@ class PartitionRead:
             slices: The slices to read; at least one.
             fetch_size: Bytes of each request.
             skip_deleted: Whether to read the rest when a segment is gone.
-            max_batch_bytes: Most bytes that a compressed batch may decompress to.
             held: Limit of what may be kept between turns.
         """
         self.storage = storage
@@ -91,7 +89,6 @@ class PartitionRead:
         self.partition = self._left[0].segment.partition
         self._fetch_size = fetch_size
         self._skip_deleted = skip_deleted
-        self._max_batch_bytes = max_batch_bytes
         self._held = held
         self._gone: set[SegmentContent] = set()
         # The turn: where it ends, and what it has read.
@@ -232,7 +229,7 @@ class PartitionRead:
             raise error
         first = self._left[0]
         self._gone.add(content_of(first.segment))
-        catalog = SegmentCatalog(self.storage, self._max_batch_bytes)
+        catalog = SegmentCatalog(self.storage)
         reader = TieredReader(self.storage, catalog, self.partition)
         start, end = first.start_offset, self._left[-1].end_offset
         try:

@@ -58,5 +58,7 @@ def read_records(
                 yield kept.without_control()
 
     # Closed explicitly: a reference to an error would keep its thread alive.
-    with closing(decompress_batches(filtered(), decoder.max_batch_bytes)) as plain:
+    with closing(
+        decompress_batches(filtered(), decoder.max_decompressed_bytes)
+    ) as plain:
         yield from decoder.decode_uncompressed(plain)

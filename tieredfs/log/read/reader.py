@@ -12,7 +12,6 @@ from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import NotFoundError, OffsetOutOfRangeError
 from tieredfs.format.batch.header import CONTROL
 from tieredfs.format.batch.table import LogBatches
-from tieredfs.format.compression.codecs import MAX_DECOMPRESSED
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.integers import to_integer
 from tieredfs.log.planning.catalog import SegmentCatalog, SegmentContent
@@ -50,7 +49,6 @@ class TieredReader:
     Attributes:
         storage: Where the segments are.
         partition: The partition.
-        max_batch_bytes: Most bytes that a compressed batch may decompress to.
     """
 
     def __init__(
@@ -58,12 +56,10 @@ class TieredReader:
         storage: RemoteStorageManager,
         catalog: SegmentCatalog,
         partition: TopicIdPartition,
-        max_batch_bytes: int = MAX_DECOMPRESSED,
     ) -> None:
         """Create a reader, without sending a request."""
         self.storage = storage
         self.partition = partition
-        self.max_batch_bytes = max_batch_bytes
         self._catalog = catalog
 
     def segments(
@@ -263,7 +259,7 @@ class TieredReader:
         self, slices: Iterable[SegmentSlice], offset: int, max_bytes: int
     ) -> Fetched:
         topic, number = self.partition.topic, self.partition.partition
-        decoder = RecordDecoder(topic, number, None, self.max_batch_bytes)
+        decoder = RecordDecoder(topic, number, None, self.storage.store.options)
         batches = _Within(self, slices, offset, max_bytes)
         decoded = decoder.decode(batches)
         records = pa.Table.from_batches(decoded, schema=decoder.schema)
@@ -300,7 +296,9 @@ class _Within:
         """Create the iterable, without sending a request."""
         self.next_offset = offset
         self._storage = reader.storage
-        self._decoder = RecordDecoder("", 0, ("offset",), reader.max_batch_bytes)
+        options = reader.storage.store.options
+        self._fetch_size = options.fetch_bytes
+        self._decoder = RecordDecoder("", 0, ("offset",), options)
         self._slices = slices
         self._max_bytes = max(max_bytes, 1)
 
@@ -308,8 +306,9 @@ class _Within:
         """Fetch the batches, control batches left out."""
         taken, most = 0, self._max_bytes
         for part in self._slices:
-            near = min(part.start_position + most - taken, part.end_position)
-            for batches in read_slice(self._storage, replace(part, end_position=near)):
+            end = min(part.start_position + most - taken, part.end_position)
+            near = replace(part, end_position=end)
+            for batches in read_slice(self._storage, near, self._fetch_size):
                 sizes = batches["size"] * _hold_wanted(batches, self._decoder)
                 ends = taken + np.cumsum(sizes)
                 # The first with a wanted record is returned, however large it is.

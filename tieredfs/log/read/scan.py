@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
 import pyarrow as pa
 
 from tieredfs.errors import PluginNotInstalledError
-from tieredfs.format.compression.codecs import MAX_DECOMPRESSED
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.format.records.schema import project
 from tieredfs.integers import to_integer
@@ -19,7 +18,6 @@ from tieredfs.log.planning.tiles import ScanPlan, SegmentSlice
 from tieredfs.log.read.partition_read import HeldBytes, PartitionRead
 from tieredfs.log.read.pipeline import read_records
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.segment_log.stream import FETCH_SIZE
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -40,11 +38,11 @@ _WIDENING = 4
 class Scan:
     """Records of a topic, planned and not yet read.
 
-    Iterating reads them: ``pyarrow.RecordBatch`` of at most 8 MiB, or of one larger
-    record, in offset order within each partition. It can be repeated, gives the same
-    records each time, and can be stopped early. A scan can be pickled to workers and
-    split among them; any Arrow library takes it through ``__arrow_c_stream__``, which
-    reads lazily.
+    Iterating reads them: ``pyarrow.RecordBatch`` of at most 8 MiB by default, or of one
+    larger record, in offset order within each partition. It can be repeated, gives the
+    same records each time, and can be stopped early. A scan can be pickled to workers
+    and split among them; any Arrow library takes it through ``__arrow_c_stream__``,
+    which reads lazily.
 
     Control records are hidden. Errors keep their type.
 
@@ -57,7 +55,6 @@ class Scan:
         on_gap: Whether a segment that was deleted since the scan was planned is an
             error, or left out: then the rest is planned again from the segments that
             still exist.
-        max_batch_bytes: Most bytes that a compressed batch may decompress to.
     """
 
     storage: RemoteStorageManager
@@ -66,7 +63,6 @@ class Scan:
     columns: tuple[str, ...] | None = None
     order: Order = "partition"
     on_gap: OnGap = "raise"
-    max_batch_bytes: int = MAX_DECOMPRESSED
 
     @property
     def schema(self) -> pa.Schema:
@@ -182,14 +178,13 @@ class Scan:
                 offsets *= _WIDENING
 
     def _reads(self) -> list[PartitionRead]:
-        held = HeldBytes(FETCH_SIZE)
+        held = HeldBytes(self.storage.store.options.fetch_bytes)
         return [
             PartitionRead(
                 self.storage,
                 slices,
                 fetch_size=self.plan.fetch_size,
                 skip_deleted=self.on_gap == "skip",
-                max_batch_bytes=self.max_batch_bytes,
                 held=held,
             )
             for _, slices in groupby(self.plan.slices, attrgetter("segment.partition"))
@@ -204,6 +199,5 @@ class Scan:
             reads = left
 
     def _decoder(self, read: PartitionRead) -> RecordDecoder:
-        return RecordDecoder(
-            self.topic, read.partition.partition, self.columns, self.max_batch_bytes
-        )
+        number, options = read.partition.partition, self.storage.store.options
+        return RecordDecoder(self.topic, number, self.columns, options)

@@ -43,7 +43,7 @@ def find_offset(
             is false.
     """
     columns = ("offset", "timestamp")
-    decoder = RecordDecoder("", 0, columns, reader.max_batch_bytes)
+    decoder = RecordDecoder("", 0, columns, reader.storage.store.options)
     segments = reader.timed_segments()
     lineage = lineage_of(segments)
     if skip_gaps:

@@ -39,7 +39,10 @@ from tieredfs.objects.content import Content
 from tieredfs.objects.errors_map import failure_class
 from tieredfs.objects.identity import place_of
 
-__all__ = ["Backend", "OptionError"]
+__all__ = ["CLOUD_CONCURRENCY", "Backend", "OptionError"]
+
+CLOUD_CONCURRENCY = 16
+"""Concurrent requests of one call where a server, or many, answer each by itself."""
 
 
 class OptionError(Exception):

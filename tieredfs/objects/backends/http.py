@@ -20,7 +20,7 @@ from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from fsspec import AbstractFileSystem
 
-from tieredfs.objects.backends.base import Backend
+from tieredfs.objects.backends.base import CLOUD_CONCURRENCY, Backend
 from tieredfs.objects.backends.listing import Child, Listing, ObjectInfo, Page, Walk
 from tieredfs.objects.capabilities import StoreCapability
 
@@ -31,7 +31,6 @@ _NO_HEAD = frozenset({403, 405, 501})
 """Statuses with which servers refuse HEAD: 403 if a URL is signed for GET only."""
 
 _OK, _PARTIAL, _NOT_FOUND, _NO_SUCH_RANGE = 200, 206, 404, 416
-_CONCURRENCY = 16
 
 
 class HttpBackend(Backend):
@@ -39,7 +38,7 @@ class HttpBackend(Backend):
 
     extra = "http"
     capabilities = frozenset({StoreCapability.RANGE_READ})
-    concurrency = _CONCURRENCY
+    concurrency = CLOUD_CONCURRENCY
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
         """Split the URL: keys are inserted before its query."""
@@ -134,7 +133,7 @@ class HttpBackend(Backend):
                     return []
             msg = f"the server has no index page at {self.root}/"
             raise NotImplementedError(msg) from None
-        limit = asyncio.Semaphore(_CONCURRENCY)
+        limit = asyncio.Semaphore(self.concurrency)
 
         async def child(key: str) -> Child | None:
             if key.endswith("/") or not wanted(key):

@@ -1,8 +1,10 @@
 """Multipart uploads: their limits, their parts, and unfinished ones."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from tieredfs.errors import TieredFSError
+from tieredfs.options import Options
 
 __all__ = ["DisturbedUploadError", "MultipartConfig", "Part", "UnfinishedUpload"]
 
@@ -16,11 +18,11 @@ class MultipartConfig:
     """Which objects are uploaded in parts, and how they are split.
 
     Attributes:
-        threshold: Maximum bytes of an object that is put in one request; a larger one
-            is uploaded in parts.
-        part_size: Minimum bytes of a part; whole MiB.
+        part_size: Minimum bytes of a part, which is rounded up to whole MiB.
         max_parts: Maximum number of parts of an object.
         concurrency: Parts uploaded concurrently; 1 where they must be in order.
+        threshold: Maximum bytes of an object that is put in one request; a larger one
+            is uploaded in parts.
         has_begin: Whether an upload is begun before its parts are sent. If not, the
             caller chooses its name, and an unfinished upload expires by itself.
         has_listing: Whether uploads that were begun can be listed.
@@ -28,13 +30,24 @@ class MultipartConfig:
             instead, which no other write can disturb.
     """
 
-    threshold: int
     part_size: int
     max_parts: int
     concurrency: int
+    threshold: int = 64 << 20
     has_begin: bool = True
     has_listing: bool = True
     max_single_put: int = 5000 << 20
+
+    def tuned(self, options: Options) -> Self:
+        """Return the same limits, with what a user has chosen."""
+        in_order = self.concurrency == 1
+        return replace(
+            self,
+            threshold=options.multipart_threshold_bytes or self.threshold,
+            part_size=options.part_bytes or self.part_size,
+            concurrency=(not in_order and options.max_concurrent_parts)
+            or self.concurrency,
+        )
 
 
 @dataclass(frozen=True, slots=True)

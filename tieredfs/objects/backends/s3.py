@@ -25,7 +25,7 @@ from urllib.parse import urlsplit
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
-from tieredfs.objects.backends.base import Backend, OptionError
+from tieredfs.objects.backends.base import CLOUD_CONCURRENCY, Backend, OptionError
 from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page
 from tieredfs.objects.backends.parts import (
     DisturbedUploadError,
@@ -72,11 +72,9 @@ class S3Backend(Backend):
     container = "bucket"
     capabilities = frozenset(StoreCapability)
     conditional_put_verified = False
-    concurrency = 16
+    concurrency = CLOUD_CONCURRENCY
     delete_limit = 1000
-    parts = MultipartConfig(
-        threshold=64 << 20, part_size=8 << 20, max_parts=10_000, concurrency=4
-    )
+    parts = MultipartConfig(part_size=8 << 20, max_parts=10_000, concurrency=4)
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
         """Disable the client's retries, and its parsing of keys."""

@@ -27,7 +27,7 @@ from tieredfs.objects.backends.folders import FoldersBackend, Item
 from tieredfs.objects.backends.listing import ObjectInfo
 from tieredfs.objects.concurrency.call_with_timeout import calls_to
 from tieredfs.objects.concurrency.daemon_executor import run_on_daemons
-from tieredfs.objects.content import Content, pieces
+from tieredfs.objects.content import PIECE_BYTES, Content, pieces
 from tieredfs.objects.errors_map import failure_class
 from tieredfs.objects.identity import identity_of
 from tieredfs.objects.policy import Deadline
@@ -36,7 +36,6 @@ __all__ = ["SftpBackend"]
 
 _ABSENT = frozenset({"SFTPNoSuchFile", "SFTPNoSuchPath", "SFTPNotADirectory"})
 _LOST = frozenset({"SFTPConnectionLost", "SFTPNoConnection"})
-_PIECE_BYTES = 8 << 20
 
 
 class SftpBackend(FoldersBackend):
@@ -141,7 +140,7 @@ class SftpBackend(FoldersBackend):
         async def copy(file: Any) -> None:  # noqa: ANN401 - asyncssh's
             async def read(origin: Any) -> None:  # noqa: ANN401 - asyncssh's
                 start = 0
-                while piece := await origin.read(_PIECE_BYTES, start):
+                while piece := await origin.read(PIECE_BYTES, start):
                     await file.write(piece, start)
                     start += len(piece)
 

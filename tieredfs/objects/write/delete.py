@@ -27,7 +27,7 @@ def delete(requests: Requests, keys: Sequence[str], backend: Backend) -> None:
     step = backend.delete_limit
     chunks = [keys[at : at + step] for at in range(0, len(keys), step)]
     tasks = [partial(_delete_chunk, requests, chunk, deadline) for chunk in chunks]
-    errors = run_all(tasks, concurrency=backend.concurrency)
+    errors = run_all(tasks, concurrency=requests.concurrency(backend))
     raise_failures(errors, len(keys), "keys were not deleted")
 
 

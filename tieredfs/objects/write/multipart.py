@@ -48,7 +48,7 @@ def plan_parts(size: int, limits: MultipartConfig) -> list[ByteRange]:
         The parts in order; only the last may be smaller. Sizes are whole MiB.
     """
     needed = -(-size // limits.max_parts)
-    part = max(limits.part_size, -(-needed // _MIB) * _MIB)
+    part = -(-max(limits.part_size, needed) // _MIB) * _MIB
     return [ByteRange(start, min(start + part, size)) for start in range(0, size, part)]
 
 
@@ -142,9 +142,10 @@ def abort_all(
             return error
         return None
 
-    concurrency = requests.backend("abort_upload", "", deadline).concurrency
+    backend = requests.backend("abort_upload", "", deadline)
     errors = run_all(
-        [partial(abort, each) for each in uploads], concurrency=concurrency
+        [partial(abort, each) for each in uploads],
+        concurrency=requests.concurrency(backend),
     )
     raise_failures(errors, len(uploads), "uploads were not aborted")
 

@@ -20,9 +20,10 @@ from tieredfs.model import (
     TopicIdPartition,
 )
 from tieredfs.objects import RequestPolicy
+from tieredfs.objects.content import PIECE_BYTES
 from tieredfs.storage.contract.capability import Capability
 from tieredfs.storage.contract.verification import StorageVerification
-from tieredfs.storage.segment_log.source import PIECE_BYTES, LogSource
+from tieredfs.storage.segment_log.source import LogSource
 from tieredfs.storage.segment_log.spool import spooled
 
 __all__ = ["RemoteStorageManager"]

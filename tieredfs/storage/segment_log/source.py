@@ -11,18 +11,9 @@ from typing import IO, Final
 from tieredfs.errors import CorruptObjectError, NotFoundError
 from tieredfs.format.buffers import Buffer, byte_view
 from tieredfs.format.checksum import crc32c
+from tieredfs.objects.content import PIECE_BYTES
 
-__all__ = [
-    "PIECE_BYTES",
-    "LogContent",
-    "LogSource",
-    "log_in_file",
-    "log_in_place",
-    "open_log",
-]
-
-PIECE_BYTES: Final = 8 << 20
-"""Bytes of each request when a whole log is read."""
+__all__ = ["LogContent", "LogSource", "log_in_file", "log_in_place", "open_log"]
 
 _BLOCK: Final = 256 << 10
 """Bytes of a log that share a checksum, and the least that is read. Parts of an

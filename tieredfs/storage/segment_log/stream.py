@@ -10,11 +10,12 @@ from collections.abc import Callable, Iterator
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch.reader import claimed_size, scan_log
 from tieredfs.format.batch.table import LogBatch, LogBatches
+from tieredfs.options import DEFAULTS
 
 __all__ = ["FETCH_SIZE", "LogFetch", "read_batches", "read_log", "split_log"]
 
-FETCH_SIZE = 16 << 20
-"""Bytes of a request: large enough that its latency does not matter."""
+FETCH_SIZE = DEFAULTS.fetch_bytes
+"""Default bytes of a request: large enough that its latency does not matter."""
 
 _SIZE_END = 12
 """End of the size field in a batch header."""

@@ -34,7 +34,7 @@ from tieredfs.objects.backends.azure.client import (
     endpoint_of,
     make_container,
 )
-from tieredfs.objects.backends.base import Backend
+from tieredfs.objects.backends.base import CLOUD_CONCURRENCY, Backend
 from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page
 from tieredfs.objects.backends.parts import DisturbedUploadError, MultipartConfig, Part
 from tieredfs.objects.capabilities import StoreCapability
@@ -81,9 +81,8 @@ class AzureBackend(Backend):
             StoreCapability.PARTS,
         }
     )
-    concurrency = 16
+    concurrency = CLOUD_CONCURRENCY
     parts = MultipartConfig(
-        threshold=64 << 20,
         part_size=16 << 20,
         max_parts=50_000,
         concurrency=8,

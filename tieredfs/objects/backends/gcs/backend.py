@@ -21,7 +21,7 @@ from urllib.parse import quote, urlencode, urlsplit
 import google_crc32c
 from fsspec import AbstractFileSystem
 
-from tieredfs.objects.backends.base import Backend
+from tieredfs.objects.backends.base import CLOUD_CONCURRENCY, Backend
 from tieredfs.objects.backends.gcs.bodies import answers, deletions, described
 from tieredfs.objects.backends.gcs.errors_map import MissingError, UnexpectedAnswerError
 from tieredfs.objects.backends.gcs.sessions import Send, Session, SessionError, crc32c
@@ -52,10 +52,9 @@ class GCSBackend(Backend):
     extra = "gcs"
     container = "bucket"
     capabilities = frozenset(StoreCapability)
-    concurrency = 16
+    concurrency = CLOUD_CONCURRENCY
     delete_limit = 100
     parts = MultipartConfig(
-        threshold=64 << 20,
         part_size=32 << 20,
         max_parts=100_000,
         concurrency=1,

@@ -19,7 +19,7 @@ from tieredfs.format.checksum import crc32c
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.codecs import MAX_DECOMPRESSED, compress, decompress
 from tieredfs.format.segment.tail import Chunks, LogPart
-from tieredfs.storage.segment_log.source import PIECE_BYTES
+from tieredfs.objects.content import PIECE_BYTES
 
 __all__ = [
     "CHUNK_SIZE",
