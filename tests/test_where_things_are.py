@@ -1,0 +1,75 @@
+"""The page on where things are names files that exist, and the picture is the code."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from release.draw_floors import PICTURE, contracts, draw
+
+ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "explanation" / "where-things-are.md"
+READ_ONLY = {
+    "tieredfs/objects/backends/base.py",
+    "tieredfs/storage/contract.py",
+    "tieredfs/testing/rule.py",
+}
+"""What is opened first to read, and not changed."""
+
+CHANGES = (
+    "codec",
+    "Arrow column",
+    "index type",
+    "size of output batches",
+    "multipart threshold",
+    "metric",
+    "rule for plugins",
+    "names segments",
+)
+"""Changes that the page has to have."""
+
+
+def paths(text: str) -> list[str]:
+    return re.findall(
+        r"`((?:tieredfs|tests|docs|plugins)/[^`]+|pyproject\.toml)`", text
+    )
+
+
+def rows() -> Iterator[list[str]]:
+    for line in PAGE.read_text().splitlines():
+        if line.startswith("| ") and "---" not in line:
+            yield [cell.strip() for cell in line.strip("|").split("|")]
+
+
+@pytest.mark.parametrize("path", sorted(set(paths(PAGE.read_text()))))
+def test_a_file_that_the_page_names_exists(path: str) -> None:
+    assert (ROOT / path).exists()
+
+
+def test_every_change_names_its_first_file_its_tests_and_their_number() -> None:
+    head, *changes = rows()
+    assert head == ["to change or add", "open first", "then", "files", "tests"]
+    for change, first, then, count, tests in changes:
+        assert len(paths(first)) == 1, change
+        assert paths(tests), change
+        own = {path for path in paths(first + then) if path.startswith("tieredfs/")}
+        assert len(own - READ_ONLY) == int(count), change
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_page_has_the_changes_that_newcomers_make(change: str) -> None:
+    assert sum(change in row[0] for row in rows()) >= 1
+
+
+def test_the_picture_is_that_of_the_contracts() -> None:
+    shown = PICTURE.read_text() == draw()
+    assert shown, "draw it again: python tests/release/draw_floors.py"
+
+
+def test_the_picture_has_every_package_and_layer() -> None:
+    picture = PICTURE.read_text()
+    for layers in contracts().values():
+        for layer in layers:
+            names = [name for name in layer if not name.startswith("_")]
+            assert not names or f">{' · '.join(names)}<" in picture
