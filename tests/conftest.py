@@ -52,6 +52,9 @@ hypothesis.settings.register_profile(
     "ci", parent=hypothesis.settings.get_profile("default"), derandomize=True
 )
 hypothesis.settings.register_profile(
+    "quick", parent=hypothesis.settings.get_profile("default"), max_examples=5
+)
+hypothesis.settings.register_profile(
     "proofs",
     parent=hypothesis.settings.get_profile("default"),
     max_examples=5000,

@@ -1,4 +1,4 @@
-"""The page on where things are names files that exist, and the picture is the code."""
+"""What newcomers read names files that exist, and the picture is that of the code."""
 
 import re
 from collections.abc import Iterator
@@ -10,6 +10,7 @@ from release.draw_floors import PICTURE, contracts, draw
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "explanation" / "where-things-are.md"
+GUIDE = ROOT / "CONTRIBUTING.md"
 READ_ONLY = {
     "tieredfs/objects/backends/base.py",
     "tieredfs/storage/contract.py",
@@ -42,9 +43,25 @@ def rows() -> Iterator[list[str]]:
             yield [cell.strip() for cell in line.strip("|").split("|")]
 
 
-@pytest.mark.parametrize("path", sorted(set(paths(PAGE.read_text()))))
-def test_a_file_that_the_page_names_exists(path: str) -> None:
+NAMED = {path for page in (PAGE, GUIDE) for path in paths(page.read_text())}
+
+
+@pytest.mark.parametrize("path", sorted(NAMED))
+def test_a_file_that_a_page_names_exists(path: str) -> None:
     assert (ROOT / path).exists()
+
+
+def test_the_commands_of_the_guide_are_those_of_tox() -> None:
+    named = re.findall(r"tox run -q -e ([\w,-]+)", GUIDE.read_text())
+    known = re.findall(r"\n\[testenv:([\w-]+)", (ROOT / "tox.ini").read_text())
+    assert "quick" in named
+    assert set(",".join(named).split(",")) <= set(known)
+
+
+def test_the_fast_tests_exist() -> None:
+    listed = (ROOT / "tests" / "quick.txt").read_text().splitlines()
+    assert listed
+    assert all((ROOT / path).exists() for path in listed)
 
 
 def test_every_change_names_its_first_file_its_tests_and_their_number() -> None:
