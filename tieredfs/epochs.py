@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tieredfs.errors import InvalidArgumentError
+from tieredfs.integers import MAX_INT32, MAX_INT64
 from tieredfs.model import EpochEntry
 
 __all__ = ["NO_EPOCH", "LeaderEpochs"]
@@ -22,8 +23,6 @@ __all__ = ["NO_EPOCH", "LeaderEpochs"]
 NO_EPOCH = -1
 """The epoch of a batch without one."""
 
-_MAX_EPOCH = (1 << 31) - 1
-_MAX_OFFSET = (1 << 63) - 1
 _start = attrgetter("start_offset")
 
 
@@ -51,8 +50,8 @@ class LeaderEpochs:
             if (
                 entry.epoch <= previous.epoch
                 or entry.start_offset <= previous.start_offset
-                or entry.epoch > _MAX_EPOCH
-                or entry.start_offset > _MAX_OFFSET
+                or entry.epoch > MAX_INT32
+                or entry.start_offset > MAX_INT64
             ):
                 msg = (
                     f"leader epochs and their start offsets must increase: epoch "

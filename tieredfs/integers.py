@@ -1,4 +1,7 @@
-"""Check integer arguments: Python's and numpy's integers, and nothing else."""
+"""Check integer arguments: Python's and numpy's integers, and nothing else.
+
+Kafka's fields are of 32 or 64 bits, of which the largest values stand here.
+"""
 
 from operator import index
 from typing import SupportsIndex
@@ -7,7 +10,14 @@ from numpy import bool_
 
 from tieredfs.errors import InvalidArgumentError
 
-__all__ = ["is_integer", "to_integer"]
+__all__ = ["MAX_INT32", "MAX_INT64", "is_integer", "to_integer"]
+
+MAX_INT32 = (1 << 31) - 1
+"""The largest partition, leader epoch, batch and distance of two offsets in a segment;
+also the largest position in a log that an offset index can hold."""
+
+MAX_INT64 = (1 << 63) - 1
+"""The largest offset, and the largest timestamp in milliseconds."""
 
 
 def is_integer(value: object) -> bool:

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Final, NamedTuple, Self
 
 from tieredfs.errors import InvalidArgumentError
+from tieredfs.integers import MAX_INT32, MAX_INT64
 
 __all__ = [
+    "MAX_CUSTOM_METADATA_BYTES",
     "UNKNOWN_TOPIC_ID",
     "ByteRange",
     "EpochEntry",
@@ -31,10 +33,7 @@ __all__ = [
 
 _TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}", re.ASCII)
 _UUID = re.compile(r"[A-Za-z0-9_-]{22}", re.ASCII)
-_MAX_INT32 = (1 << 31) - 1
-_MAX_OFFSET = (1 << 63) - 1
-_MAX_SIZE = (1 << 63) - 1
-_MAX_CUSTOM_METADATA_BYTES = 128
+MAX_CUSTOM_METADATA_BYTES = 128
 
 
 def check_topic_name(topic: str) -> str:
@@ -105,10 +104,10 @@ class TopicIdPartition:
     def __post_init__(self) -> None:
         """Reject names and numbers that Kafka does not allow."""
         check_topic_name(self.topic)
-        if not 0 <= self.partition <= _MAX_INT32:
+        if not 0 <= self.partition <= MAX_INT32:
             msg = (
                 f"invalid partition {self.partition!r} of topic {self.topic!r}: "
-                f"must be 0 to {_MAX_INT32}"
+                f"must be 0 to {MAX_INT32}"
             )
             raise InvalidArgumentError(msg)
 
@@ -143,10 +142,10 @@ class ByteRange:
 
     def __post_init__(self) -> None:
         """Reject a range whose bounds are reversed or that no object can have."""
-        if not 0 <= self.start <= self.end <= _MAX_SIZE:
+        if not 0 <= self.start <= self.end <= MAX_INT64:
             msg = (
                 f"invalid byte range [{self.start}, {self.end}): "
-                f"must satisfy 0 <= start <= end <= {_MAX_SIZE}"
+                f"must satisfy 0 <= start <= end <= {MAX_INT64}"
             )
             raise InvalidArgumentError(msg)
 
@@ -194,16 +193,16 @@ class SegmentMetadata:
     def __post_init__(self) -> None:
         """Reject offsets and sizes that no segment can have."""
         end = self.start_offset if self.end_offset is None else self.end_offset
-        if not 0 <= self.start_offset <= end + 1 <= _MAX_OFFSET:
+        if not 0 <= self.start_offset <= end + 1 <= MAX_INT64:
             msg = f"{self}: invalid offset range: {self.start_offset}..{end}"
             raise InvalidArgumentError(msg)
         if self.size is not None and self.size < 0:
             msg = f"{self}: negative log size: {self.size}"
             raise InvalidArgumentError(msg)
-        if len(self.custom_metadata) > _MAX_CUSTOM_METADATA_BYTES:
+        if len(self.custom_metadata) > MAX_CUSTOM_METADATA_BYTES:
             msg = (
                 f"{self}: custom metadata is {len(self.custom_metadata)} bytes, "
-                f"limit {_MAX_CUSTOM_METADATA_BYTES}"
+                f"limit {MAX_CUSTOM_METADATA_BYTES}"
             )
             raise InvalidArgumentError(msg)
 

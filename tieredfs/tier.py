@@ -25,7 +25,7 @@ from tieredfs.format.compression.codec import Codec
 from tieredfs.format.records.schema import project
 from tieredfs.integers import is_integer, to_integer
 from tieredfs.log.append.append import SEGMENT_BYTES, Appender
-from tieredfs.log.partitions import missing_topic_error
+from tieredfs.log.partitions import missing_topic_error, without_internal
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.tiles import ScanPlan, SegmentSlice
 from tieredfs.log.read.fetched import Fetched
@@ -49,7 +49,6 @@ or numpy integer."""
 
 _Position: TypeAlias = "int | datetime | str | Mapping[int, int] | None"
 
-_INTERNAL = "__"
 _FINER = re.compile(r"[.,]\d{6}\d*[1-9]", re.ASCII)
 """A fraction of a second in more digits than a datetime has."""
 
@@ -138,8 +137,8 @@ class Tier:
         Kafka's internal topics, whose names begin with ``__``, are left out; ``topic``
         opens them.
         """
-        names = {partition.topic for partition in self.storage.list_partitions()}
-        return sorted(name for name in names if not name.startswith(_INTERNAL))
+        found = without_internal(self.storage.list_partitions())
+        return sorted({partition.topic for partition in found})
 
     def topic(self, name: str, *, topic_id: str | None = None) -> "Topic":
         """Open one topic.

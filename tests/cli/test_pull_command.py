@@ -93,7 +93,7 @@ def test_a_file_that_differs_stays_and_the_line_says_where(
     back: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(pull, "_MAX_MEMORY_BYTES", 64)  # files are compared in pieces
+    monkeypatch.setattr(pull, "MAX_MEMORY_BYTES", 64)  # files are compared in pieces
     run("pull", url, str(back))
     file = next(iter(sorted(back.glob(f"epochs-0/*.{suffix}"))))
     whole = file.read_bytes()

@@ -29,6 +29,7 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedFormatError,
 )
+from tieredfs.format.index.time import NO_TIMESTAMP
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.model import SegmentId, SegmentMetadata
 from tieredfs.storage import check_layout
@@ -36,7 +37,6 @@ from tieredfs.tier import Tier, Topic
 
 __all__ = ["ls"]
 
-_NO_TIMESTAMP = -1
 _PARTITIONS = {
     "partition": "PARTITION",
     "start_offset": "START",
@@ -209,7 +209,7 @@ def _partition_row(
 
 def _max_timestamp(segments: Iterable[SegmentMetadata]) -> int | None:
     stamps = {segment.max_timestamp_ms for segment in segments}
-    return max((s for s in stamps if s not in {None, _NO_TIMESTAMP}), default=None)
+    return max((s for s in stamps if s not in {None, NO_TIMESTAMP}), default=None)
 
 
 def _segment_row(segment: SegmentMetadata, sizes: _Sizes) -> _Row:
@@ -218,7 +218,7 @@ def _segment_row(segment: SegmentMetadata, sizes: _Sizes) -> _Row:
         "partition": segment.partition.partition,
         "start_offset": segment.start_offset,
         "end_offset": None if end is None else end + 1,
-        "max_timestamp": None if latest == _NO_TIMESTAMP else latest,
+        "max_timestamp": None if latest == NO_TIMESTAMP else latest,
         "bytes": segment.size,
         "stored_bytes": sizes.get((segment.start_offset, segment.id)),
         "id": str(segment.id),

@@ -12,7 +12,7 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.model import SegmentMetadata
+from tieredfs.model import MAX_CUSTOM_METADATA_BYTES, SegmentMetadata
 from tieredfs.storage import Capability, RemoteStorageManager
 from tieredfs.testing.rule import Asked, Case, expect_error, require, rule
 from tieredfs.testing.samples import PARTITIONS, Sample, sample
@@ -33,7 +33,6 @@ __all__ = [
 ]
 
 _PARTITION = PARTITIONS[0]
-_MAX_CUSTOM_METADATA = 128
 _MAX_WRITES = 100
 _WRITERS = 4
 
@@ -72,7 +71,7 @@ def check_custom_metadata_is_small(case: Case) -> None:
     for one in (sample(_PARTITION, 0), sample(PARTITIONS[-1], 1)):
         custom = case.storage.copy_log_segment(one.metadata, one.data)
         require(
-            len(custom) <= _MAX_CUSTOM_METADATA,
+            len(custom) <= MAX_CUSTOM_METADATA_BYTES,
             f"Of {one.metadata} it returned {custom!r}.",
         )
 

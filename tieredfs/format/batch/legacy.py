@@ -22,6 +22,7 @@ from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.codecs import MAX_DECOMPRESSED, decompress
 from tieredfs.format.compression.lz4_frames import repair_lz4_header
 from tieredfs.format.varints import encode_varint
+from tieredfs.integers import MAX_INT32
 
 __all__ = ["read_message_header", "upgraded_records"]
 
@@ -31,7 +32,6 @@ _LENGTH = struct.Struct(">i")
 _SIZE_END: Final = 12
 _CRC_END: Final = 16
 _FLAGS: Final = (CODEC_MASK, CODEC_MASK | LOG_APPEND_TIME)  # by version
-_MAX_INT32: Final = (1 << 31) - 1
 _WRAP: Final = 1 << 64
 _NULL: Final = encode_varint(-1)
 
@@ -224,7 +224,7 @@ def _span(wrapper: _Message, where: str) -> tuple[int, int]:
         last, count = inner.offset, count + 1
     if not count:
         raise CorruptBatchError(f"{where}: a compressed message contains no messages")
-    if last - first > _MAX_INT32:
+    if last - first > MAX_INT32:
         msg = f"{where}: offsets {first} to {last} span more than an int32"
         raise CorruptBatchError(msg)
     # Brokers and their cleaners give a wrapper the offset of its last message. In

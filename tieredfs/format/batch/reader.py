@@ -26,6 +26,7 @@ from tieredfs.format.batch.table import LogBatch, LogBatches
 from tieredfs.format.buffers import Buffer, byte_view
 from tieredfs.format.checksum import check_crc32c
 from tieredfs.format.compression.codec import Codec
+from tieredfs.integers import MAX_INT64
 
 __all__ = [
     "claimed_size",
@@ -38,7 +39,6 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _SIZE = struct.Struct(">qi")
 _LENGTH_AT = 12  # bytes that the length field does not count
 _MAGIC_AT = 16
-_MAX_INT64 = (1 << 63) - 1
 
 
 def claimed_size(data: Buffer, position: int, *, name: str = "log") -> int | None:
@@ -195,7 +195,7 @@ def _check_fields(header: BatchHeader, name: str) -> None:
     if codec > Codec.ZSTD:
         msg = f"{name}: unknown compression codec {codec} at position {at}"
         raise UnsupportedFormatError(msg)
-    if not 0 <= header.base_offset <= last_offset <= _MAX_INT64:
+    if not 0 <= header.base_offset <= last_offset <= MAX_INT64:
         detail = f"invalid offsets {header.base_offset} to {last_offset}"
         raise _corrupt(name, at, detail)
     if header.leader_epoch < NO_EPOCH:

@@ -15,6 +15,7 @@ from tieredfs.format.batch.header import CODEC_MASK, HEADER_SIZE, MAGIC, MIN_REC
 from tieredfs.format.batch.table import BATCH_ROW, BatchTable
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.kernel.select import Kernel, chosen_kernel
+from tieredfs.integers import MAX_INT64
 
 __all__ = ["scan_headers"]
 
@@ -23,7 +24,6 @@ _LENGTH: Final = struct.Struct(">i")
 _LENGTH_FROM: Final = 8
 _LENGTH_AT: Final = 12
 _MAGIC_AT: Final = 16
-_MAX_INT64: Final = (1 << 63) - 1
 _WIRE: Final = np.dtype(
     [
         ("base_offset", ">i8"),
@@ -111,7 +111,7 @@ def _are_valid(table: BatchTable, previous: int) -> npt.NDArray[np.bool_]:
     fits = (table["end"] - table["start"]) // MIN_RECORD
     # Offsets 0 to 2^63 - 1 are 2^63 offsets, too many for an int64.
     span = (last - base).astype(np.uint64) + np.uint64(1)
-    max_count = np.where(codec == Codec.NONE, fits, np.minimum(span, _MAX_INT64))
+    max_count = np.where(codec == Codec.NONE, fits, np.minimum(span, MAX_INT64))
     count = table["record_count"]
     valid: npt.NDArray[np.bool_] = (
         (codec <= Codec.ZSTD)

@@ -8,13 +8,13 @@ from typing import Final
 
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch.header import BatchHeader
+from tieredfs.integers import MAX_INT32
 
 __all__ = ["INTERVAL_BYTES", "IndexBuilder"]
 
 INTERVAL_BYTES: Final = 4096
 """Kafka's default for ``index.interval.bytes``."""
 
-_MAX_INT32: Final = (1 << 31) - 1
 _OFFSET_ENTRY: Final = struct.Struct(">ii")
 _TIME_ENTRY: Final = struct.Struct(">qi")
 
@@ -53,16 +53,16 @@ class IndexBuilder:
                 offset or position is too large for an index entry.
         """
         relative = header.last_offset - self._base
-        if header.base_offset < self._base or relative > _MAX_INT32:
+        if header.base_offset < self._base or relative > MAX_INT32:
             msg = (
                 f"batch at position {header.position}: offsets {header.base_offset} to "
                 f"{header.last_offset} do not fit a segment that begins at {self._base}"
             )
             raise CorruptBatchError(msg)
-        if header.position > _MAX_INT32:
+        if header.position > MAX_INT32:
             msg = (
                 f"batch at position {header.position}: the position is past "
-                f"{_MAX_INT32}, the largest that an index can hold"
+                f"{MAX_INT32}, the largest that an index can hold"
             )
             raise CorruptBatchError(msg)
         if header.max_timestamp > self._largest[0]:

@@ -11,14 +11,13 @@ import numpy as np
 
 from tieredfs.format.buffers import Buffer, Int64Array
 from tieredfs.format.index.offset import OffsetIndex, OffsetPosition
-from tieredfs.format.index.time import TimeIndex, TimestampOffset
+from tieredfs.format.index.time import NO_TIMESTAMP, TimeIndex, TimestampOffset
 from tieredfs.format.index.wire_ranks import wire_ranks
 
 __all__ = ["OffsetLookup", "TimeLookup"]
 
 _OFFSET = Struct(">ii")
 _TIME = Struct(">qi")
-_NO_TIMESTAMP = -1
 
 
 class OffsetLookup:
@@ -80,6 +79,6 @@ class TimeLookup:
         """Return the last entry at or before ``timestamp`` (ms), as TimeIndex does."""
         found = self._rank(timestamp)
         if not found:
-            return TimestampOffset(_NO_TIMESTAMP, self._base_offset)
+            return TimestampOffset(NO_TIMESTAMP, self._base_offset)
         known, relative = _TIME.unpack_from(self._data, found * 12 - 12)
         return TimestampOffset(known, self._base_offset + relative)

@@ -14,10 +14,10 @@ import numpy.typing as npt
 from tieredfs.errors import CorruptIndexError, InvalidArgumentError
 from tieredfs.format.buffers import Buffer, Int64Array, byte_view
 from tieredfs.format.index.ranks import Rank, rank_among
+from tieredfs.integers import MAX_INT64
 
 __all__ = ["OffsetIndex", "OffsetPosition"]
 
-_MAX_OFFSET = (1 << 63) - 1
 _ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 
 
@@ -186,10 +186,10 @@ def make_absolute(relative: Int64Array, base_offset: int, name: str) -> Int64Arr
         InvalidArgumentError: No segment can have this base offset.
         CorruptIndexError: An offset does not fit in an int64.
     """
-    if not 0 <= base_offset <= _MAX_OFFSET:
+    if not 0 <= base_offset <= MAX_INT64:
         msg = f"{name}: invalid base offset {base_offset}"
         raise InvalidArgumentError(msg)
-    if len(relative) and int(relative[-1]) > _MAX_OFFSET - base_offset:
+    if len(relative) and int(relative[-1]) > MAX_INT64 - base_offset:
         offset = base_offset + int(relative[-1])
         msg = f"{name}: offset {offset} does not fit in an int64"
         raise CorruptIndexError(msg)

@@ -16,10 +16,10 @@ from tieredfs.format.buffers import Buffer, Int64Array, byte_view
 from tieredfs.format.index.offset import check_increasing, columns, make_absolute
 from tieredfs.format.index.ranks import Rank, rank_among
 
-__all__ = ["TimeIndex", "TimestampOffset"]
+__all__ = ["NO_TIMESTAMP", "TimeIndex", "TimestampOffset"]
 
 _ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
-_NO_TIMESTAMP = -1
+NO_TIMESTAMP = -1
 
 
 class TimestampOffset(NamedTuple):
@@ -128,7 +128,7 @@ class TimeIndex:
         """
         found = self._rank(timestamp) - 1
         if found < 0:
-            return TimestampOffset(_NO_TIMESTAMP, self.base_offset)
+            return TimestampOffset(NO_TIMESTAMP, self.base_offset)
         # Like entry(), but without two calls that take a fifth of the time.
         keys, others = self._views
         return tuple.__new__(TimestampOffset, (keys[found], others[found]))

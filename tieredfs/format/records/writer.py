@@ -31,6 +31,7 @@ from tieredfs.format.records.fields import (
     payload_columns,
     timestamp_column,
 )
+from tieredfs.integers import MAX_INT32, MAX_INT64
 
 __all__ = ["BatchOptions", "encode_batch"]
 
@@ -39,8 +40,6 @@ _LENGTH_AT: Final = 12
 _OFFSETS: Final = (
     "invalid offsets of a batch: they must strictly increase and span at most an int32"
 )
-_MAX_INT32: Final = (1 << 31) - 1
-_MAX_OFFSET: Final = (1 << 63) - 1
 _WRAP: Final = 1 << 64
 
 
@@ -170,8 +169,8 @@ def encode_batch(
 
 def _check_offsets(base: int, offsets: Int64Array, last: int) -> None:
     lowest, highest = (int(offsets[at]) if len(offsets) else base for at in (0, -1))
-    fits = 0 <= base <= lowest and highest <= last <= _MAX_OFFSET
-    if not fits or last - base > _MAX_INT32:
+    fits = 0 <= base <= lowest and highest <= last <= MAX_INT64
+    if not fits or last - base > MAX_INT32:
         raise InvalidArgumentError(_OFFSETS)
 
 

@@ -12,6 +12,7 @@ from typing import ClassVar, Final
 from tieredfs.errors import InvalidArgumentError, UnsupportedFormatError
 from tieredfs.format.segment.key import SegmentFlag, SegmentKey
 from tieredfs.format.segment.key_scheme import KeyScheme
+from tieredfs.integers import MAX_INT32, MAX_INT64
 from tieredfs.model import UNKNOWN_TOPIC_ID, SegmentId, TopicIdPartition, Uuid
 
 __all__ = ["NativeKeys"]
@@ -23,8 +24,6 @@ _STEM: Final = re.compile(
 )
 _EPOCH: Final = slice(63, 73)
 _NUMBER: Final = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
-_MAX_INT64: Final = (1 << 63) - 1
-_MAX_INT32: Final = (1 << 31) - 1
 _RESERVED: Final = frozenset(
     {"con", "prn", "aux", "nul"}
     | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
@@ -97,7 +96,7 @@ class NativeKeys(KeyScheme):
             msg = f"{stem}: unknown flags {match[7]}: upgrade tieredfs to read it"
             raise UnsupportedFormatError(msg)
         # No log ends at the largest int64: the offset after its end must fit as well.
-        if not start <= end < _MAX_INT64 or not _fits(stamp, epoch):
+        if not start <= end < MAX_INT64 or not _fits(stamp, epoch):
             return None
         try:
             segment_id = SegmentId(match[8])
@@ -125,4 +124,4 @@ def _topic_folder(topic: str) -> str:
 
 
 def _fits(timestamp: int, epoch: int) -> bool:
-    return -_MAX_INT64 - 1 <= timestamp <= _MAX_INT64 and -1 <= epoch <= _MAX_INT32
+    return -MAX_INT64 - 1 <= timestamp <= MAX_INT64 and -1 <= epoch <= MAX_INT32

@@ -46,6 +46,7 @@ from tieredfs.errors import (
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.format.records.writer import BatchOptions, encode_batch
+from tieredfs.integers import MAX_INT32
 from tieredfs.log.append.rows import AppendRows
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.tiles import last_of, lineage_of, log_end
@@ -71,7 +72,7 @@ __all__ = ["SEGMENT_BYTES", "Appender"]
 SEGMENT_BYTES: Final = 1 << 30
 """Most bytes of a segment's log: Kafka's own default of ``segment.bytes``."""
 
-_MAX_SEGMENT_BYTES: Final = (1 << 31) - 1  # the positions of an offset index are int32
+_MAX_SEGMENT_BYTES: Final = MAX_INT32  # the positions of an offset index are int32
 
 _FIRST: Final = EpochEntry(0, 0)
 

@@ -42,19 +42,20 @@ from tieredfs.model import (
 )
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager, open_storage
-from tieredfs.storage.layouts.kafka_files import LOG_SUFFIX, SUFFIXES
+from tieredfs.storage.layouts.kafka_files import (
+    CLEANER_CHECKPOINT,
+    LOG_SUFFIX,
+    SUFFIXES,
+)
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.segment_log.inspection import PriorState, prior_state
 from tieredfs.storage.segment_log.source import LogContent, LogSource, open_log
+from tieredfs.storage.segment_log.spool import MAX_MEMORY_BYTES
 from tieredfs.storage.spool_log import last_offset, spool_log
 
 __all__ = ["PulledSegment", "pull"]
 
-_MAX_MEMORY_BYTES: Final = 32 << 20
-"""Most bytes that are put in one piece; a larger log is put a piece at a time."""
-
 _LOG: Final = re.compile(r"(\d{20})\.log", re.ASCII)
-_CLEANED: Final = "cleaner-offset-checkpoint"
 _BESIDE: Final = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
 
 
@@ -192,18 +193,22 @@ def _write_cleaned(target: ObjectStore, segment: SegmentMetadata) -> None:
     partition = segment.partition
     mine = f"{partition.topic} {partition.partition} "
     try:
-        lines = bytes(target.get(_CLEANED)).decode("ascii", "replace").splitlines()
+        lines = (
+            bytes(target.get(CLEANER_CHECKPOINT))
+            .decode("ascii", "replace")
+            .splitlines()
+        )
     except NotFoundError:
         lines = ["0", "0"]
     if lines[:1] != ["0"] or lines[1:2] != [str(len(lines) - 2)]:
         raise AlreadyExistsError(
-            f"already exists: {target.url}/{_CLEANED}, not a checkpoint: remove "
-            "it, or pull into an empty directory"
+            f"already exists: {target.url}/{CLEANER_CHECKPOINT}, not a checkpoint: "
+            "remove it, or pull into an empty directory"
         )
     if not any(line.startswith(mine) for line in lines[2:]):
         entries = sorted([*lines[2:], f"{mine}{(segment.end_offset or 0) + 1}"])
         text = "\n".join(["0", str(len(entries)), *entries, ""])
-        target.put(_CLEANED, text.encode(), overwrite=True)
+        target.put(CLEANER_CHECKPOINT, text.encode(), overwrite=True)
 
 
 def _write_epochs(
@@ -285,7 +290,7 @@ def _write_log(target: ObjectStore, key: str, log: LogSource) -> int:
     if size is None:
         content = LogContent(log)
         try:
-            if log.size <= _MAX_MEMORY_BYTES:
+            if log.size <= MAX_MEMORY_BYTES:
                 target.put(key, content.read(0, log.size), overwrite=False)
             else:
                 target.put_file(key, content, overwrite=False)

@@ -18,14 +18,25 @@ from tieredfs.format.index.leader_epochs import parse_leader_epochs
 from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.format.index.time import TimeIndex
+from tieredfs.integers import MAX_INT32, MAX_INT64
 from tieredfs.model import ByteRange, IndexType, SegmentIndexes, SegmentMetadata
 from tieredfs.objects import ObjectStore
 from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import read_batches
 
-__all__ = ["LOG_SUFFIX", "SUFFIXES", "describe_segment", "fetch_log", "is_offset"]
+__all__ = [
+    "CLEANER_CHECKPOINT",
+    "LOG_SUFFIX",
+    "SUFFIXES",
+    "describe_segment",
+    "fetch_log",
+    "is_offset",
+]
 
 LOG_SUFFIX: Final = "log"
+
+CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
+"""File of a log directory in which the broker notes what its cleaner has cleaned."""
 
 SUFFIXES: Final = {
     IndexType.OFFSET: "index",
@@ -41,8 +52,6 @@ _DESCRIBING = (
     IndexType.PRODUCER_SNAPSHOT,
     IndexType.LEADER_EPOCH,
 )
-_LAST = (1 << 63) - 1
-_MAX_RELATIVE_OFFSET: Final = (1 << 31) - 1
 """Largest relative offset: an index entry has no more bits, so Kafka rolls before."""
 
 _SIZE_AT = 12  # end of a batch's length field
@@ -100,7 +109,7 @@ def describe_segment(
         facts.check(headers)
     last = headers[-1] if headers else None
     end_offset = last.last_offset if last else metadata.start_offset - 1
-    if end_offset - metadata.start_offset > _MAX_RELATIVE_OFFSET:
+    if end_offset - metadata.start_offset > MAX_INT32:
         msg = f"{name}: end offset {end_offset} is too large for a segment"
         raise CorruptBatchError(msg)
     if metadata.end_offset is not None:
@@ -108,7 +117,7 @@ def describe_segment(
             msg = f"{name}: the log extends to offset {end_offset}"
             raise CorruptBatchError(msg)
         end_offset = metadata.end_offset
-    if end_offset >= _LAST:
+    if end_offset >= MAX_INT64:
         msg = f"{name}: end offset {end_offset} is too large for a log"
         raise CorruptBatchError(msg)
     return replace(
@@ -157,7 +166,7 @@ def fetch_log(
 
 def is_offset(number: int) -> bool:
     """Return whether a segment can begin at ``number``, with a record after it."""
-    return 0 <= number < _LAST
+    return 0 <= number < MAX_INT64
 
 
 def _headers(
@@ -232,8 +241,8 @@ class _Facts:
         # The log is read from here on, so every later batch is seen even if the indexes
         # lack it.
         self.position = min(
-            self.offsets.lookup(_LAST).position,
-            self.offsets.lookup(self.times.lookup(_LAST).offset).position,
+            self.offsets.lookup(MAX_INT64).position,
+            self.offsets.lookup(self.times.lookup(MAX_INT64).offset).position,
         )
 
     def is_ahead_of(self, headers: list[BatchHeader]) -> bool:
@@ -242,8 +251,8 @@ class _Facts:
             return bool(len(self.offsets) or len(self.times))
         last = headers[-1]
         return (
-            self.offsets.lookup(_LAST).position >= last.end
-            or self.times.lookup(_LAST).offset > last.last_offset
+            self.offsets.lookup(MAX_INT64).position >= last.end
+            or self.times.lookup(MAX_INT64).offset > last.last_offset
         )
 
     def forget_beyond(self, headers: list[BatchHeader]) -> None:
@@ -297,8 +306,8 @@ class _Facts:
     def _confirms(self, last: BatchHeader) -> bool:
         """Return whether an index has the offset of the last batch."""
         return (
-            self.offsets.lookup(_LAST).offset == last.last_offset
-            or self.times.lookup(_LAST).offset == last.last_offset
+            self.offsets.lookup(MAX_INT64).offset == last.last_offset
+            or self.times.lookup(MAX_INT64).offset == last.last_offset
             or any(p.last_offset == last.last_offset for p in self.producers.producers)
         )
 

@@ -35,6 +35,7 @@ from tieredfs.model import (
 )
 from tieredfs.storage.contract import Capability, RemoteStorageManager
 from tieredfs.storage.layouts.kafka_files import (
+    CLEANER_CHECKPOINT,
     LOG_SUFFIX,
     SUFFIXES,
     describe_segment,
@@ -58,13 +59,12 @@ _OF_AN_OFFSET = re.compile(
 _ACTIVE = b"active"
 """The custom metadata of a segment that a broker may be writing."""
 
-_CLEANED = "cleaner-offset-checkpoint"
 _OF_THE_BROKER = frozenset(
     {
         ".lock",
         ".kafka_cleanshutdown",
         "bootstrap.checkpoint",
-        _CLEANED,
+        CLEANER_CHECKPOINT,
         "log-start-offset-checkpoint",
         "meta.properties",
         "recovery-point-offset-checkpoint",
@@ -205,7 +205,7 @@ class KafkaLog(RemoteStorageManager):
     def is_compacted(self, partition: TopicIdPartition) -> bool:
         """Look the partition up in the cleaner's checkpoint."""
         try:
-            data = self.store.get(_CLEANED)
+            data = self.store.get(CLEANER_CHECKPOINT)
         except NotFoundError:
             return False
         lines = bytes(data).decode("ascii", "replace").splitlines()
