@@ -13,7 +13,8 @@ PAGE = ROOT / "docs" / "explanation" / "where-things-are.md"
 GUIDE = ROOT / "CONTRIBUTING.md"
 READ_ONLY = {
     "tieredfs/objects/backends/base.py",
-    "tieredfs/storage/contract.py",
+    "tieredfs/format/segment/key_scheme.py",
+    "tieredfs/storage/contract/author.py",
     "tieredfs/testing/rule.py",
 }
 """What is opened first to read, and not changed."""

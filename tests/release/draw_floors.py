@@ -31,7 +31,7 @@ _STYLE: Final = (
 
 
 def contracts() -> dict[str, list[list[str]]]:
-    """Return the layers of each package, from the top down, with what is in each."""
+    """Return the layers of the package and of each floor, from the top down."""
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]
     found: list[dict[str, Any]] = tool["importlinter"]["contracts"]
     return {
@@ -40,6 +40,7 @@ def contracts() -> dict[str, list[list[str]]]:
             for layer in contract["layers"]
         ]
         for contract in found
+        if contract["type"] == "layers" and contract["containers"][0].count(".") < 2
     }
 
 
