@@ -320,6 +320,7 @@ class Topic:
         Raises:
             NotFoundError: There is no such partition.
             InvalidArgumentError: ``times`` is not a mapping, or not of times.
+            CorruptDataError: A time falls into a gap, so its record may be missing.
         """
         _check_by_partition(times)
         asked = [(self.reader(n), to_milliseconds(time)) for n, time in times.items()]

@@ -136,6 +136,9 @@ class TestRange:
             topic.scan(start=start)
         with pytest.raises(OffsetOutOfRangeError):
             topic.scan(start={0: start}, on_gap="skip")
+        if start < 0:
+            with pytest.raises(OffsetOutOfRangeError, match=f"offset {start} is out"):
+                topic.scan(end=start)
 
     def test_a_start_below_a_log_that_begins_later_is_out_of_range(self) -> None:
         late = open_tier(str(KAFKA / "leader-changes" / REMOTE)).topic("leader-changes")
@@ -339,6 +342,31 @@ class TestGaps:
     def test_what_lies_beside_a_gap_is_read(self, holed: Topic) -> None:
         assert offsets(holed.scan(end=241))[-1] == 240
         assert offsets(holed.scan(start=316))[0] == 316
+
+    def test_a_time_that_falls_into_a_gap_is_an_error_that_names_it(
+        self, holed: Topic, whole: pa.Table
+    ) -> None:
+        stamps = dict(
+            zip(
+                whole["offset"].to_pylist(),
+                whole["timestamp"].cast(pa.int64()).to_pylist(),
+                strict=True,
+            )
+        )
+        inside = datetime.fromtimestamp(stamps[250] / 1000, UTC)
+        for first, last in ((inside, None), (None, inside)):
+            with pytest.raises(CorruptDataError, match="241 to 315"):
+                holed.scan(start=first, end=last)
+        with pytest.raises(CorruptDataError, match="241 to 315"):
+            holed.offsets_for_times({0: inside})
+        assert offsets(holed.scan(start=inside, on_gap="skip"))[0] == 316
+        after = next(o for o in stamps if o > 316 and stamps[o] > stamps[316])
+        found = holed.offsets_for_times({0: stamps[after]})[0]
+        assert found is not None
+        assert found.offset == after
+        before = holed.offsets_for_times({0: stamps[0]})[0]
+        assert before is not None
+        assert before.offset == 0
 
     def test_a_log_ends_where_its_last_segment_does(self, holed: Topic) -> None:
         assert holed.end_offsets() == {0: 1603}

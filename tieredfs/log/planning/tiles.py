@@ -267,10 +267,10 @@ def tile(
     cursor = start
     for segment, first, stop in tiles:
         if first > cursor:
-            raise _gap(place, segment, cursor, first)
+            raise gap_error(place, segment, cursor, first)
         cursor = stop
     if cursor < end and segments:
-        raise _gap(place, segments[-1], cursor, end)
+        raise gap_error(place, segments[-1], cursor, end)
     return tiles
 
 
@@ -360,7 +360,7 @@ def check_served(
     for _, first, stop in (*tiles, (None, end, end)):
         for segment in segments if cursor < first else ():
             if segment.start_offset < first and cursor < min(_end(segment), first):
-                raise _gap(place, segment, cursor, first)
+                raise gap_error(place, segment, cursor, first)
         cursor = stop
 
 
@@ -440,9 +440,10 @@ def _end(segment: SegmentMetadata) -> int:
     return segment.end_offset + 1
 
 
-def _gap(
+def gap_error(
     place: str, segment: SegmentMetadata, start: int, end: int
 ) -> CorruptDataError:
+    """Return the error for the offsets ``[start, end)``, which no segment has."""
     return CorruptDataError(
         f"{place}: {segment.partition}: no segment holds the offsets {start} to "
         f"{end - 1} ({_TO_GO_ON})"

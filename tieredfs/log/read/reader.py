@@ -154,16 +154,18 @@ class TieredReader:
             skip_gaps: Whether offsets that no segment has are left out.
 
         Raises:
-            OffsetOutOfRangeError: ``start`` is outside the log.
+            OffsetOutOfRangeError: ``start`` is outside the log, or ``end`` is negative.
             CorruptDataError: No segment has an offset, and ``skip_gaps`` is false.
             CorruptIndexError: An index that is needed is malformed.
         """
         segments = self.segments()
         held = bounds_of(segments)
         first = held.beginning if start is None else start
-        if not held.beginning <= first <= held.end:
+        is_negative = end is not None and end < 0
+        if is_negative or not held.beginning <= first <= held.end:
             msg = (
-                f"{self.storage.store.url}: {self.partition}: offset {first} is "
+                f"{self.storage.store.url}: {self.partition}: offset "
+                f"{end if is_negative else first} is "
                 f"out of range; the partition holds [{held.beginning}, {held.end})"
             )
             raise OffsetOutOfRangeError(msg)

@@ -11,7 +11,7 @@ from tieredfs.format.buffers import int64s
 from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.time import TimeIndex, TimestampOffset
 from tieredfs.format.records.decode import RecordDecoder
-from tieredfs.log.planning.tiles import SegmentSlice, lineage_of
+from tieredfs.log.planning.tiles import SegmentSlice, gap_error, lineage_of
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.log.read.slice_batches import read_slice
 from tieredfs.model import IndexType, OffsetAndTimestamp, SegmentMetadata
@@ -39,8 +39,9 @@ def find_offset(
         CorruptIndexError: A time index is malformed, or contradicts its log or its
             segment's largest timestamp.
         CorruptBatchError: A batch is malformed, or later than its segment.
-        CorruptDataError: The segments are not one state of the log, and ``skip_gaps``
-            is false.
+        CorruptDataError: The segments are not one state of the log, or the time falls
+            into a gap: the record would be the first one after the gap. Only if
+            ``skip_gaps`` is false.
     """
     columns = ("offset", "timestamp")
     decoder = RecordDecoder("", 0, columns, reader.storage.store.options)
@@ -51,7 +52,9 @@ def find_offset(
         tiles = reader.tiles(segments, held.beginning, held.end, skip_gaps=True)
     else:
         tiles = reader.served_tiles(segments)
+    reached = bounds_of(segments).beginning
     for segment, start, end in tiles:
+        gap, reached = (reached, start), end
         if segment.max_timestamp_ms is not None and (
             segment.max_timestamp_ms < timestamp
         ):
@@ -71,13 +74,17 @@ def find_offset(
             _reach(times, offsets, timestamp) or segment.size or 0,
             lineage,
         )
+        has_older = begin > start
         for batch in chain.from_iterable(read_slice(reader.storage, part)):
             _check_entry(batch, entry)
             _check_latest(batch, segment)
             # Records before ``begin`` that share its batch are as late as it is.
-            found = _first_at(batch, start, end, timestamp, decoder)
+            found, is_first = _first_at(batch, start, end, timestamp, decoder)
             if found is not None:
+                if gap[0] < gap[1] and is_first and not (has_older or skip_gaps):
+                    raise gap_error(reader.storage.store.url, segment, *gap)
                 return found
+            has_older |= batch.header.last_offset >= start
     return None
 
 
@@ -159,18 +166,25 @@ def _check_entry(batch: LogBatch, entry: TimestampOffset) -> None:
 
 def _first_at(
     batch: LogBatch, start: int, end: int, timestamp: int, decoder: RecordDecoder
-) -> OffsetAndTimestamp | None:
-    """Return the first record of a batch at or after a time, within some offsets."""
+) -> tuple[OffsetAndTimestamp | None, bool]:
+    """Return the first record of a batch at or after a time, within some offsets.
+
+    Returns:
+        The record, None if there is none, and whether it is the first of all.
+    """
     header = batch.header
     if header.max_timestamp < timestamp:
-        return None
+        return None, False
     wanted = LogBatches.of(batch).within(start, end)
     epoch = None if header.leader_epoch == NO_EPOCH else header.leader_epoch
+    is_first = True
     for records in decoder.decode([wanted]):
         stamps = int64s(records["timestamp"])
         late = np.flatnonzero(stamps >= timestamp)
         if late.size:
             row = int(late[0])
             offset = int64s(records["offset"]).item(row)
-            return OffsetAndTimestamp(offset, stamps.item(row), epoch)
-    return None
+            found = OffsetAndTimestamp(offset, stamps.item(row), epoch)
+            return found, is_first and row == 0
+        is_first &= not len(stamps)
+    return None, False
