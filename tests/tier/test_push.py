@@ -4,6 +4,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -249,6 +250,15 @@ class TestWhatIsPushed:
             progress=lambda one: seen.append((one.segment.start_offset, one.outcome)),
         )
         assert seen == outcomes(report)
+
+    @pytest.mark.parametrize("topic", ["epochs", "txn"])
+    def test_a_layout_is_given_each_segment_as_it_will_be_described(
+        self, tmp_path: Path, memory: ObjectStore, topic: str
+    ) -> None:
+        source, target = source_of(recorded(topic, tmp_path)), SingleObject(memory)
+        for one in push(source, target, source.list_partitions()).segments:
+            known = replace(target.describe(one.segment), record_count=None)
+            assert one.segment == known
 
     def test_a_read_only_target_is_refused(self, tmp_path: Path) -> None:
         target = source_of(small(tmp_path / "other").parent)

@@ -436,10 +436,13 @@ class PartitionPush:
             k: bytes(v) for k, v in found.items() if k not in inspection.inconsistent
         }
         indexes = {**inspection.rebuilt, **kept}
+        after, last = prior_state(indexes), segment.end_offset or 0
         segment = replace(
             segment,
             max_timestamp_ms=facts.max_timestamp_ms,
-            leader_epochs=facts.epochs,
+            leader_epochs=tuple(
+                entry for entry in after.epochs.entries if entry.start_offset <= last
+            ),
             version="",
             custom_metadata=b"",
         )
@@ -448,7 +451,7 @@ class PartitionPush:
         custom = store(segment, log, indexes)
         copied = replace(segment, custom_metadata=custom)
         self._there[_identity(copied)] = copied
-        self._after = {copied: prior_state(indexes)}
+        self._after = {copied: after}
         rebuilt = tuple(kind for kind in indexes if kind not in kept)
         return PushedSegment(copied, PushOutcome.COPIED, rebuilt, replaced=damage)
 
