@@ -363,7 +363,10 @@ class Topic:
                 ``start`` is after ``end`` where both are offsets or both are times.
         """
         if order not in {"partition", "fair"} or on_gap not in {"raise", "skip"}:
-            msg = f"invalid order={order!r} or on_gap={on_gap!r}"
+            msg = (
+                f"order={order!r}, on_gap={on_gap!r}: order is 'partition' or 'fair', "
+                "on_gap is 'raise' or 'skip'"
+            )
             raise InvalidArgumentError(msg)
         wanted = _names(columns)
         project(wanted)
@@ -412,6 +415,7 @@ class Topic:
         Raises:
             NotFoundError: There is no such partition.
             OffsetOutOfRangeError: ``offset`` is outside the log.
+            CorruptDataError: The next record may be in a gap, or the log is corrupt.
             InvalidArgumentError: An argument is not an integer.
         """
         return self.reader(partition).read(offset, max_bytes)

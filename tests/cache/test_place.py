@@ -1,6 +1,7 @@
 """The default directory of the index cache."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,3 +52,16 @@ def test_a_user_without_a_home_has_none(monkeypatch: pytest.MonkeyPatch) -> None
     # No account has this number, as in containers that make one up.
     monkeypatch.setattr("os.getuid", lambda: 2**31 - 5)
     assert default_directory({}) is None
+
+
+@pytest.mark.parametrize(
+    "limits",
+    [{"max_bytes": 64e6}, {"max_bytes": "1G"}, {"ttl": "5"}, {"ttl": 0}, {"ttl": -1}],
+    ids=repr,
+)
+def test_a_limit_that_is_not_a_number_is_refused_before_the_directory_is_made(
+    memory: ObjectStore, tmp_path: Path, limits: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidArgumentError, match=r"max_bytes|ttl"):
+        RemoteIndexCache(SingleObject(memory), tmp_path / "cache", **limits)
+    assert not (tmp_path / "cache").exists()

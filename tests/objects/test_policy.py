@@ -1,5 +1,6 @@
 import math
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -101,12 +102,14 @@ def test_a_policy_has_the_documented_defaults() -> None:
         {"max_backoff": math.inf},
         {"deadline": math.inf},
         {"attempts": math.nan},
+        {"attempts": "3"},
+        {"deadline": None},
     ],
     ids=repr,
 )
-def test_a_policy_that_allows_no_call_is_refused(fields: dict[str, float]) -> None:
+def test_a_policy_that_allows_no_call_is_refused(fields: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError):
-        RequestPolicy(**fields)  # type: ignore[arg-type] # one of them is an int
+        RequestPolicy(**fields)
 
 
 def test_a_counter_adds_every_attempt_from_any_thread() -> None:

@@ -185,6 +185,15 @@ class TestTheNameOfABuiltInPlugin:
             check_plugin(other)
 
 
+@pytest.mark.parametrize("name", ["MyFlat", "my_flat", "1st", "a.b"])
+def test_a_plugin_whose_name_no_url_can_have_is_left_out(
+    distribute: Distribute, name: str
+) -> None:
+    distribute(name, PLUGIN)
+    with pytest.warns(TieredFSWarning, match=rf"left out: plugin '{name}' of fake-1"):
+        assert name not in names()
+
+
 def test_a_plugin_that_has_gone_since_it_was_listed_is_unknown() -> None:
     with pytest.raises(UnknownPluginError, match="'gone'"):
         check_plugin(PluginInfo("gone", "gone:P", "fake-1", "1.2"))

@@ -368,6 +368,20 @@ class TestGaps:
         assert before is not None
         assert before.offset == 0
 
+    def test_reading_reaches_up_to_a_gap_and_then_names_it(
+        self, holed: Topic, whole: pa.Table
+    ) -> None:
+        found, offset = list[int](), 0
+        while offset < 241:
+            fetched = holed.read(0, offset, max_bytes=1000)
+            assert fetched.num_rows
+            found += fetched.records["offset"].to_pylist()
+            offset = fetched.next_offset
+        with pytest.raises(CorruptDataError, match="241 to 315"):
+            holed.read(0, offset)
+        assert found == [o for o in whole["offset"].to_pylist() if o < 241]
+        assert holed.read(0, 316).num_rows
+
     def test_a_log_ends_where_its_last_segment_does(self, holed: Topic) -> None:
         assert holed.end_offsets() == {0: 1603}
 

@@ -4,6 +4,7 @@ import os
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from numbers import Real
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,6 +19,7 @@ from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.buffers import Int64Array
 from tieredfs.format.index.offset import OffsetPosition
 from tieredfs.format.index.txn import CollectedAborts
+from tieredfs.integers import is_integer
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 
@@ -72,9 +74,8 @@ class RemoteIndexCache:
         """
         if max_bytes is not None:
             _check_bound(max_bytes)
-        if ttl is not None and not ttl > 0:
-            msg = f"a ttl of {ttl} seconds is not above 0"
-            raise InvalidArgumentError(msg)
+        if ttl is not None:
+            _check_ttl(ttl)
         self.storage = storage
         self.ttl = ttl
         self._clock = clock
@@ -313,9 +314,15 @@ class RemoteIndexCache:
         return opened.indexes
 
 
+def _check_ttl(ttl: object) -> None:
+    if not isinstance(ttl, Real) or not float(ttl) > 0:
+        msg = f"ttl {ttl!r} is not a number of seconds above 0"
+        raise InvalidArgumentError(msg)
+
+
 def _check_bound(max_bytes: int) -> None:
-    if not 0 <= max_bytes < 1 << 63:
-        msg = f"max_bytes of {max_bytes} is not from 0 to 2**63 - 1"
+    if not is_integer(max_bytes) or not 0 <= max_bytes < 1 << 63:
+        msg = f"max_bytes {max_bytes!r} is not an integer from 0 to 2**63 - 1"
         raise InvalidArgumentError(msg)
 
 

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from numbers import Real
 from typing import TypeVar
 
 import tenacity
@@ -44,13 +45,15 @@ class RequestPolicy:
         """Refuse values that allow no call, and NaN.
 
         Raises:
-            InvalidArgumentError: Fewer than one attempt; a deadline that is not above
-                0, or longer than the system can wait; a wait that is negative or
-                infinite; a NaN.
+            InvalidArgumentError: A value is not a number, or a NaN; fewer than one
+                attempt; a deadline that is not above 0, or longer than the system can
+                wait; a wait that is negative or infinite.
         """
+        numbers = (self.attempts, self.deadline, self.backoff, self.max_backoff)
         # Written as what must hold: every comparison with a NaN is false.
         if not (
-            self.attempts >= 1
+            all(isinstance(number, Real) for number in numbers)
+            and self.attempts >= 1
             and 0 < self.deadline <= threading.TIMEOUT_MAX
             and 0 <= self.backoff < math.inf
             and 0 <= self.max_backoff < math.inf

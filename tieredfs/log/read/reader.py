@@ -22,6 +22,7 @@ from tieredfs.log.planning.tiles import (
     check_one_state,
     check_served,
     deciding_ends,
+    holes,
     lineage_of,
     log_end,
     overlaps,
@@ -161,16 +162,20 @@ class TieredReader:
         segments = self.segments()
         held = bounds_of(segments)
         first = held.beginning if start is None else start
-        is_negative = end is not None and end < 0
-        if is_negative or not held.beginning <= first <= held.end:
+        self._check_inside(segments, first)
+        if end is not None and end < 0:
+            self._check_inside(segments, end)
+        stop = held.end if end is None else min(end, held.end)
+        return self.slices_of(segments, first, stop, skip_gaps=skip_gaps)
+
+    def _check_inside(self, segments: Sequence[SegmentMetadata], offset: int) -> None:
+        held = bounds_of(segments)
+        if not held.beginning <= offset <= held.end:
             msg = (
-                f"{self.storage.store.url}: {self.partition}: offset "
-                f"{end if is_negative else first} is "
+                f"{self.storage.store.url}: {self.partition}: offset {offset} is "
                 f"out of range; the partition holds [{held.beginning}, {held.end})"
             )
             raise OffsetOutOfRangeError(msg)
-        stop = held.end if end is None else min(end, held.end)
-        return self.slices_of(segments, first, stop, skip_gaps=skip_gaps)
 
     def slices_of(
         self,
@@ -248,14 +253,21 @@ class TieredReader:
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is outside the log.
+            CorruptDataError: The next record may be in a gap, or the log is corrupt.
             InvalidArgumentError: An argument is not an integer.
         """
         first, most = to_integer(offset, "offset"), to_integer(max_bytes, "max_bytes")
         near = self._read(self._slices_near(first), first, most)
         if len(near):
             return near
-        first = near.next_offset
-        return self._read(self.slices(first, None), first, most)
+        first, segments = near.next_offset, self.segments()
+        end = bounds_of(segments).end
+        self._check_inside(segments, first)
+        slices = self._slices_to_gap(segments, first)
+        found = self._read(slices, first, most)
+        if not len(found) and slices and slices[-1].end_offset < end:
+            self.slices_of(segments, found.next_offset, end)  # raises for the gap
+        return found
 
     def _read(
         self, slices: Iterable[SegmentSlice], offset: int, max_bytes: int
@@ -278,7 +290,20 @@ class TieredReader:
             return []
         if overlaps(segments) or not segments or segments[0].start_offset > offset:
             return []
-        return self.slices_of(segments, offset, bounds_of(segments).end)
+        return self._slices_to_gap(segments, offset)
+
+    def _slices_to_gap(
+        self, segments: Sequence[SegmentMetadata], start: int
+    ) -> list[SegmentSlice]:
+        """Plan from an offset to the next gap, or to the end of the log.
+
+        Raises:
+            CorruptDataError: ``start`` is in a gap.
+        """
+        end = bounds_of(segments).end
+        gaps = holes(self.tiles(segments, start, end, skip_gaps=True), start)
+        reached = gaps[0][0] if gaps else end
+        return self.slices_of(segments, start, end if reached == start else reached)
 
 
 class _Within:

@@ -4,6 +4,7 @@ No plugin is imported here. A distribution whose metadata is broken is left out 
 warning, and does not hide other plugins.
 """
 
+import re
 import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ ELSEWHERE: Final = {"aiven": "tieredfs-aiven"}
 
 _GROUP: Final = "tieredfs.plugins"
 _OURS: Final = "tieredfs"
+_NAME: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,14 @@ def find_plugins() -> dict[str, list[EntryPoint]]:
     """Return the entry points by name, ours first, without duplicates."""
     found: dict[str, list[EntryPoint]] = {}
     for point in _points():
+        if not _NAME.fullmatch(point.name):  # no URL could have it as its prefix
+            warnings.warn(
+                f"left out: plugin {point.name!r} of {origin_of(point)[0]}: a name has "
+                "lower-case letters, digits and hyphens",
+                TieredFSWarning,
+                stacklevel=2,
+            )
+            continue
         found.setdefault(point.name, []).append(point)
     return {name: _distinct(points) for name, points in found.items()}
 
