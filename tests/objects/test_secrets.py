@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tieredfs import InvalidArgumentError, ObjectStore
+from tieredfs import InvalidArgumentError, ObjectStore, Options
 from tieredfs.objects.redact import redact_text, redact_url, secret_values, url_secrets
 
 NONE: frozenset[str] = frozenset()
@@ -210,7 +210,8 @@ def test_a_store_pickles_no_more_than_it_was_given() -> None:
     state = ObjectStore("s3://bucket/x", given).__getstate__()
     assert state == {
         "url": "s3://bucket/x",
-        "options": given,
+        "storage_options": given,
+        "options": Options(),
         "policy": ObjectStore("s3://bucket").policy,
     }
     assert b"RequestCounter" not in pickle.dumps(ObjectStore("s3://bucket"))

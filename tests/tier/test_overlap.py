@@ -111,6 +111,12 @@ class _Watched(SingleObject):
         self.reads += 1
         return super().fetch_log_segment(metadata, start, end, layout=layout)
 
+    def fetch_log_ahead(
+        self, metadata: SegmentMetadata, start: int, end: int, *, layout: bytes = b""
+    ) -> memoryview:
+        self.reads += 1
+        return super().fetch_log_ahead(metadata, start, end, layout=layout)
+
 
 @pytest.mark.parametrize(
     ("other", "is_read"),
