@@ -47,7 +47,7 @@ from servers import Fleet, ProxiedBucket
 from tieredfs.format.batch.header import HEADER_SIZE
 from tieredfs.format.batch.reader import scan_batches
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import decompress
+from tieredfs.format.compression.compress import decompress
 
 _SMALL = Shape(100, 4 * KIB)
 

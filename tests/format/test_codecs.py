@@ -16,7 +16,7 @@ from hypothesis import given
 
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import MAX_DECOMPRESSED, compress, decompress
+from tieredfs.format.compression.compress import MAX_DECOMPRESSED, compress, decompress
 from tieredfs.format.compression.registry import PACKAGES
 from wire import CODECS, encode_batch, encode_varint, frame, xerial
 
@@ -307,7 +307,7 @@ _MEASURED = """
     from tieredfs.errors import CorruptBatchError
     from tieredfs.format.batch.reader import scan_log
     from tieredfs.format.batch.header import Codec
-    from tieredfs.format.compression.codecs import decompress
+    from tieredfs.format.compression.compress import decompress
     from tieredfs.format.records.decode import RecordDecoder
 
     def peak():

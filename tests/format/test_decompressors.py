@@ -17,7 +17,7 @@ from golden import KAFKA, header_of, log_batches
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.compression.bounded_output import plausible_size
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import compress, decompress
+from tieredfs.format.compression.compress import compress, decompress
 from tieredfs.format.compression.lz4_frames import lz4_size_hint
 from tieredfs.format.compression.registry import PACKAGES, PACKAGES_IN_USE
 from tieredfs.format.compression.zstandard import _CONTEXT
@@ -185,7 +185,7 @@ def test_without_the_fast_packages_pyarrow_does_it_all() -> None:
             sys.modules[name] = None  # any import of it fails
 
         from tieredfs.format.compression.codec import Codec
-        from tieredfs.format.compression.codecs import compress, decompress
+        from tieredfs.format.compression.compress import compress, decompress
         from tieredfs.format.compression.registry import PACKAGES_IN_USE
 
         for codec in Codec:
@@ -205,7 +205,7 @@ def test_a_package_is_imported_when_a_batch_needs_it() -> None:
     code = """
         import sys, tieredfs.format.records.decode
         from tieredfs.format.compression.codec import Codec
-        from tieredfs.format.compression.codecs import compress, decompress
+        from tieredfs.format.compression.compress import compress, decompress
 
         packages = "cramjam", "isal", "pyarrow", "zstandard"
         ours = {f"tieredfs.format.compression.{name}" for name in packages}

@@ -18,8 +18,8 @@ from tieredfs.format.batch.reader import scan_log
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.compression.bounded_output import plausible_size
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import compress as tieredfs_compress
-from tieredfs.format.compression.codecs import decompress
+from tieredfs.format.compression.compress import compress as tieredfs_compress
+from tieredfs.format.compression.compress import decompress
 from tieredfs.format.kernel.select import Kernel, chosen_kernel
 from tieredfs.format.records.decode import RecordDecoder
 from wire import CODECS, WireRecord, encode_batch, encode_record

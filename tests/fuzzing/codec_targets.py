@@ -15,7 +15,7 @@ from fuzzing.mutations import choice, mutated, number
 from fuzzing.target import Target, check_name
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import compress, decompress
+from tieredfs.format.compression.compress import compress, decompress
 from tieredfs.format.compression.lz4_frames import repair_lz4_header
 from wire import CODECS
 

@@ -6,7 +6,7 @@ import zlib
 from fuzzing.log_model import Refused
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import decompress
+from tieredfs.format.compression.compress import decompress
 from tieredfs.format.compression.lz4_frames import repair_lz4_header
 
 __all__ = ["decompressed", "gunzipped", "unlz4d", "unsnapped"]

@@ -26,7 +26,7 @@ from tieredfs import (
 )
 from tieredfs.objects.backends import Backend, MultipartConfig, Part
 from tieredfs.objects.content import FileContent, opened
-from tieredfs.objects.write.multipart import plan_parts
+from tieredfs.objects.write.upload import plan_parts
 
 MIB = 1 << 20
 SIZE = 11 * MIB + 5

@@ -26,7 +26,7 @@ from tieredfs.errors import CorruptDataError, TieredFSError, UnsupportedFormatEr
 from tieredfs.format.batch.header import HEADER_SIZE, MAGIC, BatchHeader
 from tieredfs.format.batch.reader import scan_batches
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import compress, decompress
+from tieredfs.format.compression.compress import compress, decompress
 from tieredfs.format.compression.lz4_frames import repair_lz4_header
 from tieredfs.format.index.leader_epochs import parse_leader_epochs
 from tieredfs.format.index.offset import OffsetIndex

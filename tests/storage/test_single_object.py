@@ -42,7 +42,7 @@ from tieredfs import (
     open_tier,
 )
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import compress
+from tieredfs.format.compression.compress import compress
 from tieredfs.format.segment.key import SegmentFlag, SegmentKey
 from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.format.segment.tail import Chunks, LogPart, SegmentFacts, build_tail

@@ -10,11 +10,12 @@ from types import TracebackType
 from typing import Self
 
 from tieredfs.cache.directory import DEFAULT_BYTES, CacheDirectory, bound_if_new
-from tieredfs.cache.entries import CacheStats, DiskEntries, ProcessState
+from tieredfs.cache.entries import DiskEntries, ProcessState
 from tieredfs.cache.entry import CachedIndexes, EntryKey, key_of, name_of
 from tieredfs.cache.entry_file import InvalidEntryError
 from tieredfs.cache.loading import EntryLoader
 from tieredfs.cache.place import given_directory
+from tieredfs.cache.stats import CacheStats
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.buffers import Int64Array
 from tieredfs.format.index.offset import OffsetPosition

@@ -17,12 +17,13 @@ from cachetools import Cache, LRUCache
 from tieredfs.cache.directory import CacheDirectory
 from tieredfs.cache.entry import CachedIndexes, EntryKey, EntryName
 from tieredfs.cache.entry_file import InvalidEntryError, decode_entry, encode_entry
+from tieredfs.cache.stats import Counts
 from tieredfs.errors import ClosedError, TieredFSWarning
 from tieredfs.model import SegmentIndexes
 from tieredfs.objects import RequestPolicy
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 
-__all__ = ["CacheStats", "Counts", "DiskEntries", "Opened", "ProcessState"]
+__all__ = ["DiskEntries", "Opened", "ProcessState"]
 
 _MAX_MAPPED_ENTRIES = 1024
 _MAX_LOADERS = 16
@@ -44,41 +45,6 @@ class Opened:
     indexes: CachedIndexes
     used: float
     noted: float
-
-
-@dataclass(frozen=True, slots=True)
-class CacheStats:
-    """Counters of one cache in this process, since it was opened.
-
-    Attributes:
-        hits: Lookups that found an entry, mapped or on disk.
-        misses: Lookups that found no entry, or an invalid one.
-        loads: Entries fetched from the store.
-        load_seconds: Total time of the fetches.
-        evictions: Entries removed to make room.
-        corruptions: Files that were not what had been written.
-        size: Bytes on disk, of all processes that share the directory.
-    """
-
-    hits: int
-    misses: int
-    loads: int
-    load_seconds: float
-    evictions: int
-    corruptions: int
-    size: int
-
-
-@dataclass(slots=True)
-class Counts:
-    """The mutable counters behind CacheStats."""
-
-    hits: int = 0
-    misses: int = 0
-    loads: int = 0
-    load_seconds: float = 0.0
-    evictions: int = 0
-    corruptions: int = 0
 
 
 class ProcessState:

@@ -3,7 +3,8 @@
 An entry that was used once is on probation; one that was used again is hot. Entries on
 probation are evicted first, as long as they take more than a fifth of the room. So a
 scan that uses each entry once does not evict hot entries, and new entries always have
-some room in which to become hot.
+some room in which to become hot. ``directory`` evicts what is planned here, and
+``entries`` counts it.
 """
 
 from collections.abc import Iterable

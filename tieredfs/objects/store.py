@@ -36,8 +36,8 @@ from tieredfs.objects.redact import redact_url
 from tieredfs.objects.request import Call, Requests
 from tieredfs.objects.write.delete import delete
 from tieredfs.objects.write.exclusive import probe_conditional_put
-from tieredfs.objects.write.multipart import abandon_all, abort_all, upload
 from tieredfs.objects.write.new_key import Send, new_key, put_new
+from tieredfs.objects.write.upload import abandon_all, abort_all, upload
 from tieredfs.objects.write.verified import write_verified
 from tieredfs.options import DEFAULTS, Options
 

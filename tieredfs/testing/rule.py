@@ -1,4 +1,8 @@
-"""One rule of the contract: how it is checked, and how a violation is reported."""
+"""One rule of the contract: how it is checked, and how a violation is reported.
+
+The rules are in the modules beside this one, by what they are about, such as
+``listing`` and ``reading``; ``CHECKS`` in ``__init__`` lists them.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

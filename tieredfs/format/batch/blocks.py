@@ -17,7 +17,7 @@ from tieredfs.format.batch.header import CODEC_MASK
 from tieredfs.format.batch.table import BATCH_ROW, BatchTable, LogBatches
 from tieredfs.format.compression.bounded_output import MalformedDataError, allocate
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import MAX_DECOMPRESSED
+from tieredfs.format.compression.compress import MAX_DECOMPRESSED
 from tieredfs.format.compression.registry import block_decompressor
 from tieredfs.format.kernel.select import Kernel, chosen_kernel
 

@@ -14,7 +14,7 @@ from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.checksum import check_crc32c
 from tieredfs.format.compression.bounded_output import allocate
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import MAX_DECOMPRESSED, decompress
+from tieredfs.format.compression.compress import MAX_DECOMPRESSED, decompress
 from tieredfs.format.compression.decompress_ahead import (
     MIN_WORK_BYTES,
     decompress_ahead,

@@ -19,7 +19,7 @@ from tieredfs.errors import CorruptBatchError, UnsupportedFormatError
 from tieredfs.format.batch.header import CODEC_MASK, LOG_APPEND_TIME, BatchHeader
 from tieredfs.format.buffers import Buffer, byte_view
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import MAX_DECOMPRESSED, decompress
+from tieredfs.format.compression.compress import MAX_DECOMPRESSED, decompress
 from tieredfs.format.compression.lz4_frames import repair_lz4_header
 from tieredfs.format.varints import encode_varint
 from tieredfs.integers import MAX_INT32

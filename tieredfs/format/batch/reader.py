@@ -25,7 +25,7 @@ from tieredfs.format.batch.scan import scan_headers
 from tieredfs.format.batch.table import LogBatch, LogBatches
 from tieredfs.format.buffers import Buffer, byte_view
 from tieredfs.format.checksum import check_crc32c
-from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codec import MAX_CODEC, Codec
 from tieredfs.integers import MAX_INT64
 
 __all__ = [
@@ -192,7 +192,7 @@ def _check_fields(header: BatchHeader, name: str) -> None:
     """Check that the fields are consistent, which the checksum does not show."""
     at, last_offset = header.position, header.last_offset
     codec = header.attributes & CODEC_MASK
-    if codec > Codec.ZSTD:
+    if codec > MAX_CODEC:
         msg = f"{name}: unknown compression codec {codec} at position {at}"
         raise UnsupportedFormatError(msg)
     if not 0 <= header.base_offset <= last_offset <= MAX_INT64:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tieredfs.format.batch.header import CODEC_MASK, HEADER_SIZE, MAGIC, MIN_RECORD
 from tieredfs.format.batch.table import BATCH_ROW, BatchTable
-from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codec import MAX_CODEC, Codec
 from tieredfs.format.kernel.select import Kernel, chosen_kernel
 from tieredfs.integers import MAX_INT64
 
@@ -114,7 +114,7 @@ def _are_valid(table: BatchTable, previous: int) -> npt.NDArray[np.bool_]:
     max_count = np.where(codec == Codec.NONE, fits, np.minimum(span, MAX_INT64))
     count = table["record_count"]
     valid: npt.NDArray[np.bool_] = (
-        (codec <= Codec.ZSTD)
+        (codec <= MAX_CODEC)
         & (table["leader_epoch"] >= -1)
         & (base >= 0)
         & (base > before)

@@ -1,8 +1,9 @@
 """The compression codecs of a batch, with their numbers in the batch header."""
 
 from enum import IntEnum
+from typing import Final
 
-__all__ = ["Codec"]
+__all__ = ["MAX_CODEC", "Codec"]
 
 
 class Codec(IntEnum):
@@ -13,3 +14,7 @@ class Codec(IntEnum):
     SNAPPY = 2
     LZ4 = 3
     ZSTD = 4
+
+
+MAX_CODEC: Final = max(Codec).value
+"""The largest number of a codec: a batch with a larger one is of a newer Kafka."""

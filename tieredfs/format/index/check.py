@@ -5,6 +5,7 @@ points to a batch that does not exist, or past a record that it should find.
 """
 
 from collections.abc import Mapping
+from typing import assert_never
 
 from tieredfs.epochs import NO_EPOCH, LeaderEpochs
 from tieredfs.errors import CorruptIndexError, TieredFSError
@@ -181,8 +182,10 @@ class IndexCheck:
                         f"offset {offset} of producer {producer.producer_id} is after "
                         "the end of the segment"
                     )
-        else:
+        elif kind is IndexType.LEADER_EPOCH:
             self._epochs = parse_leader_epochs(data)
+        else:
+            assert_never(kind)
 
     def _see_offset(self, header: BatchHeader) -> None:
         number = self._next[IndexType.OFFSET]

@@ -8,6 +8,7 @@ cdef enum:
     CRC_END = 21
     MIN_RECORD = 7
     CODEC_MASK = 0x07
+    MAX_CODEC = 4
     LOG_APPEND_TIME = 0x08
 
 # The columns of a table of batches: see BATCH_ROW in batch/table.py.
@@ -47,7 +48,7 @@ cdef bint is_valid_header(const int64_t *row, int64_t delta, int64_t previous) n
     """Return whether read_header accepts a header and it follows the one before."""
     cdef int64_t base = row[BATCH_BASE_OFFSET]
     cdef int codec = row[BATCH_ATTRIBUTES] & CODEC_MASK
-    if codec > 4 or row[BATCH_LEADER_EPOCH] < -1:
+    if codec > MAX_CODEC or row[BATCH_LEADER_EPOCH] < -1:
         return False
     if base < 0 or base <= previous or delta < 0 or delta > INT64_MAX - base:
         return False

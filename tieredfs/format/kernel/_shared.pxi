@@ -6,6 +6,7 @@ SHARED_NUMBERS = {
     "batch.header._CRC_AT": <int>CRC_AT,
     "batch.header.MIN_RECORD": <int>MIN_RECORD,
     "batch.header.CODEC_MASK": <int>CODEC_MASK,
+    "compression.codec.MAX_CODEC": <int>MAX_CODEC,
     "batch.header.LOG_APPEND_TIME": <int>LOG_APPEND_TIME,
     "batch.reader._LENGTH_AT": <int>LENGTH_AT,
     "batch.reader._MAGIC_AT": <int>MAGIC_AT,

@@ -225,8 +225,10 @@ def _column(data: memoryview, fields: RecordFields, name: str) -> pa.Array:
             return pa.array(fields.timestamps).view(pa.timestamp("ms", tz="UTC"))
         case "timestampType":
             return pa.array(fields.timestamp_types.astype(np.int32))
-        case _:
+        case "headers":
             return _headers(data, fields)
+    msg = f"no column {name!r} is decoded"
+    raise ValueError(msg)
 
 
 def _headers(data: memoryview, fields: RecordFields) -> pa.Array:

@@ -23,7 +23,7 @@ from tieredfs.format.batch.header import (
 )
 from tieredfs.format.buffers import Int64Array
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import MAX_DECOMPRESSED, compress
+from tieredfs.format.compression.compress import MAX_DECOMPRESSED, compress
 from tieredfs.format.records.encode import measure_records
 from tieredfs.format.records.fields import (
     RecordFields,

@@ -2,7 +2,8 @@
 
 A key is ``<folders>/<stem><suffix>``: the folders are those of a partition, and the
 stem has the fields of one segment. The native layout knows names only through its
-scheme, so another scheme is one subclass of ``KeyScheme``.
+scheme, so another scheme is one subclass of ``KeyScheme``, which a subclass of
+``SingleObject`` has as its ``keys``.
 """
 
 from abc import ABC, abstractmethod

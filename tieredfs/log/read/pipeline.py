@@ -8,6 +8,7 @@
 | decompress | batches | the same, uncompressed | ``format/batch/decompress`` |
 | decode | batches | Arrow batches | ``format/records/decode`` |
 
+``slice_batches.read_slice`` is the first three stages alone, for lookups and checks.
 Which slices there are is planned before: see ``reader`` and the modules in
 ``log/planning``. How far they have been read is noted in ``partition_read``.
 """

@@ -9,13 +9,13 @@ from tieredfs.objects.backends.http import HttpBackend
 from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page
 from tieredfs.objects.backends.local.backend import LocalBackend
 from tieredfs.objects.backends.memory import MemoryBackend
-from tieredfs.objects.backends.other import OtherBackend
-from tieredfs.objects.backends.parts import (
+from tieredfs.objects.backends.multipart import (
     DisturbedUploadError,
     MultipartConfig,
     Part,
     UnfinishedUpload,
 )
+from tieredfs.objects.backends.other import OtherBackend
 from tieredfs.objects.backends.s3 import S3Backend
 from tieredfs.objects.backends.sftp import SftpBackend
 from tieredfs.objects.backends.webhdfs import WebHdfsBackend

@@ -30,7 +30,7 @@ from fsspec.core import url_to_fs
 
 from tieredfs.errors import NotFoundError
 from tieredfs.objects.backends.listing import Child, Listing, ObjectInfo, Page, Walk
-from tieredfs.objects.backends.parts import MultipartConfig, Part, UnfinishedUpload
+from tieredfs.objects.backends.multipart import MultipartConfig, Part, UnfinishedUpload
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.concurrency.call_with_timeout import BlockingCalls, calls_to
 from tieredfs.objects.concurrency.daemon_executor import run_on_daemons

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from tieredfs.objects.backends.base import Backend
 from tieredfs.objects.backends.listing import Child, Listing, ObjectInfo, Page, Walk
-from tieredfs.objects.backends.parts import UnfinishedUpload
+from tieredfs.objects.backends.multipart import UnfinishedUpload
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.keys import is_temporary, temporary_name
 from tieredfs.objects.policy import Deadline

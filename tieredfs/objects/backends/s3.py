@@ -27,7 +27,7 @@ from fsspec.core import url_to_fs
 
 from tieredfs.objects.backends.base import CLOUD_CONCURRENCY, Backend, OptionError
 from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page
-from tieredfs.objects.backends.parts import (
+from tieredfs.objects.backends.multipart import (
     DisturbedUploadError,
     MultipartConfig,
     Part,

@@ -42,7 +42,13 @@ __all__ = ["KafkaLocal"]
 _ROOT = "kafka-tiered-storage/"
 _PARTITION = re.compile(r"(.+)-(0|[1-9]\d{0,9})-([A-Za-z0-9_-]{22})", re.ASCII)
 _FILE = re.compile(r"(\d{20})-([A-Za-z0-9_-]{22})\.([a-z_]+)", re.ASCII)
-_ALWAYS = {LOG_SUFFIX, *SUFFIXES.values()} - {SUFFIXES[IndexType.TRANSACTION]}
+_ALWAYS = {
+    LOG_SUFFIX,
+    SUFFIXES[IndexType.OFFSET],
+    SUFFIXES[IndexType.TIMESTAMP],
+    SUFFIXES[IndexType.LEADER_EPOCH],
+    SUFFIXES[IndexType.PRODUCER_SNAPSHOT],
+}
 """Files that LocalTieredStorage writes for every segment; all are required."""
 
 _Files = dict[tuple[int, SegmentId], dict[str, ObjectInfo]]

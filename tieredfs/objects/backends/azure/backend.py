@@ -36,7 +36,11 @@ from tieredfs.objects.backends.azure.client import (
 )
 from tieredfs.objects.backends.base import CLOUD_CONCURRENCY, Backend
 from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page
-from tieredfs.objects.backends.parts import DisturbedUploadError, MultipartConfig, Part
+from tieredfs.objects.backends.multipart import (
+    DisturbedUploadError,
+    MultipartConfig,
+    Part,
+)
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content, ContentReader
 from tieredfs.objects.errors_map import links

@@ -26,7 +26,7 @@ from tieredfs.objects.backends.gcs.bodies import answers, deletions, described
 from tieredfs.objects.backends.gcs.errors_map import MissingError, UnexpectedAnswerError
 from tieredfs.objects.backends.gcs.sessions import Send, Session, SessionError, crc32c
 from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page
-from tieredfs.objects.backends.parts import MultipartConfig, Part
+from tieredfs.objects.backends.multipart import MultipartConfig, Part
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 

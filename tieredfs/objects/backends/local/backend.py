@@ -38,7 +38,7 @@ from tieredfs.objects.backends.local.paths import (
     synced,
 )
 from tieredfs.objects.backends.local.version import remember_deleted, stamp, version_of
-from tieredfs.objects.backends.parts import UnfinishedUpload
+from tieredfs.objects.backends.multipart import UnfinishedUpload
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content, pieces
 from tieredfs.objects.keys import is_temporary, temporary_name

@@ -17,7 +17,7 @@ from tieredfs.errors import (
 from tieredfs.format.buffers import Buffer
 from tieredfs.format.checksum import crc32c
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.codecs import MAX_DECOMPRESSED, compress, decompress
+from tieredfs.format.compression.compress import MAX_DECOMPRESSED, compress, decompress
 from tieredfs.format.segment.tail import Chunks, LogPart
 from tieredfs.objects.content import PIECE_BYTES
 

@@ -1,4 +1,7 @@
-"""Upload a large object in parts, several at a time; it appears when it is complete."""
+"""Upload a large object in parts, several at a time; it appears when it is complete.
+
+Which objects, and how large the parts are, is in ``backends/multipart``.
+"""
 
 import secrets
 from collections.abc import Callable, Sequence
