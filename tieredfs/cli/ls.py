@@ -173,9 +173,11 @@ class _Listing:
         if is_read:
             held = bounds_of(segments)
             row |= {"start_offset": held.beginning, "end_offset": held.end}
-            tiles = reader.tiles(segments, held.beginning, held.end, skip_gaps=True)
-            row["max_timestamp"] = _max_timestamp(one for one, _, _ in tiles)
+            within = segments, held.beginning, held.end
+            served = {one for one, _, _ in reader.tiles(*within, skip_gaps=True)}
+            row["max_timestamp"] = _max_timestamp(served)
             try:
+                reader.tiles(*within)
                 row["first_timestamp"] = _first_timestamp(reader, held.beginning)
             except _OF_ONE_LOG as error:
                 self.errors.append(error)
