@@ -1,5 +1,5 @@
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,15 @@ from tieredfs import (
     open_storage,
     open_tier,
 )
-from tieredfs.storage import check_plugin, load_plugin, split_plugin_url
+from tieredfs.storage import (
+    RemoteStorageManager,
+    check_plugin,
+    check_target,
+    load_plugin,
+    split_plugin_url,
+)
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.testing.samples import PARTITIONS, sample
 
 Distribute = Callable[..., str]
 
@@ -192,6 +200,25 @@ def test_a_plugin_whose_name_no_url_can_have_is_left_out(
     distribute(name, PLUGIN)
     with pytest.warns(TieredFSWarning, match=rf"left out: plugin '{name}' of fake-1"):
         assert name not in names()
+
+
+def test_a_layout_without_a_recogniser_may_be_put_beside_another(
+    memory: ObjectStore,
+) -> None:
+    class Unrecognised(SingleObject):
+        @classmethod
+        def recognises(cls, keys: Collection[str]) -> float:
+            del keys
+            return 0.0
+
+    class Unnamed(SingleObject):
+        recognises = RemoteStorageManager.recognises
+
+    one = sample(PARTITIONS[0], 0)
+    SingleObject(memory).copy_log_segment(one.metadata, one.data)
+    with pytest.raises(InvalidArgumentError, match="'single-object' is stored there"):
+        check_target(Unrecognised(memory))
+    check_target(Unnamed(memory))
 
 
 def test_a_plugin_that_has_gone_since_it_was_listed_is_unknown() -> None:

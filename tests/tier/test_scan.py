@@ -382,6 +382,44 @@ class TestGaps:
         assert found == [o for o in whole["offset"].to_pylist() if o < 241]
         assert holed.read(0, 316).num_rows
 
+    def test_behind_a_gap_a_time_is_found_as_in_the_whole_log(
+        self, memory: ObjectStore
+    ) -> None:
+        fill(memory, segment(f"t-0-{ID}", 0, encode_batch(records(0, 10, timestamp=0))))
+        late = encode_batch(records(100, 1, timestamp=500)) + b"".join(
+            encode_batch(records(at, 50, timestamp=1000 + at, value="v" * 200))
+            for at in range(101, 1101, 50)
+        )
+        fill(memory, segment(f"t-0-{ID}", 100, late))
+        topic = Tier(open_storage(memory)).topic("t")
+        with pytest.raises(CorruptDataError, match="10 to 99"):
+            topic.offsets_for_times({0: 400})
+        for offset in range(101, 1101, 7):
+            found = topic.offsets_for_times({0: 1000 + offset})[0]
+            assert found is not None
+            assert found.offset == offset
+
+    @pytest.mark.parametrize("copies", [1, 2])
+    def test_reading_what_only_control_records_precede_names_the_gap(
+        self, memory: ObjectStore, whole: pa.Table, copies: int
+    ) -> None:
+        files = files_of(TXN)
+        starts = sorted({int(name.rsplit("/", 1)[1][:20]) for name in files})
+        held = set(whole["offset"].to_pylist())
+        gone = next(at for at in starts[1:-1] if at - 1 not in held)
+        kept = {k: v for k, v in files.items() if f"{gone:020d}-" not in k}
+        fill(memory, kept)
+        if copies == 2:  # so that the segments overlap, and all of them are planned
+            before = f"{max(at for at in starts if at < gone):020d}-"
+            for name, data in kept.items():
+                if before in name:
+                    folder, _, file = name.rpartition("/")
+                    other = f"{file[:21]}{ID}{file[43:]}"
+                    memory.put(f"{folder}/{other}", data, overwrite=False)
+        topic = Tier(open_storage(memory)).topic("txn")
+        with pytest.raises(CorruptDataError, match=rf"offsets {gone} to"):
+            topic.read(0, gone - 1)
+
     def test_a_log_ends_where_its_last_segment_does(self, holed: Topic) -> None:
         assert holed.end_offsets() == {0: 1603}
 

@@ -266,7 +266,7 @@ class TieredReader:
         slices = self._slices_to_gap(segments, first)
         found = self._read(slices, first, most)
         if not len(found) and slices and slices[-1].end_offset < end:
-            self.slices_of(segments, found.next_offset, end)  # raises for the gap
+            self.tiles(segments, found.next_offset, end)  # raises for the gap
         return found
 
     def _read(

@@ -74,7 +74,7 @@ def find_offset(
             _reach(times, offsets, timestamp) or segment.size or 0,
             lineage,
         )
-        has_older = begin > start
+        has_older = False
         for batch in chain.from_iterable(read_slice(reader.storage, part)):
             _check_entry(batch, entry)
             _check_latest(batch, segment)
