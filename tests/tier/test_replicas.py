@@ -28,6 +28,7 @@ from tieredfs import (
     ObjectStore,
     RequestCounter,
     SegmentMetadata,
+    StorageUnavailableError,
 )
 from tieredfs.log.partitions import select_partitions
 from tieredfs.log.pull.pull import pull
@@ -37,6 +38,7 @@ from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.testing.stores import WRITES, WatchedStore
 from wire import WireRecord, encode_batch
 
 COPIED, PRESENT, CHANGED, FAILED = PushOutcome
@@ -268,6 +270,55 @@ class TestAnUncleanElection:
         stored = SingleObject(archived.store)
         assert values(stored) == expected
         assert values(pulled(stored, tmp_path / "back")) == expected
+
+
+class TestAnUncleanElectionInACompactedTopic:
+    """K's record 10 was replaced at 160 by the new leader, and the cleaner has run."""
+
+    KEYED: ClassVar = {10: (b"K", b"old"), 160: (b"K", b"new")}
+
+    @pytest.fixture
+    def archived(self, target: SingleObject, tmp_path: Path) -> SingleObject:
+        """The archive of the leader that lost its records from 150 on."""
+        logs = {0: cleaned(0, 100, keyed=self.KEYED), 100: log_of(100, 100), 200: b""}
+        write_log(tmp_path / "b1", logs)
+        push_all(source_of(tmp_path / "b1"), target)
+        return target
+
+    @pytest.fixture
+    def leader(self, tmp_path: Path) -> KafkaLog:
+        """The log of the new leader."""
+        logs = {
+            0: cleaned(0, 100, without={10}),
+            100: log_of(100, 50),
+            150: cleaned(150, 200, keyed=self.KEYED, epoch=1),
+            200: cleaned(200, 300, epoch=1),
+            300: b"",
+        }
+        write_log(tmp_path / "b2", logs, epochs=[(0, 0), (1, 150)])
+        (tmp_path / "b2" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 300\n")
+        return source_of(tmp_path / "b2")
+
+    @pytest.mark.parametrize("copied", range(4))
+    def test_a_push_that_fails_half_way_hides_no_key(
+        self, archived: SingleObject, leader: KafkaLog, copied: int
+    ) -> None:
+        store = WatchedStore.over(archived.store, WRITES, limit=copied)
+        with pytest.raises(StorageUnavailableError):
+            push_all(leader, SingleObject(store))
+        table = topic_of(archived).scan().to_table()
+        found = dict(
+            zip(*(table[c].to_pylist() for c in ("key", "value")), strict=True)
+        )
+        assert found[b"K"] == (b"new" if copied else b"old")
+
+    def test_a_whole_push_gives_the_new_leader_s_records(
+        self, archived: SingleObject, leader: KafkaLog
+    ) -> None:
+        report = push_all(leader, archived)
+        assert report.count(COPIED) + report.count(PRESENT) == len(report.segments)
+        assert offsets(archived) == [at for at in range(300) if at != 10]
+        assert problems(archived) == []
 
 
 class TestATopicThatWasMadeAgain:

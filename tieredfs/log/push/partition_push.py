@@ -1,15 +1,20 @@
 """Push one partition: its segments in order, each segment once.
 
+If the target's last segments are of a leader that lost its last records, those that the
+next leader wrote in their place come first: see ``_check_order``.
+
 The broker continues to write while its log is read. A segment's end is known from the
 start of the next one. So a segment whose log ends earlier, as in a compacted topic, is
 copied only after the source has confirmed its end again after reading.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from itertools import pairwise
 from typing import Final
 
+from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
     AlreadyExistsError,
     CorruptBatchError,
@@ -24,6 +29,8 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.format.buffers import Buffer
+from tieredfs.format.index.leader_epochs import parse_leader_epochs
+from tieredfs.integers import MAX_INT64
 from tieredfs.log.planning.copies import CopyComparison
 from tieredfs.log.planning.end_claims import beyond, is_disputed, same_log, was_cleaned
 from tieredfs.log.planning.same_log import LogCopy, check_same_log
@@ -124,6 +131,9 @@ class PartitionPush:
         self._after: dict[SegmentMetadata, PriorState] = {}
         self._is_one_log = partition.topic_id != UNKNOWN_TOPIC_ID
         """Whether the target is known to have the log of the source."""
+        self._diverged_from: int | None = None
+        """What ``_divergence`` returned, if it matters: the segments from there on are
+        copied first."""
         self._is_refused = False
         """Whether the target cannot store the log."""
 
@@ -137,35 +147,52 @@ class PartitionPush:
 
     def _run(self) -> Iterator[PushedSegment]:
         done: dict[SegmentMetadata, SegmentMetadata | None] = {}
-        for again in reversed(range(_ROUNDS)):
-            before: SegmentMetadata | None = None
+        rounds = _ROUNDS
+        while True:
             self._listing = listed_segments(self._source, self._partition)
-            for listed in self._listing:
-                if self._source.is_active(listed) and not self._active:
+            previous = {later: earlier for earlier, later in pairwise(self._listing)}
+            for listed in self._not_in(done):
+                earlier = previous.get(listed)
+                before = None if earlier is None else done.get(earlier)
+                try:
+                    one = self._tried(listed, before)
+                except _DivergedError:
+                    break  # into the other order
+                except _ChangedError:
+                    rounds -= 1
+                    if rounds:
+                        break  # the cleaner may have merged it with others: list
+                    # Later segments wait for it, so that there is no hole.
+                    yield PushedSegment(listed, PushOutcome.CHANGED)
+                    return
+                except _LongerError as error:
+                    self._undecided[listed] = before, False
+                    done[listed] = error.longer
                     continue
-                if listed not in done:
-                    try:
-                        one = self._tried(listed, before)
-                    except _ChangedError:
-                        if again:
-                            break  # the cleaner may have merged it with others: list
-                        # Later segments wait for it, so that there is no hole.
-                        yield PushedSegment(listed, PushOutcome.CHANGED)
+                if one is not None:
+                    yield one
+                    if self._ends_with(one):
                         return
-                    except _LongerError as error:
-                        self._undecided[listed] = before, False
-                        done[listed] = before = error.longer
-                        continue
-                    if one is not None:
-                        yield one
-                        if self._ends_with(one):
-                            return
-                    failed = one is None or one.outcome is PushOutcome.FAILED
-                    done[listed] = None if failed or one is None else one.segment
-                before = done[listed]
+                failed = one is None or one.outcome is PushOutcome.FAILED
+                done[listed] = None if failed or one is None else one.segment
             else:
                 yield from self._resolve_ends()
                 return
+
+    def _not_in(self, done: Container[SegmentMetadata]) -> list[SegmentMetadata]:
+        """Return the segments that are still to be pushed, in the order to do so."""
+        diverged_from = self._diverged_from or 0
+        starts = [*(listed.start_offset for listed in self._listing), MAX_INT64]
+        ordered = sorted(
+            zip(self._listing, starts[1:], strict=True),
+            key=lambda one: one[1] <= diverged_from,  # the sort is stable
+        )
+        return [
+            listed
+            for listed, _ in ordered
+            if listed not in done
+            and (self._active or not self._source.is_active(listed))
+        ]
 
     def _ends_with(self, one: PushedSegment) -> bool:
         """Return whether the segments after a failed one must not be copied either.
@@ -198,6 +225,7 @@ class PartitionPush:
         If two concurrent pushes decide differently, one finds its own object deleted
         and copies it again.
         """
+        self._diverged_from = self._diverged_from or 0  # nothing is left to be first
         for listed, (before, is_done) in self._undecided.items():
             one: PushedSegment | None = PushedSegment(listed, PushOutcome.CHANGED)
             for _ in range(_ROUNDS):
@@ -431,6 +459,8 @@ class PartitionPush:
                 f"{name}: the log ends before offset {lost}, the segment at "
                 f"{segment.end_offset}"
             )
+        if inspection.is_compacted:
+            self._check_order(segment)
         facts = inspection.facts
         kept = {
             k: bytes(v) for k, v in found.items() if k not in inspection.inconsistent
@@ -480,6 +510,47 @@ class PartitionPush:
                     self._is_one_log = True
                     return
 
+    def _check_order(self, segment: SegmentMetadata) -> None:
+        """Check that no segment has to be copied before a cleaned one.
+
+        The target's last segments may be of a leader that lost its last records. Then
+        a cleaned segment may lack records because of what the next leader wrote in
+        their place. Only a segment of the next leader's epoch shows a reader whose
+        records count, so it has to be stored before the cleaned one.
+
+        Raises:
+            _DivergedError: That was not known: ``_diverged_from`` is set.
+        """
+        if self._diverged_from is None:
+            self._diverged_from = self._divergence()
+            if self._diverged_from > (segment.end_offset or 0):
+                raise _DivergedError
+
+    def _divergence(self) -> int:
+        """Return where the target's last segments leave the source's history.
+
+        Returns:
+            The offset; 0 if they do not, or if that cannot be determined.
+        """
+        is_active, with_active = self._source.is_active, self._active
+        pushed = [s for s in self._listing if with_active or not is_active(s)]
+        found = 0
+        with suppress(*_UNREADABLE, *_UNUSABLE):
+            newest = _measured(self._source, pushed[-1])
+            if newest is None:
+                return 0
+            checkpoint = self._source.fetch_index(newest, IndexType.LEADER_EPOCH)
+            history, end = parse_leader_epochs(checkpoint), _end(newest)
+            known = [s for s in self._there.values() if s.start_offset < end]
+            for stored in sorted(known, key=_end, reverse=True):
+                epochs = LeaderEpochs(self._target.describe(stored).leader_epochs or ())
+                stop = min(end, _end(stored))
+                agreed = epochs.agreement_end(history, stored.start_offset, stop)
+                if agreed == stop:
+                    break
+                found = agreed
+        return found
+
     def _damage(
         self, present: SegmentMetadata, before: SegmentMetadata | None
     ) -> TieredFSError | None:
@@ -523,6 +594,14 @@ class PartitionPush:
 
 def _ends_later(one: SegmentMetadata, segment: SegmentMetadata) -> bool:
     return (one.end_offset or 0) > (segment.end_offset or 0)
+
+
+def _end(segment: SegmentMetadata) -> int:
+    return 0 if segment.end_offset is None else segment.end_offset + 1
+
+
+class _DivergedError(Exception):
+    """Other segments have to be copied first."""
 
 
 class _ChangedError(Exception):

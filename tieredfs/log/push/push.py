@@ -91,7 +91,9 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
     """Copy every closed segment that is not yet in ``target``.
 
     The segments of a partition are copied in order, so that a reader or a crash never
-    finds a hole that the source does not have; several partitions are copied
+    finds a hole that the source does not have. If ``target`` has records that a leader
+    lost, those that the next leader wrote in their place come first, as its cleaner may
+    have removed earlier records because of them. Several partitions are copied
     concurrently. Indexes that are missing or inconsistent with the log are rebuilt.
 
     Nothing in ``target`` is deleted except one of two objects with the same log and
