@@ -10,11 +10,12 @@ from collections.abc import Collection, Iterable
 from itertools import pairwise
 
 from tieredfs.epochs import LeaderEpochs
+from tieredfs.log.planning.copies import CopyComparison
 from tieredfs.log.planning.overlap import Compare
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["beyond", "is_disputed", "same_log", "was_cleaned"]
+__all__ = ["beyond", "is_disputed", "is_wrong", "same_log", "was_cleaned"]
 
 
 def same_log(
@@ -93,6 +94,34 @@ def is_disputed(
             ):
                 return True
     return False
+
+
+def is_wrong(
+    longer: SegmentMetadata,
+    shorter: SegmentMetadata,
+    target: RemoteStorageManager,
+    stored: Collection[SegmentMetadata],
+) -> bool:
+    """Return whether the longer of two objects of one log is the wrong one.
+
+    That is so if only it implies that a cleaner has run, while other segments have
+    records where it has none.
+
+    Args:
+        longer: The object with the larger end offset, as it was listed.
+        shorter: The other one, which the source has confirmed.
+        target: Where the segments are.
+        stored: The segments of the partition as they were listed.
+
+    Raises:
+        CorruptDataError: A log that had to be read is corrupt.
+        NotFoundError: A segment is gone.
+    """
+    others = [target.describe(one) for one in beyond(shorter, longer, stored)]
+    compare = CopyComparison(target)
+    if not is_disputed(shorter, target.describe(longer), others, compare):
+        return False
+    return not was_cleaned(target, (one for one in stored if one.id != longer.id))
 
 
 def was_cleaned(

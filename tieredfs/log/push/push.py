@@ -22,8 +22,9 @@ from tieredfs.errors import (
 )
 from tieredfs.format.index.builder import INTERVAL_BYTES
 from tieredfs.log.push.outcome import FailedPartition, PushedSegment, PushOutcome
-from tieredfs.log.push.partition_push import PartitionPush, listed_segments
+from tieredfs.log.push.partition_push import PartitionPush
 from tieredfs.log.push.push_record import PushRecord
+from tieredfs.log.push.source_log import listed_segments
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.objects.concurrency.waiting import wait_for_all
