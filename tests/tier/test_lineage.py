@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -17,8 +18,23 @@ from hypothesis import strategies as st
 
 from brokers import source_of
 from logs import KAFKA, REMOTE, files_of, fill, records, segment
-from tieredfs import CorruptDataError, ObjectStore, Tier, Topic, Uuid, open_storage
+from tieredfs import (
+    CorruptDataError,
+    IndexType,
+    LogSegmentData,
+    ObjectStore,
+    SegmentId,
+    SegmentMetadata,
+    Tier,
+    Topic,
+    TopicIdPartition,
+    Uuid,
+    open_storage,
+)
+from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import ErrorKind
+from tieredfs.format.index.leader_epochs import format_leader_epochs
+from tieredfs.log import SegmentCatalog
 from tieredfs.log.pull.pull import pull
 from tieredfs.log.verify.verify import verify
 from tieredfs.storage.layouts.single_object.layout import SingleObject
@@ -292,6 +308,54 @@ def test_the_last_leader_s_log_is_what_is_read(
     assert (found and found.offset) == (later[0] if later else None)
     assert found is None or found.leader_epoch == history.truth[found.offset]
     store.delete([entry.key for entry in store.list()])
+
+
+class TestATopicThatStaysOpen:
+    """It has read before a leader's segments came that end another leader's history."""
+
+    def copied(
+        self, storage: SingleObject, start: int, count: int, *epochs: tuple[int, int]
+    ) -> None:
+        log = hand(start, count, len(epochs) - 1, f"{len(epochs) - 1}:")
+        checkpoint = format_leader_epochs(LeaderEpochs.of(epochs))
+        partition, name = TopicIdPartition("t", 0, Uuid(ID)), uuid.uuid4().bytes
+        segment = SegmentMetadata(
+            partition, SegmentId.from_bytes(name), start, start + count - 1
+        )
+        indexes = {IndexType.LEADER_EPOCH: checkpoint}
+        storage.copy_log_segment(segment, LogSegmentData(log, indexes))
+
+    @pytest.fixture
+    def storage(self, memory: ObjectStore) -> SingleObject:
+        storage = SingleObject(memory)
+        self.copied(storage, 0, 20, (0, 0))
+        return storage
+
+    def test_it_sees_that_the_records_it_would_read_are_lost(
+        self, storage: SingleObject
+    ) -> None:
+        topic = Tier(storage).topic("t")
+        assert topic.read(0, 12).num_rows == 8
+        self.copied(storage, 20, 5, (0, 0), (1, 10))
+        with pytest.raises(CorruptDataError, match="the offsets 12 to 19"):
+            topic.read(0, 12)
+        self.copied(storage, 10, 10, (0, 0), (1, 10))
+        assert topic.read(0, 12)["value"].to_pylist() == [
+            b"1:%d" % offset for offset in range(12, 25)
+        ]
+
+    def test_it_sees_after_a_while_what_is_beyond_its_page(
+        self, storage: SingleObject
+    ) -> None:
+        now = 0.0
+        catalog = SegmentCatalog(storage, clock=lambda: now)
+        (partition,) = storage.list_partitions()
+        listed = catalog.seek(partition, 0)
+        self.copied(storage, 20, 5, (0, 0), (1, 10))
+        with mock.patch.object(storage, "seek", return_value=listed):  # a short page
+            assert catalog.seek(partition, 0) == listed
+            now = 300.0
+            assert catalog.seek(partition, 0) == []
 
 
 def test_an_untrue_checkpoint_hides_no_offset_from_a_time(memory: ObjectStore) -> None:

@@ -1,7 +1,7 @@
 """The segments of a partition, and everything that is known of them."""
 
+import time
 from collections.abc import Callable, Container, Iterable, Sequence
-from itertools import islice
 from typing import TypeAlias, TypeVar
 
 from cachetools import LRUCache
@@ -28,6 +28,7 @@ _T = TypeVar("_T")
 
 _MAX_DESCRIPTIONS = 100_000  # descriptions; some 500 bytes each
 _NEAR = 500  # segments to plan a read from, and to describe for it
+_MAX_AGE_S = 300.0  # of what a whole listing has shown
 _CONCURRENCY = 16  # small requests, which cost only latency
 
 
@@ -46,11 +47,16 @@ class SegmentCatalog:
         compare: Determines which of two copies of the same offsets has fewer records.
     """
 
-    def __init__(self, storage: RemoteStorageManager) -> None:
+    def __init__(
+        self,
+        storage: RemoteStorageManager,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Create a catalog, without sending a request.
 
         Args:
             storage: Where the segments are.
+            clock: Returns a time in seconds that only grows.
         """
         self.compare = CopyComparison(storage)
         self._storage = storage
@@ -62,8 +68,10 @@ class SegmentCatalog:
         )
         self._confirmed: LRUCache[SegmentMetadata, None] = LRUCache(_MAX_DESCRIPTIONS)
         self._begun: set[TopicIdPartition] = set()
-        self._is_tiled: dict[TopicIdPartition, bool] = {}
-        """Whether the last listing had segments of one history, without overlaps."""
+        self._clock = clock
+        self._tiled: dict[TopicIdPartition, tuple[bool, float]] = {}
+        """Whether the segments were of one history, without overlaps, and when all of
+        them were last listed to determine that."""
 
     def begin(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Treat new partitions as empty, not as missing, until they have a segment."""
@@ -105,25 +113,42 @@ class SegmentCatalog:
     ) -> list[SegmentMetadata]:
         """List the first segments that end at ``offset`` or later; none if unsure.
 
-        Where segments overlap, other segments determine which of them count. So all
-        segments are listed once, and later calls rely on single pages if none
-        overlapped.
+        Where segments overlap or are of different histories, other segments determine
+        which of them count. So all segments are listed once, and later calls rely on
+        single pages as long as these show one history without overlaps. What is stored
+        meanwhile may change that further away than a page reaches: after
+        ``_MAX_AGE_S``, all segments are listed again.
         """
-        with self._lock:
-            is_tiled = self._is_tiled.get(partition)
-        if is_tiled:
-            return self._storage.seek(partition, offset)
+        is_tiled = self._was_tiled(partition)
         if is_tiled is None:
             listed = self._storage.list_segments(partition)
             if any(segment.end_offset is None for segment in listed):
                 return self._storage.seek(partition, offset)  # shows all of them
-            is_tiled = not (overlaps(listed) or self.may_part(listed))
-            with self._lock:
-                self._is_tiled[partition] = is_tiled
-            if is_tiled:
-                near = (s for s in listed if (s.end_offset or 0) >= offset)
-                return list(islice(near, _NEAR))
+            is_tiled = self._are_tiles(listed)
+            self._remember(partition, is_tiled=is_tiled)
+            near = [s for s in listed if is_tiled and (s.end_offset or 0) >= offset]
+            return near[:_NEAR]
+        if not is_tiled:
+            return []
+        near = self._storage.seek(partition, offset)
+        if self._are_tiles(near):
+            return near
+        self._remember(partition, is_tiled=False)
         return []
+
+    def _was_tiled(self, partition: TopicIdPartition) -> bool | None:
+        """Return what the last whole listing showed, unless that is too long ago."""
+        with self._lock:
+            is_tiled, since = self._tiled.get(partition, (None, 0.0))
+        return is_tiled if self._clock() - since < _MAX_AGE_S else None
+
+    def _are_tiles(self, listed: Sequence[SegmentMetadata]) -> bool:
+        """Return whether segments are of one history and do not overlap."""
+        return not (overlaps(listed) or self.may_part(listed))
+
+    def _remember(self, partition: TopicIdPartition, *, is_tiled: bool) -> None:
+        with self._lock:
+            self._tiled[partition] = is_tiled, self._clock()
 
     def timed_segments(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
         """Return the segments with their end offsets and largest timestamps."""
