@@ -760,6 +760,17 @@ class TestCorruptSegments:
         starts = [s.start_offset for s in target.list_segments(partition_of())]
         assert starts == [0, 20]
 
+    def test_its_error_does_not_hold_the_log_in_memory(
+        self, logdir: Path, target: SingleObject
+    ) -> None:
+        log = logdir / "t-0" / f"{10:020d}.log"
+        log.write_bytes(flipped(log.read_bytes(), 100))
+        (error,) = push_all(source_of(logdir), target).errors
+        chain: list[BaseException] = [error]
+        while (below := chain[-1].__context__) is not None:
+            chain.append(below)
+        assert [one.__traceback__ for one in chain] == [None] * len(chain)
+
     def test_a_format_that_is_not_read_fails_likewise(
         self, logdir: Path, target: SingleObject
     ) -> None:

@@ -34,8 +34,8 @@ class PushedSegment:
         outcome: The outcome.
         rebuilt: The indexes that were missing or inconsistent with the log, and were
             rebuilt.
-        error: Why it failed.
-        replaced: What was wrong with the copy that it replaced.
+        error: Why it failed, without a traceback.
+        replaced: What was wrong with the copy that it replaced, without a traceback.
     """
 
     segment: SegmentMetadata
@@ -44,6 +44,11 @@ class PushedSegment:
     error: TieredFSError | None = None
     replaced: TieredFSError | None = None
 
+    def __post_init__(self) -> None:
+        """Drop the tracebacks of the errors."""
+        _drop_tracebacks(self.error)
+        _drop_tracebacks(self.replaced)
+
 
 @dataclass(frozen=True, slots=True)
 class FailedPartition:
@@ -51,8 +56,23 @@ class FailedPartition:
 
     Attributes:
         partition: Which one.
-        error: Why it failed.
+        error: Why it failed, without a traceback.
     """
 
     partition: TopicIdPartition
     error: TieredFSError
+
+    def __post_init__(self) -> None:
+        """Drop the tracebacks of the error."""
+        _drop_tracebacks(self.error)
+
+
+def _drop_tracebacks(error: BaseException | None) -> None:
+    """Let go of the frames in which an error was raised, which hold the log's bytes."""
+    pending, seen = [error], set[int]()
+    while pending:
+        one = pending.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            one.__traceback__ = None
+            pending += [one.__cause__, one.__context__]
