@@ -9,11 +9,9 @@ from typing import NamedTuple
 
 from tieredfs.errors import NotFoundError
 from tieredfs.format.buffers import Int64Array
-from tieredfs.format.index.leader_epochs import parse_leader_epochs
 from tieredfs.format.index.lookup import OffsetLookup, TimeLookup
-from tieredfs.format.index.offset import OffsetIndex, OffsetPosition
-from tieredfs.format.index.producer_snapshot import ProducerSnapshot
-from tieredfs.format.index.time import TimeIndex
+from tieredfs.format.index.offset import OffsetPosition
+from tieredfs.format.index.parse import parse_index
 from tieredfs.format.index.txn import CollectedAborts, TransactionIndex
 from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
 
@@ -149,27 +147,5 @@ def check_indexes(indexes: SegmentIndexes, segment: SegmentMetadata, name: str) 
         UnsupportedFormatError: One is of a newer version.
     """
     base, end, size = segment.start_offset, segment.end_offset, segment.size
-    parts = indexes.indexes
-    OffsetIndex.parse(
-        parts.get(IndexType.OFFSET, b""),
-        base,
-        end_offset=end,
-        log_size=size,
-        name=f"{name}: offset index",
-    )
-    TimeIndex.parse(
-        parts.get(IndexType.TIMESTAMP, b""),
-        base,
-        end_offset=end,
-        name=f"{name}: time index",
-    )
-    TransactionIndex.parse(
-        parts.get(IndexType.TRANSACTION, b""), base, name=f"{name}: transaction index"
-    )
-    parse_leader_epochs(
-        parts.get(IndexType.LEADER_EPOCH, b""), name=f"{name}: leader-epoch checkpoint"
-    )
-    if IndexType.PRODUCER_SNAPSHOT in parts:
-        ProducerSnapshot.parse(
-            parts[IndexType.PRODUCER_SNAPSHOT], name=f"{name}: producer snapshot"
-        )
+    for kind, data in indexes.indexes.items():
+        parse_index(kind, data, base, end, size, name)

@@ -12,8 +12,8 @@ from tieredfs.errors import CorruptIndexError, TieredFSError
 from tieredfs.format.batch.control import ControlRecord, ControlType
 from tieredfs.format.batch.header import BatchHeader
 from tieredfs.format.buffers import Buffer
-from tieredfs.format.index.leader_epochs import parse_leader_epochs
 from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.parse import parse_index
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.format.index.time import TimeIndex
 from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
@@ -55,7 +55,7 @@ class IndexCheck:
         self._epochs = LeaderEpochs()
         for kind, data in indexes.items():
             try:
-                self._parse(kind, data, base_offset, log_size)
+                self._parse(kind, data, log_size)
             except TieredFSError as error:
                 self._inconsistent[kind] = str(error)
         self.malformed = dict(self._inconsistent)
@@ -158,34 +158,32 @@ class IndexCheck:
             )
         )
 
-    def _parse(
-        self, kind: IndexType, data: Buffer, base_offset: int, log_size: int
-    ) -> None:
-        if kind is IndexType.OFFSET:
-            self._offsets = OffsetIndex.parse(
-                data, base_offset, end_offset=self._end_offset, log_size=log_size
-            )
-        elif kind is IndexType.TIMESTAMP:
-            self._times = TimeIndex.parse(
-                data, base_offset, end_offset=self._end_offset
-            )
-        elif kind is IndexType.TRANSACTION:
-            self._aborts = TransactionIndex.parse(data, base_offset)
-            if any(e.last_offset > self._end_offset for e in self._aborts.entries):
-                raise CorruptIndexError("an abort is after the end of the segment")
-        elif kind is IndexType.PRODUCER_SNAPSHOT:
-            self._producers = ProducerSnapshot.parse(data)
-            for producer in self._producers.producers:
-                offset = max(producer.last_offset, producer.transaction_first_offset)
-                if offset > self._end_offset:
-                    raise CorruptIndexError(
-                        f"offset {offset} of producer {producer.producer_id} is after "
-                        "the end of the segment"
+    def _parse(self, kind: IndexType, data: Buffer, log_size: int) -> None:
+        index = parse_index(kind, data, self._base, self._end_offset, log_size)
+        match index:
+            case OffsetIndex():
+                self._offsets = index
+            case TimeIndex():
+                self._times = index
+            case LeaderEpochs():
+                self._epochs = index
+            case TransactionIndex():
+                self._aborts = index
+                if any(e.last_offset > self._end_offset for e in index.entries):
+                    raise CorruptIndexError("an abort is after the end of the segment")
+            case ProducerSnapshot():
+                self._producers = index
+                for producer in index.producers:
+                    offset = max(
+                        producer.last_offset, producer.transaction_first_offset
                     )
-        elif kind is IndexType.LEADER_EPOCH:
-            self._epochs = parse_leader_epochs(data)
-        else:
-            assert_never(kind)
+                    if offset > self._end_offset:
+                        raise CorruptIndexError(
+                            f"offset {offset} of producer {producer.producer_id} is "
+                            "after the end of the segment"
+                        )
+            case _:
+                assert_never(index)
 
     def _see_offset(self, header: BatchHeader) -> None:
         number = self._next[IndexType.OFFSET]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.parse import parse_index
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import read_log
@@ -81,10 +82,11 @@ def offset_index(
         CorruptIndexError: The index is malformed.
     """
     found = storage.fetch_indexes(segment, [IndexType.OFFSET])
-    return OffsetIndex.parse(
+    return parse_index(
+        IndexType.OFFSET,
         found.get(IndexType.OFFSET, b""),
         segment.start_offset,
-        end_offset=segment.end_offset,
-        log_size=segment.size,
-        name=f"{storage.name_of(segment)}: offset index",
+        segment.end_offset,
+        segment.size,
+        storage.name_of(segment),
     )

@@ -45,7 +45,7 @@ from tieredfs.storage import RemoteStorageManager, open_storage
 from tieredfs.storage.layouts.kafka_files import (
     CLEANER_CHECKPOINT,
     LOG_SUFFIX,
-    SUFFIXES,
+    broker_file,
 )
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.segment_log.inspection import PriorState, prior_state
@@ -56,7 +56,6 @@ from tieredfs.storage.spool_log import last_offset, spool_log
 __all__ = ["PulledSegment", "pull"]
 
 _LOG: Final = re.compile(r"(\d{20})\.log", re.ASCII)
-_BESIDE: Final = (IndexType.OFFSET, IndexType.TIMESTAMP, IndexType.TRANSACTION)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,14 +263,10 @@ def _files(
     segment: SegmentMetadata, indexes: Mapping[IndexType, Buffer]
 ) -> Iterator[tuple[str, Buffer]]:
     """Yield the names and bytes of the files beside a log."""
-    for kind in _BESIDE:
-        if kind in indexes:
-            yield f"{segment.start_offset:020d}.{SUFFIXES[kind]}", indexes[kind]
-    snapshot = indexes.get(IndexType.PRODUCER_SNAPSHOT)
-    if snapshot is not None and segment.end_offset is not None:
-        # On a broker's disk it is named after the offset before which it was taken.
-        suffix = SUFFIXES[IndexType.PRODUCER_SNAPSHOT]
-        yield f"{segment.end_offset + 1:020d}.{suffix}", snapshot
+    for kind, data in indexes.items():
+        name = broker_file(segment, kind)
+        if name is not None:
+            yield name, data
 
 
 def _write(target: ObjectStore, key: str, data: Buffer) -> int:

@@ -9,6 +9,7 @@ from tieredfs.errors import CorruptBatchError, CorruptIndexError
 from tieredfs.format.batch.table import LogBatch, LogBatches
 from tieredfs.format.buffers import int64s
 from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.parse import parse_index
 from tieredfs.format.index.time import TimeIndex, TimestampOffset
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log.planning.tiles import SegmentSlice, gap_error, lineage_of
@@ -97,24 +98,17 @@ def _reach(times: TimeIndex, offsets: OffsetIndex, timestamp: int) -> int | None
 def _indexes(
     reader: TieredReader, segment: SegmentMetadata
 ) -> tuple[TimeIndex, OffsetIndex]:
-    name = reader.storage.name_of(segment)
     indexes = reader.storage.fetch_indexes(
         segment, [IndexType.OFFSET, IndexType.TIMESTAMP]
     )
-    times = TimeIndex.parse(
-        indexes.get(IndexType.TIMESTAMP, b""),
-        segment.start_offset,
-        end_offset=segment.end_offset,
-        name=f"{name}: time index",
+    times = indexes.get(IndexType.TIMESTAMP, b"")
+    offsets = indexes.get(IndexType.OFFSET, b"")
+    base, end, size = segment.start_offset, segment.end_offset, segment.size
+    name = reader.storage.name_of(segment)
+    return (
+        parse_index(IndexType.TIMESTAMP, times, base, end, size, name),
+        parse_index(IndexType.OFFSET, offsets, base, end, size, name),
     )
-    offsets = OffsetIndex.parse(
-        indexes.get(IndexType.OFFSET, b""),
-        segment.start_offset,
-        end_offset=segment.end_offset,
-        log_size=segment.size,
-        name=f"{name}: offset index",
-    )
-    return times, offsets
 
 
 def _check_claim(times: TimeIndex, segment: SegmentMetadata, name: str) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Final
+from typing import Final, assert_never
 
 import numpy as np
 
@@ -28,6 +28,7 @@ __all__ = [
     "CLEANER_CHECKPOINT",
     "LOG_SUFFIX",
     "SUFFIXES",
+    "broker_file",
     "describe_segment",
     "fetch_log",
     "is_offset",
@@ -52,9 +53,30 @@ _DESCRIBING = (
     IndexType.PRODUCER_SNAPSHOT,
     IndexType.LEADER_EPOCH,
 )
-"""Largest relative offset: an index entry has no more bits, so Kafka rolls before."""
 
 _SIZE_AT = 12  # end of a batch's length field
+
+
+def broker_file(segment: SegmentMetadata, kind: IndexType) -> str | None:
+    """Return the name of an index's file in a broker's log directory.
+
+    Returns:
+        The name; None if the segment has no such file. The leader epochs have one for
+        the whole partition, and the producer snapshot has one once the segment's end is
+        known.
+    """
+    match kind:
+        case IndexType.OFFSET | IndexType.TIMESTAMP | IndexType.TRANSACTION:
+            offset = segment.start_offset
+        case IndexType.PRODUCER_SNAPSHOT:
+            if segment.end_offset is None:
+                return None
+            offset = segment.end_offset + 1  # before which it was taken
+        case IndexType.LEADER_EPOCH:
+            return None
+        case _:
+            assert_never(kind)
+    return f"{offset:020d}.{SUFFIXES[kind]}"
 
 
 def describe_segment(

@@ -38,6 +38,7 @@ from tieredfs.storage.layouts.kafka_files import (
     CLEANER_CHECKPOINT,
     LOG_SUFFIX,
     SUFFIXES,
+    broker_file,
     describe_segment,
     fetch_log,
 )
@@ -147,13 +148,11 @@ class KafkaLog(RemoteStorageManager):
         """
         if index_type is IndexType.LEADER_EPOCH:
             return self._leader_epochs(metadata)
-        if index_type is IndexType.PRODUCER_SNAPSHOT:
-            if metadata.end_offset is None:
-                msg = f"not found: {metadata} is being written and has no snapshot yet"
-                raise NotFoundError(msg)
-            name = f"{metadata.end_offset + 1:020d}.{SUFFIXES[index_type]}"
-            return self.store.get(f"{metadata.partition}/{name}")
-        data = self.store.get(_key(metadata, SUFFIXES[index_type]))
+        file = broker_file(metadata, index_type)
+        if file is None:
+            msg = f"not found: {metadata} is being written and has no snapshot yet"
+            raise NotFoundError(msg)
+        data = self.store.get(f"{metadata.partition}/{file}")
         if index_type in _ENTRY_SIZES:
             data = without_padding(data, _ENTRY_SIZES[index_type])
         if self.is_active(metadata):
