@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from time import time_ns
 from types import EllipsisType, TracebackType
-from typing import Literal, Self, SupportsIndex, TypeAlias
+from typing import Self, SupportsIndex, TypeAlias
 from uuid import uuid4
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from tieredfs.errors import (
     NotFoundError,
     TieredFSWarning,
 )
-from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codec import Codec, CodecName
 from tieredfs.format.records.schema import project
 from tieredfs.integers import is_integer, to_integer
 from tieredfs.log.append.append import SEGMENT_BYTES, Appender
@@ -425,7 +425,7 @@ class Topic:
         records: pa.Table | pa.RecordBatch,
         partition: SupportsIndex = 0,
         *,
-        compression: Literal["none", "gzip", "snappy", "lz4", "zstd"] = "none",
+        compression: CodecName = "none",
         segment_bytes: SupportsIndex = SEGMENT_BYTES,
     ) -> range:
         """Write records as a new segment at the end of a partition.

@@ -7,7 +7,7 @@ import textwrap
 import tracemalloc
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import hypothesis.strategies as st
 import pyarrow as pa
@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.codec import Codec, CodecName
 from tieredfs.format.compression.compress import MAX_DECOMPRESSED, compress, decompress
 from tieredfs.format.compression.registry import PACKAGES
 from wire import CODECS, encode_batch, encode_varint, frame, xerial
@@ -441,6 +441,10 @@ def test_a_refused_batch_leaves_nothing_behind_in_memory(
         assert refuse(20) < before + _MIB
     finally:
         tracemalloc.stop()
+
+
+def test_every_codec_has_a_name_that_a_type_checker_knows() -> None:
+    assert get_args(CodecName) == tuple(codec.name.lower() for codec in Codec)
 
 
 def test_a_lack_of_memory_is_not_taken_for_damage(

@@ -1,6 +1,7 @@
 """The packages that decompress each codec: a fast one where it is installed.
 
-All packages of a codec give the same output and reject the same data.
+All packages of a codec give the same output and reject the same data. A new package of
+a codec is a line here and a module beside this one; a new codec begins in ``codec``.
 """
 
 from collections.abc import Callable, Mapping
