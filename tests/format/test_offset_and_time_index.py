@@ -70,6 +70,16 @@ def test_an_offset_lookup_is_the_last_entry_at_or_below(
     assert index.lookup(_BASE + relative) == (below[-1] if below else (_BASE, 0))
 
 
+@given(offset_entries(), st.lists(st.integers(-70, 70) | st.integers(0, 1 << 33)))
+def test_many_offsets_have_the_positions_of_each(
+    pairs: _Pairs, relative: list[int]
+) -> None:
+    index = OffsetIndex.parse(_offset_bytes(pairs), _BASE)
+    asked = np.array(relative, np.int64) + _BASE
+    expected = [index.lookup(offset).position for offset in asked.tolist()]
+    assert index.lookup_positions(asked).tolist() == expected
+
+
 @given(offset_entries(), st.integers(0, 70) | st.integers(0, 1 << 33))
 def test_an_upper_bound_is_the_first_entry_at_or_past(
     pairs: _Pairs, position: int

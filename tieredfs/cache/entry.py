@@ -4,14 +4,15 @@ An entry has a key in the memory of a process and, among the entries of all stor
 file name on disk.
 """
 
+from functools import cached_property
 from hashlib import sha256
 from typing import NamedTuple
 
 from tieredfs.errors import NotFoundError
 from tieredfs.format.buffers import Int64Array
-from tieredfs.format.index.lookup import OffsetLookup, TimeLookup
-from tieredfs.format.index.offset import OffsetPosition
+from tieredfs.format.index.offset import OffsetIndex, OffsetPosition
 from tieredfs.format.index.parse import parse_index
+from tieredfs.format.index.time import TimeIndex
 from tieredfs.format.index.txn import CollectedAborts, TransactionIndex
 from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
 
@@ -75,22 +76,17 @@ class CachedIndexes:
     """The indexes of one segment, mapped from a file of the cache.
 
     They stay readable as long as this object exists, whatever happens to the cache, the
-    file or the segment. Nothing is copied: a lookup reads the mapping.
+    file or the segment. An index is parsed by the first lookup in it, and then held in
+    memory, 16 bytes for each entry of an offset or time index.
 
     Attributes:
         indexes: The bytes of each index, read-only, and the layout's data.
     """
 
-    __slots__ = ("_aborts", "_base_offset", "_offsets", "_times", "indexes")
-
     def __init__(self, indexes: SegmentIndexes, base_offset: int) -> None:
         """Wrap indexes that ``check_indexes`` accepts."""
         self.indexes = indexes
         self._base_offset = base_offset
-        parts = indexes.indexes
-        self._offsets = OffsetLookup(parts.get(IndexType.OFFSET, b""), base_offset)
-        self._times = TimeLookup(parts.get(IndexType.TIMESTAMP, b""), base_offset)
-        self._aborts: TransactionIndex | None = None
 
     def lookup_offset(self, offset: int) -> OffsetPosition:
         """Return the last index entry at or below ``offset``.
@@ -102,7 +98,7 @@ class CachedIndexes:
 
     def lookup_offsets(self, offsets: Int64Array) -> Int64Array:
         """Return the positions of many offsets; both arrays are int64."""
-        return self._offsets.positions(offsets)
+        return self._offsets.lookup_positions(offsets)
 
     def lookup_timestamp(self, timestamp: int, start_offset: int = 0) -> OffsetPosition:
         """Return where to start the search for the first record at or after a time.
@@ -116,10 +112,22 @@ class CachedIndexes:
 
     def aborted_transactions(self, start: int, end: int) -> CollectedAborts:
         """Collect the aborted transactions that touch the offsets ``[start, end)``."""
-        if self._aborts is None:
-            data = self.indexes.get(IndexType.TRANSACTION, b"")
-            self._aborts = TransactionIndex.parse(data, self._base_offset)
         return self._aborts.collect(start, end)
+
+    @cached_property
+    def _offsets(self) -> OffsetIndex:
+        data = self.indexes.get(IndexType.OFFSET, b"")
+        return OffsetIndex.parse(data, self._base_offset)
+
+    @cached_property
+    def _times(self) -> TimeIndex:
+        data = self.indexes.get(IndexType.TIMESTAMP, b"")
+        return TimeIndex.parse(data, self._base_offset)
+
+    @cached_property
+    def _aborts(self) -> TransactionIndex:
+        data = self.indexes.get(IndexType.TRANSACTION, b"")
+        return TransactionIndex.parse(data, self._base_offset)
 
     def index(self, index_type: IndexType, name: str) -> memoryview:
         """Return the bytes of one index.

@@ -130,6 +130,14 @@ class OffsetIndex:
         keys, others = self._views
         return tuple.__new__(OffsetPosition, (keys[found], others[found]))
 
+    def lookup_positions(self, offsets: Int64Array) -> Int64Array:
+        """Return the position that ``lookup`` returns, for each of many offsets."""
+        ranks = self.offsets.searchsorted(offsets, "right")
+        found = np.zeros(len(offsets), np.int64)
+        known = ranks > 0
+        found[known] = self.positions[ranks[known] - 1]
+        return found
+
     def upper_bound(self, position: int) -> OffsetPosition | None:
         """Return the first entry at or past ``position``; None when there is none."""
         found = int(self.positions.searchsorted(position))
