@@ -13,6 +13,7 @@ import pyarrow as pa
 from tieredfs.format.batch.header import BatchHeader
 from tieredfs.format.batch.reader import scan_log
 from tieredfs.format.batch.table import LogBatches
+from tieredfs.format.buffers import Buffer
 from tieredfs.format.records.decode import RecordDecoder
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "expected_record_facts",
     "goldens",
     "header_of",
+    "headers_of",
     "log_batches",
     "record_facts",
     "rows_of",
@@ -84,6 +86,15 @@ def log_batches(data: bytes) -> Iterator[LogBatches]:
     """Find the batches of a log, each by itself."""
     for batches in scan_log(data, name="log"):
         yield from (batches.take([row]) for row in range(len(batches)))
+
+
+def headers_of(
+    data: Buffer, *, offset: int = 0, after: int = -1, name: str = "log"
+) -> Iterator[BatchHeader]:
+    """Yield the header of each whole batch of a log, as ``scan_log`` does."""
+    for batches in scan_log(data, offset=offset, after=after, name=name):
+        for batch in batches:
+            yield batch.header
 
 
 def header_of(batches: LogBatches) -> BatchHeader:

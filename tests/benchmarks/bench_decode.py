@@ -32,7 +32,7 @@ from benchmarks.measuring import (
     one_core,
 )
 from benchmarks.segments import KIB, MIB, Segment, Shape, segment
-from tieredfs.format.batch.reader import scan_batches
+from golden import headers_of
 from tieredfs.format.index.builder import IndexBuilder
 
 _OURS = "tieredfs"
@@ -94,7 +94,7 @@ def _write(log: Segment, tier: Path) -> Path:
     path.parent.mkdir(parents=True)
     path.write_bytes(log.data)
     indexes = IndexBuilder(0)
-    for header in scan_batches(log.data):
+    for header in headers_of(log.data):
         indexes.add(header)
     (path.parent / f"{header.last_offset + 1:020}.log").touch()
     path.with_suffix(".index").write_bytes(indexes.offset_index())

@@ -42,10 +42,9 @@ from benchmarks.measuring import (
     measure,
 )
 from benchmarks.segments import KIB, MIB, Shape, segment
-from golden import rows_of
+from golden import headers_of, rows_of
 from servers import Fleet, ProxiedBucket
 from tieredfs.format.batch.header import HEADER_SIZE
-from tieredfs.format.batch.reader import scan_batches
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.compress import decompress
 
@@ -180,7 +179,7 @@ def test_the_fallback_decodes_in_another_process_in_python() -> None:
 
 def test_a_segment_is_one_log_with_what_real_data_has() -> None:
     log = segment(_SMALL, 256 * KIB)
-    headers = list(scan_batches(log.data))
+    headers = list(headers_of(log.data))
     assert headers[-1].end == len(log.data) == log.size >= 256 * KIB
     assert [header.record_count for header in headers] == [b.count for b in log.batches]
     rows = _rows(decode(log.data))
@@ -205,7 +204,7 @@ def test_a_compressed_segment_has_the_size_it_would_have_without() -> None:
 def test_a_segment_repeats_what_was_built() -> None:
     log = segment(Shape(KIB, MIB), 8 * MIB)
     assert len(log.batches) > len(set(log.batches))
-    headers = list(scan_batches(log.data))
+    headers = list(headers_of(log.data))
     assert sum(b.count for b in log.batches) == headers[-1].last_offset + 1
 
 

@@ -300,11 +300,14 @@ class TestAPluginThatPrints:
         assert outs[0] == outs[1]
 
     def test_it_prints_where_it_likes_in_python(self, loud: dict[str, str]) -> None:
-        code = "import tieredfs.storage as s; s.load_plugin('loud')"
+        code = (
+            "from tieredfs import ObjectStore, open_storage\n"
+            "open_storage(ObjectStore('memory://x'), 'loud')"
+        )
         done = subprocess.run(  # noqa: S603 - our own code
             [sys.executable, "-c", code],
             env=ours(loud),
             check=True,
             capture_output=True,
         )
-        assert (done.stdout, done.stderr) == (b"loud\n", b"")
+        assert (done.stdout, done.stderr) == (b"loud\nloud\n", b"")

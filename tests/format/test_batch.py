@@ -7,10 +7,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from golden import decode
+from golden import decode, headers_of
 from tieredfs.errors import CorruptBatchError, TieredFSError, UnsupportedFormatError
 from tieredfs.format.batch.header import HEADER_SIZE, TimestampType
-from tieredfs.format.batch.reader import claimed_size, read_header, scan_batches
+from tieredfs.format.batch.reader import claimed_size, read_header
 from tieredfs.format.compression.codec import Codec
 from wire import CODECS, WireRecord, encode_batch, encode_varint, frame, seal
 
@@ -70,12 +70,12 @@ def test_sequences_wrap_to_zero() -> None:
 @pytest.mark.parametrize("kind", [bytes, bytearray, memoryview])
 def test_any_buffer_is_read(kind: type[bytes]) -> None:
     log = kind(encode_batch(_RECORDS) * 1)
-    assert [header.base_offset for header in scan_batches(log)] == [10]
+    assert [header.base_offset for header in headers_of(log)] == [10]
 
 
 def test_positions_are_those_in_the_log() -> None:
     first, second = encode_batch(_RECORDS), encode_batch([WireRecord(20, 0)])
-    headers = list(scan_batches(first + second, offset=5000))
+    headers = list(headers_of(first + second, offset=5000))
     assert [header.position for header in headers] == [5000, 5000 + len(first)]
     assert read_header(first + second, len(first), offset=5000) == headers[1]
 
@@ -85,7 +85,7 @@ def test_a_cut_log_gives_its_whole_batches(cut: int) -> None:
     batches = [encode_batch([WireRecord(at, at, b"key", b"value")]) for at in range(4)]
     log = b"".join(batches)
     whole = min(cut, len(log)) // len(batches[0])
-    headers = list(scan_batches(log[:cut]))
+    headers = list(headers_of(log[:cut]))
     assert [header.base_offset for header in headers] == list(range(whole))
 
 
@@ -108,14 +108,14 @@ def test_a_length_below_that_of_any_batch_is_corrupt(length: int) -> None:
 def test_a_batch_smaller_than_its_header_is_corrupt(length: int) -> None:
     batch = encode_batch(_RECORDS, length=length)
     with pytest.raises(CorruptBatchError, match="too few for a batch header"):
-        list(scan_batches(batch))
+        list(headers_of(batch))
 
 
 def test_a_batch_that_claims_two_gib_allocates_nothing() -> None:
     batch = encode_batch(_RECORDS, length=_INT32_MAX)
     tracemalloc.start()
     try:
-        assert list(scan_batches(batch)) == []
+        assert list(headers_of(batch)) == []
         with pytest.raises(
             CorruptBatchError, match=r"cut off after \d+ bytes of 2147483659"
         ):
@@ -195,17 +195,17 @@ def test_a_codec_that_is_not_known_is_unsupported(codec: int) -> None:
 
 @pytest.mark.parametrize("after", [10, 11, 1 << 40])
 def test_a_batch_below_what_came_before_is_corrupt(after: int) -> None:
-    assert len(list(scan_batches(encode_batch(_RECORDS), after=9))) == 1
+    assert len(list(headers_of(encode_batch(_RECORDS), after=9))) == 1
     with pytest.raises(
         CorruptBatchError, match=f"base offset 10 follows offset {after}"
     ):
-        list(scan_batches(encode_batch(_RECORDS), after=after))
+        list(headers_of(encode_batch(_RECORDS), after=after))
 
 
 def test_batches_that_overlap_are_corrupt() -> None:
     first, second = encode_batch(_RECORDS), encode_batch([WireRecord(12, 0)])
     with pytest.raises(CorruptBatchError, match=rf"^x: .* {len(first)}: .*follows"):
-        list(scan_batches(first + second, name="x"))
+        list(headers_of(first + second, name="x"))
 
 
 @given(st.binary(max_size=120), st.integers(0, 40))
@@ -213,7 +213,7 @@ def test_arbitrary_bytes_end_in_batches_or_in_a_typed_error(
     data: bytes, position: int
 ) -> None:
     for read in (
-        lambda: list(scan_batches(data)),
+        lambda: list(headers_of(data)),
         lambda: read_header(data, min(position, len(data))),
         lambda: claimed_size(data, min(position, len(data))),
     ):

@@ -9,14 +9,13 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from golden import KAFKA, decode, log_batches, rows_of
+from golden import KAFKA, decode, headers_of, log_batches, rows_of
 from tieredfs.errors import (
     CorruptBatchError,
     CorruptIndexError,
     TieredFSError,
     UnsupportedFormatError,
 )
-from tieredfs.format.batch.reader import scan_batches
 from tieredfs.format.index.leader_epochs import parse_leader_epochs
 from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.padding import without_padding
@@ -39,7 +38,7 @@ _LOGS = [
     _segment("codecs-java-0-*/*927-*.log").read_bytes(),
     _segment("txn-0-*/*469-*.log").read_bytes(),
 ]
-_HEADERS = [list(scan_batches(log)) for log in _LOGS]
+_HEADERS = [list(headers_of(log)) for log in _LOGS]
 _ROWS = [[rows_of(decode([batch])) for batch in log_batches(log)] for log in _LOGS]
 
 

@@ -4,9 +4,8 @@ import itertools
 
 import pytest
 
-from golden import KAFKA, Golden, goldens
+from golden import KAFKA, Golden, goldens, headers_of
 from tieredfs.errors import CorruptIndexError
-from tieredfs.format.batch.reader import scan_batches
 from tieredfs.format.index.leader_epochs import (
     format_leader_epochs,
     parse_leader_epochs,
@@ -72,7 +71,7 @@ def test_the_upper_bound_of_a_fetch_is_that_of_kafka(golden: Golden) -> None:
 @pytest.mark.parametrize("golden", _OFFSET, ids=str)
 def test_reading_from_a_lookup_finds_every_batch(golden: Golden) -> None:
     index = _offset_index(golden)
-    headers = list(scan_batches(golden.source.with_suffix(".log").read_bytes()))
+    headers = list(headers_of(golden.source.with_suffix(".log").read_bytes()))
     starts = {header.position for header in headers}
     for header in headers:
         for offset in {header.base_offset, header.last_offset}:
@@ -84,7 +83,7 @@ def test_reading_from_a_lookup_finds_every_batch(golden: Golden) -> None:
 @pytest.mark.parametrize("golden", _OFFSET, ids=str)
 def test_every_batch_below_an_end_has_ended_by_its_position(golden: Golden) -> None:
     index = _offset_index(golden)
-    headers = list(scan_batches(golden.source.with_suffix(".log").read_bytes()))
+    headers = list(headers_of(golden.source.with_suffix(".log").read_bytes()))
     ends = {header.base_offset for header in headers}
     ends |= {header.last_offset + 1 for header in headers}
     for end in sorted(ends):
@@ -175,19 +174,10 @@ def test_a_snapshot_has_the_producers_that_kafka_reads(golden: Golden) -> None:
     assert found == golden.document()["entries"]
 
 
-@pytest.mark.parametrize("golden", _SNAPSHOTS, ids=str)
-def test_the_first_unstable_offset_is_that_of_the_oldest_open_transaction(
-    golden: Golden,
-) -> None:
-    entries = golden.document()["entries"]
-    opened = [entry["currentTxnFirstOffset"] for entry in entries]
-    oldest = min((first for first in opened if first is not None), default=None)
-    assert ProducerSnapshot.parse(golden.read()).first_unstable_offset == oldest
-
-
 def test_some_snapshot_of_the_sample_data_has_an_open_transaction() -> None:
-    first = [ProducerSnapshot.parse(g.read()).first_unstable_offset for g in _SNAPSHOTS]
-    assert any(offset is not None for offset in first)
+    snapshots = [ProducerSnapshot.parse(golden.read()) for golden in _SNAPSHOTS]
+    producers = [one for snapshot in snapshots for one in snapshot.producers]
+    assert any(producer.transaction_first_offset >= 0 for producer in producers)
 
 
 @pytest.mark.parametrize("golden", _CHECKPOINTS, ids=str)
@@ -205,6 +195,6 @@ def test_the_checkpoint_gives_every_batch_its_own_epoch() -> None:
     folder = KAFKA / "epochs" / "raw-log-dir" / "epochs-0"
     epochs = parse_leader_epochs((folder / "leader-epoch-checkpoint").read_bytes())
     logs = (log.read_bytes() for log in sorted(folder.glob("*.log")))
-    for header in itertools.chain.from_iterable(map(scan_batches, logs)):
+    for header in itertools.chain.from_iterable(map(headers_of, logs)):
         assert epochs.epoch_at(header.base_offset) == header.leader_epoch
         assert epochs.accepts(header.leader_epoch, header.last_offset)

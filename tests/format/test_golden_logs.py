@@ -12,13 +12,14 @@ from golden import (
     expected_record_facts,
     goldens,
     header_of,
+    headers_of,
     log_batches,
     record_facts,
     rows_of,
 )
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch.control import ControlType, parse_control_record
-from tieredfs.format.batch.reader import claimed_size, read_header, scan_batches
+from tieredfs.format.batch.reader import claimed_size, read_header
 from tieredfs.format.batch.table import LogBatches
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
@@ -41,14 +42,14 @@ def _whole(found: list[Golden]) -> list[Golden]:
 
 @pytest.mark.parametrize("golden", _whole(_BATCHES), ids=str)
 def test_batches_are_those_that_kafka_reads(golden: Golden) -> None:
-    found = [batch_facts(header) for header in scan_batches(golden.read())]
+    found = [batch_facts(header) for header in headers_of(golden.read())]
     assert found == golden.lines()
 
 
 @pytest.mark.parametrize("golden", _whole(_BATCHES), ids=str)
 def test_batches_fill_the_log(golden: Golden) -> None:
     data = golden.read()
-    ends = [header.end for header in scan_batches(data)]
+    ends = [header.end for header in headers_of(data)]
     assert ends[-1] == len(data)
 
 
@@ -103,7 +104,7 @@ def test_a_window_of_offsets_gives_just_the_records_in_it(golden: Golden) -> Non
 def test_a_torn_log_is_read_up_to_its_last_whole_batch(golden: Golden) -> None:
     data, tail = golden.read(), golden.document()
     ends: list[int] = []
-    batches = scan_batches(data, name="x.log")
+    batches = headers_of(data, name="x.log")
     if tail["error"] is None:
         ends.extend(header.end for header in batches)
         size = claimed_size(data, ends[-1])
@@ -124,7 +125,7 @@ def test_what_is_left_of_a_torn_batch_is_not_a_batch(golden: Golden) -> None:
 def test_a_batch_with_a_wrong_checksum_ends_the_log_there() -> None:
     (golden,) = (g for g in _BATCHES if _topic(g) == "damaged-crc")
     expected = golden.lines()
-    batches = scan_batches(golden.read(), name="x.log")
+    batches = headers_of(golden.read(), name="x.log")
     assert batch_facts(next(batches)) == expected[0]
     assert not expected[1]["valid"]
     bad = expected[1]["position"]

@@ -6,9 +6,17 @@ from typing import NamedTuple
 
 import pytest
 
-from golden import KAFKA, Golden, decode, goldens, header_of, log_batches, rows_of
+from golden import (
+    KAFKA,
+    Golden,
+    decode,
+    goldens,
+    header_of,
+    headers_of,
+    log_batches,
+    rows_of,
+)
 from tieredfs.format.batch.control import parse_control_record
-from tieredfs.format.batch.reader import scan_batches
 from tieredfs.format.index.builder import IndexBuilder
 from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.padding import without_padding
@@ -34,14 +42,14 @@ def _logs() -> list[Path]:
 
 def _was_restarted(log: Path) -> bool:
     """Return whether a broker restarted its count of bytes in this segment."""
-    epochs = {header.leader_epoch for header in scan_batches(log.read_bytes())}
+    epochs = {header.leader_epoch for header in headers_of(log.read_bytes())}
     return log.parent.name.startswith("epochs-") and len(epochs) > 1
 
 
 @pytest.mark.parametrize("log", _logs(), ids=_name)
 def test_indexes_rebuilt_from_a_log_are_those_of_the_broker(log: Path) -> None:
     builder = IndexBuilder(int(log.name[:20]), interval_bytes=_INTERVAL)
-    for header in scan_batches(log.read_bytes()):
+    for header in headers_of(log.read_bytes()):
         builder.add(header)
     assert builder.offset_index() == log.with_suffix(".index").read_bytes()
     assert builder.time_index() == log.with_suffix(".timeindex").read_bytes()

@@ -7,9 +7,9 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
+from golden import headers_of
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch.header import BatchHeader
-from tieredfs.format.batch.reader import scan_batches
 from tieredfs.format.index.builder import IndexBuilder
 from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.time import TimeIndex
@@ -30,9 +30,9 @@ def segments(draw: st.DrawFn) -> list[BatchHeader]:
             [WireRecord(offset, draw(stamps), None, bytes(draw(st.integers(0, 90))))],
             last_offset=offset + draw(st.integers(0, 3)),
         )
-        *_, last = scan_batches(log)
+        *_, last = headers_of(log)
         offset = last.last_offset + 1
-    return list(scan_batches(log))
+    return list(headers_of(log))
 
 
 def _built(
@@ -96,7 +96,7 @@ def test_entries_are_more_than_the_interval_apart(
 
 
 def test_a_segment_of_one_batch_has_no_offset_and_one_time() -> None:
-    (header,) = scan_batches(
+    (header,) = headers_of(
         encode_batch([WireRecord(_BASE, 7), WireRecord(_BASE + 1, 9)])
     )
     offsets, times = _built([header], 0)
@@ -106,13 +106,13 @@ def test_a_segment_of_one_batch_has_no_offset_and_one_time() -> None:
 
 @pytest.mark.parametrize("offset", [_BASE - 1, _BASE + _MAX_INT32 + 1])
 def test_a_batch_that_is_not_of_the_segment_is_corrupt(offset: int) -> None:
-    (header,) = scan_batches(encode_batch([WireRecord(offset, 7)]))
+    (header,) = headers_of(encode_batch([WireRecord(offset, 7)]))
     with pytest.raises(CorruptBatchError, match=f"offsets {offset} to {offset} "):
         IndexBuilder(_BASE).add(header)
 
 
 def test_a_batch_further_than_an_index_reaches_is_corrupt() -> None:
-    (header,) = scan_batches(encode_batch([WireRecord(_BASE, 7)]), offset=1 << 31)
+    (header,) = headers_of(encode_batch([WireRecord(_BASE, 7)]), offset=1 << 31)
     with pytest.raises(
         CorruptBatchError, match="position 2147483648: the position is past 2147483647"
     ):

@@ -12,11 +12,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from golden import KAFKA, decode, log_batches, rows_of
+from golden import KAFKA, decode, headers_of, log_batches, rows_of
 from tieredfs.errors import CorruptBatchError, TieredFSError, UnsupportedFormatError
 from tieredfs.format.batch.header import BatchHeader, TimestampType
 from tieredfs.format.batch.legacy import upgraded_records
-from tieredfs.format.batch.reader import scan_batches
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.lz4_frames import repair_lz4_header
 from wire import (
@@ -64,7 +63,7 @@ def _row(record: WireRecord, magic: int) -> dict[str, Any]:
 
 
 def _header(log: bytes) -> BatchHeader:
-    (header,) = scan_batches(log, name="x")
+    (header,) = headers_of(log, name="x")
     return header
 
 
@@ -75,7 +74,7 @@ def test_each_message_is_a_batch_of_one_record(
 ) -> None:
     log = b"".join(encode_message(record, magic) for record in records)
     assert rows_of(decode(log)) == [_row(record, magic) for record in records]
-    assert [h.record_count for h in scan_batches(log)] == [1] * len(records)
+    assert [h.record_count for h in headers_of(log)] == [1] * len(records)
 
 
 @_MAGICS
@@ -309,7 +308,7 @@ def test_a_flip_is_found_or_moves_the_offsets_of_one_batch(
     path: Path, data: st.DataObject, flip: int
 ) -> None:
     log = bytearray(path.read_bytes())
-    headers = list(scan_batches(bytes(log)))
+    headers = list(headers_of(bytes(log)))
     true, _ = _read(bytes(log))
     which = data.draw(st.integers(0, len(headers) - 1))
     at = data.draw(st.integers(0, headers[which].size - 1))
@@ -333,7 +332,7 @@ def test_a_flip_is_found_or_moves_the_offsets_of_one_batch(
 def test_a_cut_log_gives_its_whole_batches(path: Path, data: st.DataObject) -> None:
     log = path.read_bytes()
     cut = data.draw(st.integers(0, len(log)))
-    whole = sum(header.end <= cut for header in scan_batches(log))
+    whole = sum(header.end <= cut for header in headers_of(log))
     rows, error = _read(log[:cut])
     assert error is None
     assert rows == _read(log)[0][:whole]

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from golden import decode, log_batches, rows_of
+from golden import decode, headers_of, log_batches, rows_of
 from tieredfs.errors import CorruptBatchError, InvalidArgumentError
 from tieredfs.format.batch.header import HEADER_SIZE
-from tieredfs.format.batch.reader import scan_batches, scan_log
+from tieredfs.format.batch.reader import scan_log
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.format.records.schema import COLUMNS, SCHEMA
 from wire import CODECS, CONTROL, WireRecord, encode_batch, xerial
@@ -145,7 +145,7 @@ def test_a_batch_without_records_gives_nothing() -> None:
     batch = encode_batch(
         base_offset=5, last_offset=9, count=0, codec="zstd", payload=b""
     )
-    (header,) = scan_batches(batch)
+    (header,) = headers_of(batch)
     assert (header.base_offset, header.last_offset, header.record_count) == (5, 9, 0)
     assert list(RecordDecoder("t", 0).decode(log_batches(batch))) == []
 

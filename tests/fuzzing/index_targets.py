@@ -196,9 +196,6 @@ def _read_producers(data: bytes, _: Random) -> bool:
     if snapshot is None:
         return False
     assert snapshot.encode() == data
-    firsts = [p.transaction_first_offset for p in snapshot.producers]
-    still_open = [first for first in firsts if first >= 0]
-    assert snapshot.first_unstable_offset == min(still_open, default=None)
     return True
 
 

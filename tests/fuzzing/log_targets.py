@@ -16,14 +16,10 @@ from fuzzing import corpus, log_model
 from fuzzing.decompression import decompressed
 from fuzzing.mutations import INT32S, INT64S, choice, mutated, number
 from fuzzing.target import Target, check_name
+from golden import headers_of
 from tieredfs.errors import CorruptBatchError, UnsupportedFormatError
 from tieredfs.format.batch.header import BatchHeader
-from tieredfs.format.batch.reader import (
-    claimed_size,
-    read_header,
-    scan_batches,
-    scan_log,
-)
+from tieredfs.format.batch.reader import claimed_size, read_header, scan_log
 from tieredfs.format.kernel.select import KERNEL_SETTING, Kernel, chosen_kernel
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.format.records.schema import SCHEMA
@@ -96,7 +92,7 @@ def _stored_log(rng: Random) -> bytes:
 def _sealed_log(rng: Random) -> bytes:
     """Damage the fields of one batch, and make its checksum right."""
     log = choice(rng, _small_logs())
-    headers = list(scan_batches(log))
+    headers = list(headers_of(log))
     header = choice(rng, headers)
     batch = bytearray(log[header.position : header.end])
     for _ in range(1 + number(rng, 3)):
@@ -214,7 +210,7 @@ def _true_bodies() -> frozenset[bytes]:
     """Return what the checksums of the corpus cover."""
     found = set()
     for log in _small_logs():
-        for header in scan_batches(log):
+        for header in headers_of(log):
             start = 21 if header.magic == 2 else 16
             found.add(log[header.position + start : header.end])
     return frozenset(found)
@@ -271,7 +267,7 @@ def _scanned(data: bytes) -> _Headers:
 def _scan(data: bytes) -> _Headers:
     found: list[BatchHeader] = []
     try:
-        for header in scan_batches(data, name="x"):
+        for header in headers_of(data, name="x"):
             found.append(header)
             assert read_header(data, header.position, name="x") == header
         end = found[-1].end if found else 0

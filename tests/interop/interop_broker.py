@@ -15,12 +15,12 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cli.commands import Outcome, run_process
+from golden import headers_of
 from interop.answers import Answers, ask
 from interop.rewriting import rewrite, timestamps_of
 from interop.traffic import Traffic
 from servers import Broker
 from tieredfs import ObjectStore
-from tieredfs.format.batch.reader import scan_batches
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.model import TopicIdPartition
@@ -174,7 +174,7 @@ def test_every_log_was_written_anew(story: _Story, case: _Case) -> None:
     assert len(before) > 10
     assert before.keys() == after.keys()
     assert all(len(after[name]) <= len(before[name]) for name in before)
-    headers = [header for log in after.values() for header in scan_batches(log)]
+    headers = [header for log in after.values() for header in headers_of(log)]
     assert {h.codec for h in headers if not h.is_control} == {case.after}
     assert len({header.leader_epoch for header in headers}) == 2
 

@@ -21,10 +21,9 @@ import pytest
 from hypothesis import given, settings
 
 from damage import damaged
-from golden import KAFKA, decode, log_batches, rows_of
+from golden import KAFKA, decode, headers_of, log_batches, rows_of
 from tieredfs.errors import CorruptDataError, TieredFSError, UnsupportedFormatError
 from tieredfs.format.batch.header import HEADER_SIZE, MAGIC, BatchHeader
-from tieredfs.format.batch.reader import scan_batches
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.compress import compress, decompress
 from tieredfs.format.compression.lz4_frames import repair_lz4_header
@@ -74,7 +73,7 @@ def _is_whole(log: Path) -> bool:
 
 
 def _headers(log: Path) -> list[BatchHeader]:
-    return list(scan_batches(log.read_bytes()))
+    return list(headers_of(log.read_bytes()))
 
 
 # Of a torn log damage could restore the byte that is missing, and with it a true batch.
@@ -123,7 +122,7 @@ def test_a_log_cut_anywhere_gives_the_batches_before_the_cut(
 ) -> None:
     stored = log.read_bytes()
     cut = data.draw(st.integers(0, len(stored)))
-    whole = sum(header.end <= cut for header in scan_batches(stored))
+    whole = sum(header.end <= cut for header in headers_of(stored))
     assert _read(stored[:cut]) == _true_rows(log)[:whole]
 
 
@@ -132,7 +131,7 @@ def test_every_bit_that_no_checksum_covers_is_checked_or_moves_one_batch(
     log: Path,
 ) -> None:
     stored = log.read_bytes()
-    headers = list(scan_batches(stored))
+    headers = list(headers_of(stored))
     edges = [None, *headers, None]
     for before, header, after in zip(edges, headers, edges[2:], strict=False):
         start = before.position if before else header.position
@@ -142,7 +141,7 @@ def test_every_bit_that_no_checksum_covers_is_checked_or_moves_one_batch(
             around[at + bit // 8] ^= 1 << bit % 8
             found: list[BatchHeader] = []
             with _typed_error("log: "):
-                found.extend(scan_batches(around, offset=start))
+                found.extend(headers_of(around, offset=start))
             true = [h for h in (before, header, after) if h]
             for one, other in zip(found, true, strict=False):
                 # The checked fields, and how far the offsets reach.
@@ -158,7 +157,7 @@ def test_damaged_records_under_a_right_checksum_are_whole_or_a_typed_error(
     log: Path, data: st.DataObject
 ) -> None:
     stored = log.read_bytes()
-    header = data.draw(st.sampled_from(list(scan_batches(stored))))
+    header = data.draw(st.sampled_from(list(headers_of(stored))))
     batch = stored[header.position : header.end]
     records = decompress(header.codec, batch[HEADER_SIZE:])
     body = compress(header.codec, data.draw(damaged(bytes(records))))
@@ -171,7 +170,7 @@ def test_a_damaged_batch_under_a_right_checksum_is_whole_or_a_typed_error(
     log: Path, data: st.DataObject
 ) -> None:
     stored = log.read_bytes()
-    header = data.draw(st.sampled_from(list(scan_batches(stored))))
+    header = data.draw(st.sampled_from(list(headers_of(stored))))
     batch = stored[header.position : header.end]
     _decode_sealed(data.draw(damaged(batch, _CRC_END)))
 
@@ -208,7 +207,7 @@ def test_damaged_messages_in_a_wrapper_are_whole_or_a_typed_error(
 
 def _check_sealed(sealed: bytes) -> None:
     with _typed_error("log: "):
-        (header,) = scan_batches(sealed, name="log")
+        (header,) = headers_of(sealed, name="log")
         table = decode(sealed)
         table.validate(full=True)
         offsets = table["offset"].to_pylist()

@@ -19,7 +19,7 @@ from tieredfs import (
     open_tier,
 )
 from tieredfs.errors import PluginNotInstalledError
-from tieredfs.storage import load_plugin, split_plugin_url
+from tieredfs.storage import split_plugin_url
 
 Distribute = Callable[..., str]
 Distribution = Callable[[dict[str, str | None]], None]
@@ -125,29 +125,33 @@ class TestModuleAndAttribute:
         copied = pickle.loads(pickle.dumps(storage))  # noqa: S301 - our own
         assert type(copied) is type(storage)
 
-    def test_a_module_that_is_not_there_is_a_plugin_error(self) -> None:
+    def test_a_module_that_is_not_there_is_a_plugin_error(
+        self, memory: ObjectStore
+    ) -> None:
         with pytest.raises(
             PluginError, match=r"'nowhere:P' cannot be imported: .*No m"
         ):
-            load_plugin("nowhere:P")
+            open_storage(memory, "nowhere:P")
 
     def test_an_attribute_that_is_not_there_is_a_plugin_error(
-        self, distribute: Distribute
+        self, distribute: Distribute, memory: ObjectStore
     ) -> None:
         module = distribute("mine", PLUGIN)
         with pytest.raises(PluginError, match=r":Q' cannot be imported: .*'Q'"):
-            load_plugin(f"{module}:Q")
+            open_storage(memory, f"{module}:Q")
 
-    def test_what_is_no_layout_is_a_plugin_error(self) -> None:
+    def test_what_is_no_layout_is_a_plugin_error(self, memory: ObjectStore) -> None:
         with pytest.raises(PluginError, match="'json:dumps' is not a RemoteStorage"):
-            load_plugin("json:dumps")
+            open_storage(memory, "json:dumps")
 
     @pytest.mark.parametrize(
         "name", [":P", "m:", "m:P:Q", "m:P()", "m P:Q", "m/n:P", "../m:P", "m..n:P"]
     )
-    def test_what_names_no_attribute_is_an_unknown_plugin(self, name: str) -> None:
+    def test_what_names_no_attribute_is_an_unknown_plugin(
+        self, memory: ObjectStore, name: str
+    ) -> None:
         with pytest.raises(UnknownPluginError, match="not module:Class"):
-            load_plugin(name)
+            open_storage(memory, name)
 
     def test_a_url_never_names_code_to_import(self, distribute: Distribute) -> None:
         module = distribute("mine", PLUGIN)
@@ -215,12 +219,12 @@ class TestTheStorageOptionOfAChain:
 class TestADistributionThatTellsNonsense:
     @pytest.mark.parametrize("value", ["", "no value", "m:P:Q", "m:"])
     def test_a_point_that_names_nothing_is_listed_and_a_plugin_error(
-        self, distribution: Distribution, value: str
+        self, distribution: Distribution, memory: ObjectStore, value: str
     ) -> None:
         distribution({"entry_points.txt": f"[tieredfs.plugins]\nodd = {value}\n"})
         assert "odd" in names()
         with pytest.raises(PluginError, match="'odd'"):
-            load_plugin("odd")
+            open_storage(memory, "odd")
 
     def test_one_without_metadata_is_listed(self, distribution: Distribution) -> None:
         distribution({"METADATA": None})

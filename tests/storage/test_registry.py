@@ -21,7 +21,6 @@ from tieredfs.storage import (
     RemoteStorageManager,
     check_plugin,
     check_target,
-    load_plugin,
     split_plugin_url,
 )
 from tieredfs.storage.layouts.single_object.layout import SingleObject
@@ -114,14 +113,14 @@ def test_an_unknown_name_lists_the_known_and_the_nearest(memory: ObjectStore) ->
     ],
 )
 def test_a_plugin_that_cannot_be_used_is_a_plugin_error_and_still_listed(
-    distribute: Distribute, source: str
+    distribute: Distribute, memory: ObjectStore, source: str
 ) -> None:
     distribute("broken", source)
     assert "broken" in names()
     with pytest.raises(PluginError, match="'broken'") as caught:
-        load_plugin("broken")
+        open_storage(memory, "broken")
     assert not isinstance(caught.value, UnknownPluginError)
-    assert issubclass(load_plugin("kafka-log"), object)
+    open_storage(memory, "kafka-log")
 
 
 def test_a_plugin_that_lacks_methods_is_a_plugin_error(
@@ -138,9 +137,11 @@ class TestTwoOfOneName:
         distribute("twice", PLUGIN)
         distribute("twice", PLUGIN)
 
-    def test_it_is_an_error_to_load_it_that_names_both(self) -> None:
+    def test_it_is_an_error_to_load_it_that_names_both(
+        self, memory: ObjectStore
+    ) -> None:
         with pytest.raises(PluginError, match=r"fake_plugin_\d.*fake_plugin_\d"):
-            load_plugin("twice")
+            open_storage(memory, "twice")
 
     def test_it_breaks_no_other_plugin(self, memory: ObjectStore) -> None:
         open_storage(memory, "kafka-local")

@@ -9,7 +9,6 @@ from tieredfs.storage.plugins.registry import (
     check_plugin,
     check_target,
     compressed,
-    load_plugin,
     open_storage,
     split_plugin_url,
 )
@@ -30,7 +29,6 @@ __all__ = [
     "check_target",
     "compressed",
     "installed_plugins",
-    "load_plugin",
     "open_storage",
     "split_plugin_url",
 ]

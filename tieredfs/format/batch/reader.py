@@ -31,7 +31,6 @@ from tieredfs.integers import MAX_INT64
 __all__ = [
     "claimed_size",
     "read_header",
-    "scan_batches",
     "scan_log",
 ]
 
@@ -177,15 +176,6 @@ def scan_log(
             found = LogBatches.of(LogBatch(header, view, start, name))
         previous, start = int(found["last_offset"][-1]), int(found["end"][-1])
         yield found
-
-
-def scan_batches(
-    data: Buffer, *, offset: int = 0, after: int = -1, name: str = "log"
-) -> Iterator[BatchHeader]:
-    """Yield the header of each whole batch in a buffer: see ``scan_log``."""
-    for batches in scan_log(data, offset=offset, after=after, name=name):
-        for batch in batches:
-            yield batch.header
 
 
 def _check_fields(header: BatchHeader, name: str) -> None:

@@ -102,15 +102,3 @@ class ProducerSnapshot:
         entries = b"".join(_ENTRY.pack(*producer) for producer in self.producers)
         checked = _COUNT.pack(len(self.producers)) + entries
         return _LEAD.pack(_VERSION, crc32c(checked)) + checked
-
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """First offset of the oldest open transaction; None when none is open."""
-        return min(
-            (
-                producer.transaction_first_offset
-                for producer in self.producers
-                if producer.transaction_first_offset >= 0
-            ),
-            default=None,
-        )

@@ -44,7 +44,6 @@ __all__ = [
     "check_plugin",
     "check_target",
     "compressed",
-    "load_plugin",
     "open_storage",
     "split_plugin_url",
 ]
@@ -58,24 +57,6 @@ _ATTRIBUTE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _MIN_SIMILARITY = 0.6
 """Minimum similarity of a name for the hint "did you mean", from 0 to 1."""
 _PREFIXED = re.compile(r"([a-z][a-z0-9-]*)\+(.+)", re.DOTALL)
-
-
-def load_plugin(name: str) -> type[RemoteStorageManager]:
-    """Import only the plugin of a name.
-
-    Args:
-        name: Its name, or ``module:Class`` where there is no entry point, as in a
-            notebook or a test.
-
-    Raises:
-        UnknownPluginError: No plugin has this name; the message lists the names.
-        PluginNotInstalledError: It is a distribution of its own, which is missing; the
-            message has the ``pip install``.
-        PluginError: It cannot be imported, is not a RemoteStorageManager, lacks one of
-            its methods, its capabilities are invalid, or two distributions other than
-            this one provide it.
-    """
-    return _load(name).kind
 
 
 def _load(name: str) -> PluginClass:
@@ -160,10 +141,14 @@ def open_storage(
 
     Args:
         store: Where the segments are.
-        plugin: Name of the layout; None to detect it from one page of keys.
+        plugin: Name of the layout, or ``module:Class`` where there is no entry point,
+            as in a notebook or a test; None to detect it from one page of keys.
         options: Options of the plugin.
 
     Raises:
+        UnknownPluginError: No plugin has this name; the message lists the names.
+        PluginNotInstalledError: It is a distribution of its own, which is missing; the
+            message has the ``pip install``.
         NotFoundError: The store is empty, so no layout can be detected.
         UnsupportedFormatError: No plugin recognises the keys.
         PluginError: Several plugins recognise it equally well, or two layouts are
