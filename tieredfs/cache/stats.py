@@ -1,10 +1,10 @@
 """The metrics of a cache.
 
-Hits are counted in ``cache``, misses and loads in ``loading``, evictions and corrupt
-files in ``entries``; ``RemoteIndexCache.stats`` shows them.
+A metric is a field of both classes here, and is counted where it occurs: hits in
+``cache``, misses, loads, evictions and corrupt files in ``entries``.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 __all__ = ["CacheStats", "Counts"]
 
@@ -42,3 +42,7 @@ class Counts:
     load_seconds: float = 0.0
     evictions: int = 0
     corruptions: int = 0
+
+    def stats(self, size: int) -> CacheStats:
+        """Return the counters now, with the bytes on disk."""
+        return CacheStats(**asdict(self), size=size)
