@@ -35,7 +35,7 @@ from tieredfs import (
     TopicIdPartition,
 )
 from tieredfs.cache import CacheDirectory, RemoteIndexCache
-from tieredfs.cache.entry import check_indexes, name_of
+from tieredfs.cache.entry import check_indexes, entry_name
 from tieredfs.cache.entry_file import decode_entry, encode_entry
 from tieredfs.format.checksum import crc32c
 
@@ -109,7 +109,7 @@ def bench_opening(scale: Scale, folder: Path) -> Report:
     cache.get(storage.segment)
     directory = CacheDirectory.existing(cache.directory)
     assert directory is not None
-    entry = name_of(storage.identity, storage.segment)
+    entry = entry_name(storage.identity, storage.segment)
     data = bytes(directory.read(entry.name))
     target = bytearray(len(data))
     found = storage.fetch_all_indexes(storage.segment)
@@ -192,7 +192,7 @@ def fill_directory(storage: Made, directory: Path, segments: int) -> None:
     place = storage.identity
     for number in range(segments):
         segment = made_segment(number)
-        name, identity = name_of(place, segment)
+        name, identity = entry_name(place, segment)
         views = {k: memoryview(v) for k, v in content_of(segment).items()}
         pieces = encode_entry(identity, SegmentIndexes(views))
         (directory / f"{name}.indexes").write_bytes(b"".join(pieces))

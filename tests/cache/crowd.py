@@ -147,7 +147,7 @@ def _watch(folder: Path) -> int:
     with directory._locked("tieredfs-lock", _PATIENCE):
         balance = directory._ledger.read()
         _, size, _ = directory.usage()
-    assert balance is None or size <= balance.bound, f"{size} bytes of {balance}"
+    assert balance is None or size <= balance.max_bytes, f"{size} bytes of {balance}"
     return size
 
 

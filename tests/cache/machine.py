@@ -27,7 +27,7 @@ from cache.made import (
 from damage import flipped
 from tieredfs import ClosedError
 from tieredfs.cache import CachedIndexes, RemoteIndexCache
-from tieredfs.cache.entry import name_of
+from tieredfs.cache.entry import entry_name
 
 __all__ = ["Machine"]
 
@@ -216,7 +216,7 @@ class Machine(RuleBasedStateMachine):
         assert self.cache.stats.evictions == self.evictions
 
     def _file(self, number: int) -> Path:
-        name = name_of(self.cache._place, made_segment(number)).name
+        name = entry_name(self.cache._identity, made_segment(number)).name
         return self.root / "cache" / f"{name}.indexes"
 
     def _spoil(self, data: st.DataObject, number: int) -> None:

@@ -383,10 +383,10 @@ def test_an_endpoint_in_fsspecs_configuration_makes_another_store(
 def test_layouts_at_one_url_do_not_share_and_wrappers_do(tmp_path: Path) -> None:
     store = ObjectStore("memory://index-cache-layouts")
     layouts = [KafkaLocal(store), KafkaLog(store), SingleObject(store)]
-    places = {RemoteIndexCache(one, tmp_path)._place for one in layouts}
+    places = {RemoteIndexCache(one, tmp_path)._identity for one in layouts}
     assert len(places) == 3
     wrapped = StorageWrapper(StorageWrapper(layouts[0]))
-    assert RemoteIndexCache(wrapped, tmp_path)._place in places
+    assert RemoteIndexCache(wrapped, tmp_path)._identity in places
 
 
 def test_a_version_that_is_not_valid_text_works_like_any_other(tmp_path: Path) -> None:

@@ -9,12 +9,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tieredfs.cache.directory import DEFAULT_BYTES, CacheDirectory, bound_if_new
-from tieredfs.cache.entries import DiskEntries, ProcessState
-from tieredfs.cache.entry import CachedIndexes, EntryKey, key_of, name_of
+from tieredfs.cache.default_directory import given_directory
+from tieredfs.cache.directory import DEFAULT_BYTES, CacheDirectory, max_bytes_if_new
+from tieredfs.cache.entries import DiskEntries, EntryLoader, ProcessState
+from tieredfs.cache.entry import CachedIndexes, EntryKey, entry_name, key_of
 from tieredfs.cache.entry_file import InvalidEntryError
-from tieredfs.cache.loading import EntryLoader
-from tieredfs.cache.place import given_directory
 from tieredfs.cache.stats import CacheStats
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.buffers import Int64Array
@@ -74,7 +73,7 @@ class RemoteIndexCache:
             OSError: The directory cannot be created or written.
         """
         if max_bytes is not None:
-            _check_bound(max_bytes)
+            _check_max_bytes(max_bytes)
         if ttl is not None:
             _check_ttl(ttl)
         self.storage = storage
@@ -85,7 +84,7 @@ class RemoteIndexCache:
             if ttl is None
             else min(_TOUCH_INTERVAL_SECONDS, ttl / 4)
         )
-        self._place = storage.identity
+        self._identity = storage.identity
         self._directory = CacheDirectory(
             given_directory(directory), DEFAULT_BYTES, clock
         )
@@ -102,7 +101,7 @@ class RemoteIndexCache:
     @property
     def max_bytes(self) -> int:
         """Maximum bytes on disk, for all processes that share the directory."""
-        return self._directory.bound
+        return self._directory.max_bytes
 
     @property
     def stats(self) -> CacheStats:
@@ -169,7 +168,7 @@ class RemoteIndexCache:
             removals = state.removals
         if opened is None:
             with suppress(InvalidEntryError):
-                entry = name_of(self._place, metadata)
+                entry = entry_name(self._identity, metadata)
                 opened = self._entries.open(entry, metadata.start_offset)
             if opened is None:
                 return b""
@@ -219,7 +218,7 @@ class RemoteIndexCache:
         """
         with self._state.lock:
             self._entries.check_open()
-        names = [name_of(self._place, metadata).name for metadata in segments]
+        names = [entry_name(self._identity, metadata).name for metadata in segments]
         try:
             self._directory.remove(names)
         finally:  # after the files: a thread that opened one before notices it
@@ -251,7 +250,7 @@ class RemoteIndexCache:
             InvalidArgumentError: ``max_bytes`` is negative or exceeds 63 bits.
             OSError: The directory cannot be written.
         """
-        _check_bound(max_bytes)
+        _check_max_bytes(max_bytes)
         with self._state.lock:
             self._entries.check_open()
         self._entries.drop(self._directory.resize(max_bytes))
@@ -293,7 +292,7 @@ class RemoteIndexCache:
         self, metadata: SegmentMetadata, key: EntryKey, timeout: float | None
     ) -> CachedIndexes:
         """Map an entry that is not mapped yet, or load it."""
-        entry = name_of(self._place, metadata)
+        entry = entry_name(self._identity, metadata)
         state = self._state
         removals = state.removals
         opened = None
@@ -316,7 +315,7 @@ def _check_ttl(ttl: object) -> None:
         raise InvalidArgumentError(msg)
 
 
-def _check_bound(max_bytes: int) -> None:
+def _check_max_bytes(max_bytes: int) -> None:
     if not is_integer(max_bytes) or not 0 <= max_bytes < 1 << 63:
         msg = f"max_bytes {max_bytes!r} is not an integer from 0 to 2**63 - 1"
         raise InvalidArgumentError(msg)
@@ -325,5 +324,5 @@ def _check_bound(max_bytes: int) -> None:
 def _reopened(
     storage: RemoteStorageManager, directory: Path, max_bytes: int, ttl: float | None
 ) -> RemoteIndexCache:
-    bound = bound_if_new(directory, max_bytes)
-    return RemoteIndexCache(storage, directory, max_bytes=bound, ttl=ttl)
+    limit = max_bytes_if_new(directory, max_bytes)
+    return RemoteIndexCache(storage, directory, max_bytes=limit, ttl=ttl)

@@ -29,7 +29,7 @@ from tieredfs.cache.eviction import Candidate, plan_evictions
 from tieredfs.cache.ledger import Balance, Ledger
 from tieredfs.format.buffers import Buffer
 
-__all__ = ["DEFAULT_BYTES", "CacheDirectory", "Usage", "bound_if_new"]
+__all__ = ["DEFAULT_BYTES", "CacheDirectory", "Usage", "max_bytes_if_new"]
 
 DEFAULT_BYTES: Final = 1 << 30
 """Default maximum bytes on disk of a cache: 1 GiB, as in Kafka."""
@@ -59,73 +59,73 @@ class Usage(NamedTuple):
     Attributes:
         entries: Number of files.
         size: Total bytes of the files.
-        bound: Maximum total bytes.
+        max_bytes: Maximum total bytes.
     """
 
     entries: int
     size: int
-    bound: int
+    max_bytes: int
 
 
-def bound_if_new(path: Path, bound: int) -> int | None:
-    """Return ``bound`` for a new directory; None for an existing one, which has one."""
+def max_bytes_if_new(path: Path, max_bytes: int) -> int | None:
+    """Return ``max_bytes`` for a new directory; None for one that has a limit."""
     with suppress(OSError):  # opening the directory reports it
         if CacheDirectory.existing(path) is not None:
             return None
-    return bound
+    return max_bytes
 
 
 class CacheDirectory:
     """The files of a cache, named by hexadecimal digits, and their total size."""
 
-    def __init__(self, path: Path, bound: int, clock: Callable[[], float]) -> None:
+    def __init__(self, path: Path, max_bytes: int, clock: Callable[[], float]) -> None:
         """Refer to a directory; nothing is read or written yet.
 
         Args:
             path: The directory; a relative path is resolved now.
-            bound: Maximum total bytes of all entries, if none has been set.
+            max_bytes: Maximum total bytes of all entries, if none has been set.
             clock: Returns seconds since 1970.
         """
         self.path = path.absolute()
-        self._bound = bound
+        self._max_bytes = max_bytes
         self._clock = clock
         self._ledger = Ledger(self.path / _LEDGER)
 
     @classmethod
     def existing(cls, path: Path) -> Self | None:
-        """Return the directory if a cache has created it, with its bound; else None."""
+        """Return the directory if a cache has created it, with its limit; else None."""
         found = cls(path, DEFAULT_BYTES, time.time)
         is_made = (path / _LEDGER).exists() or any(found.scan())
         return found if is_made else None
 
     @property
-    def bound(self) -> int:
+    def max_bytes(self) -> int:
         """Maximum total bytes of all entries, for all processes."""
         balance = self._ledger.read()
-        return balance.bound if balance else self._bound
+        return balance.max_bytes if balance else self._max_bytes
 
-    def establish(self, bound: int | None = None) -> None:
-        """Create the directory, and evict entries beyond its bound.
+    def establish(self, max_bytes: int | None = None) -> None:
+        """Create the directory, and evict entries beyond its limit.
 
         No entry is opened: one scan of the directory counts them.
 
         Args:
-            bound: The bound to set for all processes, before any eviction; None to keep
-                the current one.
+            max_bytes: The limit to set for all processes, before any eviction; None to
+                keep the current one.
 
         Raises:
             OSError: The directory cannot be created or written.
         """
-        with self._changing(self._counted()) as room:
-            room.bound = room.bound if bound is None else bound
-            room.evict_to_fit(0)
+        with self._changing(self._counted()) as change:
+            change.max_bytes = change.max_bytes if max_bytes is None else max_bytes
+            change.evict_to_fit(0)
 
-    def resize(self, bound: int) -> list[str]:
-        """Set the bound for all processes; return the names of evicted entries."""
-        self._bound = bound
-        with self._changing() as room:
-            room.bound = bound
-            return room.evict_to_fit(0)
+    def resize(self, max_bytes: int) -> list[str]:
+        """Set the limit for all processes; return the names of evicted entries."""
+        self._max_bytes = max_bytes
+        with self._changing() as change:
+            change.max_bytes = max_bytes
+            return change.evict_to_fit(0)
 
     def read(self, name: str) -> memoryview:
         """Map the file of an entry, read-only; the mapping outlives the file.
@@ -143,17 +143,17 @@ class CacheDirectory:
             return memoryview(file.read_buffer()).cast("B")
 
     def publish(
-        self, name: str, pieces: Sequence[Buffer], patience: float = _MAX_LOCK_SECONDS
+        self, name: str, pieces: Sequence[Buffer], timeout: float = _MAX_LOCK_SECONDS
     ) -> list[str]:
         """Write an entry, on probation; return the names of the entries it evicted.
 
         Afterwards, and after a crash as well, the entry is complete or does not exist.
-        An entry that is larger than the bound is not written.
+        An entry that is larger than the limit is not written.
 
         Args:
             name: Name of the entry.
             pieces: Its content.
-            patience: Seconds to wait for another process; 10 at most.
+            timeout: Seconds to wait for another process; 10 at most.
 
         Raises:
             OSError: The entry cannot be written.
@@ -165,13 +165,13 @@ class CacheDirectory:
                 file.writelines(pieces)
                 size = file.tell()
             self._stamp(temporary, self._clock() - _PROBATION)
-            with self._changing(patience=min(patience, _MAX_LOCK_SECONDS)) as room:
-                if size > room.bound:
+            with self._changing(timeout=min(timeout, _MAX_LOCK_SECONDS)) as change:
+                if size > change.max_bytes:
                     return []
-                room.remove(name)
-                gone = room.evict_to_fit(size)
+                change.remove(name)
+                gone = change.evict_to_fit(size)
                 temporary.replace(self._file(name))
-                room.total += size
+                change.total += size
                 return gone
         finally:
             with suppress(OSError):
@@ -183,9 +183,9 @@ class CacheDirectory:
         Raises:
             OSError: The entries cannot be removed.
         """
-        with self._changing() as room:
+        with self._changing() as change:
             for name in names:
-                room.remove(name)
+                change.remove(name)
 
     def clear(self) -> None:
         """Remove all entries.
@@ -193,10 +193,10 @@ class CacheDirectory:
         Raises:
             OSError: The entries cannot be removed.
         """
-        with self._changing() as room:
+        with self._changing() as change:
             for candidate in self.scan():
-                room.remove(candidate.name)
-            room.total = 0
+                change.remove(candidate.name)
+            change.total = 0
 
     def touch(self, name: str) -> None:
         """Record another use of an entry, which makes it hot.
@@ -229,51 +229,51 @@ class CacheDirectory:
     def usage(self) -> Usage:
         """Count the entries and their bytes."""
         sizes = [candidate.size for candidate in self.scan()]
-        return Usage(len(sizes), sum(sizes), self.bound)
+        return Usage(len(sizes), sum(sizes), self.max_bytes)
 
     @contextmanager
-    def loading(self, name: str, patience: float) -> Iterator[None]:
+    def loading(self, name: str, timeout: float) -> Iterator[None]:
         """Hold the lock for loading an entry, against all threads and processes.
 
         Args:
             name: Name of the entry.
-            patience: Seconds to wait for the current holder.
+            timeout: Seconds to wait for the current holder.
 
         Raises:
-            OSError: The lock is not possible; TimeoutError if ``patience`` ran out.
+            OSError: The lock is not possible; TimeoutError if ``timeout`` passed.
         """
-        with self._locked(_LOAD_LOCK.format(int(name, 16) % _LOAD_LOCKS), patience):
+        with self._locked(_LOAD_LOCK.format(int(name, 16) % _LOAD_LOCKS), timeout):
             yield
 
     @contextmanager
     def _changing(
-        self, count: "_Count | None" = None, *, patience: float = _MAX_LOCK_SECONDS
-    ) -> Iterator["_Eviction"]:
+        self, count: "_Count | None" = None, *, timeout: float = _MAX_LOCK_SECONDS
+    ) -> Iterator["_DirectoryChange"]:
         """Hold the lock for changing the directory, and update the ledger afterwards.
 
         If the process is killed inside, or fails, the ledger marks the size as unknown
-        and keeps the previous bound. Counting many entries takes long, so they are
+        and keeps the previous limit. Counting many entries takes long, so they are
         counted before the lock is taken.
 
         Args:
             count: An earlier count, if there is one.
-            patience: Seconds to wait for another process.
+            timeout: Seconds to wait for another process.
         """
         while True:
-            with self._locked(_LOCK, patience):
+            with self._locked(_LOCK, timeout):
                 balance = self._ledger.read()
                 total = _known_total(balance, count)
                 if total is not None:
-                    bound = balance.bound if balance else self._bound
-                    self._ledger.write(Balance(bound, None))
-                    room = _Eviction(self, bound, total)
-                    yield room
-                    self._ledger.write(Balance(room.bound, room.total))
+                    max_bytes = balance.max_bytes if balance else self._max_bytes
+                    self._ledger.write(Balance(max_bytes, None))
+                    change = _DirectoryChange(self, max_bytes, total)
+                    yield change
+                    self._ledger.write(Balance(change.max_bytes, change.total))
                     return
             count = self._counted()
 
     @contextmanager
-    def _locked(self, name: str, patience: float) -> Iterator[None]:
+    def _locked(self, name: str, timeout: float) -> Iterator[None]:
         """Hold one of the locks.
 
         A killed process releases its locks. A stopped one does not, so every wait is
@@ -282,7 +282,7 @@ class CacheDirectory:
         self._make()
         lock = FileLock(self.path / name)
         try:
-            held = lock.acquire(timeout=patience, poll_interval=_POLL_SECONDS)
+            held = lock.acquire(timeout=timeout, poll_interval=_POLL_SECONDS)
         except NotImplementedError as error:  # the disk does not support locks
             raise OSError(errno.ENOLCK, str(error)) from error
         with held:
@@ -364,12 +364,12 @@ def _known_total(balance: Balance | None, count: _Count | None) -> int | None:
     return balance.total if balance else None
 
 
-class _Eviction:
-    """The size and bound of a directory while it is being changed."""
+class _DirectoryChange:
+    """The size and limit of a directory while it is being changed."""
 
-    def __init__(self, directory: CacheDirectory, bound: int, total: int) -> None:
+    def __init__(self, directory: CacheDirectory, max_bytes: int, total: int) -> None:
         self._directory = directory
-        self.bound = bound
+        self.max_bytes = max_bytes
         self.total = total
 
     def remove(self, name: str) -> None:
@@ -378,11 +378,11 @@ class _Eviction:
 
     def evict_to_fit(self, size: int) -> list[str]:
         """Evict entries to make room for ``size`` bytes; return their names."""
-        if self.total + size <= self.bound:
+        if self.total + size <= self.max_bytes:
             return []
         entries = list(self._directory.scan())
         self.total = sum(entry.size for entry in entries)  # actual, not the ledger's
-        gone = plan_evictions(entries, self.bound - size)
+        gone = plan_evictions(entries, self.max_bytes - size)
         for entry in gone:
             self.remove(entry.name)
         return [entry.name for entry in gone]

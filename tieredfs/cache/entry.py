@@ -21,8 +21,8 @@ __all__ = [
     "EntryKey",
     "EntryName",
     "check_indexes",
+    "entry_name",
     "key_of",
-    "name_of",
 ]
 
 EntryKey = tuple[str, str, int, str, int, str, str]
@@ -59,14 +59,14 @@ def key_of(metadata: SegmentMetadata) -> EntryKey:
     )
 
 
-def name_of(place: str, metadata: SegmentMetadata) -> EntryName:
+def entry_name(identity: str, metadata: SegmentMetadata) -> EntryName:
     """Return the name of a segment's entry.
 
     Args:
-        place: Identity of the storage: ``RemoteStorageManager.identity``.
+        identity: Identity of the storage: ``RemoteStorageManager.identity``.
         metadata: Metadata of the segment.
     """
-    text = "\0".join((place, *map(str, key_of(metadata))))
+    text = "\0".join((identity, *map(str, key_of(metadata))))
     # A listing may contain invalid text, such as a version with a lone surrogate.
     digest = sha256(text.encode(errors="surrogatepass")).digest()
     return EntryName(digest[:16].hex(), digest)

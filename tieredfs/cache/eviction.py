@@ -13,7 +13,10 @@ from dataclasses import dataclass
 __all__ = ["Candidate", "plan_evictions"]
 
 _PROBATION_SHARE = 5
+"""Entries on probation may take one part in this many of the room."""
+
 _SPARE = 50
+"""One entry in this many is evicted beyond what is necessary."""
 
 
 @dataclass(frozen=True, slots=True)

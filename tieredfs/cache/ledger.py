@@ -25,11 +25,11 @@ class Balance:
     """The content of the ledger.
 
     Attributes:
-        bound: Maximum bytes in the directory.
+        max_bytes: Maximum bytes in the directory.
         total: Bytes in the directory; None if they have to be counted.
     """
 
-    bound: int
+    max_bytes: int
     total: int | None
 
 
@@ -48,10 +48,10 @@ class Ledger:
             return None
         if len(data) != _RECORD.size + _CRC.size:
             return None
-        magic, bound, total = _RECORD.unpack_from(data)
+        magic, max_bytes, total = _RECORD.unpack_from(data)
         if magic != _MAGIC or _CRC.pack(crc32c(data[: _RECORD.size])) != data[-4:]:
             return None
-        return Balance(bound, None if total == _UNKNOWN else total)
+        return Balance(max_bytes, None if total == _UNKNOWN else total)
 
     def write(self, balance: Balance) -> None:
         """Write a balance in place: a new file would take four times as long.
@@ -60,7 +60,7 @@ class Ledger:
             OSError: The file cannot be written.
         """
         total = _UNKNOWN if balance.total is None else balance.total
-        record = _RECORD.pack(_MAGIC, balance.bound, total)
+        record = _RECORD.pack(_MAGIC, balance.max_bytes, total)
         record += _CRC.pack(crc32c(record))
         try:
             self._put(record)

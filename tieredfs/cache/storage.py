@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from tieredfs.cache.cache import RemoteIndexCache
-from tieredfs.cache.directory import bound_if_new
+from tieredfs.cache.directory import max_bytes_if_new
 from tieredfs.cache.entry import CachedIndexes
 from tieredfs.errors import (
     CorruptIndexError,
@@ -167,4 +167,6 @@ def with_index_cache(
 def _reopened(
     storage: RemoteStorageManager, directory: Path, max_bytes: int, ttl: float | None
 ) -> RemoteStorageManager:
-    return with_index_cache(storage, directory, bound_if_new(directory, max_bytes), ttl)
+    return with_index_cache(
+        storage, directory, max_bytes_if_new(directory, max_bytes), ttl
+    )

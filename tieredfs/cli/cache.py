@@ -11,7 +11,7 @@ from tieredfs.cache import (
     default_directory,
     inspect_entries,
 )
-from tieredfs.cache.place import given_directory
+from tieredfs.cache.default_directory import given_directory
 from tieredfs.cli.exit_codes import CORRUPT
 from tieredfs.cli.options import json_option
 from tieredfs.cli.output.tables import show_json, show_line, show_table
@@ -66,7 +66,7 @@ def show(cache_dir: Path | None, *, as_json: bool) -> None:
         "directory": None if place is None else str(place),
         "entries": usage.entries if usage else 0,
         "bytes": usage.size if usage else 0,
-        "bound": usage.bound if usage else None,
+        "bound": usage.max_bytes if usage else None,
     }
     if as_json:
         show_json(row)

@@ -32,9 +32,9 @@ def default_directory(environment: Mapping[str, str] = os.environ) -> Path | Non
     # The system may not know the user of a container: then platformdirs raises, or, in
     # older releases, returns "~/.cache" unexpanded.
     with suppress(RuntimeError):
-        place = user_cache_path("tieredfs", appauthor=False) / "indexes"
-        if place.is_absolute():
-            return place
+        path = user_cache_path("tieredfs", appauthor=False) / "indexes"
+        if path.is_absolute():
+            return path
     return None
 
 
