@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from release.draw_floors import PICTURE, contracts, draw
+from tieredfs.model import IndexType
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "explanation" / "where-things-are.md"
@@ -30,6 +31,20 @@ CHANGES = (
     "names segments",
 )
 """Changes that the page has to have."""
+
+NAMED_WHEREVER_ONE_IS_ADDED = {
+    "Arrow column": ['"timestampType"|timestamp_types\\b'],
+    "index type": [rf"IndexType\.{kind.name}\b" for kind in IndexType],
+    "metric": [r"\bcorruptions\b"],
+}
+"""What a file contains that a change takes: one column, all types, one metric."""
+
+UNCHANGED = {
+    "tieredfs/cli/cat.py",  # accepts the other spelling of one column
+    "tieredfs/storage/layouts/kafka_local.py",  # names those that are always stored
+    "tieredfs/testing/indexes.py",  # damages every type in the same way
+}
+"""Files that contain it, but know no other column or type."""
 
 
 def paths(text: str) -> list[str]:
@@ -73,6 +88,20 @@ def test_every_change_names_its_first_file_its_tests_and_their_number() -> None:
         assert paths(tests), change
         own = {path for path in paths(first + then) if path.startswith("tieredfs/")}
         assert len(own - READ_ONLY) == int(count), change
+
+
+@pytest.mark.parametrize("change", NAMED_WHEREVER_ONE_IS_ADDED)
+def test_no_file_that_a_change_takes_is_missing_from_the_page(change: str) -> None:
+    needed = NAMED_WHEREVER_ONE_IS_ADDED[change]
+    sources = [p for p in (ROOT / "tieredfs").rglob("*.p[yx]*") if p.suffix != ".pyc"]
+    found = {
+        path.relative_to(ROOT).as_posix()
+        for path in sources
+        if all(re.search(words, path.read_text()) for words in needed)
+    }
+    (row,) = (row for row in rows() if change in row[0])
+    assert found
+    assert found - UNCHANGED <= set(paths(row[1] + row[2]))
 
 
 @pytest.mark.parametrize("change", CHANGES)
