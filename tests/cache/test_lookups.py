@@ -1,5 +1,6 @@
 """Lookups through the cache give what the parsed indexes of real segments give."""
 
+import tracemalloc
 from collections.abc import Iterator
 from functools import cache as once
 from pathlib import Path
@@ -13,10 +14,11 @@ from tieredfs import (
     IndexType,
     ObjectStore,
     RemoteStorageManager,
+    SegmentIndexes,
     SegmentMetadata,
     open_storage,
 )
-from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
+from tieredfs.cache import CachedIndexes, IndexCachedStorage, RemoteIndexCache
 from tieredfs.errors import TieredFSError
 from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.time import TimeIndex
@@ -35,6 +37,22 @@ def segments_of(storage: RemoteStorageManager) -> Iterator[SegmentMetadata]:
         for segment in storage.survey(partition):
             if not isinstance(segment, TieredFSError):
                 yield segment
+
+
+def test_lookups_in_many_large_segments_hold_little_memory() -> None:
+    entries = 1 << 18  # of a log of 1 GiB
+    numbers = np.arange(1, entries + 1, dtype=">i4")
+    data = np.column_stack([numbers, numbers]).astype(">i4").tobytes()
+    indexes = SegmentIndexes({IndexType.OFFSET: memoryview(data)})
+    held = [CachedIndexes(indexes, 0) for _ in range(40)]
+    tracemalloc.start()
+    try:
+        for one in held:
+            assert one.lookup_offset(entries) == (entries, entries)
+        assert tracemalloc.get_traced_memory()[0] < 70 << 20
+    finally:
+        tracemalloc.stop()
+    assert all(one.lookup_offset(5) == (5, 5) for one in held)
 
 
 @pytest.mark.parametrize("tier", TIERS)

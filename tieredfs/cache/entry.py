@@ -4,9 +4,12 @@ An entry has a key in the memory of a process and, among the entries of all stor
 file name on disk.
 """
 
-from functools import cached_property
+from collections.abc import Callable
+from contextlib import suppress
 from hashlib import sha256
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
+
+from cachetools import LRUCache
 
 from tieredfs.errors import NotFoundError
 from tieredfs.format.buffers import Int64Array
@@ -15,6 +18,7 @@ from tieredfs.format.index.parse import parse_index
 from tieredfs.format.index.time import TimeIndex
 from tieredfs.format.index.txn import CollectedAborts, TransactionIndex
 from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
+from tieredfs.objects.concurrency.fork_locks import make_lock
 
 __all__ = [
     "CachedIndexes",
@@ -72,12 +76,31 @@ def entry_name(identity: str, metadata: SegmentMetadata) -> EntryName:
     return EntryName(digest[:16].hex(), digest)
 
 
+def _size(index: OffsetIndex | TimeIndex | TransactionIndex) -> int:
+    """Estimate the memory of a parsed index in bytes."""
+    if isinstance(index, TransactionIndex):
+        return 256 * (1 + len(index.entries))
+    return 16 * (1 + len(index))
+
+
+_MAX_PARSED_BYTES: Final = 64 << 20
+"""Memory of the indexes that a process holds parsed: those of about eight segments of
+1 GiB."""
+
+_Index = TypeVar("_Index", OffsetIndex, TimeIndex, TransactionIndex)
+
+_lock = make_lock()
+_recently_parsed: LRUCache[tuple[object, IndexType], Any] = LRUCache(
+    _MAX_PARSED_BYTES, getsizeof=_size
+)
+
+
 class CachedIndexes:
     """The indexes of one segment, mapped from a file of the cache.
 
     They stay readable as long as this object exists, whatever happens to the cache, the
-    file or the segment. An index is parsed by the first lookup in it, and then held in
-    memory, 16 bytes for each entry of an offset or time index.
+    file or the segment. A lookup parses its index, unless it is among those that were
+    parsed last.
 
     Attributes:
         indexes: The bytes of each index, read-only, and the layout's data.
@@ -87,6 +110,7 @@ class CachedIndexes:
         """Wrap indexes that ``check_indexes`` accepts."""
         self.indexes = indexes
         self._base_offset = base_offset
+        self._token = object()
 
     def lookup_offset(self, offset: int) -> OffsetPosition:
         """Return the last index entry at or below ``offset``.
@@ -114,20 +138,31 @@ class CachedIndexes:
         """Collect the aborted transactions that touch the offsets ``[start, end)``."""
         return self._aborts.collect(start, end)
 
-    @cached_property
+    @property
     def _offsets(self) -> OffsetIndex:
-        data = self.indexes.get(IndexType.OFFSET, b"")
-        return OffsetIndex.parse(data, self._base_offset)
+        return self._parsed(IndexType.OFFSET, OffsetIndex.parse)
 
-    @cached_property
+    @property
     def _times(self) -> TimeIndex:
-        data = self.indexes.get(IndexType.TIMESTAMP, b"")
-        return TimeIndex.parse(data, self._base_offset)
+        return self._parsed(IndexType.TIMESTAMP, TimeIndex.parse)
 
-    @cached_property
+    @property
     def _aborts(self) -> TransactionIndex:
-        data = self.indexes.get(IndexType.TRANSACTION, b"")
-        return TransactionIndex.parse(data, self._base_offset)
+        return self._parsed(IndexType.TRANSACTION, TransactionIndex.parse)
+
+    def _parsed(
+        self, kind: IndexType, parse: Callable[[memoryview, int], _Index]
+    ) -> _Index:
+        key = self._token, kind
+        with _lock:
+            known: _Index | None = _recently_parsed.get(key)
+        if known is not None:
+            return known
+        data = self.indexes.get(kind, memoryview(b""))
+        index = parse(data, self._base_offset)
+        with _lock, suppress(ValueError):  # larger than all that is held
+            _recently_parsed[key] = index
+        return index
 
     def index(self, index_type: IndexType, name: str) -> memoryview:
         """Return the bytes of one index.
