@@ -20,9 +20,9 @@ import hypothesis
 import pytest
 import s3fs
 
-from logs import make_place, open_store
-from missing import miss, server_of
 from servers import Bucket, FaultProxy, Fleet, ProxiedBucket, SeaweedS3
+from support.logs import make_place, open_store
+from support.prerequisites import miss, server_of
 from tieredfs import ObjectStore
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from servers import SERVICES, CloudServer, Fleet, Server
 from servers.ports import HOST, free_ports
 from servers.process import ServerFailedError, http_get
 from servers.web import Handler, WebThread
+from support.child_process import child_environment
 
-TESTS = str(Path(__file__).parent)
 KINDS = ("s3", "s3-moto", "s3-rclone", "gcs", "azure")
 
 
@@ -97,7 +97,7 @@ def test_two_processes_draw_no_port_of_each_other() -> None:
     line = "from servers.ports import free_ports; print(*free_ports(200))"
     said = subprocess.run(  # noqa: S603 -- the command is ours
         [sys.executable, "-c", line],
-        env=os.environ | {"PYTHONPATH": TESTS},
+        env=child_environment(),
         capture_output=True,
         check=True,
         text=True,
@@ -209,7 +209,7 @@ def test_a_test_run_names_the_server_that_ended_and_goes_on(tmp_path: Path) -> N
     said = subprocess.run(
         [sys.executable, "-m", "pytest", "-p", "conftest", "-p", "no:randomly", "-n1"],
         cwd=tmp_path,
-        env=os.environ | {"PYTHONPATH": TESTS},
+        env=child_environment(),
         capture_output=True,
         check=False,
         text=True,

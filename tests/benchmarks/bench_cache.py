@@ -24,9 +24,9 @@ from rich.table import Table
 from benchmarks.bench_indexes import offset_index, time_index
 from benchmarks.measuring import FULL, Promise, Report, Scale, Unit, Work, measure
 from benchmarks.segments import MIB
-from brokers import native, push_all, small, source_of
 from cache.made import Made, content_of, made_segment
 from servers import Bucket, ProxiedBucket
+from support.log_directories import native, push_all, small, source_of
 from tieredfs import (
     IndexType,
     SegmentId,

@@ -32,7 +32,7 @@ from benchmarks.measuring import (
     one_core,
 )
 from benchmarks.segments import KIB, MIB, Segment, Shape, segment
-from golden import headers_of
+from support.golden import headers_of
 from tieredfs.format.index.builder import IndexBuilder
 
 _OURS = "tieredfs"

@@ -13,8 +13,8 @@ from typing import Final
 
 from benchmarks.measuring import FULL, Scale
 from benchmarks.segments import KIB, MIB, Shape, segment
-from brokers import write_log
 from servers import Bucket, Fleet
+from support.log_directories import write_log
 
 __all__ = ["Footprint", "bench_push", "measure_push"]
 

@@ -42,7 +42,7 @@ from benchmarks.measuring import (
     measure,
 )
 from benchmarks.segments import KIB, MIB, Shape, segment
-from golden import headers_of, rows_of
+from support.golden import headers_of, rows_of
 from servers import Fleet, ProxiedBucket
 from tieredfs.format.batch.header import HEADER_SIZE
 from tieredfs.format.compression.codec import Codec

@@ -1,14 +1,14 @@
 """Run a few lines of Python about the cache in a process of their own."""
 
-import os
 import subprocess
 import sys
 from pathlib import Path
 from typing import Final
 
+from support.child_process import child_environment
+
 __all__ = ["run_apart", "start_apart"]
 
-_TESTS: Final = Path(__file__).parents[1]
 _SECONDS: Final = 60
 
 _LEAD: Final = """
@@ -46,7 +46,7 @@ def start_apart(program: str, tmp_path: Path) -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(_TESTS)},
+        env=child_environment(),
     )
 
 

@@ -1,6 +1,6 @@
 """A crowd of processes that share one cache directory, and are killed at any moment.
 
-    python crowd.py FOLDER SECONDS PROCESSES SEED
+    PYTHONPATH=tests python -m cache.crowd FOLDER SECONDS PROCESSES SEED
 
 Each gets, removes, resizes, clears and opens at random, and flips bits of files on
 disk. Every byte that one gets is compared with what it has to be. The answer is a line
@@ -21,9 +21,19 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+from cache.made import (
+    bytes_of,
+    content_of,
+    entry_size,
+    made_segment,
+    open_cache,
+)
+from support.child_process import child_environment
+from support.damage import flipped
+from tieredfs.cache import CacheDirectory
+
 __all__ = ["run_crowd"]
 
-_TESTS: Final = Path(__file__).parents[1]
 _SEGMENTS: Final = 40
 _LARGEST: Final = 25  # entries that there is room for, at most
 _PATIENCE: Final = 60.0  # seconds after which something is stuck
@@ -39,13 +49,13 @@ def run_crowd(folder: Path, seconds: float, processes: int, seed: int) -> Any:  
     done = subprocess.run(  # noqa: S603 - our own interpreter
         [
             *(sys.executable, "-W", "ignore:This process:DeprecationWarning"),
-            *(__file__, *arguments),
+            *("-m", "cache.crowd", *arguments),
         ],
         capture_output=True,
         text=True,
         timeout=seconds + 2 * _PATIENCE,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(_TESTS)},
+        env=child_environment(),
     )
     assert (done.returncode, done.stderr) == (0, "")
     return json.loads(done.stdout)
@@ -55,8 +65,6 @@ class _Visitor:
     """One process of the crowd."""
 
     def __init__(self, folder: Path, seed: int) -> None:
-        from cache.made import entry_size, open_cache  # noqa: PLC0415 - as a script
-
         self._folder = folder
         self._draw = random.Random(seed)  # noqa: S311 - no secret
         self._size = entry_size()
@@ -87,14 +95,10 @@ class _Visitor:
         return self._draw.randint(2, _LARGEST) * self._size
 
     def _segment(self) -> Any:  # noqa: ANN401 - a SegmentMetadata
-        from cache.made import made_segment  # noqa: PLC0415 - as a script
-
         # Some are wanted much more often than others.
         return made_segment(int(_SEGMENTS * self._draw.random() ** 2))
 
     def _get(self) -> None:
-        from cache.made import bytes_of, content_of  # noqa: PLC0415 - as a script
-
         segment = self._segment()
         found = self._cache.get(segment, timeout=_PATIENCE)
         assert bytes_of(found.indexes) == content_of(segment), f"wrong bytes: {segment}"
@@ -103,8 +107,6 @@ class _Visitor:
 
     def _flip(self) -> None:
         """Flip a bit of a file as disks do: existing mappings do not change."""
-        from damage import flipped  # noqa: PLC0415 - as a script
-
         directory = self._cache._directory
         scratch = self._folder / f"flipped-{os.getpid()}"
         # Under the lock no process removes it meanwhile.
@@ -139,8 +141,6 @@ def _visit(folder: Path, seed: int) -> None:
 
 def _watch(folder: Path) -> int:
     """Check the bound while no process changes anything; return the total bytes."""
-    from tieredfs.cache import CacheDirectory  # noqa: PLC0415 - as a script
-
     directory = CacheDirectory.existing(folder / "cache")
     if directory is None:
         return 0
@@ -152,14 +152,6 @@ def _watch(folder: Path) -> int:
 
 
 def _main(folder: Path, seconds: float, processes: int, seed: int) -> None:
-    from cache.made import (  # noqa: PLC0415 - as a script
-        bytes_of,
-        content_of,
-        entry_size,
-        made_segment,
-        open_cache,
-    )
-
     draw = random.Random(seed)  # noqa: S311 - no secret
     running: list[int] = []
     end = time.monotonic() + seconds
@@ -198,6 +190,5 @@ def _main(folder: Path, seconds: float, processes: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    sys.path[0] = str(_TESTS)
     with suppress(KeyboardInterrupt):
         _main(Path(sys.argv[1]), float(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))

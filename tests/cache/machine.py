@@ -24,7 +24,7 @@ from cache.made import (
     files_in,
     made_segment,
 )
-from damage import flipped
+from support.damage import flipped
 from tieredfs import ClosedError
 from tieredfs.cache import CachedIndexes, RemoteIndexCache
 from tieredfs.cache.entry import entry_name

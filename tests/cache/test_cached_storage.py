@@ -12,7 +12,6 @@ import filelock
 import fsspec
 import pytest
 
-from brokers import small, source_of
 from cache.made import (
     Made,
     bytes_of,
@@ -21,7 +20,8 @@ from cache.made import (
     made_segment,
     open_cache,
 )
-from seen import Events
+from support.events import Events
+from support.log_directories import small, source_of
 from tieredfs import (
     ClosedError,
     CorruptIndexError,

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 
 from cache.made import bytes_of, content_of, made_segment
-from damage import damaged, flipped
+from support.damage import damaged, flipped
 from tieredfs import IndexType, SegmentIndexes
 from tieredfs.cache.entry_file import (
     InvalidEntryError,

@@ -5,11 +5,11 @@ from pathlib import Path
 import fsspec.asyn
 import pytest
 
-from brokers import native, push_all, recorded, source_of
 from cache.harm import HARM
 from cache.made import bytes_of, files_in
-from golden import rows_of
 from servers import Bucket, ProxiedBucket
+from support.golden import rows_of
+from support.log_directories import native, push_all, recorded, source_of
 from tieredfs import SegmentMetadata, Tier, UnsupportedOperationError, open_tier
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
 

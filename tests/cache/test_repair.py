@@ -22,8 +22,8 @@ from cache.made import (
     made_segment,
     open_cache,
 )
-from damage import damaged, flipped
-from privileges import GIVE_UP_PRIVILEGES
+from support.child_process import GIVE_UP_PRIVILEGES
+from support.damage import damaged, flipped
 from tieredfs import IndexType, SegmentMetadata
 from tieredfs.cache import RemoteIndexCache
 from tieredfs.errors import TieredFSWarning

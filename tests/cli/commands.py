@@ -13,8 +13,8 @@ from typing import Any, Protocol
 
 import pytest
 
-from golden import KAFKA, expected_record_facts
 from servers.process import executable
+from support.golden import KAFKA, expected_record_facts
 
 __all__ = [
     "Outcome",

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.commands import Outcome, Run
-from logs import REMOTE, files_of, fill, open_store
 from servers import Bucket
+from support.logs import REMOTE, files_of, fill, open_store
 from tieredfs.cli import main
 from tieredfs.errors import TieredFSWarning
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from brokers import closed_files, recorded
 from cli.commands import Outcome, Run
-from logs import CLOUDS, files_of, fill, make_place, open_store
 from servers import Bucket
+from support.log_directories import closed_files, recorded
+from support.logs import CLOUDS, files_of, fill, make_place, open_store
 
 KINDS = ("local", "memory", *CLOUDS)
 TOPIC = "two-partitions"

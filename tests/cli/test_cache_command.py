@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from brokers import small, source_of
 from cache.made import (
     bytes_of,
     content_of,
@@ -17,10 +16,11 @@ from cache.made import (
     open_cache,
 )
 from cli.commands import Run, run_process
-from damage import flipped
-from logs import files_of
-from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket
+from support.child_process import GIVE_UP_PRIVILEGES
+from support.damage import flipped
+from support.log_directories import small, source_of
+from support.logs import files_of
 from tieredfs import ObjectStore
 from tieredfs.cache import RemoteIndexCache
 from tieredfs.log.push.push import push

@@ -14,10 +14,11 @@ import pyarrow.ipc
 import pyarrow.parquet as pq
 import pytest
 
-from brokers import write_log
 from cli.commands import Run, expected_records
-from golden import record_facts, rows_of
-from logs import (
+from servers import Bucket
+from support.golden import record_facts, rows_of
+from support.log_directories import write_log
+from support.logs import (
     KINDS,
     REMOTE,
     digest,
@@ -28,9 +29,8 @@ from logs import (
     records,
     segment,
 )
-from servers import Bucket
+from support.wire import WireRecord, encode_batch, encode_message
 from tieredfs import ObjectStore, open_tier
-from wire import WireRecord, encode_batch, encode_message
 
 ESCAPED = {"\\\\": "\\", "\\t": "\t", "\\n": "\n", "\\r": "\r"}
 TYPES = {"CreateTime": 0, "LogAppendTime": 1}

@@ -15,9 +15,9 @@ from fsspec.implementations.memory import MemoryFileSystem
 
 from cli.commands import Outcome, Run, run_process
 from cli.readers import start_program
-from logs import KAFKA, REMOTE, files_of
-from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket, ProxiedBucket
+from support.child_process import GIVE_UP_PRIVILEGES
+from support.logs import KAFKA, REMOTE, files_of
 
 PARTITIONS = {"0": 255, "1": 225, "2": 250}
 TOPIC = "two-partitions"

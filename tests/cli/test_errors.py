@@ -15,8 +15,8 @@ import pytest
 
 from cli.commands import Outcome, Run, run_process, start_process
 from cli.readers import start_program
-from logs import files_of
-from privileges import GIVE_UP_PRIVILEGES
+from support.child_process import GIVE_UP_PRIVILEGES
+from support.logs import files_of
 from tieredfs.cli.exit_codes import EXIT_CODES
 from tieredfs.errors import ErrorKind, StorageUnavailableError
 from tieredfs.tier import Tier

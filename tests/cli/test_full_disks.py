@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from brokers import closed_files, native, push_all, small, source_of
 from cli.commands import Run
 from cli.readers import FULL_AFTER, start_program
-from logs import files_of
 from servers import Bucket
+from support.log_directories import closed_files, native, push_all, small, source_of
+from support.logs import files_of
 
 # Nothing is small enough to be held in memory.
 SPOOLED = (

@@ -12,15 +12,24 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from brokers import log_of, recorded, write_log
 from cli.commands import Outcome, Run, expected_records, run_process
-from logs import KAFKA, KINDS, REMOTE, files_of, fill, make_place, open_store, segment
-from privileges import GIVE_UP_PRIVILEGES
 from servers import Bucket
+from support.child_process import GIVE_UP_PRIVILEGES
+from support.log_directories import log_of, recorded, write_log
+from support.logs import (
+    KAFKA,
+    KINDS,
+    REMOTE,
+    files_of,
+    fill,
+    make_place,
+    open_store,
+    segment,
+)
+from support.wire import WireRecord, encode_batch
 from tieredfs import open_tier
 from tieredfs.errors import StorageUnavailableError
 from tieredfs.log.read.reader import TieredReader
-from wire import WireRecord, encode_batch
 
 COLUMNS = [
     "PARTITION",

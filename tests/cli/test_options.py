@@ -6,13 +6,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from brokers import write_log
 from cli.commands import Run
-from logs import fill, open_store, records, segment
 from servers import Bucket, ProxiedBucket
+from support.log_directories import write_log
+from support.logs import fill, open_store, records, segment
+from support.wire import encode_batch
 from tieredfs import ObjectStore
 from tieredfs.options import option_ranges
-from wire import encode_batch
 
 KIB, MIB = 1 << 10, 1 << 20
 FOLDER = "t-0-AAAAAAAAAAAAAAAAAAAAAQ"

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers import native, push_all, small, source_of, write_log
 from cli.commands import run_with_terminal, start_with_terminal, wait_until
 from servers import Bucket, ProxiedBucket
+from support.log_directories import native, push_all, small, source_of, write_log
 from tieredfs.cli.output.progress import Transfer
 from tieredfs.objects import RequestEvent
 

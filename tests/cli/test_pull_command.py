@@ -5,7 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from brokers import (
+from cli.commands import Run, run_process, run_with_terminal
+from servers import Bucket
+from support.damage import flipped
+from support.log_directories import (
     OTHER_ID,
     closed_files,
     log_of,
@@ -16,10 +19,7 @@ from brokers import (
     source_of,
     write_log,
 )
-from cli.commands import Run, run_process, run_with_terminal
-from damage import flipped
-from logs import files_of
-from servers import Bucket
+from support.logs import files_of
 from tieredfs.log.pull import pull
 
 STDERR = frozenset({"stderr"})

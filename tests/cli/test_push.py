@@ -13,7 +13,12 @@ from typing import Any
 
 import pytest
 
-from brokers import (
+from cli.commands import Run, run_process, run_with_terminal, start_process, wait_until
+from cli.readers import start_program
+from servers import Bucket, ProxiedBucket
+from support.child_process import GIVE_UP_PRIVILEGES
+from support.damage import flipped
+from support.log_directories import (
     ID,
     OTHER_ID,
     check_records,
@@ -25,12 +30,7 @@ from brokers import (
     topic_of,
     write_log,
 )
-from cli.commands import Run, run_process, run_with_terminal, start_process, wait_until
-from cli.readers import start_program
-from damage import flipped
-from logs import KAFKA, REMOTE
-from privileges import GIVE_UP_PRIVILEGES
-from servers import Bucket, ProxiedBucket
+from support.logs import KAFKA, REMOTE
 from tieredfs.objects import ObjectStore, Pace
 
 STDERR = frozenset({"stderr"})

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cli.commands import Outcome, Run, run_process, start_process, wait_until
-from logs import LOCAL, files_of, fill, open_store
 from servers import Bucket, ProxiedBucket
 from servers.ports import free_ports
+from support.logs import LOCAL, files_of, fill, open_store
 
 TOPIC = "two-partitions"
 

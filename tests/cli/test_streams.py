@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from brokers import native, push_all, small, source_of
 from cli.commands import Outcome, Run, start_process, wait_until
 from cli.readers import (
     FULL_AFTER,
@@ -21,8 +20,9 @@ from cli.readers import (
     start_program,
     start_without,
 )
-from damage import flipped
 from servers import Bucket
+from support.damage import flipped
+from support.log_directories import native, push_all, small, source_of
 
 FULL = Path("/dev/full")
 FORMATS = ["text", "jsonl", "arrow", "parquet"]

@@ -6,7 +6,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from brokers import (
+from cli.commands import Outcome, Run, run_process, run_with_terminal
+from cli.readers import start_program
+from servers import Bucket
+from support.child_process import GIVE_UP_PRIVILEGES
+from support.damage import flipped
+from support.log_directories import (
     ID,
     log_of,
     native,
@@ -16,12 +21,7 @@ from brokers import (
     source_of,
     write_log,
 )
-from cli.commands import Outcome, Run, run_process, run_with_terminal
-from cli.readers import start_program
-from damage import flipped
-from logs import KAFKA, LOCAL, REMOTE
-from privileges import GIVE_UP_PRIVILEGES
-from servers import Bucket
+from support.logs import KAFKA, LOCAL, REMOTE
 from tieredfs import open_tier
 
 STDERR = frozenset({"stderr"})

@@ -7,12 +7,12 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from golden import decode, headers_of
+from support.golden import decode, headers_of
 from tieredfs.errors import CorruptBatchError, TieredFSError, UnsupportedFormatError
 from tieredfs.format.batch.header import HEADER_SIZE, TimestampType
 from tieredfs.format.batch.reader import claimed_size, read_header
 from tieredfs.format.compression.codec import Codec
-from wire import CODECS, WireRecord, encode_batch, encode_varint, frame, seal
+from support.wire import CODECS, WireRecord, encode_batch, encode_varint, frame, seal
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import given
 
 import tieredfs.format.records.writer
-from golden import decode, goldens, log_batches, rows_of
+from support.golden import decode, goldens, log_batches, rows_of
+from support.wire import WireRecord, xerial
+from support.wire import encode_batch as model_batch
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.batch.header import TimestampType
 from tieredfs.format.batch.reader import read_header
@@ -16,8 +18,6 @@ from tieredfs.format.compression.codec import Codec
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.format.records.schema import HEADERS
 from tieredfs.format.records.writer import BatchOptions, encode_batch
-from wire import WireRecord, xerial
-from wire import encode_batch as model_batch
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 

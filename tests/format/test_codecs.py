@@ -14,11 +14,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from support.wire import CODECS, encode_batch, encode_varint, frame, xerial
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.compression.codec import Codec, CodecName
 from tieredfs.format.compression.compress import MAX_DECOMPRESSED, compress, decompress
 from tieredfs.format.compression.registry import PACKAGES
-from wire import CODECS, encode_batch, encode_varint, frame, xerial
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 
@@ -302,8 +302,6 @@ def test_what_is_not_compressed_is_not_copied() -> None:
 
 
 _MEASURED = """
-    import sys
-    sys.path[:0] = {path!r}
     from tieredfs.errors import CorruptBatchError
     from tieredfs.format.batch.reader import scan_log
     from tieredfs.format.batch.header import Codec
@@ -333,7 +331,7 @@ def _measured(stored: bytes, folder: Path, call: str) -> tuple[str, int]:
     """Make a call in its own process; return its output and its peak memory."""
     path = folder / "stored"
     path.write_bytes(stored)
-    code = textwrap.dedent(_MEASURED).format(path=sys.path, file=str(path), call=call)
+    code = textwrap.dedent(_MEASURED).format(file=str(path), call=call)
     done = subprocess.run(  # noqa: S603 - our own interpreter
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )

@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from golden import KAFKA, decode, headers_of, log_batches, rows_of
+from support.golden import KAFKA, decode, headers_of, log_batches, rows_of
 from tieredfs.errors import (
     CorruptBatchError,
     CorruptIndexError,

@@ -7,19 +7,19 @@ import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 
 import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from golden import header_of, log_batches
+from support.child_process import child_environment
+from support.golden import header_of, log_batches
+from support.wire import CODECS, WireRecord, encode_batch
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch.reader import scan_log
 from tieredfs.format.compression import decompress_ahead as read_ahead
 from tieredfs.format.compression.decompress_ahead import decompress_ahead
 from tieredfs.format.records.decode import RecordDecoder
-from wire import CODECS, WireRecord, encode_batch
 
 _WORK = 300 << 10  # enough for a group of its own
 
@@ -272,10 +272,9 @@ def test_a_reference_to_an_error_keeps_no_thread() -> None:
 
 
 def test_a_forked_process_has_a_helper_of_its_own() -> None:
-    code = f"""
-        import multiprocessing, sys
-        sys.path[:0] = {[str(Path(__file__).parent), *sys.path]!r}
-        from test_decompress_ahead import _keys, _log
+    code = """
+        import multiprocessing
+        from format.test_decompress_ahead import _keys, _log
         from tieredfs.format.compression import decompress_ahead as read_ahead
 
         read_ahead._cores = lambda: 2
@@ -298,5 +297,6 @@ def test_a_forked_process_has_a_helper_of_its_own() -> None:
         capture_output=True,
         text=True,
         check=False,
+        env=child_environment(),
     )
     assert done.stdout.split() == ["40", "40", "0"], done.stderr

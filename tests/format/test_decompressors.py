@@ -13,7 +13,8 @@ import zstandard
 from hypothesis import given, settings
 from isal import igzip_lib
 
-from golden import KAFKA, header_of, log_batches
+from support.golden import KAFKA, header_of, log_batches
+from support.wire import CODECS, xerial
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.compression.bounded_output import plausible_size
 from tieredfs.format.compression.codec import Codec
@@ -21,7 +22,6 @@ from tieredfs.format.compression.compress import compress, decompress
 from tieredfs.format.compression.lz4_frames import lz4_size_hint
 from tieredfs.format.compression.registry import PACKAGES, PACKAGES_IN_USE
 from tieredfs.format.compression.zstandard import _CONTEXT
-from wire import CODECS, xerial
 
 _COMPRESSED: list[Codec] = [codec for codec in Codec if codec is not Codec.NONE]
 _LIMIT = 1 << 20

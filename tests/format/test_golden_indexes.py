@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from golden import KAFKA, Golden, goldens, headers_of
+from support.golden import KAFKA, Golden, goldens, headers_of
 from tieredfs.errors import CorruptIndexError
 from tieredfs.format.index.leader_epochs import (
     format_leader_epochs,

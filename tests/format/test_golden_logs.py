@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from golden import (
+from support.golden import (
     Golden,
     batch_facts,
     decode,

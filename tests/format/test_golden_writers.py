@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from golden import (
+from support.golden import (
     KAFKA,
     Golden,
     decode,

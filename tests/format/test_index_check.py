@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import assume, given
 
-from golden import KAFKA, header_of, log_batches
+from support.golden import KAFKA, header_of, log_batches
 from tieredfs import IndexType, ObjectStore, open_storage
 from tieredfs.format.batch.control import (
     ControlRecord,

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given
 
-from golden import rows_of
+from support.golden import rows_of
+from support.wire import WireRecord, encode_batch
+from support.wire_logs import logs, wire_records
 from tieredfs.errors import CorruptBatchError, InvalidArgumentError
 from tieredfs.format.batch.header import HEADER_SIZE
 from tieredfs.format.batch.reader import scan_log
@@ -17,8 +19,6 @@ from tieredfs.format.batch.table import BATCH_ROW
 from tieredfs.format.checksum import crc32c
 from tieredfs.format.kernel.select import KERNEL_SETTING, Kernel, chosen_kernel
 from tieredfs.format.records.decode import RecordDecoder
-from wire import WireRecord, encode_batch
-from wire_logs import logs, wire_records
 
 _IS_COMPILED = importlib.util.find_spec("tieredfs.format.kernel._kernel") is not None
 _compiled = pytest.mark.skipif(

@@ -12,13 +12,13 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from golden import KAFKA, decode, headers_of, log_batches, rows_of
+from support.golden import KAFKA, decode, headers_of, log_batches, rows_of
 from tieredfs.errors import CorruptBatchError, TieredFSError, UnsupportedFormatError
 from tieredfs.format.batch.header import BatchHeader, TimestampType
 from tieredfs.format.batch.legacy import upgraded_records
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.lz4_frames import repair_lz4_header
-from wire import (
+from support.wire import (
     CODECS,
     LOG_APPEND_TIME,
     WireRecord,

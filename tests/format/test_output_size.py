@@ -7,13 +7,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from golden import decode, log_batches
+from support.golden import decode, log_batches
+from support.wire import WireRecord, encode_batch
 from tieredfs import Options
 from tieredfs.format.batch.reader import scan_log
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.format.records.schema import COLUMNS
-from wire import WireRecord, encode_batch
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 

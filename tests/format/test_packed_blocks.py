@@ -11,7 +11,8 @@ import zstandard
 from aiokafka.codec import lz4_encode
 from hypothesis import given, settings
 
-from golden import KAFKA, header_of, log_batches
+from support.golden import KAFKA, header_of, log_batches
+from support.wire import CODECS, WireRecord, encode_batch, encode_record
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch.blocks import decompress_blocks
 from tieredfs.format.batch.reader import scan_log
@@ -22,7 +23,6 @@ from tieredfs.format.compression.compress import compress as tieredfs_compress
 from tieredfs.format.compression.compress import decompress
 from tieredfs.format.kernel.select import Kernel, chosen_kernel
 from tieredfs.format.records.decode import RecordDecoder
-from wire import CODECS, WireRecord, encode_batch, encode_record
 
 pytestmark = pytest.mark.skipif(
     chosen_kernel() is not Kernel.COMPILED, reason="without the kernel each is alone"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 
-from golden import decode
+from support.golden import decode
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.buffers import Int64Array
 from tieredfs.format.compression.codec import Codec

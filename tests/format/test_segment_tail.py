@@ -9,7 +9,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import example, given
 
-from damage import damaged
+from support.damage import damaged
 from tieredfs import (
     CorruptDataError,
     CorruptIndexError,

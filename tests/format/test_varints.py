@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 
+from support.wire import encode_varint
 from tieredfs.format.varints import (
     VARINT,
     VARLONG,
@@ -13,7 +14,6 @@ from tieredfs.format.varints import (
     varints,
 )
 from tieredfs.format.varints import encode_varint as write_varint
-from wire import encode_varint
 
 _INT32S = st.integers(-(1 << 31), (1 << 31) - 1)
 _INT64S = st.integers(-(1 << 63), (1 << 63) - 1)

@@ -2,7 +2,6 @@
 
 import faulthandler
 import mmap
-import os
 import re
 import resource
 import struct
@@ -23,6 +22,7 @@ from fuzzing.index_targets import INDEX_TARGETS
 from fuzzing.log_targets import LOG_TARGETS
 from fuzzing.object_targets import OBJECT_TARGETS
 from fuzzing.target import Target
+from support.child_process import child_environment
 
 __all__ = ["TARGETS", "Tally", "attack", "attack_apart", "input_of", "run_apart"]
 
@@ -140,13 +140,10 @@ def attack_apart(target: Target, first: int, count: int, folder: Path) -> Tally:
     place.write_bytes(_NUMBER.pack(first))
     told = (target.name, str(first), str(count), str(place))
     # Arrow's own pools keep what they once had; malloc can be held to a limit.
-    settings = {
-        "PYTHONPATH": str(Path(__file__).parent.parent),
-        "ARROW_DEFAULT_MEMORY_POOL": "system",
-    }
+    settings = {"ARROW_DEFAULT_MEMORY_POOL": "system"}
     done = subprocess.run(  # noqa: S603 - our own interpreter
         [sys.executable, "-m", "fuzzing", *told],
-        env={**os.environ, **settings},
+        env=child_environment(settings),
         capture_output=True,
         text=True,
         check=False,

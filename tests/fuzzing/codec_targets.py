@@ -13,11 +13,11 @@ from fuzzing.decompression import gunzipped, unlz4d, unsnapped
 from fuzzing.log_model import Refused
 from fuzzing.mutations import choice, mutated, number
 from fuzzing.target import Target, check_name
+from support.wire import CODECS
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.compress import compress, decompress
 from tieredfs.format.compression.lz4_frames import repair_lz4_header
-from wire import CODECS
 
 __all__ = ["CODEC_TARGETS"]
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fuzzing import log_model
 from fuzzing.decompression import decompressed
-from golden import KAFKA
+from support.golden import KAFKA
 
 __all__ = ["batches", "files", "logs"]
 

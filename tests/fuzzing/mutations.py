@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Final, TypeVar
 
-from wire import encode_varint
+from support.wire import encode_varint
 
 __all__ = ["INT32S", "INT64S", "choice", "mutated", "number"]
 

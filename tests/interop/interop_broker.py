@@ -15,7 +15,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cli.commands import Outcome, run_process
-from golden import headers_of
+from support.golden import headers_of
 from interop.answers import Answers, ask
 from interop.rewriting import rewrite, timestamps_of
 from interop.traffic import Traffic

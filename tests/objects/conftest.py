@@ -8,9 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from logs import CLOUDS, KINDS, make_place, open_store
-from missing import server_of
 from servers import Bucket, FaultProxy, Fleet, ProxiedBucket
+from support.logs import CLOUDS, KINDS, make_place, open_store
+from support.prerequisites import server_of
 from tieredfs import ObjectStore
 
 

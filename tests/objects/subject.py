@@ -14,10 +14,10 @@ from azure.storage.blob import ContainerClient
 from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
-from logs import READ_ONLY, SECOND, fill, make_place
-from missing import server_of
-from seen import Events
 from servers import Bucket, FaultProxy, Fleet
+from support.events import Events
+from support.logs import READ_ONLY, SECOND, fill, make_place
+from support.prerequisites import server_of
 from tieredfs import ObjectStore, RequestPolicy
 from tieredfs.objects import StoreCapability
 

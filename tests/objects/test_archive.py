@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from fsspec.core import url_to_fs
 
-from logs import make_place
-from missing import server_of
-from seen import Events
 from servers import FaultProxy, Fleet, RangeHTTP, Sftp
+from support.deadlines import assert_all_end_by_the_deadline
+from support.events import Events
+from support.logs import make_place
+from support.prerequisites import server_of
 from tieredfs import (
     ByteRange,
     CorruptObjectError,
@@ -24,7 +25,6 @@ from tieredfs import (
     StorageUnavailableError,
     UnsupportedOperationError,
 )
-from timing import assert_all_end_by_the_deadline
 
 CONTENT = bytes(range(256)) * 4000
 FILES = {

@@ -30,6 +30,7 @@ from azure.storage.blob import (
 
 from objects.watched import Watched
 from servers import ProxiedBucket
+from support.deadlines import assert_all_end_by
 from tieredfs import (
     AlreadyExistsError,
     CorruptObjectError,
@@ -46,7 +47,6 @@ from tieredfs import (
 from tieredfs.objects import StoreCapability
 from tieredfs.objects.backends.azure.backend import AzureBackend
 from tieredfs.objects.backends.listing import Listing
-from timing import assert_all_end_by
 
 MIB = 1 << 20
 

@@ -10,8 +10,9 @@ from fsspec import AbstractFileSystem, register_implementation
 from fsspec.registry import _registry
 from typing_extensions import override
 
-from logs import make_place, open_store
-from seen import Events
+from support.deadlines import assert_all_end_by_the_deadline
+from support.events import Events
+from support.logs import make_place, open_store
 from tieredfs import (
     AlreadyExistsError,
     InvalidArgumentError,
@@ -26,7 +27,6 @@ from tieredfs.objects.backends.chain import (
     first_protocol,
     undo_wrappers,
 )
-from timing import assert_all_end_by_the_deadline
 
 CACHES = ("simplecache", "filecache", "blockcache", "cached")
 

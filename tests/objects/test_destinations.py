@@ -8,8 +8,8 @@ import fsspec
 import gcsfs.core
 import pytest
 
-from missing import server_of
 from servers import CloudServer, Fleet
+from support.prerequisites import server_of
 from tieredfs import ObjectStore, UnsupportedOperationError
 from tieredfs.objects.backends.gcs.backend import GCSBackend
 from tieredfs.objects.backends.s3 import S3Backend

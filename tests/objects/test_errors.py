@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 
 import pytest
 
-from logs import make_place
-from privileges import GIVE_UP_PRIVILEGES
-from seen import Events
 from servers import Bucket, FaultProxy, SeaweedS3
+from support.child_process import GIVE_UP_PRIVILEGES
+from support.events import Events
+from support.logs import make_place
 from tieredfs import (
     InvalidArgumentError,
     NotFoundError,

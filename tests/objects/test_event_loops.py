@@ -8,8 +8,8 @@ from collections.abc import Callable
 import fsspec.asyn
 import pytest
 
-from logs import open_store
 from servers import Bucket
+from support.logs import open_store
 from tieredfs import (
     ByteRange,
     ObjectStore,

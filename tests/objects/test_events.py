@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from logs import CLOUDS
-from seen import Events
 from servers import FaultProxy, ProxiedBucket
 from servers.faults import Faults
+from support.events import Events
+from support.logs import CLOUDS
 from tieredfs import (
     AlreadyExistsError,
     ByteRange,

@@ -7,10 +7,10 @@ from queue import SimpleQueue
 
 import pytest
 
-from logs import CLOUDS
-from missing import server_of
 from objects.fault_cells import CELLS, FAULTS, VERBS, Cell, Lane, Result
 from servers import FaultProxy, Fleet
+from support.logs import CLOUDS
+from support.prerequisites import server_of
 
 LANES = 12
 

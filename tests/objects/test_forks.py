@@ -15,9 +15,9 @@ import pytest
 from fsspec.asyn import get_lock
 from fsspec.core import url_to_fs
 
-from logs import CLOUDS, make_place, open_store
 from objects.forking import forked, soon
 from servers import Bucket
+from support.logs import CLOUDS, make_place, open_store
 from tieredfs import ObjectStore
 
 CONTENT = b"content"

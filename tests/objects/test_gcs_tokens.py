@@ -16,13 +16,13 @@ from gcsfs.credentials import GoogleCredentials
 
 from objects.watched import Watched
 from servers import ProxiedBucket
+from support.deadlines import assert_all_end_by
 from tieredfs import (
     DeadlineExceededError,
     InvalidArgumentError,
     PermissionDeniedError,
     StorageUnavailableError,
 )
-from timing import assert_all_end_by
 
 pytestmark = pytest.mark.parametrize("proxied", ["gcs"], indirect=True)
 

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from logs import PLACES, READ_ONLY
 from objects.guarantees import GUARANTEES, Guarantee
 from objects.matrix_page import HINT, PAGE, read_cells, rendered, rewrite, rewrites
 from objects.subject import Subject
+from support.logs import PLACES, READ_ONLY
 
 THERE = {"some": b"1"}
 """Objects in a read-only place if a guarantee gives none."""

@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from logs import make_place
-from missing import server_of
-from seen import Events
 from servers import FaultProxy, Fleet
 from servers.web import Handler, WebThread
+from support.deadlines import assert_all_end_by_the_deadline
+from support.events import Events
+from support.logs import make_place
+from support.prerequisites import server_of
 from tieredfs import (
     ByteRange,
     CorruptObjectError,
@@ -29,7 +30,6 @@ from tieredfs import (
     UnsupportedOperationError,
 )
 from tieredfs.objects import StoreCapability
-from timing import assert_all_end_by_the_deadline
 
 CONTENT = bytes(range(256)) * 400
 FILES = {

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from logs import CLOUDS
-from seen import Events
 from servers import Hold, ProxiedBucket, Request
+from support.events import Events
+from support.logs import CLOUDS
 from tieredfs import NotFoundError, ObjectStore, RequestPolicy, StorageUnavailableError
 
 on_every_cloud = pytest.mark.parametrize("proxied", CLOUDS, indirect=True)

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from objects.racing import race
-from privileges import GIVE_UP_PRIVILEGES
+from support.child_process import GIVE_UP_PRIVILEGES
 from tieredfs import (
     AlreadyExistsError,
     InvalidArgumentError,

@@ -5,7 +5,7 @@ from itertools import islice
 
 import pytest
 
-from seen import Events
+from support.events import Events
 from tieredfs import ObjectStore, RequestPolicy, StorageUnavailableError
 from tieredfs.objects.backends import Backend, Listing, ObjectInfo, Page
 from tieredfs.objects.capabilities import StoreCapability

@@ -5,8 +5,8 @@ from threading import Barrier
 
 import pytest
 
-from missing import server_of
 from servers import Fleet, ProxiedBucket
+from support.prerequisites import server_of
 from tieredfs import InvalidArgumentError, ObjectStore, StoreCapability
 from tieredfs.objects.backends import Listing
 

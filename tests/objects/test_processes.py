@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from logs import make_place, open_store
 from objects.forking import forked
 from servers import Bucket, ProxiedBucket
+from support.logs import make_place, open_store
 from tieredfs import (
     NotFoundError,
     ObjectStore,

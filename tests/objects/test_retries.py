@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from objects.watched import CALLS, CONTENT, quick
-from seen import Events
 from servers import ProxiedBucket
 from servers.faults import Request
+from support.deadlines import assert_all_end_by
+from support.events import Events
 from tieredfs import (
     ByteRange,
     DeadlineExceededError,
@@ -24,7 +25,6 @@ from tieredfs import (
     RequestPolicy,
     StorageUnavailableError,
 )
-from timing import assert_all_end_by
 
 pytestmark = pytest.mark.parametrize("proxied", ["s3", "gcs"], indirect=True)
 

@@ -8,8 +8,8 @@ from zipfile import ZipFile
 
 import pytest
 
-from logs import open_store
 from servers import Bucket
+from support.logs import open_store
 from tieredfs import (
     AlreadyExistsError,
     InvalidArgumentError,

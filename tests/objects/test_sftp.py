@@ -15,9 +15,10 @@ import asyncssh
 import pytest
 from typing_extensions import override
 
-from logs import files_of
-from missing import server_of
 from servers import Bucket, Fleet, Relay, Sftp
+from support.deadlines import assert_all_end_by, assert_all_end_by_the_deadline
+from support.logs import files_of
+from support.prerequisites import server_of
 from tieredfs import (
     AlreadyExistsError,
     NotFoundError,
@@ -29,7 +30,6 @@ from tieredfs import (
     UnsupportedOperationError,
 )
 from tieredfs.objects import StoreCapability
-from timing import assert_all_end_by, assert_all_end_by_the_deadline
 
 CONTENT = bytes(range(256)) * 8192
 QUICK = RequestPolicy(backoff=0.001, max_backoff=0.01)

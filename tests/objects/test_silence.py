@@ -4,12 +4,12 @@ from functools import partial
 
 import pytest
 
-from logs import CLOUDS
 from objects.watched import CALLS, quick
-from seen import Events
 from servers import ProxiedBucket
+from support.deadlines import assert_all_end_by
+from support.events import Events
+from support.logs import CLOUDS
 from tieredfs import DeadlineExceededError, ErrorKind, ObjectStore, RequestPolicy
-from timing import assert_all_end_by
 
 LIMIT = 2.5
 

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from logs import CLOUDS
-from missing import server_of
 from servers import FaultProxy, Fleet, ProxiedBucket, RangeHTTP
+from support.logs import CLOUDS
+from support.prerequisites import server_of
 from tieredfs import (
     ObjectStore,
     RequestPolicy,

@@ -4,9 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from logs import KINDS, make_place, open_store
-from seen import Events
 from servers import Bucket
+from support.events import Events
+from support.logs import KINDS, make_place, open_store
 from tieredfs import (
     AlreadyExistsError,
     ByteRange,

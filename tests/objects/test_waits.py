@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from logs import CLOUDS
-from seen import Events
 from servers import ProxiedBucket
+from support.events import Events
+from support.logs import CLOUDS
 from tieredfs import (
     ObjectStore,
     RequestPolicy,

@@ -10,12 +10,13 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from logs import files_of
-from missing import server_of
 from objects.watched import CALLS, CONTENT, quick
-from seen import Events
 from servers import FaultProxy, Fleet, ProxiedBucket, WebHDFS, webhdfs
 from servers.faults import Faults
+from support.deadlines import assert_all_end_by_the_deadline
+from support.events import Events
+from support.logs import files_of
+from support.prerequisites import server_of
 from tieredfs import (
     AlreadyExistsError,
     DeadlineExceededError,
@@ -30,7 +31,6 @@ from tieredfs import (
     UnsupportedOperationError,
 )
 from tieredfs.objects import StoreCapability
-from timing import assert_all_end_by_the_deadline
 
 ON_THE_WIRE = {
     "get": 2,  # the name node, and the data node it names

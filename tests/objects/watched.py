@@ -3,8 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from seen import Events
 from servers import FaultProxy, ProxiedBucket
+from support.events import Events
 from tieredfs import ObjectStore, RequestPolicy
 
 __all__ = ["CALLS", "CONTENT", "Watched", "quick"]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from logs import CLOUDS, make_place, open_store
 from objects.racing import race
 from proofs.extent import extent
+from support.logs import CLOUDS, make_place, open_store
 from tieredfs import UnsupportedOperationError
 from tieredfs.objects import StoreCapability
 

@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 
 import tieredfs
-from damage import damaged
-from golden import KAFKA, rows_of
+from support.damage import damaged
+from support.golden import KAFKA, rows_of
 
 _TIERS = ["plain", "txn", "two-partitions", "epochs"]
 _INDEXES = (".index", ".timeindex", "leader_epoch_checkpoint")

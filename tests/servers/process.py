@@ -169,14 +169,6 @@ class Server(ABC):
         self._process.wait(10)
         self._process = None
 
-    def pause(self) -> None:
-        """Stop it from answering while its connections stay open."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Let it answer again after `pause`."""
-        self._signal(signal.SIGCONT)
-
     def restart_if_ended(self) -> bool:
         """Start it again, on the same ports, if it ended by itself.
 

@@ -27,9 +27,10 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from logs import KINDS, files_of, fill, make_place, open_store, records, segment
 from servers import Bucket
 from spark.oracle import TIER
+from support.logs import KINDS, files_of, fill, make_place, open_store, records, segment
+from support.wire import WireRecord, encode_batch
 from tieredfs import Scan, ScanPlan, open_tier
 from tieredfs.errors import (
     CorruptBatchError,
@@ -40,7 +41,6 @@ from tieredfs.errors import (
 )
 from tieredfs.spark.options import parse_options
 from tieredfs.spark.source import ScanPartition, TieredFSDataSource, TieredFSReader
-from wire import WireRecord, encode_batch
 
 MIB = 1 << 20
 FOLDER = "big-0-AAAAAAAAAAAAAAAAAAAAAA"

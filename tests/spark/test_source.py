@@ -6,11 +6,20 @@ from pathlib import Path
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 
-from logs import KAFKA, REMOTE, files_of, fill, make_place, open_store, records, segment
 from servers import Bucket
 from spark.conftest import Load
 from spark.oracle import TIER, Answer
-from wire import WireRecord, encode_batch
+from support.logs import (
+    KAFKA,
+    REMOTE,
+    files_of,
+    fill,
+    make_place,
+    open_store,
+    records,
+    segment,
+)
+from support.wire import WireRecord, encode_batch
 
 TOPIC = "o3.beta"
 ALL = {"subscribe": TOPIC, "includeHeaders": "true"}

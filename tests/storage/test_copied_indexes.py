@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from logs import KAFKA, LOCAL, REMOTE, empty_snapshot, records
+from support.logs import KAFKA, LOCAL, REMOTE, empty_snapshot, records
+from support.wire import encode_batch
 from tieredfs import (
     CorruptBatchError,
     CorruptIndexError,
@@ -21,7 +22,6 @@ from tieredfs import (
 )
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot, ProducerState
 from tieredfs.testing.samples import PARTITIONS, sample
-from wire import encode_batch
 
 LAYOUTS = ("single-object", "kafka-local")
 TIERED = sorted(folder.parent.name for folder in KAFKA.glob(f"*/{REMOTE}"))

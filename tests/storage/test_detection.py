@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from brokers import push_all, source_of
-from logs import KAFKA, LOCAL, REMOTE, files_of, fill
-from seen import Events
 from servers import Bucket
+from support.events import Events
+from support.log_directories import push_all, source_of
+from support.logs import KAFKA, LOCAL, REMOTE, files_of, fill
 from tieredfs import (
     InvalidArgumentError,
     NotFoundError,

@@ -3,7 +3,7 @@ import pickle
 
 import pytest
 
-from logs import (
+from support.logs import (
     KAFKA,
     REMOTE,
     broker_segments,
@@ -13,6 +13,7 @@ from logs import (
     records,
     segment,
 )
+from support.wire import WireRecord, encode_batch
 from tieredfs import (
     CorruptBatchError,
     CorruptDataError,
@@ -29,7 +30,6 @@ from tieredfs import (
     Uuid,
     open_storage,
 )
-from wire import WireRecord, encode_batch
 
 ID = "dao62lTOQsGBPyjJLrpQKw"
 FOLDER = f"t-0-{ID}"

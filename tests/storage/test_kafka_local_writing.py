@@ -6,9 +6,19 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from golden import header_of, log_batches
-from logs import KAFKA, KINDS, REMOTE, fill, make_place, open_store, records, segment
 from servers import Bucket
+from support.golden import header_of, log_batches
+from support.logs import (
+    KAFKA,
+    KINDS,
+    REMOTE,
+    fill,
+    make_place,
+    open_store,
+    records,
+    segment,
+)
+from support.wire import encode_batch
 from tieredfs import (
     Capability,
     CorruptBatchError,
@@ -31,7 +41,6 @@ from tieredfs import (
 )
 from tieredfs.format.index.builder import IndexBuilder
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
-from wire import encode_batch
 
 TOPIC_ID = Uuid("dao62lTOQsGBPyjJLrpQKw")
 PARTITION = TopicIdPartition("t", 0, TOPIC_ID)

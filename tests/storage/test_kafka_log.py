@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 from typing_extensions import override
 
-from logs import KAFKA, LOCAL, REMOTE, files_of, fill
-from seen import Events
+from support.events import Events
+from support.logs import KAFKA, LOCAL, REMOTE, files_of, fill
 from tieredfs import (
     CorruptBatchError,
     CorruptDataError,

@@ -7,7 +7,7 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from damage import flipped
+from support.damage import flipped
 from tieredfs import CorruptObjectError, NotFoundError
 from tieredfs.storage.segment_log import source as log_source
 from tieredfs.storage.segment_log.source import LogContent, log_in_place

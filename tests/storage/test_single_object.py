@@ -13,7 +13,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from typing_extensions import override
 
-from logs import KAFKA, REMOTE, empty_snapshot, records
+from support.logs import KAFKA, REMOTE, empty_snapshot, records
+from support.wire import WireRecord, encode_batch
 from tieredfs import (
     AlreadyExistsError,
     Capability,
@@ -48,7 +49,6 @@ from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.format.segment.tail import Chunks, LogPart, SegmentFacts, build_tail
 from tieredfs.storage.segment_log.inspection import inspect_segment
 from tieredfs.storage.segment_log.stream import read_batches
-from wire import WireRecord, encode_batch
 
 TOPIC_ID = Uuid("dao62lTOQsGBPyjJLrpQKw")
 PARTITION = TopicIdPartition("t", 0, TOPIC_ID)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 import s3fs
 
-from logs import empty_snapshot, records
 from servers import Bucket, FaultProxy, ProxiedBucket, SeaweedS3
+from support.logs import empty_snapshot, records
+from support.wire import encode_batch
 from tieredfs import (
     IndexType,
     LogSegmentData,
@@ -28,7 +29,6 @@ from tieredfs import (
 )
 from tieredfs.format.segment.key import SegmentFlag, SegmentKey
 from tieredfs.format.segment.native_keys import NativeKeys
-from wire import encode_batch
 
 PARTITION = TopicIdPartition("t", 0, Uuid("dao62lTOQsGBPyjJLrpQKw"))
 KEYS = NativeKeys()

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import pytest
 from typing_extensions import override
 
-from logs import empty_snapshot, records
+from support.logs import empty_snapshot, records
+from support.wire import encode_batch
 from tieredfs import (
     IndexType,
     LogSegmentData,
@@ -25,7 +26,6 @@ from tieredfs import (
     Uuid,
     open_storage,
 )
-from wire import encode_batch
 
 SEGMENT = SegmentMetadata(
     TopicIdPartition("t", 0, Uuid("dao62lTOQsGBPyjJLrpQKw")),

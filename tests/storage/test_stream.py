@@ -2,8 +2,8 @@
 
 import pytest
 
+from support.wire import WireRecord, encode_batch
 from tieredfs.storage.segment_log.stream import LogFetch, split_log
-from wire import WireRecord, encode_batch
 
 _BATCHES = [
     encode_batch([WireRecord(first, 0, b"k", b"v"), WireRecord(first + 9, 0)])

@@ -13,7 +13,7 @@ from typing import Any, Self
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from simulated_broker import Lineage, Replica, SimulatedPartition
+from support.simulated_broker import Lineage, Replica, SimulatedPartition
 from tieredfs import (
     ObjectStore,
     StorageUnavailableError,

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from logs import KINDS, make_place
 from servers import Bucket
+from support.logs import KINDS, make_place
 
 
 @pytest.fixture(params=KINDS)

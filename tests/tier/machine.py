@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     rule,
 )
 
-from damage import flipped
+from support.damage import flipped
 from tier.log_model import Intention, LogModel, Payload, Span
 from tier.source_log import BatchShape, Row, SourceLog
 from tier.unreliable import DeadError, Fault, Place, Trouble, UnreliableBackend

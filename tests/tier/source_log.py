@@ -4,10 +4,10 @@ import struct
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from support.wire import CONTROL, WireRecord, encode_batch
 from tier.unreliable import Place
 from tieredfs import TopicIdPartition
 from tieredfs.model import UNKNOWN_TOPIC_ID
-from wire import CONTROL, WireRecord, encode_batch
 
 __all__ = ["BatchShape", "Row", "SourceLog"]
 

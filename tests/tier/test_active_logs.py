@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from brokers import native, push_all, source_of, topic_of, write_log
-from golden import Golden, expected_record_facts, goldens, record_facts, rows_of
-from logs import records
 from servers import Bucket
+from support.golden import Golden, expected_record_facts, goldens, record_facts, rows_of
+from support.log_directories import native, push_all, source_of, topic_of, write_log
+from support.logs import records
+from support.wire import encode_batch
 from tieredfs import CorruptBatchError
 from tieredfs.log.push.push import PushOutcome
 from tieredfs.log.verify.verify import Depth, verify
-from wire import encode_batch
 
 LOGS = [
     golden

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers import (
+from servers import Bucket
+from support.golden import rows_of
+from support.log_directories import (
     ID,
     OTHER_ID,
     log_of,
@@ -25,9 +27,8 @@ from brokers import (
     topic_of,
     write_log,
 )
-from golden import rows_of
-from logs import make_place, open_store, records
-from servers import Bucket
+from support.logs import make_place, open_store, records
+from support.wire import encode_batch
 from tieredfs import (
     AlreadyExistsError,
     IndexType,
@@ -51,7 +52,6 @@ from tieredfs.log.append.append import Appender
 from tieredfs.log.verify.verify import Depth, verify
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
-from wire import encode_batch
 
 _Begin = Callable[[], Topic]
 _NONE = Codec.NONE

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from typing_extensions import override
 
-from brokers import ID
 from servers import ProxiedBucket
+from support.log_directories import ID
 from tieredfs import (
     AlreadyExistsError,
     DeadlineExceededError,

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers import ID
+from support.log_directories import ID
 from tieredfs import (
     AlreadyExistsError,
     InvalidArgumentError,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from logs import fill, records, segment
+from support.logs import fill, records, segment
+from support.wire import encode_batch, encode_wrapper
 from tieredfs import (
     CorruptBatchError,
     ObjectStore,
@@ -17,7 +18,6 @@ from tieredfs import (
     open_storage,
     open_tier,
 )
-from wire import encode_batch, encode_wrapper
 
 _MIB = 1 << 20
 _LIMIT = 4 * _MIB

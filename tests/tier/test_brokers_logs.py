@@ -7,7 +7,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from logs import (
+from servers import Bucket
+from support.logs import (
     KAFKA,
     LOCAL,
     REMOTE,
@@ -18,7 +19,6 @@ from logs import (
     open_store,
     runs,
 )
-from servers import Bucket
 from tieredfs import OffsetAndTimestamp, Topic, open_tier
 
 TIERED = ["plain", "txn", "two-partitions", "epochs"]

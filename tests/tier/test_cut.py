@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from brokers import ID
-from logs import fill, records, segment
+from support.log_directories import ID
+from support.logs import fill, records, segment
+from support.wire import WireRecord, encode_batch, encode_wrapper
 from tieredfs import ObjectStore, SegmentMetadata, TopicIdPartition
 from tieredfs.errors import UnsupportedOperationError
 from tieredfs.format.batch.header import BatchHeader
@@ -15,7 +16,6 @@ from tieredfs.log.pull.cut import CutSegment, cut_segment
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.segment_log.inspection import PriorState
 from tieredfs.storage.segment_log.stream import read_batches
-from wire import WireRecord, encode_batch, encode_wrapper
 
 PARTITION = TopicIdPartition("t", 0, ID)
 LAST_SEQUENCE = (1 << 31) - 1

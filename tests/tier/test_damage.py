@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from logs import KAFKA, LOCAL, REMOTE, files_of, fill
+from support.logs import KAFKA, LOCAL, REMOTE, files_of, fill
 from tieredfs import ObjectStore, Tier, TieredFSError, Topic, open_storage
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ending import IN_A_THREAD, NEVER, end_of, line_of, start_program
-from logs import REMOTE, files_of, fill, open_store
 from servers import Bucket, ProxiedBucket, Request
+from support.blocked_program import IN_A_THREAD, NEVER, end_of, line_of, start_program
+from support.logs import REMOTE, files_of, fill, open_store
 
 TIER = """
 import os, threading

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logs import KAFKA, REMOTE, fill, records, segment
+from support.logs import KAFKA, REMOTE, fill, records, segment
+from support.wire import WireRecord, encode_batch
 from tieredfs import (
     CorruptBatchError,
     ObjectStore,
@@ -25,7 +26,6 @@ from tieredfs import (
     open_tier,
 )
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
-from wire import WireRecord, encode_batch
 
 if TYPE_CHECKING:
     from tieredfs.format.buffers import Buffer

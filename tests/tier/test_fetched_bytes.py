@@ -8,11 +8,11 @@ from typing import Literal
 import pyarrow as pa
 import pytest
 
-from brokers import push_all, source_of, topic_of, write_log
+from support.log_directories import push_all, source_of, topic_of, write_log
+from support.wire import WireRecord, encode_batch
 from tieredfs import CorruptDataError, ObjectStore, RequestCounter, Tier, Topic
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.storage.layouts.single_object.stored_log import CHUNK_SIZE
-from wire import WireRecord, encode_batch
 
 _MIB = 1 << 20
 _VALUE = 50_000

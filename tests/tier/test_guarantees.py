@@ -16,7 +16,8 @@ from typing import Self
 import pyarrow as pa
 import pytest
 
-from brokers import (
+from support.damage import flipped
+from support.log_directories import (
     ID,
     log_of,
     outcomes,
@@ -27,8 +28,8 @@ from brokers import (
     topic_of,
     write_log,
 )
-from damage import flipped
-from logs import KAFKA, REMOTE, files_of, fill, records, segment
+from support.logs import KAFKA, REMOTE, files_of, fill, records, segment
+from support.wire import encode_batch
 from tieredfs import (
     AlreadyExistsError,
     CorruptDataError,
@@ -50,7 +51,6 @@ from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.stores import WRITES, WatchedStore
-from wire import encode_batch
 
 KEYS = NativeKeys()
 COPIED, PRESENT, CHANGED, FAILED = PushOutcome

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from logs import fill, records, segment
+from support.logs import fill, records, segment
+from support.wire import encode_batch
 from tieredfs import (
     CorruptBatchError,
     CorruptDataError,
@@ -19,7 +20,6 @@ from tieredfs import (
     open_storage,
     open_tier,
 )
-from wire import encode_batch
 
 ID = "dao62lTOQsGBPyjJLrpQKw"
 FOLDER = f"t-0-{ID}"

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from support.wire import WireRecord, encode_batch
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.records.decode import RecordDecoder
@@ -16,7 +17,6 @@ from tieredfs.model import (
     TopicIdPartition,
 )
 from tieredfs.storage.segment_log.stream import FETCH_SIZE, LogFetch, split_log
-from wire import WireRecord, encode_batch
 
 if TYPE_CHECKING:
     from tieredfs.storage import RemoteStorageManager

@@ -2,8 +2,8 @@
 
 import pytest
 
-from brokers import ID
 from servers import Hold, ProxiedBucket
+from support.log_directories import ID
 from tieredfs import ObjectStore, RequestPolicy, TopicIdPartition
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.samples import sample

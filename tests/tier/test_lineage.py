@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers import source_of
-from logs import KAFKA, REMOTE, files_of, fill, records, segment
+from support.log_directories import source_of
+from support.logs import KAFKA, REMOTE, files_of, fill, records, segment
+from support.wire import encode_batch
 from tieredfs import (
     CorruptDataError,
     IndexType,
@@ -38,7 +39,6 @@ from tieredfs.log import SegmentCatalog
 from tieredfs.log.pull.pull import pull
 from tieredfs.log.verify.verify import verify
 from tieredfs.storage.layouts.single_object.layout import SingleObject
-from wire import encode_batch
 
 ID = "dao62lTOQsGBPyjJLrpQKw"
 FOLDER = f"t-0-{ID}"

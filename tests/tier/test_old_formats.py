@@ -4,10 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from brokers import native, partition_of, push_all, source_of, topic_of, write_log
-from golden import Golden, expected_record_facts, goldens, record_facts, rows_of
-from logs import files_of
 from servers import Bucket
+from support.golden import Golden, expected_record_facts, goldens, record_facts, rows_of
+from support.log_directories import (
+    native,
+    partition_of,
+    push_all,
+    source_of,
+    topic_of,
+    write_log,
+)
+from support.logs import files_of
 from tieredfs import ObjectStore, OffsetAndTimestamp
 from tieredfs.log.pull.pull import pull
 from tieredfs.log.push.push import PushOutcome

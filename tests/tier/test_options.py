@@ -7,9 +7,10 @@ import click
 import pyarrow as pa
 import pytest
 
-from logs import fill, records, segment
-from seen import Events
 from servers import FaultProxy, ProxiedBucket
+from support.events import Events
+from support.logs import fill, records, segment
+from support.wire import encode_batch
 from tieredfs import (
     ByteRange,
     CorruptBatchError,
@@ -24,7 +25,6 @@ from tieredfs import (
 from tieredfs.cli.options import StoreOptions, store_options
 from tieredfs.options import option_ranges
 from tieredfs.spark.options import parse_options
-from wire import encode_batch
 
 KIB, MIB = 1 << 10, 1 << 20
 FOLDER = "t-0-AAAAAAAAAAAAAAAAAAAAAQ"

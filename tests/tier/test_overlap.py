@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from brokers import ID, push_all, source_of, topic_of, write_log
-from logs import fill, segment
+from support.log_directories import ID, push_all, source_of, topic_of, write_log
+from support.logs import fill, segment
+from support.wire import WireRecord, encode_batch
 from tieredfs import (
     CorruptDataError,
     EpochEntry,
@@ -21,7 +22,6 @@ from tieredfs.log.planning.overlap import serve
 from tieredfs.log.verify.verify import Depth, verify
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
-from wire import WireRecord, encode_batch
 
 FOLDER = f"t-0-{ID}"
 

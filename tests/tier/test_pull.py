@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from brokers import (
+from servers import Bucket
+from support.damage import flipped
+from support.log_directories import (
     ID,
     OTHER_ID,
     closed_files,
@@ -18,9 +20,8 @@ from brokers import (
     topic_of,
     write_log,
 )
-from damage import flipped
-from logs import KAFKA, files_of, fill, records, segment
-from servers import Bucket
+from support.logs import KAFKA, files_of, fill, records, segment
+from support.wire import encode_batch
 from tieredfs import (
     AlreadyExistsError,
     CorruptDataError,
@@ -35,7 +36,6 @@ from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
-from wire import encode_batch
 
 CHECKPOINT = "t-0/leader-epoch-checkpoint"
 

@@ -12,7 +12,10 @@ import google_crc32c
 import pyarrow as pa
 import pytest
 
-from brokers import (
+from servers import Bucket
+from support.damage import flipped
+from support.killed_push import kill_at_every_step
+from support.log_directories import (
     ID,
     OTHER_ID,
     RECORDED,
@@ -29,10 +32,8 @@ from brokers import (
     topic_of,
     write_log,
 )
-from damage import flipped
-from dying import kill_at_every_step
-from logs import files_of
-from servers import Bucket
+from support.logs import files_of
+from support.wire import seal
 from tieredfs import (
     CorruptBatchError,
     IndexType,
@@ -62,7 +63,6 @@ from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.storage.wrapper import StorageWrapper
-from wire import seal
 
 COPIED, PRESENT, CHANGED, FAILED = PushOutcome
 

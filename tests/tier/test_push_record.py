@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from brokers import log_of, outcomes, push_all, small, source_of
-from damage import flipped
+from support.damage import flipped
+from support.log_directories import log_of, outcomes, push_all, small, source_of
 from tieredfs import ObjectStore, SegmentMetadata, TopicIdPartition
 from tieredfs.log.push.push import PushOutcome, PushReport, push
 from tieredfs.log.push.push_record import PushRecord

@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from brokers import ID, source_of, topic_of, write_log
-from logs import KAFKA, LOCAL, REMOTE, records
+from support.log_directories import ID, source_of, topic_of, write_log
+from support.logs import KAFKA, LOCAL, REMOTE, records
+from support.wire import CONTROL, WireRecord, encode_batch
 from tieredfs import (
     Fetched,
     LogSegmentData,
@@ -24,7 +25,6 @@ from tieredfs import (
 )
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.stores import scratch_store
-from wire import CONTROL, WireRecord, encode_batch
 
 SIZES = (1, 100, 512, 4096, 1 << 20)
 PARTITION = TopicIdPartition("t", 0, ID)

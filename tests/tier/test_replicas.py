@@ -9,7 +9,9 @@ from typing import ClassVar
 
 import pytest
 
-from brokers import (
+from servers import Bucket
+from support.damage import flipped
+from support.log_directories import (
     ID,
     log_of,
     native,
@@ -19,8 +21,7 @@ from brokers import (
     topic_of,
     write_log,
 )
-from damage import flipped
-from servers import Bucket
+from support.wire import WireRecord, encode_batch
 from tieredfs import (
     AlreadyExistsError,
     CorruptDataError,
@@ -39,7 +40,6 @@ from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.stores import WRITES, WatchedStore
-from wire import WireRecord, encode_batch
 
 COPIED, PRESENT, CHANGED, FAILED = PushOutcome
 

@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from logs import fill, make_place, open_store, records, segment
 from servers import Bucket
+from support.logs import fill, make_place, open_store, records, segment
+from support.wire import encode_batch
 from tieredfs import (
     IndexType,
     LogSegmentData,
@@ -34,7 +35,6 @@ from tieredfs import (
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.read.replan import plan_present
 from tieredfs.storage.layouts.single_object.layout import SingleObject
-from wire import encode_batch
 
 _ID = "dao62lTOQsGBPyjJLrpQKw"
 _SEGMENTS = 5

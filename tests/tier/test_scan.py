@@ -9,7 +9,8 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from logs import KAFKA, REMOTE, files_of, fill, records, segment
+from support.logs import KAFKA, REMOTE, files_of, fill, records, segment
+from support.wire import encode_batch
 from tieredfs import (
     CorruptBatchError,
     CorruptDataError,
@@ -25,7 +26,6 @@ from tieredfs import (
     open_storage,
     open_tier,
 )
-from wire import encode_batch
 
 TXN = KAFKA / "txn" / REMOTE
 ID = "dao62lTOQsGBPyjJLrpQKw"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from brokers import ID
+from support.log_directories import ID
 from tieredfs import EpochEntry, SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.log.planning.overlap import (

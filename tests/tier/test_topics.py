@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from logs import KAFKA, REMOTE, files_of, fill, records, segment
+from support.logs import KAFKA, REMOTE, files_of, fill, records, segment
+from support.wire import encode_batch
 from tieredfs import (
     InvalidArgumentError,
     NotFoundError,
@@ -28,7 +29,6 @@ from tieredfs.cache import with_index_cache
 from tieredfs.log.partitions import select_partitions
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
-from wire import encode_batch
 
 OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAQ", "-AAAAAAAAAAAAAAAAAAAAA"
 TXN = KAFKA / "txn" / REMOTE

@@ -4,9 +4,16 @@ from pathlib import Path
 
 import pytest
 
-from brokers import log_of, native, partition_of, push_all, source_of, write_log
-from logs import files_of
 from servers import Bucket
+from support.log_directories import (
+    log_of,
+    native,
+    partition_of,
+    push_all,
+    source_of,
+    write_log,
+)
+from support.logs import files_of
 from tieredfs import ObjectStore, RemoteStorageManager, Tier, TopicIdPartition
 from tieredfs.cache import with_index_cache
 from tieredfs.log.pull.pull import pull

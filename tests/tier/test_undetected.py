@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from brokers import push_all, source_of, topic_of, write_log
+from support.log_directories import push_all, source_of, topic_of, write_log
+from support.wire import WireRecord, encode_batch
 from tieredfs import ObjectStore
 from tieredfs.log.push.push import PushOutcome
 from tieredfs.log.verify.verify import Depth, PartitionReport, verify
 from tieredfs.storage.layouts.single_object.layout import SingleObject
-from wire import WireRecord, encode_batch
 
 COPIED, PRESENT, CHANGED, FAILED = PushOutcome
 LIVES = {10: (b"K", b"ALIVE"), 150: (b"K", None)}

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from brokers import (
+from support.damage import damaged, flipped
+from support.log_directories import (
     ID,
     OTHER_ID,
     RECORDED,
@@ -18,8 +19,16 @@ from brokers import (
     source_of,
     write_log,
 )
-from damage import damaged, flipped
-from logs import KAFKA, LOCAL, REMOTE, files_of, fill, make_place, open_store, segment
+from support.logs import (
+    KAFKA,
+    LOCAL,
+    REMOTE,
+    files_of,
+    fill,
+    make_place,
+    open_store,
+    segment,
+)
 from tieredfs import (
     ErrorKind,
     ObjectStore,

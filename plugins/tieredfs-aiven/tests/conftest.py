@@ -7,7 +7,7 @@ import hypothesis
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from samples import new_store
+from support.samples import new_store
 from tieredfs import ObjectStore
 
 # No deadlines: the cores are shared, and a slow example is not a wrong one.

@@ -6,8 +6,8 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.written_segments import encode_sizes, pack_sizes
 from tieredfs_aiven.chunk_sizes import MalformedSizesError, decode_sizes, parse_sizes
-from written import encode_sizes, pack_sizes
 
 MAX = (1 << 31) - 1
 sizes = st.one_of(

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samples import KEYS, fill, new_store
+from support.samples import KEYS, fill, new_store
+from support.written_segments import Written
 from tieredfs import (
     CorruptDataError,
     IndexType,
@@ -25,7 +26,6 @@ from tieredfs import (
     open_storage,
 )
 from tieredfs_aiven import Aiven
-from written import Written
 
 BEGIN = 1_700_000_000_000
 

@@ -2,11 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samples import KEYS, fill
+from support.samples import KEYS, fill
+from support.written_segments import Written, encode_custom_metadata
 from tieredfs import InvalidArgumentError, NotFoundError, ObjectStore, SegmentMetadata
 from tieredfs_aiven import Aiven
 from tieredfs_aiven.custom_metadata import CustomMetadata, parse_custom_metadata
-from written import Written, encode_custom_metadata
 
 SEGMENT = Written(b"0123456789" * 30, prefix="old/")
 

@@ -15,7 +15,7 @@ from moto.server import ThreadedMotoServer
 
 import tieredfs
 import tieredfs_aiven
-from samples import KEYS, fill, sample
+from support.samples import KEYS, fill, sample
 from tieredfs import ObjectStore, open_tier
 
 ROOT = Path(__file__).parent.parent

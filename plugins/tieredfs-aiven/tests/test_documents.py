@@ -8,7 +8,7 @@ from Crypto.PublicKey import RSA
 from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser
 
-from samples import DATA, KEYS
+from support.samples import DATA, KEYS
 
 README = Path(__file__).parent.parent / "README.md"
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from Crypto.PublicKey import RSA
 
-from samples import KEYS, fill, new_store
+from support.samples import KEYS, fill, new_store
+from support.written_segments import Written, wrap
 from tieredfs import (
     InvalidArgumentError,
     ObjectStore,
@@ -16,7 +17,6 @@ from tieredfs import (
     open_tier,
 )
 from tieredfs_aiven import Aiven
-from written import Written, wrap
 
 SEGMENT = Written(b"0123456789" * 30, is_encrypted=True, is_compressed=True)
 PRIVATE = RSA.import_key(Path(KEYS["k1"]).read_bytes())

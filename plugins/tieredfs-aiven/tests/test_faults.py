@@ -5,8 +5,8 @@ from typing import Final
 
 import pytest
 
-from damage import damaged
-from samples import fault_cases, fill, sample
+from support.damage import damaged
+from support.samples import fault_cases, fill, sample
 from tieredfs import (
     CorruptDataError,
     CorruptIndexError,

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import s3fs
 
-from distant import DistantS3
-from samples import DATA, KEYS, fill, sample
+from support.distant_s3 import DistantS3
+from support.samples import DATA, KEYS, fill, sample
 from tieredfs import ObjectStore, RequestCounter, RequestEvent, Tier
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache, with_index_cache
 from tieredfs_aiven import Aiven

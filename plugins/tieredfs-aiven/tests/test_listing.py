@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from samples import fill, new_store, prefix_of, sample, samples
+from support.samples import fill, new_store, prefix_of, sample, samples
+from support.written_segments import Written
 from tieredfs import (
     CorruptObjectError,
     EpochEntry,
@@ -20,7 +21,6 @@ from tieredfs import (
 )
 from tieredfs.cli import main
 from tieredfs_aiven import Aiven, key_prefix
-from written import Written
 
 SEGMENT = Written(b"0123456789" * 30)
 OTHER = SEGMENT.with_(number=2, start_offset=10, end_offset=14, log=b"abc")

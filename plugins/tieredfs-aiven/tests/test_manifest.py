@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samples import sample, samples
+from support.samples import sample, samples
+from support.written_segments import Written
 from tieredfs import (
     CorruptObjectError,
     IndexType,
@@ -14,7 +15,6 @@ from tieredfs import (
     UnsupportedFormatError,
 )
 from tieredfs_aiven.manifest import Manifest, parse_manifest
-from written import Written
 
 NAME = "s3://bucket/x.rsm-manifest"
 PLAIN = Written(b"0123456789" * 30)

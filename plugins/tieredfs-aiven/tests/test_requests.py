@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from samples import KEYS, sample
+from support.samples import KEYS, sample
 from tieredfs import (
     IndexType,
     ObjectStore,

@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from samples import DATA, Sample, digest, listed, samples
+from support.samples import DATA, Sample, digest, listed, samples
 from tieredfs import (
     CorruptObjectError,
     IndexType,

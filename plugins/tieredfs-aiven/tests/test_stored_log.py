@@ -9,10 +9,10 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from samples import KEYS, fill, new_store
+from support.samples import KEYS, fill, new_store
+from support.written_segments import Written, pack_sizes
 from tieredfs import CorruptObjectError, TieredFSError
 from tieredfs_aiven import Aiven
-from written import Written, pack_sizes
 
 CHUNKED = Written(bytes(range(250)) * 4, chunk_size=300, is_compressed=True)
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from logs import CLOUDS, SECOND
 from objects.guarantees.model import guarantee
 from objects.subject import Subject
+from support.deadlines import assert_all_end_by
+from support.logs import CLOUDS, SECOND
 from tieredfs import (
     DeadlineExceededError,
     NotFoundError,
@@ -19,7 +20,6 @@ from tieredfs import (
     StorageUnavailableError,
 )
 from tieredfs.objects import StoreCapability
-from timing import assert_all_end_by
 
 CONTENT = bytes(range(256)) * 40
 FILES = {"key": CONTENT}

@@ -6,9 +6,9 @@ from urllib.parse import unquote
 
 import pytest
 
-from logs import CLOUDS, SECOND
 from objects.guarantees.model import guarantee
 from objects.subject import Subject
+from support.logs import CLOUDS, SECOND
 from tieredfs import NotFoundError, ObjectStore
 from tieredfs.objects import StoreCapability
 

@@ -6,8 +6,8 @@ from enum import StrEnum
 
 import pytest
 
-from logs import PLACES
 from objects.subject import Subject
+from support.logs import PLACES
 from tieredfs import TieredFSError, UnsupportedOperationError
 from tieredfs.objects import StoreCapability
 

@@ -5,9 +5,9 @@ from itertools import pairwise
 
 import pytest
 
-from logs import CLOUDS, SECOND
 from objects.guarantees.model import guarantee
 from objects.subject import Subject
+from support.logs import CLOUDS, SECOND
 from tieredfs import ByteRange, CorruptObjectError, NotFoundError
 from tieredfs.objects import StoreCapability
 

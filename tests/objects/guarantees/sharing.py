@@ -5,10 +5,10 @@ import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from logs import PLACES
 from objects.forking import forked, soon
 from objects.guarantees.model import guarantee
 from objects.subject import Subject
+from support.logs import PLACES
 
 THREADS = 16
 FILES = {f"{number:02d}": os.urandom(50) * 400 for number in range(THREADS)}

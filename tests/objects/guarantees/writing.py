@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from logs import PLACES
 from objects.guarantees.model import guarantee
 from objects.racing import race
 from objects.subject import Subject
+from support.logs import PLACES
 from tieredfs import AlreadyExistsError, InvalidArgumentError, NotFoundError
 from tieredfs.objects import StoreCapability
 

@@ -29,7 +29,7 @@ __all__ = [
     "samples",
 ]
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 """A part of the samples: enough for every rule."""
 
 KEYS: Mapping[str, str | Path] = {"k1": DATA / "keys" / "TEST-KEY-k1.private.der"}

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from brokers import push_all, source_of
+from support.child_process import child_environment
+from support.log_directories import push_all, source_of
 from tieredfs import ObjectStore
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 
@@ -32,10 +33,10 @@ def kill_at_every_step(source: Path, target: Path) -> list[Path]:
         The folders of the pushes that were killed.
     """
     subprocess.run(  # noqa: S603 - our own interpreter
-        [sys.executable, __file__, str(source), str(target)],
+        [sys.executable, "-m", "support.killed_push", str(source), str(target)],
         check=True,
         timeout=_SECONDS,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent)},
+        env=child_environment(),
     )
     return [folder for folder in sorted(target.iterdir()) if folder.is_dir()]
 

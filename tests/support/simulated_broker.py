@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 
-from wire import WireRecord, encode_batch
+from support.wire import WireRecord, encode_batch
 
 __all__ = ["Batch", "Lineage", "Replica", "SimulatedPartition"]
 

@@ -7,9 +7,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from golden import expected_record_facts, record_facts, rows_of
-from logs import KAFKA, LOCAL, REMOTE, records
 from servers import Bucket
+from support.golden import expected_record_facts, record_facts, rows_of
+from support.logs import KAFKA, LOCAL, REMOTE, records
+from support.wire import encode_batch
 from tieredfs import (
     ObjectStore,
     RequestObserver,
@@ -23,7 +24,6 @@ from tieredfs.log.push.push import PushOutcome, PushReport, push
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
-from wire import encode_batch
 
 __all__ = [
     "ID",

@@ -13,7 +13,7 @@ from Crypto.Hash import SHA3_512
 from Crypto.PublicKey import RSA
 from Crypto.Random import get_random_bytes
 
-from samples import DATA
+from support.samples import DATA
 from tieredfs import IndexType, SegmentId, SegmentMetadata, TopicIdPartition, Uuid
 
 __all__ = [

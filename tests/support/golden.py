@@ -30,7 +30,7 @@ __all__ = [
     "rows_of",
 ]
 
-KAFKA = Path(__file__).parent / "data" / "kafka"
+KAFKA = Path(__file__).parents[1] / "data" / "kafka"
 
 _PRODUCERS = 2  # the version that brought producers, epochs and a count of records
 _LONGEST = 1024  # the expected files hold longer keys and values as a digest

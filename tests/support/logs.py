@@ -17,12 +17,12 @@ import pytest
 from fsspec.core import url_to_fs
 from fsspec.implementations.memory import MemoryFileSystem
 
-from missing import server_of
 from servers import Bucket, Fleet, RangeHTTP
+from support.prerequisites import server_of
+from support.wire import WireRecord
 from tieredfs import ObjectStore, Uuid
-from wire import WireRecord
 
-KAFKA = Path(__file__).parent / "data" / "kafka"
+KAFKA = Path(__file__).parents[1] / "data" / "kafka"
 """What a broker wrote, and what Kafka's own code says of it."""
 
 REMOTE = "kafka-tiered-storage"

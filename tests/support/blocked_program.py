@@ -1,12 +1,12 @@
 """Python programs that are to end while what they asked for never comes."""
 
 import json
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
-from pathlib import Path
+
+from support.child_process import child_environment
 
 __all__ = ["IN_A_THREAD", "NEVER", "end_of", "line_of", "start_program"]
 
@@ -52,7 +52,7 @@ def start_program(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parent), **(env or {})},
+        env=child_environment(env),
     )
 
 

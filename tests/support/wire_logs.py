@@ -4,7 +4,7 @@ from typing import Any
 
 import hypothesis.strategies as st
 
-from wire import CODECS, LOG_APPEND_TIME, WireRecord, encode_batch
+from support.wire import CODECS, LOG_APPEND_TIME, WireRecord, encode_batch
 
 __all__ = ["logs", "row_of", "wire_records"]
 

@@ -1,0 +1,1 @@
+"""What several tests of the plugin share: one noun per module."""
