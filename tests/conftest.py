@@ -21,8 +21,8 @@ import pytest
 import s3fs
 
 from servers import Bucket, FaultProxy, Fleet, ProxiedBucket, SeaweedS3
-from support.logs import make_place, open_store
 from support.prerequisites import miss, server_of
+from support.stores import make_place, open_store
 from tieredfs import ObjectStore
 
 if TYPE_CHECKING:

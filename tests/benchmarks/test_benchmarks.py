@@ -42,8 +42,8 @@ from benchmarks.measuring import (
     measure,
 )
 from benchmarks.segments import KIB, MIB, Shape, segment
-from support.golden import headers_of, rows_of
 from servers import Fleet, ProxiedBucket
+from support.golden import headers_of, rows_of
 from tieredfs.format.batch.header import HEADER_SIZE
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.compression.compress import decompress

@@ -11,7 +11,7 @@ from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from support.logs import empty_snapshot
+from support.segments import empty_snapshot
 from tieredfs import (
     IndexType,
     NotFoundError,

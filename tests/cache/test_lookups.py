@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cache.made import bytes_of
-from support.logs import KAFKA, REMOTE
+from support.kafka_data import KAFKA, REMOTE
 from tieredfs import (
     IndexType,
     ObjectStore,

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import pytest
 
 from servers.process import executable
-from support.golden import KAFKA, expected_record_facts
+from support.golden import expected_record_facts
+from support.kafka_data import KAFKA
 
 __all__ = [
     "Outcome",

@@ -8,7 +8,8 @@ import pytest
 
 from cli.commands import Outcome, Run
 from servers import Bucket
-from support.logs import REMOTE, files_of, fill, open_store
+from support.kafka_data import REMOTE
+from support.stores import files_of, fill, open_store
 from tieredfs.cli import main
 from tieredfs.errors import TieredFSWarning
 

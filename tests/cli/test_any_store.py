@@ -8,7 +8,7 @@ import pytest
 from cli.commands import Outcome, Run
 from servers import Bucket
 from support.log_directories import closed_files, recorded
-from support.logs import CLOUDS, files_of, fill, make_place, open_store
+from support.stores import CLOUDS, files_of, fill, make_place, open_store
 
 KINDS = ("local", "memory", *CLOUDS)
 TOPIC = "two-partitions"

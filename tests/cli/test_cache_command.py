@@ -20,7 +20,7 @@ from servers import Bucket
 from support.child_process import GIVE_UP_PRIVILEGES
 from support.damage import flipped
 from support.log_directories import small, source_of
-from support.logs import files_of
+from support.stores import files_of
 from tieredfs import ObjectStore
 from tieredfs.cache import RemoteIndexCache
 from tieredfs.log.push.push import push

@@ -17,18 +17,10 @@ import pytest
 from cli.commands import Run, expected_records
 from servers import Bucket
 from support.golden import record_facts, rows_of
+from support.kafka_data import REMOTE, digest
 from support.log_directories import write_log
-from support.logs import (
-    KINDS,
-    REMOTE,
-    digest,
-    files_of,
-    fill,
-    make_place,
-    open_store,
-    records,
-    segment,
-)
+from support.segments import records, segment
+from support.stores import KINDS, files_of, fill, make_place, open_store
 from support.wire import WireRecord, encode_batch, encode_message
 from tieredfs import ObjectStore, open_tier
 

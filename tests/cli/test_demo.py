@@ -17,7 +17,8 @@ from cli.commands import Outcome, Run, run_process
 from cli.readers import start_program
 from servers import Bucket, ProxiedBucket
 from support.child_process import GIVE_UP_PRIVILEGES
-from support.logs import KAFKA, REMOTE, files_of
+from support.kafka_data import KAFKA, REMOTE
+from support.stores import files_of
 
 PARTITIONS = {"0": 255, "1": 225, "2": 250}
 TOPIC = "two-partitions"

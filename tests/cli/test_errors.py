@@ -16,7 +16,7 @@ import pytest
 from cli.commands import Outcome, Run, run_process, start_process
 from cli.readers import start_program
 from support.child_process import GIVE_UP_PRIVILEGES
-from support.logs import files_of
+from support.stores import files_of
 from tieredfs.cli.exit_codes import EXIT_CODES
 from tieredfs.errors import ErrorKind, StorageUnavailableError
 from tieredfs.tier import Tier

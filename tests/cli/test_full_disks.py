@@ -12,7 +12,7 @@ from cli.commands import Run
 from cli.readers import FULL_AFTER, start_program
 from servers import Bucket
 from support.log_directories import closed_files, native, push_all, small, source_of
-from support.logs import files_of
+from support.stores import files_of
 
 # Nothing is small enough to be held in memory.
 SPOOLED = (

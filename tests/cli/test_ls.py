@@ -15,17 +15,10 @@ import pytest
 from cli.commands import Outcome, Run, expected_records, run_process
 from servers import Bucket
 from support.child_process import GIVE_UP_PRIVILEGES
+from support.kafka_data import KAFKA, REMOTE
 from support.log_directories import log_of, recorded, write_log
-from support.logs import (
-    KAFKA,
-    KINDS,
-    REMOTE,
-    files_of,
-    fill,
-    make_place,
-    open_store,
-    segment,
-)
+from support.segments import segment
+from support.stores import KINDS, files_of, fill, make_place, open_store
 from support.wire import WireRecord, encode_batch
 from tieredfs import open_tier
 from tieredfs.errors import StorageUnavailableError

@@ -9,7 +9,8 @@ import pytest
 from cli.commands import Run
 from servers import Bucket, ProxiedBucket
 from support.log_directories import write_log
-from support.logs import fill, open_store, records, segment
+from support.segments import records, segment
+from support.stores import fill, open_store
 from support.wire import encode_batch
 from tieredfs import ObjectStore
 from tieredfs.options import option_ranges

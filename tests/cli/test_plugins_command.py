@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cli.commands import Run, ours, run_process
-from support.logs import LOCAL
+from support.kafka_data import LOCAL
 from tieredfs.format.compression.registry import PACKAGES_IN_USE
 
 

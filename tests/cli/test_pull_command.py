@@ -19,7 +19,7 @@ from support.log_directories import (
     source_of,
     write_log,
 )
-from support.logs import files_of
+from support.stores import files_of
 from tieredfs.log.pull import pull
 
 STDERR = frozenset({"stderr"})

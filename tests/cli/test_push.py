@@ -18,6 +18,7 @@ from cli.readers import start_program
 from servers import Bucket, ProxiedBucket
 from support.child_process import GIVE_UP_PRIVILEGES
 from support.damage import flipped
+from support.kafka_data import KAFKA, REMOTE
 from support.log_directories import (
     ID,
     OTHER_ID,
@@ -30,7 +31,6 @@ from support.log_directories import (
     topic_of,
     write_log,
 )
-from support.logs import KAFKA, REMOTE
 from tieredfs.objects import ObjectStore, Pace
 
 STDERR = frozenset({"stderr"})

@@ -10,7 +10,8 @@ import pytest
 from cli.commands import Outcome, Run, run_process, start_process, wait_until
 from servers import Bucket, ProxiedBucket
 from servers.ports import free_ports
-from support.logs import LOCAL, files_of, fill, open_store
+from support.kafka_data import LOCAL
+from support.stores import files_of, fill, open_store
 
 TOPIC = "two-partitions"
 

@@ -11,6 +11,7 @@ from cli.readers import start_program
 from servers import Bucket
 from support.child_process import GIVE_UP_PRIVILEGES
 from support.damage import flipped
+from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.log_directories import (
     ID,
     log_of,
@@ -21,7 +22,6 @@ from support.log_directories import (
     source_of,
     write_log,
 )
-from support.logs import KAFKA, LOCAL, REMOTE
 from tieredfs import open_tier
 
 STDERR = frozenset({"stderr"})

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 
 from support.golden import decode, headers_of
+from support.wire import CODECS, WireRecord, encode_batch, encode_varint, frame, seal
 from tieredfs.errors import CorruptBatchError, TieredFSError, UnsupportedFormatError
 from tieredfs.format.batch.header import HEADER_SIZE, TimestampType
 from tieredfs.format.batch.reader import claimed_size, read_header
 from tieredfs.format.compression.codec import Codec
-from support.wire import CODECS, WireRecord, encode_batch, encode_varint, frame, seal
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 

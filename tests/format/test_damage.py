@@ -9,7 +9,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from support.golden import KAFKA, decode, headers_of, log_batches, rows_of
+from support.golden import decode, headers_of, log_batches, rows_of
+from support.kafka_data import KAFKA
 from tieredfs.errors import (
     CorruptBatchError,
     CorruptIndexError,

@@ -13,7 +13,8 @@ import zstandard
 from hypothesis import given, settings
 from isal import igzip_lib
 
-from support.golden import KAFKA, header_of, log_batches
+from support.golden import header_of, log_batches
+from support.kafka_data import KAFKA
 from support.wire import CODECS, xerial
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.compression.bounded_output import plausible_size

@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from support.golden import KAFKA, Golden, goldens, headers_of
+from support.golden import Golden, goldens, headers_of
+from support.kafka_data import KAFKA
 from tieredfs.errors import CorruptIndexError
 from tieredfs.format.index.leader_epochs import (
     format_leader_epochs,

@@ -7,7 +7,6 @@ from typing import NamedTuple
 import pytest
 
 from support.golden import (
-    KAFKA,
     Golden,
     decode,
     goldens,
@@ -16,6 +15,7 @@ from support.golden import (
     log_batches,
     rows_of,
 )
+from support.kafka_data import KAFKA
 from tieredfs.format.batch.control import parse_control_record
 from tieredfs.format.index.builder import IndexBuilder
 from tieredfs.format.index.offset import OffsetIndex

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 
 from support.golden import headers_of
+from support.wire import WireRecord, encode_batch
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch.header import BatchHeader
 from tieredfs.format.index.builder import IndexBuilder
 from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.time import TimeIndex
-from support.wire import WireRecord, encode_batch
 
 _BASE = 1 << 40
 _MAX_INT32 = (1 << 31) - 1

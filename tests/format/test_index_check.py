@@ -9,7 +9,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import assume, given
 
-from support.golden import KAFKA, header_of, log_batches
+from support.golden import header_of, log_batches
+from support.kafka_data import KAFKA
 from tieredfs import IndexType, ObjectStore, open_storage
 from tieredfs.format.batch.control import (
     ControlRecord,

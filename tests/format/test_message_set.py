@@ -12,12 +12,8 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis import given
 
-from support.golden import KAFKA, decode, headers_of, log_batches, rows_of
-from tieredfs.errors import CorruptBatchError, TieredFSError, UnsupportedFormatError
-from tieredfs.format.batch.header import BatchHeader, TimestampType
-from tieredfs.format.batch.legacy import upgraded_records
-from tieredfs.format.compression.codec import Codec
-from tieredfs.format.compression.lz4_frames import repair_lz4_header
+from support.golden import decode, headers_of, log_batches, rows_of
+from support.kafka_data import KAFKA
 from support.wire import (
     CODECS,
     LOG_APPEND_TIME,
@@ -27,6 +23,11 @@ from support.wire import (
     encode_wrapper,
     seal_message,
 )
+from tieredfs.errors import CorruptBatchError, TieredFSError, UnsupportedFormatError
+from tieredfs.format.batch.header import BatchHeader, TimestampType
+from tieredfs.format.batch.legacy import upgraded_records
+from tieredfs.format.compression.codec import Codec
+from tieredfs.format.compression.lz4_frames import repair_lz4_header
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 

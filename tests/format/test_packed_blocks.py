@@ -11,7 +11,8 @@ import zstandard
 from aiokafka.codec import lz4_encode
 from hypothesis import given, settings
 
-from support.golden import KAFKA, header_of, log_batches
+from support.golden import header_of, log_batches
+from support.kafka_data import KAFKA
 from support.wire import CODECS, WireRecord, encode_batch, encode_record
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch.blocks import decompress_blocks

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from support.golden import KAFKA
+from support.kafka_data import KAFKA
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import CorruptIndexError
 from tieredfs.format.index.offset import OffsetIndex

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 
 from support.golden import decode, headers_of, log_batches, rows_of
+from support.wire import CODECS, CONTROL, WireRecord, encode_batch, xerial
+from support.wire_logs import logs, row_of
 from tieredfs.errors import CorruptBatchError, InvalidArgumentError
 from tieredfs.format.batch.header import HEADER_SIZE
 from tieredfs.format.batch.reader import scan_log
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.format.records.schema import COLUMNS, SCHEMA
-from support.wire import CODECS, CONTROL, WireRecord, encode_batch, xerial
-from support.wire_logs import logs, row_of
 
 pytestmark = pytest.mark.usefixtures("each_kernel")
 

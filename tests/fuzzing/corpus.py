@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fuzzing import log_model
 from fuzzing.decompression import decompressed
-from support.golden import KAFKA
+from support.kafka_data import KAFKA
 
 __all__ = ["batches", "files", "logs"]
 

@@ -17,13 +17,13 @@ from fuzzing.decompression import decompressed
 from fuzzing.mutations import INT32S, INT64S, choice, mutated, number
 from fuzzing.target import Target, check_name
 from support.golden import headers_of
+from support.wire import CODECS, encode_varint, seal, seal_message
 from tieredfs.errors import CorruptBatchError, UnsupportedFormatError
 from tieredfs.format.batch.header import BatchHeader
 from tieredfs.format.batch.reader import claimed_size, read_header, scan_log
 from tieredfs.format.kernel.select import KERNEL_SETTING, Kernel, chosen_kernel
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.format.records.schema import SCHEMA
-from support.wire import CODECS, encode_varint, seal, seal_message
 
 __all__ = ["LOG_TARGETS"]
 

@@ -13,7 +13,8 @@ import google_crc32c
 
 from fuzzing.mutations import INT64S, choice, mutated, number
 from fuzzing.target import Target, check_name
-from support.golden import KAFKA, header_of, log_batches
+from support.golden import header_of, log_batches
+from support.kafka_data import KAFKA
 from tieredfs.errors import (
     CorruptIndexError,
     CorruptObjectError,

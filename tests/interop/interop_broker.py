@@ -15,11 +15,11 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cli.commands import Outcome, run_process
-from support.golden import headers_of
 from interop.answers import Answers, ask
 from interop.rewriting import rewrite, timestamps_of
 from interop.traffic import Traffic
 from servers import Broker
+from support.golden import headers_of
 from tieredfs import ObjectStore
 from tieredfs.format.compression.codec import Codec
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot

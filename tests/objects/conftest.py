@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from servers import Bucket, FaultProxy, Fleet, ProxiedBucket
-from support.logs import CLOUDS, KINDS, make_place, open_store
 from support.prerequisites import server_of
+from support.stores import CLOUDS, KINDS, make_place, open_store
 from tieredfs import ObjectStore
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from filelock import FileLock
 
 from objects.guarantees import GUARANTEES, Outcome
-from support.logs import PLACES
+from support.stores import PLACES
 
 __all__ = ["HINT", "PAGE", "Cells", "read_cells", "rendered", "rewrite", "rewrites"]
 

@@ -16,8 +16,8 @@ from fsspec.core import url_to_fs
 
 from servers import Bucket, FaultProxy, Fleet
 from support.events import Events
-from support.logs import READ_ONLY, SECOND, fill, make_place
 from support.prerequisites import server_of
+from support.stores import READ_ONLY, SECOND, fill, make_place
 from tieredfs import ObjectStore, RequestPolicy
 from tieredfs.objects import StoreCapability
 

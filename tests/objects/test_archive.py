@@ -14,8 +14,8 @@ from fsspec.core import url_to_fs
 from servers import FaultProxy, Fleet, RangeHTTP, Sftp
 from support.deadlines import assert_all_end_by_the_deadline
 from support.events import Events
-from support.logs import make_place
 from support.prerequisites import server_of
+from support.stores import make_place
 from tieredfs import (
     ByteRange,
     CorruptObjectError,

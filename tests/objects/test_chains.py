@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from support.deadlines import assert_all_end_by_the_deadline
 from support.events import Events
-from support.logs import make_place, open_store
+from support.stores import make_place, open_store
 from tieredfs import (
     AlreadyExistsError,
     InvalidArgumentError,

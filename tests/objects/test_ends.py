@@ -13,7 +13,7 @@ from servers import Bucket, ProxiedBucket, Request
 from servers.ports import HOST
 from servers.stalling import Stalling
 from support.blocked_program import IN_A_THREAD, NEVER, end_of, line_of, start_program
-from support.logs import open_store
+from support.stores import open_store
 
 _READS = {
     "get": "store.get('key')",

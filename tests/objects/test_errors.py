@@ -14,7 +14,7 @@ import pytest
 from servers import Bucket, FaultProxy, SeaweedS3
 from support.child_process import GIVE_UP_PRIVILEGES
 from support.events import Events
-from support.logs import make_place
+from support.stores import make_place
 from tieredfs import (
     InvalidArgumentError,
     NotFoundError,

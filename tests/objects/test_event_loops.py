@@ -9,7 +9,7 @@ import fsspec.asyn
 import pytest
 
 from servers import Bucket
-from support.logs import open_store
+from support.stores import open_store
 from tieredfs import (
     ByteRange,
     ObjectStore,

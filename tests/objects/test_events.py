@@ -11,7 +11,7 @@ import pytest
 from servers import FaultProxy, ProxiedBucket
 from servers.faults import Faults
 from support.events import Events
-from support.logs import CLOUDS
+from support.stores import CLOUDS
 from tieredfs import (
     AlreadyExistsError,
     ByteRange,

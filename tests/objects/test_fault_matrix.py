@@ -9,8 +9,8 @@ import pytest
 
 from objects.fault_cells import CELLS, FAULTS, VERBS, Cell, Lane, Result
 from servers import FaultProxy, Fleet
-from support.logs import CLOUDS
 from support.prerequisites import server_of
+from support.stores import CLOUDS
 
 LANES = 12
 

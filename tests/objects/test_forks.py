@@ -17,7 +17,7 @@ from fsspec.core import url_to_fs
 
 from objects.forking import forked, soon
 from servers import Bucket
-from support.logs import CLOUDS, make_place, open_store
+from support.stores import CLOUDS, make_place, open_store
 from tieredfs import ObjectStore
 
 CONTENT = b"content"

@@ -7,7 +7,7 @@ import pytest
 from objects.guarantees import GUARANTEES, Guarantee
 from objects.matrix_page import HINT, PAGE, read_cells, rendered, rewrite, rewrites
 from objects.subject import Subject
-from support.logs import PLACES, READ_ONLY
+from support.stores import PLACES, READ_ONLY
 
 THERE = {"some": b"1"}
 """Objects in a read-only place if a guarantee gives none."""

@@ -16,8 +16,8 @@ from servers import FaultProxy, Fleet
 from servers.web import Handler, WebThread
 from support.deadlines import assert_all_end_by_the_deadline
 from support.events import Events
-from support.logs import make_place
 from support.prerequisites import server_of
+from support.stores import make_place
 from tieredfs import (
     ByteRange,
     CorruptObjectError,

@@ -8,7 +8,7 @@ import pytest
 
 from servers import Hold, ProxiedBucket, Request
 from support.events import Events
-from support.logs import CLOUDS
+from support.stores import CLOUDS
 from tieredfs import NotFoundError, ObjectStore, RequestPolicy, StorageUnavailableError
 
 on_every_cloud = pytest.mark.parametrize("proxied", CLOUDS, indirect=True)

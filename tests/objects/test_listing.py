@@ -8,7 +8,7 @@ import s3fs
 from fsspec.implementations.memory import MemoryFile, MemoryFileSystem
 
 from servers import ProxiedBucket, SeaweedS3
-from support.logs import fill, make_place, open_store
+from support.stores import fill, make_place, open_store
 from tieredfs import (
     InvalidArgumentError,
     NotFoundError,

@@ -12,7 +12,7 @@ import pytest
 
 from objects.forking import forked
 from servers import Bucket, ProxiedBucket
-from support.logs import make_place, open_store
+from support.stores import make_place, open_store
 from tieredfs import (
     NotFoundError,
     ObjectStore,

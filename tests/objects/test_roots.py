@@ -9,7 +9,7 @@ from zipfile import ZipFile
 import pytest
 
 from servers import Bucket
-from support.logs import open_store
+from support.stores import open_store
 from tieredfs import (
     AlreadyExistsError,
     InvalidArgumentError,

@@ -8,7 +8,7 @@ import pytest
 from fsspec.core import url_to_fs
 
 from servers import Bucket, ProxiedBucket
-from support.logs import CLOUDS, PLACES, READ_ONLY, SECOND, make_place
+from support.stores import CLOUDS, PLACES, READ_ONLY, SECOND, make_place
 
 FILES = {"a": b"0123456789", "b/c d": b"deeper", "b/empty": b""}
 CONTENT = bytes(range(256)) * 1000

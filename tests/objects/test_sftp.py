@@ -17,8 +17,8 @@ from typing_extensions import override
 
 from servers import Bucket, Fleet, Relay, Sftp
 from support.deadlines import assert_all_end_by, assert_all_end_by_the_deadline
-from support.logs import files_of
 from support.prerequisites import server_of
+from support.stores import files_of
 from tieredfs import (
     AlreadyExistsError,
     NotFoundError,

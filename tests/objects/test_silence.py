@@ -8,7 +8,7 @@ from objects.watched import CALLS, quick
 from servers import ProxiedBucket
 from support.deadlines import assert_all_end_by
 from support.events import Events
-from support.logs import CLOUDS
+from support.stores import CLOUDS
 from tieredfs import DeadlineExceededError, ErrorKind, ObjectStore, RequestPolicy
 
 LIMIT = 2.5

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from servers import FaultProxy, Fleet, ProxiedBucket, RangeHTTP
-from support.logs import CLOUDS
 from support.prerequisites import server_of
+from support.stores import CLOUDS
 from tieredfs import (
     ObjectStore,
     RequestPolicy,

@@ -6,7 +6,7 @@ import pytest
 
 from servers import Bucket
 from support.events import Events
-from support.logs import KINDS, make_place, open_store
+from support.stores import KINDS, make_place, open_store
 from tieredfs import (
     AlreadyExistsError,
     ByteRange,

@@ -6,7 +6,7 @@ import pytest
 
 from servers import ProxiedBucket
 from support.events import Events
-from support.logs import CLOUDS
+from support.stores import CLOUDS
 from tieredfs import (
     ObjectStore,
     RequestPolicy,

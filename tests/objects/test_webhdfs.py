@@ -15,8 +15,8 @@ from servers import FaultProxy, Fleet, ProxiedBucket, WebHDFS, webhdfs
 from servers.faults import Faults
 from support.deadlines import assert_all_end_by_the_deadline
 from support.events import Events
-from support.logs import files_of
 from support.prerequisites import server_of
+from support.stores import files_of
 from tieredfs import (
     AlreadyExistsError,
     DeadlineExceededError,

@@ -21,7 +21,9 @@ import pytest
 from hypothesis import given, settings
 
 from support.damage import damaged
-from support.golden import KAFKA, decode, headers_of, log_batches, rows_of
+from support.golden import decode, headers_of, log_batches, rows_of
+from support.kafka_data import KAFKA
+from support.wire import seal, seal_message
 from tieredfs.errors import CorruptDataError, TieredFSError, UnsupportedFormatError
 from tieredfs.format.batch.header import HEADER_SIZE, MAGIC, BatchHeader
 from tieredfs.format.compression.codec import Codec
@@ -32,7 +34,6 @@ from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.format.index.time import TimeIndex
 from tieredfs.format.index.txn import TransactionIndex
-from support.wire import seal, seal_message
 
 _CRC_END = 21  # bytes of a batch that no checksum covers
 _SLOWEST = timedelta(seconds=20)  # for one damaged log of at most 300 KB

@@ -6,7 +6,7 @@ import pytest
 
 from objects.racing import race
 from proofs.extent import extent
-from support.logs import CLOUDS, make_place, open_store
+from support.stores import CLOUDS, make_place, open_store
 from tieredfs import UnsupportedOperationError
 from tieredfs.objects import StoreCapability
 

@@ -15,7 +15,8 @@ from hypothesis import given
 
 import tieredfs
 from support.damage import damaged
-from support.golden import KAFKA, rows_of
+from support.golden import rows_of
+from support.kafka_data import KAFKA
 
 _TIERS = ["plain", "txn", "two-partitions", "epochs"]
 _INDEXES = (".index", ".timeindex", "leader_epoch_checkpoint")

@@ -29,7 +29,8 @@ from pyspark.sql.types import (
 
 from servers import Bucket
 from spark.oracle import TIER
-from support.logs import KINDS, files_of, fill, make_place, open_store, records, segment
+from support.segments import records, segment
+from support.stores import KINDS, files_of, fill, make_place, open_store
 from support.wire import WireRecord, encode_batch
 from tieredfs import Scan, ScanPlan, open_tier
 from tieredfs.errors import (

@@ -9,16 +9,9 @@ from pyspark.errors import AnalysisException, PythonException
 from servers import Bucket
 from spark.conftest import Load
 from spark.oracle import TIER, Answer
-from support.logs import (
-    KAFKA,
-    REMOTE,
-    files_of,
-    fill,
-    make_place,
-    open_store,
-    records,
-    segment,
-)
+from support.kafka_data import KAFKA, REMOTE
+from support.segments import records, segment
+from support.stores import files_of, fill, make_place, open_store
 from support.wire import WireRecord, encode_batch
 
 TOPIC = "o3.beta"

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from typing_extensions import override
 
-from support.logs import KAFKA, LOCAL, REMOTE, empty_snapshot, records
+from support.kafka_data import KAFKA, LOCAL, REMOTE
+from support.segments import empty_snapshot, records
 from support.wire import encode_batch
 from tieredfs import (
     CorruptBatchError,

@@ -6,8 +6,9 @@ import pytest
 
 from servers import Bucket
 from support.events import Events
+from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.log_directories import push_all, source_of
-from support.logs import KAFKA, LOCAL, REMOTE, files_of, fill
+from support.stores import files_of, fill
 from tieredfs import (
     InvalidArgumentError,
     NotFoundError,

@@ -3,16 +3,9 @@ import pickle
 
 import pytest
 
-from support.logs import (
-    KAFKA,
-    REMOTE,
-    broker_segments,
-    empty_snapshot,
-    files_of,
-    fill,
-    records,
-    segment,
-)
+from support.kafka_data import KAFKA, REMOTE, broker_segments
+from support.segments import empty_snapshot, records, segment
+from support.stores import files_of, fill
 from support.wire import WireRecord, encode_batch
 from tieredfs import (
     CorruptBatchError,

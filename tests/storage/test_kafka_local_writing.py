@@ -8,16 +8,9 @@ from typing_extensions import override
 
 from servers import Bucket
 from support.golden import header_of, log_batches
-from support.logs import (
-    KAFKA,
-    KINDS,
-    REMOTE,
-    fill,
-    make_place,
-    open_store,
-    records,
-    segment,
-)
+from support.kafka_data import KAFKA, REMOTE
+from support.segments import records, segment
+from support.stores import KINDS, fill, make_place, open_store
 from support.wire import encode_batch
 from tieredfs import (
     Capability,

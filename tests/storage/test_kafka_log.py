@@ -7,7 +7,8 @@ import pytest
 from typing_extensions import override
 
 from support.events import Events
-from support.logs import KAFKA, LOCAL, REMOTE, files_of, fill
+from support.kafka_data import KAFKA, LOCAL, REMOTE
+from support.stores import files_of, fill
 from tieredfs import (
     CorruptBatchError,
     CorruptDataError,

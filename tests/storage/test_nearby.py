@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from support.kafka_data import KAFKA, REMOTE
 from support.log_directories import recorded
-from support.logs import KAFKA, REMOTE
 from tieredfs import (
     InvalidArgumentError,
     ObjectStore,

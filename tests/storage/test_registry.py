@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from support.logs import KAFKA, REMOTE
+from support.kafka_data import KAFKA, REMOTE
 from tieredfs import (
     Capability,
     InvalidArgumentError,

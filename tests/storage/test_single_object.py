@@ -13,7 +13,8 @@ from fsspec.implementations.memory import MemoryFileSystem
 from hypothesis import given, settings
 from typing_extensions import override
 
-from support.logs import KAFKA, REMOTE, empty_snapshot, records
+from support.kafka_data import KAFKA, REMOTE
+from support.segments import empty_snapshot, records
 from support.wire import WireRecord, encode_batch
 from tieredfs import (
     AlreadyExistsError,

@@ -9,7 +9,7 @@ import pytest
 import s3fs
 
 from servers import Bucket, FaultProxy, ProxiedBucket, SeaweedS3
-from support.logs import empty_snapshot, records
+from support.segments import empty_snapshot, records
 from support.wire import encode_batch
 from tieredfs import (
     IndexType,

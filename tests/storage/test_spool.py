@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 from typing_extensions import override
 
-from support.logs import empty_snapshot, records
+from support.segments import empty_snapshot, records
 from support.wire import encode_batch
 from tieredfs import (
     IndexType,

@@ -10,6 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from support.kafka_data import KAFKA
 from tieredfs.format.batch.header import BatchHeader
 from tieredfs.format.batch.reader import scan_log
 from tieredfs.format.batch.table import LogBatches
@@ -17,7 +18,6 @@ from tieredfs.format.buffers import Buffer
 from tieredfs.format.records.decode import RecordDecoder
 
 __all__ = [
-    "KAFKA",
     "Golden",
     "batch_facts",
     "decode",
@@ -29,8 +29,6 @@ __all__ = [
     "record_facts",
     "rows_of",
 ]
-
-KAFKA = Path(__file__).parents[1] / "data" / "kafka"
 
 _PRODUCERS = 2  # the version that brought producers, epochs and a count of records
 _LONGEST = 1024  # the expected files hold longer keys and values as a digest

@@ -9,7 +9,8 @@ from typing import Any
 
 from servers import Bucket
 from support.golden import expected_record_facts, record_facts, rows_of
-from support.logs import KAFKA, LOCAL, REMOTE, records
+from support.kafka_data import KAFKA, LOCAL, REMOTE
+from support.segments import records
 from support.wire import encode_batch
 from tieredfs import (
     ObjectStore,

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from functools import partial
 
-from support.logs import KAFKA, LOCAL, REMOTE, files_of, fill
+from support.kafka_data import KAFKA, LOCAL, REMOTE
+from support.stores import files_of, fill
 from tieredfs import ObjectStore, RemoteStorageManager, open_storage
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.kafka_log import KafkaLog

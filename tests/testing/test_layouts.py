@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from support.logs import make_place, open_store
+from support.stores import make_place, open_store
 from testing.layouts import LAYOUTS, WRAPPED
 from tieredfs.testing import CHECKS, Check, check_empty_storage_lists_nothing
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from servers import Bucket
-from support.logs import KINDS, make_place
+from support.stores import KINDS, make_place
 
 
 @pytest.fixture(params=KINDS)

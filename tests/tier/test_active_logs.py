@@ -7,7 +7,7 @@ import pytest
 from servers import Bucket
 from support.golden import Golden, expected_record_facts, goldens, record_facts, rows_of
 from support.log_directories import native, push_all, source_of, topic_of, write_log
-from support.logs import records
+from support.segments import records
 from support.wire import encode_batch
 from tieredfs import CorruptBatchError
 from tieredfs.log.push.push import PushOutcome

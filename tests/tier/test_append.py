@@ -27,7 +27,8 @@ from support.log_directories import (
     topic_of,
     write_log,
 )
-from support.logs import make_place, open_store, records
+from support.segments import records
+from support.stores import make_place, open_store
 from support.wire import encode_batch
 from tieredfs import (
     AlreadyExistsError,

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from support.logs import KAFKA, REMOTE
+from support.kafka_data import KAFKA, REMOTE
 from tieredfs import (
     InvalidArgumentError,
     NotFoundError,

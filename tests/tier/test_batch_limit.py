@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.logs import fill, records, segment
+from support.segments import records, segment
+from support.stores import fill
 from support.wire import encode_batch, encode_wrapper
 from tieredfs import (
     CorruptBatchError,

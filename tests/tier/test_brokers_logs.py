@@ -8,17 +8,8 @@ import pyarrow as pa
 import pytest
 
 from servers import Bucket
-from support.logs import (
-    KAFKA,
-    LOCAL,
-    REMOTE,
-    digest,
-    files_of,
-    fill,
-    load_json,
-    open_store,
-    runs,
-)
+from support.kafka_data import KAFKA, LOCAL, REMOTE, digest, load_json, runs
+from support.stores import files_of, fill, open_store
 from tieredfs import OffsetAndTimestamp, Topic, open_tier
 
 TIERED = ["plain", "txn", "two-partitions", "epochs"]

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 
 from support.log_directories import ID
-from support.logs import fill, records, segment
+from support.segments import records, segment
+from support.stores import fill
 from support.wire import WireRecord, encode_batch, encode_wrapper
 from tieredfs import ObjectStore, SegmentMetadata, TopicIdPartition
 from tieredfs.errors import UnsupportedOperationError

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.logs import KAFKA, LOCAL, REMOTE, files_of, fill
+from support.kafka_data import KAFKA, LOCAL, REMOTE
+from support.stores import files_of, fill
 from tieredfs import ObjectStore, Tier, TieredFSError, Topic, open_storage
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from servers import Bucket, ProxiedBucket, Request
 from support.blocked_program import IN_A_THREAD, NEVER, end_of, line_of, start_program
-from support.logs import REMOTE, files_of, fill, open_store
+from support.kafka_data import REMOTE
+from support.stores import files_of, fill, open_store
 
 TIER = """
 import os, threading

@@ -13,7 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.logs import KAFKA, REMOTE, fill, records, segment
+from support.kafka_data import KAFKA, REMOTE
+from support.segments import records, segment
+from support.stores import fill
 from support.wire import WireRecord, encode_batch
 from tieredfs import (
     CorruptBatchError,

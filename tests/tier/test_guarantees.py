@@ -17,6 +17,7 @@ import pyarrow as pa
 import pytest
 
 from support.damage import flipped
+from support.kafka_data import KAFKA, REMOTE
 from support.log_directories import (
     ID,
     log_of,
@@ -28,7 +29,8 @@ from support.log_directories import (
     topic_of,
     write_log,
 )
-from support.logs import KAFKA, REMOTE, files_of, fill, records, segment
+from support.segments import records, segment
+from support.stores import files_of, fill
 from support.wire import encode_batch
 from tieredfs import (
     AlreadyExistsError,

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from support.logs import fill, records, segment
+from support.segments import records, segment
+from support.stores import fill
 from support.wire import encode_batch
 from tieredfs import (
     CorruptBatchError,

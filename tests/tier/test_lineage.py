@@ -16,8 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.kafka_data import KAFKA, REMOTE
 from support.log_directories import source_of
-from support.logs import KAFKA, REMOTE, files_of, fill, records, segment
+from support.segments import records, segment
+from support.stores import files_of, fill
 from support.wire import encode_batch
 from tieredfs import (
     CorruptDataError,

@@ -14,7 +14,7 @@ from support.log_directories import (
     topic_of,
     write_log,
 )
-from support.logs import files_of
+from support.stores import files_of
 from tieredfs import ObjectStore, OffsetAndTimestamp
 from tieredfs.log.pull.pull import pull
 from tieredfs.log.push.push import PushOutcome

@@ -9,7 +9,8 @@ import pytest
 
 from servers import FaultProxy, ProxiedBucket
 from support.events import Events
-from support.logs import fill, records, segment
+from support.segments import records, segment
+from support.stores import fill
 from support.wire import encode_batch
 from tieredfs import (
     ByteRange,

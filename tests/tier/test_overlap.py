@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from support.log_directories import ID, push_all, source_of, topic_of, write_log
-from support.logs import fill, segment
+from support.segments import segment
+from support.stores import fill
 from support.wire import WireRecord, encode_batch
 from tieredfs import (
     CorruptDataError,

@@ -7,6 +7,7 @@ import pytest
 
 from servers import Bucket
 from support.damage import flipped
+from support.kafka_data import KAFKA
 from support.log_directories import (
     ID,
     OTHER_ID,
@@ -20,7 +21,8 @@ from support.log_directories import (
     topic_of,
     write_log,
 )
-from support.logs import KAFKA, files_of, fill, records, segment
+from support.segments import records, segment
+from support.stores import files_of, fill
 from support.wire import encode_batch
 from tieredfs import (
     AlreadyExistsError,

@@ -32,7 +32,7 @@ from support.log_directories import (
     topic_of,
     write_log,
 )
-from support.logs import files_of
+from support.stores import files_of
 from support.wire import seal
 from tieredfs import (
     CorruptBatchError,

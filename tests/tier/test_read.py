@@ -9,8 +9,9 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.log_directories import ID, source_of, topic_of, write_log
-from support.logs import KAFKA, LOCAL, REMOTE, records
+from support.segments import records
 from support.wire import CONTROL, WireRecord, encode_batch
 from tieredfs import (
     Fetched,

@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from servers import Bucket
-from support.logs import fill, make_place, open_store, records, segment
+from support.segments import records, segment
+from support.stores import fill, make_place, open_store
 from support.wire import encode_batch
 from tieredfs import (
     IndexType,

@@ -9,7 +9,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from support.logs import KAFKA, REMOTE, files_of, fill, records, segment
+from support.kafka_data import KAFKA, REMOTE
+from support.segments import records, segment
+from support.stores import files_of, fill
 from support.wire import encode_batch
 from tieredfs import (
     CorruptBatchError,

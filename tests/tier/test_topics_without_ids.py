@@ -13,7 +13,7 @@ from support.log_directories import (
     source_of,
     write_log,
 )
-from support.logs import files_of
+from support.stores import files_of
 from tieredfs import ObjectStore, RemoteStorageManager, Tier, TopicIdPartition
 from tieredfs.cache import with_index_cache
 from tieredfs.log.pull.pull import pull

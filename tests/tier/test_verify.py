@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.damage import damaged, flipped
+from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.log_directories import (
     ID,
     OTHER_ID,
@@ -19,16 +20,8 @@ from support.log_directories import (
     source_of,
     write_log,
 )
-from support.logs import (
-    KAFKA,
-    LOCAL,
-    REMOTE,
-    files_of,
-    fill,
-    make_place,
-    open_store,
-    segment,
-)
+from support.segments import segment
+from support.stores import files_of, fill, make_place, open_store
 from tieredfs import (
     ErrorKind,
     ObjectStore,

@@ -10,7 +10,7 @@ import pytest
 from objects.guarantees.model import guarantee
 from objects.subject import Subject
 from support.deadlines import assert_all_end_by
-from support.logs import CLOUDS, SECOND
+from support.stores import CLOUDS, SECOND
 from tieredfs import (
     DeadlineExceededError,
     NotFoundError,

@@ -8,7 +8,7 @@ import pytest
 
 from objects.guarantees.model import guarantee
 from objects.subject import Subject
-from support.logs import CLOUDS, SECOND
+from support.stores import CLOUDS, SECOND
 from tieredfs import NotFoundError, ObjectStore
 from tieredfs.objects import StoreCapability
 

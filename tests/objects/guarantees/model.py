@@ -7,7 +7,7 @@ from enum import StrEnum
 import pytest
 
 from objects.subject import Subject
-from support.logs import PLACES
+from support.stores import PLACES
 from tieredfs import TieredFSError, UnsupportedOperationError
 from tieredfs.objects import StoreCapability
 

@@ -7,7 +7,7 @@ import pytest
 
 from objects.guarantees.model import guarantee
 from objects.subject import Subject
-from support.logs import CLOUDS, SECOND
+from support.stores import CLOUDS, SECOND
 from tieredfs import ByteRange, CorruptObjectError, NotFoundError
 from tieredfs.objects import StoreCapability
 

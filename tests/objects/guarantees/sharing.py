@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from objects.forking import forked, soon
 from objects.guarantees.model import guarantee
 from objects.subject import Subject
-from support.logs import PLACES
+from support.stores import PLACES
 
 THREADS = 16
 FILES = {f"{number:02d}": os.urandom(50) * 400 for number in range(THREADS)}

@@ -11,7 +11,7 @@ import pytest
 from objects.guarantees.model import guarantee
 from objects.racing import race
 from objects.subject import Subject
-from support.logs import PLACES
+from support.stores import PLACES
 from tieredfs import AlreadyExistsError, InvalidArgumentError, NotFoundError
 from tieredfs.objects import StoreCapability
 
