@@ -9,6 +9,7 @@ from typing_extensions import override
 from support.events import Events
 from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.stores import files_of, fill
+from support.wire import WireRecord, encode_batch
 from tieredfs import (
     CorruptBatchError,
     CorruptDataError,
@@ -283,6 +284,48 @@ class TestTheActiveSegment:
             epochs.put(f"{ACTIVE}.{suffix}", bytes(12_000), overwrite=True)
         assert table(epochs).num_rows == 500
 
+    def test_a_torn_tail_before_preallocated_zeros_is_left_out(
+        self, epochs: ObjectStore
+    ) -> None:
+        log = bytes(epochs.get(f"{ACTIVE}.log"))
+        whole = over(epochs).describe(over(epochs).list_segments(EPOCHS)[-1])
+        more = WireRecord(600, 0, b"k", b"v" * 300)
+        for codec in ("none", "zstd"):
+            batch = encode_batch([more], leader_epoch=5, codec=codec)
+            for size in (1, 7, 8, 10, 11, 12, 16, 17, 21, 60, 61, 62, len(batch) - 2):
+                content = (log + batch[:size]).ljust(1 << 20, b"\0")
+                epochs.put(f"{ACTIVE}.log", content, overwrite=True)
+                storage = over(epochs)
+                known = storage.describe(storage.list_segments(EPOCHS)[-1])
+                assert (known.end_offset, known.size) == (whole.end_offset, whole.size)
+                assert table(epochs).num_rows == 600
+
+    def test_a_preallocated_one_hides_no_damage_of_a_batch_before_others(
+        self, epochs: ObjectStore
+    ) -> None:
+        log = bytes(epochs.get(f"{ACTIVE}.log"))
+        # Of the second batch: length, magic, checksum, records.
+        for at in (8, 9, 10, 11, 16, 17, 400):
+            wrong = bytearray(log.ljust(1 << 20, b"\0"))
+            wrong[2619 + at] ^= 1
+            epochs.put(f"{ACTIVE}.log", wrong, overwrite=True)
+            with pytest.raises(CorruptBatchError, match=r"0500.*position 2619"):
+                table(epochs)
+
+    def test_a_damaged_last_batch_that_ends_in_a_zero_is_taken_for_a_torn_one(
+        self, epochs: ObjectStore
+    ) -> None:
+        log = bytes(epochs.get(f"{ACTIVE}.log"))
+        last = bytearray(encode_batch([WireRecord(600, 0)], leader_epoch=5))
+        assert last[-1] == 0
+        last[-3] ^= 1
+        content = (log + last).ljust(1 << 20, b"\0")
+        epochs.put(f"{ACTIVE}.log", content, overwrite=True)
+        assert table(epochs).num_rows == 600
+        epochs.put(f"{ACTIVE}.log", log + last, overwrite=True)
+        with pytest.raises(CorruptBatchError, match="CRC-32C does not match"):
+            table(epochs)
+
     def test_a_wrong_byte_inside_it_is_corrupt(self, epochs: ObjectStore) -> None:
         log = bytearray(epochs.get(f"{ACTIVE}.log"))
         log[3000] ^= 1
@@ -290,12 +333,14 @@ class TestTheActiveSegment:
         with pytest.raises(CorruptBatchError, match="0500"):
             table(epochs)
 
-    @pytest.mark.parametrize("size", [0, 1, 2618, 2619, 2620, 4000, 5000])
+    @pytest.mark.parametrize("size", [0, 1, 2618, 2619, 2620, 2635, 4000, 5000])
+    @pytest.mark.parametrize("allocated", [0, 1 << 20])
     def test_indexes_that_are_ahead_of_a_torn_log_are_cut_to_it(
-        self, epochs: ObjectStore, size: int
+        self, epochs: ObjectStore, size: int, allocated: int
     ) -> None:
         whole = table(epochs)
-        cut(epochs, f"{ACTIVE}.log", size)
+        content = bytes(epochs.get(f"{ACTIVE}.log"))[:size].ljust(allocated, b"\0")
+        epochs.put(f"{ACTIVE}.log", content, overwrite=True)
         storage = over(epochs)
         known = storage.describe(storage.list_segments(EPOCHS)[-1])
         assert known.end_offset is not None
@@ -328,6 +373,18 @@ class TestTheActiveSegment:
         epochs.put(f"{ACTIVE}.log", log, overwrite=True)
         with pytest.raises(CorruptBatchError, match=r"0500.*position 2619"):
             table(epochs)
+
+    @pytest.mark.parametrize("allocated", [0, 1 << 20])
+    def test_nor_is_one_inside_which_the_offset_index_has_another(
+        self, epochs: ObjectStore, allocated: int
+    ) -> None:
+        cut(epochs, f"{ACTIVE}.timeindex", 0)  # so that it is described from its start
+        log = bytearray(epochs.get(f"{ACTIVE}.log").tobytes().ljust(allocated, b"\0"))
+        log[2619 + 9] ^= 1
+        epochs.put(f"{ACTIVE}.log", log, overwrite=True)
+        storage = over(epochs)
+        with pytest.raises(CorruptBatchError, match=r"position 2619.*index has one"):
+            storage.describe(storage.list_segments(EPOCHS)[-1])
 
     def test_an_index_that_grew_since_the_log_was_listed_is_cut_to_it(
         self, epochs: ObjectStore

@@ -8,6 +8,7 @@ checks them against the neighbouring batches.
 """
 
 import struct
+import zlib
 from collections.abc import Iterator
 
 from tieredfs.epochs import NO_EPOCH
@@ -24,12 +25,13 @@ from tieredfs.format.batch.legacy import read_message_header
 from tieredfs.format.batch.scan import scan_headers
 from tieredfs.format.batch.table import LogBatch, LogBatches
 from tieredfs.format.buffers import Buffer, byte_view
-from tieredfs.format.checksum import check_crc32c
+from tieredfs.format.checksum import check_crc32c, crc32c
 from tieredfs.format.compression.codec import MAX_CODEC, Codec
 from tieredfs.integers import MAX_INT64
 
 __all__ = [
     "claimed_size",
+    "may_be_torn",
     "read_header",
     "scan_log",
 ]
@@ -38,14 +40,18 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _SIZE = struct.Struct(">qi")
 _LENGTH_AT = 12  # bytes that the length field does not count
 _MAGIC_AT = 16
+_CRC_BYTES = 4
 
 
-def claimed_size(data: Buffer, position: int, *, name: str = "log") -> int | None:
+def claimed_size(
+    data: Buffer, position: int, *, offset: int = 0, name: str = "log"
+) -> int | None:
     """Return the size of the batch at ``position`` according to its length field.
 
     Args:
         data: A buffer of log bytes.
         position: Position of the batch in the buffer.
+        offset: Position of the buffer's first byte in the log.
         name: Log name used in error messages.
 
     Returns:
@@ -61,8 +67,28 @@ def claimed_size(data: Buffer, position: int, *, name: str = "log") -> int | Non
     _, length = _SIZE.unpack_from(view, position)
     if length + _LENGTH_AT <= _MAGIC_AT:
         detail = f"a length of {length} is too small for a batch"
-        raise _corrupt(name, position, detail)
+        raise _corrupt(name, position + offset, detail)
     return int(length) + _LENGTH_AT
+
+
+def may_be_torn(data: Buffer) -> bool:
+    """Return whether bytes look like the first part of a batch, with zeros behind it.
+
+    A broker that writes to a file of zeros leaves that until the batch is whole, and
+    for ever if it stops. A whole batch that was damaged looks the same if it ends in a
+    zero.
+
+    Args:
+        data: As many bytes as the batch's length field claims.
+    """
+    view = byte_view(data)
+    magic = view[_MAGIC_AT]
+    if view[-1] or magic > MAGIC or (magic == MAGIC and len(view) < HEADER_SIZE):
+        return False
+    covered = CRC_END if magic == MAGIC else _MAGIC_AT  # the checksum is before it
+    checksum = crc32c if magic == MAGIC else zlib.crc32
+    stored = int.from_bytes(view[covered - _CRC_BYTES : covered], "big")
+    return checksum(view[covered:]) != stored
 
 
 def read_header(
@@ -86,7 +112,7 @@ def read_header(
     """
     view = byte_view(data)
     at = position + offset
-    size = claimed_size(view, position, name=name)
+    size = claimed_size(view, position, offset=offset, name=name)
     if size is None or size > len(view) - position:
         left = len(view) - position
         detail = f"cut off after {left} bytes of {size or '?'}"
@@ -166,7 +192,7 @@ def scan_log(
         if len(table):
             found = LogBatches(table, view, name)
         else:
-            size = claimed_size(view, start, name=name)
+            size = claimed_size(view, start, offset=offset, name=name)
             if size is None or size > len(view) - start:
                 return
             header = read_header(view, start, offset=offset, name=name)

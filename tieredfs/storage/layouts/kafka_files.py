@@ -14,6 +14,7 @@ from tieredfs.errors import (
     CorruptObjectError,
 )
 from tieredfs.format.batch.header import BatchHeader
+from tieredfs.format.batch.reader import claimed_size
 from tieredfs.format.index.leader_epochs import parse_leader_epochs
 from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
@@ -117,8 +118,9 @@ def describe_segment(
         # A crash lost the end of the log, so index entries for it are ignored.
         headers = _headers(storage, metadata, 0, active=active)
         end = headers[-1].end if headers else 0
-        if any(storage.fetch_log_segment(metadata, end, min(end + _SIZE_AT, size))):
-            facts.check_torn(end)
+        torn = storage.fetch_log_segment(metadata, end, min(end + _SIZE_AT, size))
+        if any(torn):
+            facts.check_torn(end, torn)
         facts.forget_beyond(headers)
     try:
         facts.check(headers)
@@ -294,13 +296,22 @@ class _Facts:
         )
         self.position = 0
 
-    def check_torn(self, end: int) -> None:
-        """Check that the batch at ``end``, which is not whole, can be the last one."""
-        behind = self.offsets.upper_bound(end + 1)
-        if behind is not None:
+    def check_torn(self, position: int, begins: memoryview) -> None:
+        """Check that a batch that is not whole can be the last one.
+
+        Args:
+            position: Where it begins.
+            begins: Its first bytes, up to its length field if there are so many.
+        """
+        try:
+            size = claimed_size(begins, 0)
+        except CorruptBatchError:  # its length was not written
+            size = None
+        behind = self.offsets.upper_bound(position + 1)
+        if behind is not None and behind.position < position + (size or _SIZE_AT):
             msg = (
-                f"{self.name}: batch at position {end}: it extends past the log, the "
-                f"offset index has one at {behind.position}"
+                f"{self.name}: batch at position {position}: it is not whole, and "
+                f"the offset index has one inside it, at {behind.position}"
             )
             raise CorruptBatchError(msg)
 

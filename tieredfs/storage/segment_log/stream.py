@@ -7,9 +7,12 @@ much has to be fetched depends on where the batches end, so ``split_log`` states
 
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from tieredfs.errors import CorruptBatchError
-from tieredfs.format.batch.reader import claimed_size, scan_log
+from tieredfs.format.batch.reader import claimed_size, may_be_torn, scan_log
 from tieredfs.format.batch.table import LogBatch, LogBatches
+from tieredfs.format.buffers import Buffer
 from tieredfs.options import DEFAULTS
 
 __all__ = ["FETCH_SIZE", "LogFetch", "read_batches", "read_log", "split_log"]
@@ -17,8 +20,8 @@ __all__ = ["FETCH_SIZE", "LogFetch", "read_batches", "read_log", "split_log"]
 FETCH_SIZE = DEFAULTS.fetch_bytes
 """Default bytes of a request: large enough that its latency does not matter."""
 
-_SIZE_END = 12
-"""End of the size field in a batch header."""
+_SIZE_FROM, _SIZE_END = 8, 12
+"""Where the size field in a batch header begins and ends."""
 
 _LOOKAHEAD_BYTES = 64 << 10
 """Bytes of the first request past ``until``; each further request doubles them."""
@@ -119,14 +122,14 @@ def split_log(
                         int(found["end"][-1]),
                     )
             except CorruptBatchError:
-                if not torn_tail or any(data[done:]):
+                if not torn_tail or not _are_zeros(data[done:]):
                     raise
             rest = data[done:]
             position += done
         # Fewer zeros may be the offset of a batch that the next piece continues.
-        if torn_tail and len(rest) >= _SIZE_END and not any(rest):
+        if torn_tail and len(rest) >= _SIZE_END and _are_zeros(rest):
             return
-        claimed = claimed_size(rest, 0, name=f"{name} from {position}")
+        claimed = claimed_size(rest, 0, offset=position, name=name)
         if claimed is not None and claimed > pieces.size - position:
             if torn_tail:
                 return
@@ -148,11 +151,9 @@ def read_log(
     name: str,
     start: int = 0,
     until: int | None = None,
-    torn_tail: bool = False,
 ) -> Iterator[LogBatches]:
     """Fetch a log and split it into batches: see ``LogFetch`` and ``split_log``."""
-    pieces = LogFetch(fetch, size, start=start, until=until)
-    return split_log(pieces, name=name, torn_tail=torn_tail)
+    return split_log(LogFetch(fetch, size, start=start, until=until), name=name)
 
 
 def read_batches(
@@ -163,9 +164,66 @@ def read_batches(
     start: int = 0,
     torn_tail: bool = False,
 ) -> Iterator[LogBatch]:
-    """Yield the batches of a log one by one: see ``read_log``."""
-    for batches in read_log(fetch, size, name=name, start=start, torn_tail=torn_tail):
-        yield from batches
+    """Fetch a log and yield its batches one by one, their checksums checked.
+
+    Args:
+        fetch: Returns the bytes ``[start, end)`` of the log, and may return more.
+        size: Bytes of the log.
+        name: Log name used in error messages.
+        start: Position of the first batch.
+        torn_tail: As for ``split_log``; the incomplete batch may have zeros behind it,
+            as in a file that a broker has preallocated. A log that ends so is read to
+            its end, for the zeros.
+
+    Raises:
+        CorruptBatchError: A batch is malformed, out of order or cut off.
+        UnsupportedFormatError: A magic byte or codec is not supported.
+    """
+    position, after, failed_at = start, -1, -1
+    while True:
+        pieces = LogFetch(fetch, size, start=position)
+        found = split_log(pieces, name=name, after=after, torn_tail=torn_tail)
+        try:
+            for batches in found:
+                for batch in batches:
+                    yield batch
+                    position, after = batch.header.end, batch.header.last_offset
+        except CorruptBatchError:
+            if not torn_tail:
+                raise
+            if _ends_torn(fetch, size, position):
+                return
+            # A broker may have written the rest of the batch meanwhile, and more.
+            if position == failed_at:
+                raise
+            failed_at = position
+        else:
+            return
+
+
+def _ends_torn(
+    fetch: Callable[[int, int], memoryview], size: int, position: int
+) -> bool:
+    """Return whether a log ends in the first part of a batch, and zeros behind it.
+
+    Args:
+        fetch: As ``read_batches`` takes it.
+        size: Bytes of the log.
+        position: Position of the batch.
+    """
+    try:
+        claimed = claimed_size(fetch(position, min(position + _SIZE_END, size)), 0)
+    except CorruptBatchError:
+        end = position + _SIZE_FROM  # the size is not written yet
+    else:
+        end = size if claimed is None else position + claimed
+        if end >= size or not may_be_torn(fetch(position, end)[: end - position]):
+            return False
+    return all(_are_zeros(piece) for piece in LogFetch(fetch, size, start=end))
+
+
+def _are_zeros(data: Buffer) -> bool:
+    return not np.count_nonzero(np.frombuffer(data, np.uint8))
 
 
 def _stitched(rest: memoryview, piece: memoryview) -> tuple[memoryview, ...]:
