@@ -20,6 +20,7 @@ from tieredfs import (
     ObjectStore,
     RemoteStorageManager,
     SegmentMetadata,
+    StorageUnavailableError,
     Tier,
     TopicIdPartition,
     UnsupportedOperationError,
@@ -325,6 +326,20 @@ class TestTheActiveSegment:
         epochs.put(f"{ACTIVE}.log", log + last, overwrite=True)
         with pytest.raises(CorruptBatchError, match="CRC-32C does not match"):
             table(epochs)
+
+    def test_a_preallocated_one_that_was_rolled_since_it_was_listed_has_changed(
+        self, epochs: ObjectStore
+    ) -> None:
+        log = bytes(epochs.get(f"{ACTIVE}.log"))
+        epochs.put(f"{ACTIVE}.log", log.ljust(1 << 20, b"\0"), overwrite=True)
+        storage = over(epochs)
+        listed = storage.list_segments(EPOCHS)[-1]
+        epochs.put(f"{ACTIVE}.log", log, overwrite=True)
+        epochs.put(f"epochs-0/{600:020d}.log", bytes(1 << 20), overwrite=True)
+        with pytest.raises(StorageUnavailableError, match="read again") as raised:
+            storage.describe(listed)
+        assert raised.value.retryable
+        assert table(epochs).num_rows == 600
 
     def test_a_wrong_byte_inside_it_is_corrupt(self, epochs: ObjectStore) -> None:
         log = bytearray(epochs.get(f"{ACTIVE}.log"))

@@ -33,7 +33,6 @@ from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.tiles import lineage_of
 from tieredfs.log.pull.cut import cut_segment
 from tieredfs.log.read.reader import TieredReader, bounds_of
-from tieredfs.log.read.slice_batches import changed_error
 from tieredfs.model import (
     UNKNOWN_TOPIC_ID,
     IndexType,
@@ -42,6 +41,7 @@ from tieredfs.model import (
 )
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager, open_storage
+from tieredfs.storage.changed_segment import changed_error
 from tieredfs.storage.layouts.kafka_files import (
     CLEANER_CHECKPOINT,
     LOG_SUFFIX,

@@ -16,12 +16,12 @@ from tieredfs.errors import (
     CorruptBatchError,
     CorruptDataError,
     CorruptIndexError,
-    StorageUnavailableError,
 )
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.log.planning.tiles import SegmentSlice
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.changed_segment import changed_error
 from tieredfs.storage.segment_log.stream import (
     FETCH_SIZE,
     LogFetch,
@@ -29,7 +29,7 @@ from tieredfs.storage.segment_log.stream import (
     split_log,
 )
 
-__all__ = ["changed_error", "fetch_slice", "filter_slice", "read_slice"]
+__all__ = ["fetch_slice", "filter_slice", "read_slice"]
 
 _NOTHING = memoryview(b"")
 
@@ -150,16 +150,6 @@ def _filter(
         if reached >= part.end_offset and part.end_offset <= (segment_end or 0):
             return reached
     return reached
-
-
-def changed_error(
-    storage: RemoteStorageManager, segment: SegmentMetadata
-) -> StorageUnavailableError:
-    """Return the error for a segment whose end may have changed since it was listed."""
-    return StorageUnavailableError(
-        f"{storage.name_of(segment)}: the broker is replacing this segment or the next "
-        "one: read again"
-    )
 
 
 def _is_cleaned(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool:

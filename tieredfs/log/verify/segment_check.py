@@ -14,9 +14,9 @@ from tieredfs.errors import (
 )
 from tieredfs.format.index.check import IndexCheck
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
-from tieredfs.log.read.slice_batches import changed_error
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.changed_segment import changed_error
 from tieredfs.storage.segment_log.inspection import (
     Inspection,
     PriorState,

@@ -22,6 +22,7 @@ from tieredfs.format.index.time import TimeIndex
 from tieredfs.integers import MAX_INT32, MAX_INT64
 from tieredfs.model import ByteRange, IndexType, SegmentIndexes, SegmentMetadata
 from tieredfs.objects import ObjectStore
+from tieredfs.storage.changed_segment import changed_error
 from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import read_batches
 
@@ -107,7 +108,27 @@ def describe_segment(
     Raises:
         CorruptIndexError: An index is malformed or inconsistent with the log.
         CorruptBatchError: A batch at the end of the log is malformed or out of place.
+        StorageUnavailableError: The broker has replaced or truncated the log since it
+            was listed.
     """
+    try:
+        return _described(
+            storage, metadata, indexes, active=active, compacted=compacted
+        )
+    except CorruptDataError as error:
+        if storage.is_current(metadata):
+            raise
+        raise changed_error(storage, metadata) from error
+
+
+def _described(
+    storage: RemoteStorageManager,
+    metadata: SegmentMetadata,
+    indexes: SegmentIndexes | None,
+    *,
+    active: bool,
+    compacted: bool,
+) -> SegmentMetadata:
     size = metadata.size or 0
     name = storage.name_of(metadata)
     if indexes is None:
