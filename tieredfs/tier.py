@@ -401,6 +401,7 @@ class Topic:
 
         At least one record is returned unless there is none from ``offset`` to the end
         of the log: holes that compaction left, and control records, are skipped.
+        If segments are deleted meanwhile, the log is listed and fetched again.
 
         Args:
             partition: Its number.
@@ -413,12 +414,15 @@ class Topic:
             the log.
 
         Raises:
-            NotFoundError: There is no such partition.
-            OffsetOutOfRangeError: ``offset`` is outside the log.
+            NotFoundError: There is no such partition, or a segment that is still listed
+                does not exist.
+            OffsetOutOfRangeError: ``offset`` is outside the log, perhaps because its
+                segment was just deleted.
             CorruptDataError: The next record may be in a gap, or the log is corrupt.
             InvalidArgumentError: An argument is not an integer.
         """
-        return self.reader(partition).read(offset, max_bytes)
+        reader = self.reader(partition)
+        return plan_despite_deletes(reader, partial(reader.read, offset, max_bytes))
 
     def append(
         self,

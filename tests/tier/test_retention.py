@@ -10,6 +10,7 @@ from typing import Literal
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from typing_extensions import override
 
 from servers import Bucket
 from support.segments import records, segment
@@ -207,6 +208,35 @@ def test_a_start_that_is_deleted_while_a_scan_is_planned_is_out_of_range(
     )
     with pytest.raises(OffsetOutOfRangeError, match=r"\[20, 50\)"):
         topic.scan(start=5, on_gap="skip")
+
+
+def test_a_read_whose_segments_are_deleted_meanwhile_is_out_of_range(
+    bucket: Bucket,
+) -> None:
+    store = open_store(bucket)
+    _fill(store)
+    gone = [0, 10]  # the read goes on from one to the other
+    meanwhile = _Meanwhile("get.*log", lambda: _delete(store, gone), is_armed=False)
+    topic = _topic(ObjectStore(bucket.url, observer=meanwhile))
+    topic.read(0, 0, 1)  # from now on the segments need no description
+    meanwhile.is_armed = True
+    with pytest.raises(OffsetOutOfRangeError, match=r"offset 5 .*\[20, 50\)"):
+        topic.read(0, 5)
+
+
+def test_a_read_of_a_listed_segment_whose_log_is_gone_is_not_found(
+    memory: ObjectStore,
+) -> None:
+    _fill(memory)
+
+    class Stale(ObjectStore):
+        @override
+        def get_range(self, key: str, start: int, end: int) -> memoryview:
+            raise NotFoundError(f"not found: {key}")
+
+    with pytest.raises(NotFoundError, match=r"not found: t-0.*\.log") as raised:
+        _topic(Stale(memory.url)).read(0, 5)
+    assert not isinstance(raised.value, OffsetOutOfRangeError)
 
 
 def test_a_scan_that_skips_gaps_pickles_as_one(memory: ObjectStore) -> None:
