@@ -115,7 +115,7 @@ class Lane:
         """Connect."""
         self.proxy = proxy
         self.calm = ObjectStore(place.url, place.storage_options)
-        assert self.calm.capabilities
+        assert self.calm.probe_capabilities()
 
     def attempt(self, cell: Cell) -> Result:
         """Try one cell."""

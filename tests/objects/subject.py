@@ -62,13 +62,13 @@ class Subject:
         store = ObjectStore(
             place.url, place.storage_options, policy=_QUICK, observer=self.events
         )
-        assert store.capabilities is not None
+        assert store.probe_capabilities() is not None
         self.events.clear()
         return store
 
     def can(self, capability: StoreCapability) -> bool:
         """Return whether the store has a capability."""
-        return capability in self.store.capabilities
+        return capability in self.store.probe_capabilities()
 
     def keys(self, prefix: str = "", **options: str) -> list[str]:
         """List the keys."""

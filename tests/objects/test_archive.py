@@ -135,7 +135,7 @@ def test_it_is_read_only_and_not_even_opened(kind: str, verb: str) -> None:
 
 
 def test_nothing_is_promised(url: str) -> None:
-    assert ObjectStore(url).capabilities == frozenset()
+    assert ObjectStore(url).probe_capabilities() == frozenset()
 
 
 @pytest.mark.parametrize("verb", READS)

@@ -153,7 +153,7 @@ def test_an_endpoint_that_is_switched_off_leads_nowhere(
     assert ObjectStore("s3://bucket", KEYS).identity != before
     monkeypatch.setenv("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "true")
     assert ObjectStore("s3://bucket", KEYS).identity == before
-    assert S3Backend.open("s3://bucket", KEYS, 10).conditional_put_verified
+    assert S3Backend.open("s3://bucket", KEYS, 10).conditional_put_known
 
 
 @pytest.mark.parametrize(
@@ -176,9 +176,7 @@ def test_what_anybody_may_run_at_amazon_is_not_its_s3(
     host: str, is_amazon: bool
 ) -> None:
     options = KEYS | {"endpoint_url": f"https://{host}"}
-    assert (
-        S3Backend.open("s3://bucket", options, 10).conditional_put_verified is is_amazon
-    )
+    assert S3Backend.open("s3://bucket", options, 10).conditional_put_known is is_amazon
 
 
 def test_to_say_where_it_is_a_store_asks_for_no_credentials(
@@ -241,8 +239,7 @@ def test_the_environment_of_a_cloud_makes_another_store(
 def test_a_condition_is_trusted_on_google_alone(endpoint: str, is_google: bool) -> None:
     options = {"token": "anon", "endpoint_url": endpoint}
     assert (
-        GCSBackend.open("gs://bucket", options, 10).conditional_put_verified
-        is is_google
+        GCSBackend.open("gs://bucket", options, 10).conditional_put_known is is_google
     )
 
 

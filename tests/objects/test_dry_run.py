@@ -83,7 +83,7 @@ def test_nothing_of_it_can_write(tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         store.get("a")
     assert store.abort_uploads(timedelta()) == ()
-    assert store.capabilities
+    assert store.probe_capabilities()
     with pytest.raises(UnsupportedOperationError, match="written in a dry run"):
         ObjectStore.put(_as_base(store), "b", b"", overwrite=True)
     assert not (tmp_path / "store").exists()

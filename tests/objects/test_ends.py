@@ -31,7 +31,7 @@ _VERBS = _READS | {
     "delete": "store.delete(str(n) for n in range(3000))",
 }
 _UPLOAD = {"upload": "store.put('large', bytes(65 << 20), overwrite=True)"}
-_TRIAL = {"capabilities": "store.capabilities"}
+_TRIAL = {"probe_capabilities": "store.probe_capabilities()"}
 
 VERBS = {
     "s3": _VERBS | _UPLOAD | _TRIAL | {"abort_uploads": "store.abort_uploads()"},

@@ -29,7 +29,7 @@ CALLS: dict[str, Call] = {
     "put": lambda store: store.put("new", b"1", overwrite=True),
     "create": lambda store: store.put("created", b"1", overwrite=False),
     "delete": lambda store: store.delete(["a", "b"]),
-    "capabilities": lambda store: store.capabilities,
+    "probe_capabilities": lambda store: store.probe_capabilities(),
     "abort_uploads": lambda store: store.abort_uploads(),
 }
 

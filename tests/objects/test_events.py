@@ -167,6 +167,6 @@ def test_events_and_the_wire_agree(
     policy = RequestPolicy(attempts=3, backoff=0.001, max_backoff=0.01)
     url, options, proxy = proxied
     store = ObjectStore(url, options, policy=policy, observer=events)
-    assert store.capabilities
+    assert store.probe_capabilities()
     for verb in verbs:
         check(store, events, proxy, source, verb)

@@ -26,7 +26,7 @@ def opened(proxied: ProxiedBucket, **policy: float) -> ObjectStore:
         policy=replace(quick, **policy),  # type: ignore[arg-type] # a policy's fields
         observer=Events(),
     )
-    assert store.capabilities
+    assert store.probe_capabilities()
     proxied.proxy.clear()
     return store
 

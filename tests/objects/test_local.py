@@ -244,7 +244,7 @@ def test_a_permanent_failure_is_raised_immediately_and_leaves_nothing(
     said: str,
 ) -> None:
     store = ObjectStore(str(tmp_path))
-    assert EXCLUSIVE in store.capabilities
+    assert EXCLUSIVE in store.probe_capabilities()
     tries = []
 
     def fail(descriptor: int) -> None:
@@ -265,7 +265,7 @@ def test_an_error_that_each_try_raises_anew_ends_the_call(
 ) -> None:
     """Raised by a second try, it is among its own causes."""
     store = ObjectStore(str(tmp_path), policy=RequestPolicy(backoff=0.001))
-    assert EXCLUSIVE in store.capabilities
+    assert EXCLUSIVE in store.probe_capabilities()
     tries = []
     same = OSError(errno.EIO, "Input/output error")
 
@@ -519,7 +519,7 @@ class TestADiskWithoutHardLinks:
     @pytest.mark.skipif(sys.platform != "linux", reason="only Linux renames so")
     def test_still_decides_which_writer_is_first(self, tmp_path: Path) -> None:
         store = ObjectStore(str(tmp_path))
-        assert EXCLUSIVE in store.capabilities
+        assert EXCLUSIVE in store.probe_capabilities()
         for number in range(5):
             (won,) = race(store, f"a/{number}", size=100)
             assert store.get(f"a/{number}") == won
@@ -532,7 +532,7 @@ class TestADiskWithoutHardLinks:
         self, tmp_path: Path
     ) -> None:
         store = ObjectStore(str(tmp_path))
-        assert EXCLUSIVE not in store.capabilities
+        assert EXCLUSIVE not in store.probe_capabilities()
         with pytest.raises(UnsupportedOperationError, match="exclusive_create"):
             store.put("a", b"1", overwrite=False)
         store.put("a", b"1", overwrite=True)
@@ -543,10 +543,10 @@ class TestADiskWithoutHardLinks:
         self, tmp_path: Path
     ) -> None:
         store = ObjectStore(str(tmp_path / "root"))
-        assert EXCLUSIVE in store.capabilities
+        assert EXCLUSIVE in store.probe_capabilities()
         with pytest.raises(UnsupportedOperationError, match="no hard links"):
             store.put("a", b"1", overwrite=False)
-        assert EXCLUSIVE not in store.capabilities
+        assert EXCLUSIVE not in store.probe_capabilities()
         assert list((tmp_path / "root").iterdir()) == []
 
     def test_a_folder_that_refuses_new_files_does_not_decide_for_its_disk(
@@ -569,12 +569,12 @@ class TestADiskWithoutHardLinks:
         monkeypatch.setattr(local_names, "_ways", {})
         monkeypatch.setattr(os, "open", refuse)
         immutable = ObjectStore(str(tmp_path / "immutable"))
-        assert EXCLUSIVE in immutable.capabilities
+        assert EXCLUSIVE in immutable.probe_capabilities()
         with pytest.raises(PermissionDeniedError):
             immutable.put("a", b"1", overwrite=False)
         fine = ObjectStore(str(tmp_path / "fine"))
         fine.put("a", b"1", overwrite=False)
-        assert EXCLUSIVE in fine.capabilities
+        assert EXCLUSIVE in fine.probe_capabilities()
 
     def test_a_rename_that_replaces_in_spite_of_all_is_not_used(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -586,4 +586,4 @@ class TestADiskWithoutHardLinks:
         monkeypatch.setattr(local_names, "_ways", {})
         store = ObjectStore(str(tmp_path))
         assert len(race(store, "a", size=100)) == 1
-        assert EXCLUSIVE in store.capabilities
+        assert EXCLUSIVE in store.probe_capabilities()

@@ -7,7 +7,12 @@ import pytest
 
 from servers import Fleet, ProxiedBucket
 from support.prerequisites import server_of
-from tieredfs import InvalidArgumentError, ObjectStore, StoreCapability
+from tieredfs import (
+    InvalidArgumentError,
+    ObjectStore,
+    RequestPolicy,
+    StoreCapability,
+)
 from tieredfs.objects.backends import Listing
 
 ROUNDS, STORES = 3, 6
@@ -62,9 +67,28 @@ def test_stores_that_are_tried_at_the_same_time_are_found_to_be_what_they_are(
         for _ in range(ROUNDS):
             store = ObjectStore(place.url, place.storage_options)
             together.wait(60)
-            found.append(StoreCapability.EXCLUSIVE_CREATE in store.capabilities)
+            found.append(StoreCapability.EXCLUSIVE_CREATE in store.probe_capabilities())
         return found
 
     with ThreadPoolExecutor(STORES) as pool:
         found = list(pool.map(attempt, range(STORES)))
     assert found == [[is_exclusive] * ROUNDS] * STORES
+
+
+@on_s3
+def test_a_property_of_a_store_makes_no_request_and_a_probe_is_a_method(
+    proxied: ProxiedBucket,
+) -> None:
+    url, options, proxy = proxied
+    store = ObjectStore(url, options)
+    properties = [
+        name for name, each in vars(ObjectStore).items() if isinstance(each, property)
+    ]
+    assert {"identity", "url"} <= set(properties)
+    for name in properties:
+        getattr(store, name)
+    assert proxy.requests() == []
+    assert store.probe_capabilities() == frozenset(StoreCapability)
+    assert len(proxy.requests()) == 3  # two creates of a probe, a delete
+    assert store.with_policy(RequestPolicy(attempts=1)).probe_capabilities()
+    assert len(proxy.requests()) == 3

@@ -73,7 +73,7 @@ def opened(place: ProxiedBucket) -> ObjectStore:
     """Return the store, which has found out what it can do."""
     policy = RequestPolicy(attempts=2, backoff=0.001)
     store = ObjectStore(place.url, place.storage_options, policy=policy)
-    assert store.capabilities
+    assert store.probe_capabilities()
     assert store.get("key") == CONTENT
     return store
 

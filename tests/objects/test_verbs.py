@@ -26,7 +26,7 @@ def counted(place: Bucket) -> tuple[ObjectStore, Events]:
     """Return a store that knows what it can do, and who counts from now on."""
     events = Events()
     store = ObjectStore(place.url, place.storage_options, observer=events)
-    assert StoreCapability.WRITE in store.capabilities
+    assert StoreCapability.WRITE in store.probe_capabilities()
     events.clear()
     return store, events
 
@@ -182,7 +182,7 @@ def test_a_listing_of_nothing_is_one_request(place: Bucket) -> None:
 def test_keys_are_deleted_together_where_the_store_can(place: Bucket) -> None:
     store, events = counted(place)
     store.delete(["a", "missing", "c/d"])
-    together = StoreCapability.BULK_DELETE in store.capabilities
+    together = StoreCapability.BULK_DELETE in store.probe_capabilities()
     assert events.by_verb() == {"delete": 1 if together else 3}
 
 

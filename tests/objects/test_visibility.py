@@ -231,7 +231,7 @@ def sure(proxied: ProxiedBucket) -> tuple[ObjectStore, FaultProxy]:
     """A store behind a proxy that knows what it can do."""
     url, options, proxy = proxied
     store = ObjectStore(url, options, policy=RequestPolicy(backoff=0.01))
-    assert StoreCapability.EXCLUSIVE_CREATE in store.capabilities
+    assert StoreCapability.EXCLUSIVE_CREATE in store.probe_capabilities()
     proxy.clear()
     return store, proxy
 

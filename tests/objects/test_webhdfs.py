@@ -294,7 +294,7 @@ class TestGateway:
         return ObjectStore(proxied.url, proxied.storage_options)
 
     def test_it_still_decides_which_writer_is_first(self, gateway: ObjectStore) -> None:
-        assert StoreCapability.EXCLUSIVE_CREATE in gateway.capabilities
+        assert StoreCapability.EXCLUSIVE_CREATE in gateway.probe_capabilities()
         gateway.put("a", b"1", overwrite=False)
         with pytest.raises(AlreadyExistsError):
             gateway.put("a", b"2", overwrite=False)

@@ -46,7 +46,7 @@ class Watched:
 
     def prove(self) -> None:
         """Let the store find out what it can do, and forget what that took."""
-        assert self.store.capabilities
+        assert self.store.probe_capabilities()
         self.clear()
 
     def clear(self) -> None:

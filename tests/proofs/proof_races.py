@@ -20,7 +20,7 @@ def test_one_of_sixteen_creators_wins_each_race(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     store = open_store(make_place(kind, request, tmp_path))
-    assert StoreCapability.EXCLUSIVE_CREATE in store.capabilities
+    assert StoreCapability.EXCLUSIVE_CREATE in store.probe_capabilities()
     won = {}
     for number in range(RACES):
         key = f"races/{number:03d}"
@@ -36,7 +36,7 @@ def test_where_nobody_can_be_first_nobody_is_and_nothing_is_overwritten(
     request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     store = open_store(make_place("s3-rclone", request, tmp_path))
-    assert StoreCapability.EXCLUSIVE_CREATE not in store.capabilities
+    assert StoreCapability.EXCLUSIVE_CREATE not in store.probe_capabilities()
     store.put("old", b"old", overwrite=True)
     for key in ("old", "new"):
         for number in range(RACES):

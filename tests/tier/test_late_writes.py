@@ -16,7 +16,7 @@ QUICK = RequestPolicy(deadline=2.5, backoff=0.001)
 def store(s3_proxied: ProxiedBucket) -> ObjectStore:
     """A store that has found out what it can, and gives an attempt a second."""
     store = ObjectStore(s3_proxied.url, s3_proxied.storage_options, policy=QUICK)
-    assert store.capabilities
+    assert store.probe_capabilities()
     return store
 
 

@@ -53,10 +53,13 @@ class DryRunStore(ObjectStore):
         """A text that differs from the store's own identity, so caches stay apart."""
         return f"{super().identity}\0dry run"
 
-    @property
-    def capabilities(self) -> frozenset[StoreCapability]:
-        """The capabilities of the store, as far as they are known without a write."""
-        return self._requests.backend("capabilities", "").capabilities
+    def probe_capabilities(self) -> frozenset[StoreCapability]:
+        """Return what the store can do, as far as that is known without a write.
+
+        Raises:
+            TieredFSError: The store cannot be reached.
+        """
+        return self._requests.backend("probe_capabilities", "").capabilities
 
     def with_policy(self, policy: RequestPolicy) -> Self:
         """Return a dry-run view of this store under another policy."""

@@ -160,15 +160,18 @@ class ObjectStore:
         """The sizes and limits that the user has tuned."""
         return self._requests.options
 
-    @property
-    def capabilities(self) -> frozenset[StoreCapability]:
-        """What this store can do, probed by a write where there is no other way.
+    def probe_capabilities(self) -> frozenset[StoreCapability]:
+        """Return what this store can do, probed by a write where nothing else can tell.
+
+        The probe creates and deletes an object that listings omit, once for all views
+        of the store; only some servers need it.
 
         Raises:
             TieredFSError: The store cannot be reached, or may not be written to.
         """
-        backend = self._requests.backend("capabilities", "")
-        probe_conditional_put(self._requests, backend, "", self._requests.deadline())
+        deadline = self._requests.deadline()
+        backend = self._requests.backend("probe_capabilities", "", deadline)
+        probe_conditional_put(self._requests, backend, "", deadline)
         return backend.capabilities
 
     def with_policy(self, policy: RequestPolicy) -> Self:

@@ -64,8 +64,11 @@ class Backend:
     )
     """What the backend can do; the store asks for nothing else."""
 
-    conditional_put_verified: bool = True
-    """Whether EXCLUSIVE_CREATE needs no probe; the store sets this after its probe."""
+    conditional_put_known: bool = True
+    """Whether ``capabilities`` are right about EXCLUSIVE_CREATE without a probe.
+
+    The store sets this after its probe, whichever way that ended.
+    """
 
     extra: ClassVar[str] = ""
     """The extra of tieredfs that installs the client; empty if there is none."""
@@ -141,7 +144,7 @@ class Backend:
     def conditional_put_works(self) -> bool | None:
         """Return whether creates are exclusive; None if only a probe put can tell.
 
-        Called until ``conditional_put_verified`` is set; makes no request.
+        Called while ``conditional_put_known`` is false; makes no request.
         """
         return None
 

@@ -71,7 +71,7 @@ class S3Backend(Backend):
     extra = "s3"
     container = "bucket"
     capabilities = frozenset(StoreCapability)
-    conditional_put_verified = False
+    conditional_put_known = False
     concurrency = CLOUD_CONCURRENCY
     delete_limit = 1000
     parts = MultipartConfig(part_size=8 << 20, max_parts=10_000, concurrency=4)
@@ -100,7 +100,7 @@ class S3Backend(Backend):
         made = super().open(url, options, timeout)
         # Amazon honours conditions; other servers are probed.
         client = made.run_async(made.filesystem.set_session, timeout)
-        made.conditional_put_verified = _is_amazon(client.meta.endpoint_url)
+        made.conditional_put_known = _is_amazon(client.meta.endpoint_url)
         return made
 
     @classmethod

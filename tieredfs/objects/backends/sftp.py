@@ -43,7 +43,7 @@ class SftpBackend(FoldersBackend):
 
     extra = "sftp"
     concurrency = 8
-    conditional_put_verified = False
+    conditional_put_known = False
 
     def __init__(self, filesystem: AbstractFileSystem, root: str, session: Any) -> None:  # noqa: ANN401 - asyncssh's
         """Take over a connection, which is aborted when this backend is collected."""

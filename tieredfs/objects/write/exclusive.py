@@ -40,7 +40,7 @@ def probe_conditional_put(
     Raises:
         TieredFSError: The probe could not be made; the next call repeats it.
     """
-    if backend.conditional_put_verified:
+    if backend.conditional_put_known:
         return
     probe_lock = requests.connection.probe_lock
     if not acquire(probe_lock, deadline.remaining):
@@ -48,7 +48,7 @@ def probe_conditional_put(
         msg = f"put {requests.name(key)}: conditional put not probed in {limit:g} s"
         raise DeadlineExceededError(msg)
     try:
-        if not backend.conditional_put_verified:
+        if not backend.conditional_put_known:
             works = backend.conditional_put_works()
             if works is None:
                 # Another process may delete the common probe between two creates.
@@ -58,7 +58,7 @@ def probe_conditional_put(
                 )
             if not works:
                 backend.capabilities -= {StoreCapability.EXCLUSIVE_CREATE}
-            backend.conditional_put_verified = True
+            backend.conditional_put_known = True
     finally:
         probe_lock.release()
 

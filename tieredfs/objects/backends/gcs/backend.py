@@ -74,7 +74,7 @@ class GCSBackend(Backend):
         self._prefix = f"{prefix}/" if prefix else ""
         # Google honours conditions; other servers are probed.
         host = urlsplit(self.endpoint).hostname or ""
-        self.conditional_put_verified = host.endswith(".googleapis.com")
+        self.conditional_put_known = host.endswith(".googleapis.com")
         self._sessions: dict[str, Session] = {}
 
     @classmethod

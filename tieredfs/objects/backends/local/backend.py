@@ -61,7 +61,7 @@ class LocalBackend(Backend):
     """A directory of a local disk; timeouts do not apply to a disk."""
 
     capabilities = frozenset(StoreCapability) - {StoreCapability.PARTS}
-    conditional_put_verified = False
+    conditional_put_known = False
     gap = 0
     delete_limit = 1000
     sends_in_pieces = True
