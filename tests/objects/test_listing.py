@@ -17,7 +17,7 @@ from tieredfs import (
     RequestPolicy,
     UnsupportedOperationError,
 )
-from tieredfs.objects import StoreCapability
+from tieredfs.objects import DryRunStore, StoreCapability
 
 KEYS = [
     "a-b/c",
@@ -177,14 +177,16 @@ def test_a_key_that_only_looks_like_one_of_ours_is_written_and_listed(
 
 
 def test_a_delimiter_other_than_a_slash_is_refused(store: ObjectStore) -> None:
-    with pytest.raises(InvalidArgumentError):
-        list(store.list(delimiter="-"))
+    with pytest.raises(InvalidArgumentError, match="invalid delimiter '-': give '/'"):
+        store.list(delimiter="-")  # by the call itself, before anything is yielded
 
 
 def test_a_prefix_that_would_leave_the_root_is_refused(store: ObjectStore) -> None:
+    dry = DryRunStore.over(store)
     for prefix in ("../", "../x", "a/../b", "a//b", "./a", "/"):
-        with pytest.raises(InvalidArgumentError):
-            list(store.list(prefix))
+        for asked in (store, dry):
+            with pytest.raises(InvalidArgumentError, match=r"invalid prefix '.*': "):
+                asked.list(prefix)
 
 
 @pytest.mark.parametrize("delimiter", ["", "/"])

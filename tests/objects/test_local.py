@@ -171,9 +171,9 @@ class TestANameThatIsTooLong:
         store = ObjectStore(str(tmp_path))
         store.put("a/b", b"1", overwrite=True)
         longest = max(len(name.encode()) for name in key.split("/"))
-        with pytest.raises(InvalidArgumentError, match=f"a name in it has {longest}"):
+        with pytest.raises(InvalidArgumentError, match=f"a name of {longest} bytes"):
             store.put(key, b"1", overwrite=overwrite)
-        with pytest.raises(InvalidArgumentError, match=f"a name in it has {longest}"):
+        with pytest.raises(InvalidArgumentError, match=f"a name of {longest} bytes"):
             store.copy("a/b", key)
         assert [path.name for path in tmp_path.rglob("*")] == ["a", "b"]
 
@@ -533,7 +533,9 @@ class TestADiskWithoutHardLinks:
     ) -> None:
         store = ObjectStore(str(tmp_path))
         assert EXCLUSIVE not in store.probe_capabilities()
-        with pytest.raises(UnsupportedOperationError, match="exclusive_create"):
+        with pytest.raises(
+            UnsupportedOperationError, match=r"does not support exclusive create$"
+        ):
             store.put("a", b"1", overwrite=False)
         store.put("a", b"1", overwrite=True)
         assert [path.name for path in tmp_path.iterdir()] == ["a"]

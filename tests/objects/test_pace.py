@@ -80,7 +80,7 @@ def test_threads_share_one_rate() -> None:
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan")])
 def test_a_rate_that_moves_nothing_is_refused(rate: float) -> None:
-    with pytest.raises(InvalidArgumentError, match="not above 0"):
+    with pytest.raises(InvalidArgumentError, match=f"rate is {rate}: give more"):
         Pace(rate)
 
 

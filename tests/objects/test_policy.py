@@ -1,4 +1,5 @@
 import math
+import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -108,7 +109,9 @@ def test_a_policy_has_the_documented_defaults() -> None:
     ids=repr,
 )
 def test_a_policy_that_allows_no_call_is_refused(fields: dict[str, Any]) -> None:
-    with pytest.raises(InvalidArgumentError):
+    ((name, value),) = fields.items()
+    told = re.escape(f"RequestPolicy.{name} is {value!r}: give ")
+    with pytest.raises(InvalidArgumentError, match=told):
         RequestPolicy(**fields)
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 from zipfile import ZipFile
@@ -63,7 +64,8 @@ def test_a_key_that_would_leave_the_root_is_refused(
         "head": lambda: store.head(key),
         "delete": lambda: store.delete(["a/b", key]),
     }
-    with pytest.raises(InvalidArgumentError):
+    told = f"invalid key {key!r}: a key is relative, without empty"
+    with pytest.raises(InvalidArgumentError, match=re.escape(told)):
         calls[verb]()
     assert [entry.key for entry in store.list()] == ["a/b"]
     assert outside.read_bytes() == b"outside"

@@ -40,7 +40,7 @@ def test_where_nobody_can_be_first_nobody_is_and_nothing_is_overwritten(
     store.put("old", b"old", overwrite=True)
     for key in ("old", "new"):
         for number in range(RACES):
-            with pytest.raises(UnsupportedOperationError, match="exclusive_create"):
+            with pytest.raises(UnsupportedOperationError, match="exclusive create"):
                 store.put(key, str(number).encode(), overwrite=False)
     assert store.get("old") == b"old"
     assert [entry.key for entry in store.list()] == ["old"]

@@ -1,7 +1,7 @@
 """Floor 2: any fsspec URL as a small, strict object store.
 
-``ObjectStore`` has eleven verbs and one behaviour on every backend. ``backends`` has
-one module or package per backend, which documents how the backend deviates and how
+``ObjectStore`` has the same verbs and the same behaviour on every backend. ``backends``
+has one module or package per backend, which documents how the backend deviates and how
 that is corrected.
 """
 

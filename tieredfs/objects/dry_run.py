@@ -15,10 +15,10 @@ from tieredfs.errors import (
     NotFoundError,
     UnsupportedOperationError,
 )
-from tieredfs.objects.backends import ObjectInfo
+from tieredfs.objects.backends import Listing, ObjectInfo
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
-from tieredfs.objects.keys import check_key, check_target
+from tieredfs.objects.keys import check_key, check_keys, check_target
 from tieredfs.objects.policy import Deadline, RequestPolicy
 from tieredfs.objects.request import Requests
 from tieredfs.objects.store import ObjectStore
@@ -72,7 +72,10 @@ class DryRunStore(ObjectStore):
 
         Raises:
             NotFoundError: There is no object ``source``.
+            InvalidArgumentError: A key is invalid, or ``target`` is reserved.
+            UnsupportedOperationError: The store is read-only.
         """
+        check_key(source)
         check_target(target)
         self._need_write("copy", target)
         self._changes.put(target, self.head(source).size or 0)
@@ -82,6 +85,7 @@ class DryRunStore(ObjectStore):
 
         Raises:
             NotFoundError: The object would not exist.
+            InvalidArgumentError: The key is invalid.
         """
         check_key(key)
         if self._changes.is_deleted(key):
@@ -92,24 +96,27 @@ class DryRunStore(ObjectStore):
     def list(
         self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
     ) -> Iterator[ObjectInfo]:
-        """Yield the objects that would exist, in key order."""
-        written, hidden = self._changes.listed(prefix)
-        folded = (_folded(entry, prefix, delimiter) for entry in written)
-        ours = {entry.key: entry for entry in folded if entry.key > start_after}
+        """Yield the objects that would exist, in key order.
+
+        Raises:
+            InvalidArgumentError: No valid key begins with ``prefix``, or ``delimiter``
+                is neither ``/`` nor empty.
+            NotFoundError: The container that the URL names does not exist.
+            UnsupportedOperationError: The store returns pages that are not in key
+                order.
+        """
         there = super().list(prefix, start_after=start_after, delimiter=delimiter)
-        last = None
-        for entry in merge(
-            (entry for entry in there if not self._is_hidden(entry, hidden)),
-            (ours[key] for key in sorted(ours)),
-            key=attrgetter("key"),
-        ):
-            if entry.key != last:  # a folder may be in both
-                yield entry
-            last = entry.key
+        return self._merged(there, Listing(prefix, start_after, delimiter))
 
     def delete(self, keys: Iterable[str]) -> None:
-        """Record the deletion of objects."""
-        wanted = [check_key(key) for key in keys]
+        """Record the deletion of objects.
+
+        Raises:
+            InvalidArgumentError: ``keys`` is one key, not several; or one of them is
+                invalid, and nothing was recorded.
+            UnsupportedOperationError: The store is read-only.
+        """
+        wanted = check_keys(keys)
         if wanted:
             self._need_write("delete", wanted[0])
         self._changes.delete(wanted)
@@ -132,6 +139,25 @@ class DryRunStore(ObjectStore):
         key = new_key(prefix)
         self._put("put", key, content, overwrite=True)
         return key
+
+    def _merged(
+        self, there: Iterator[ObjectInfo], listing: Listing
+    ) -> Iterator[ObjectInfo]:
+        """Yield what the store lists and what was written, without what is hidden."""
+        written, hidden = self._changes.listed(listing.prefix)
+        folded = (
+            _folded(entry, listing.prefix, listing.delimiter) for entry in written
+        )
+        ours = {entry.key: entry for entry in folded if entry.key > listing.start_after}
+        last = None
+        for entry in merge(
+            (entry for entry in there if not self._is_hidden(entry, hidden)),
+            (ours[key] for key in sorted(ours)),
+            key=attrgetter("key"),
+        ):
+            if entry.key != last:  # a folder may be in both
+                yield entry
+            last = entry.key
 
     def _is_hidden(self, entry: ObjectInfo, hidden: AbstractSet[str]) -> bool:
         """Return whether an entry of the store, or every key below it, is hidden."""

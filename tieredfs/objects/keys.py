@@ -12,12 +12,15 @@ probe of one store was listed as an object of a store whose URL is above it.
 
 import re
 import secrets
+from collections.abc import Iterable
 
 from tieredfs.errors import InvalidArgumentError
 
 __all__ = [
     "COMMON_PROBE",
     "check_key",
+    "check_keys",
+    "check_prefix",
     "check_target",
     "is_key",
     "is_probe",
@@ -30,7 +33,7 @@ __all__ = [
 _PROBE = ".tieredfs-probe-"
 _PROBE_BELOW = re.compile(r"/\.tieredfs-probe-[0-9a-f]{16}$")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.tieredfs-tmp")
-
+_RULE = "a key is relative, without empty, '.' or '..' parts, NUL or backslash"
 
 COMMON_PROBE = f"{_PROBE}{0:016x}"
 """The probe key that is tried first: if it cannot be deleted, only this one stays."""
@@ -84,9 +87,32 @@ def check_key(text: str) -> str:
         InvalidArgumentError: ``is_key`` rejects it.
     """
     if not is_key(text):
-        msg = f"not a key: {text!r}"
+        msg = f"invalid key {text!r}: {_RULE}"
         raise InvalidArgumentError(msg)
     return text
+
+
+def check_keys(keys: Iterable[str]) -> list[str]:
+    """Return several keys to be deleted, each once, if all are valid.
+
+    Raises:
+        InvalidArgumentError: ``keys`` is one key, or one of them is invalid.
+    """
+    if isinstance(keys, str | bytes):  # its letters would be taken for keys
+        msg = f"delete takes a list of keys, not one: give [{keys!r}]"
+        raise InvalidArgumentError(msg)
+    return [check_key(key) for key in dict.fromkeys(keys)]
+
+
+def check_prefix(text: str) -> None:
+    """Check that a valid key can begin with ``text``.
+
+    Raises:
+        InvalidArgumentError: None can.
+    """
+    if not is_key(f"{text}x"):
+        msg = f"invalid prefix {text!r}: {_RULE}"
+        raise InvalidArgumentError(msg)
 
 
 def check_target(text: str) -> str:
@@ -96,6 +122,6 @@ def check_target(text: str) -> str:
         InvalidArgumentError: The key is invalid, or reserved.
     """
     if is_reserved(check_key(text)):
-        msg = f"reserved key: {text!r}: listings omit it; write under another name"
+        msg = f"reserved key {text!r}: listings omit it; write under another name"
         raise InvalidArgumentError(msg)
     return text

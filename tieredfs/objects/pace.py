@@ -38,9 +38,8 @@ class Pace:
             InvalidArgumentError: The rate is not above 0.
         """
         if not rate > 0:  # nor is a NaN
-            raise InvalidArgumentError(
-                f"a rate of {rate} bytes a second is not above 0"
-            )
+            msg = f"the rate is {rate}: give more than 0 bytes per second"
+            raise InvalidArgumentError(msg)
         self._rate = rate
         self._clock = clock
         self._sleep = sleep

@@ -3,10 +3,10 @@
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import tenacity
 
@@ -18,6 +18,18 @@ _T = TypeVar("_T")
 
 _MIN_SHARE = 1.0
 """Minimum seconds of an attempt's share: most answers take less."""
+
+_WAIT: Final = (lambda number: 0 <= number < math.inf, "0 or more seconds")
+_ALLOWED: Final[Mapping[str, tuple[Callable[[float], bool], str]]] = {
+    "attempts": (lambda number: number >= 1, "1 or more"),
+    "backoff": _WAIT,
+    "max_backoff": _WAIT,
+    "deadline": (
+        lambda number: 0 < number <= threading.TIMEOUT_MAX,
+        f"more than 0 seconds, and {threading.TIMEOUT_MAX:.0f} at most",
+    ),
+}
+"""What a field of a policy has to be; every comparison with a NaN is false."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +59,13 @@ class RequestPolicy:
         Raises:
             InvalidArgumentError: A value is not a number, or a NaN; fewer than one
                 attempt; a deadline that is not above 0, or longer than the system can
-                wait; a wait that is negative or infinite.
+                wait; a wait that is negative or infinite. The message names the field.
         """
-        numbers = (self.attempts, self.deadline, self.backoff, self.max_backoff)
-        # Written as what must hold: every comparison with a NaN is false.
-        if not (
-            all(isinstance(number, Real) for number in numbers)
-            and self.attempts >= 1
-            and 0 < self.deadline <= threading.TIMEOUT_MAX
-            and 0 <= self.backoff < math.inf
-            and 0 <= self.max_backoff < math.inf
-        ):
-            msg = f"not a policy that allows a call: {self}"
-            raise InvalidArgumentError(msg)
+        for name, (is_allowed, allowed) in _ALLOWED.items():
+            value = getattr(self, name)
+            if not (isinstance(value, Real) and is_allowed(float(value))):
+                msg = f"RequestPolicy.{name} is {value!r}: give {allowed}"
+                raise InvalidArgumentError(msg)
 
     def share(self, left: float, attempt: int) -> float:
         """Return the seconds that one attempt may take.

@@ -129,7 +129,10 @@ class Requests:
             backend = self.backend(verb, key, deadline)
             if capability in backend.capabilities:
                 return backend
-        msg = f"{verb} {self.name(key)}: this store has no {capability.value}"
+        lacking = capability.value.replace("_", " ")
+        if capability is StoreCapability.WRITE:
+            lacking = f"{verb}: it is read-only"
+        msg = f"{verb} {self.name(key)}: this store does not support {lacking}"
         raise UnsupportedOperationError(msg)
 
     def make(self, call: Call[_T], deadline: Deadline | None = None) -> _T:

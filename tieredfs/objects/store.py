@@ -1,4 +1,4 @@
-"""The object store: eleven verbs, the same on every backend."""
+"""The object store: the same verbs, and the same behaviour, on every backend."""
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,14 @@ from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.connection import Connection
 from tieredfs.objects.content import PIECE_BYTES, BufferContent, Content, opened
 from tieredfs.objects.identity import identity_of, is_local, local_path
-from tieredfs.objects.keys import check_key, check_target, is_key, is_probe
+from tieredfs.objects.keys import (
+    check_key,
+    check_keys,
+    check_prefix,
+    check_target,
+    is_key,
+    is_probe,
+)
 from tieredfs.objects.observer import RequestObserver
 from tieredfs.objects.pace import Pace, PacedContent, paced_attempts
 from tieredfs.objects.policy import RequestPolicy
@@ -105,7 +112,12 @@ class ObjectStore:
 
     @property
     def identity(self) -> str:
-        """A text that identifies the store: its URL and endpoint, without secrets."""
+        """A text that identifies the store: its URL and endpoint, without secrets.
+
+        Raises:
+            UnsupportedOperationError: As in ``check_thread``: some clients cannot
+                report their endpoint there.
+        """
         connection = self._requests.connection
         return identity_of(connection.url, connection.options, connection.destinations)
 
@@ -189,6 +201,7 @@ class ObjectStore:
 
         Raises:
             NotFoundError: There is no such object.
+            InvalidArgumentError: The key is invalid.
         """
         check_key(key)
         call = Call("get", key, lambda backend, left: backend.get(key, left), len)
@@ -207,8 +220,8 @@ class ObjectStore:
         Raises:
             NotFoundError: There is no such object.
             CorruptObjectError: The object ends before ``end``.
-            InvalidArgumentError: ``start`` is negative or past ``end``, or ``end``
-                exceeds 63 bits.
+            InvalidArgumentError: The key is invalid; or ``start`` is negative or past
+                ``end``, or ``end`` exceeds 63 bits.
         """
         check_key(key)
         span = ByteRange(start, end)
@@ -229,6 +242,7 @@ class ObjectStore:
         Raises:
             NotFoundError: There is no such object.
             CorruptObjectError: The object ends before a range does.
+            InvalidArgumentError: The key is invalid.
         """
         check_key(key)
         if not any(ranges):
@@ -259,8 +273,8 @@ class ObjectStore:
 
         Raises:
             AlreadyExistsError: The object exists, and ``overwrite`` is false.
-            InvalidArgumentError: ``data`` is not a buffer, or the key is reserved for
-                unfinished writes, which listings omit.
+            InvalidArgumentError: ``data`` is not a buffer, or the key is invalid, or
+                reserved for unfinished writes, which listings omit.
             UnsupportedOperationError: The store is read-only, or cannot create objects
                 exclusively and ``overwrite`` is false.
         """
@@ -301,7 +315,7 @@ class ObjectStore:
             AlreadyExistsError: The object exists, and ``overwrite`` is false.
             NotFoundError: The file ``source`` does not exist.
             InvalidArgumentError: ``source`` is not a regular file, or becomes shorter
-                while it is read; or the key is reserved, as in ``put``.
+                while it is read; or the key is invalid or reserved, as in ``put``.
             UnsupportedOperationError: As in ``put``.
         """
         check_target(key)
@@ -313,7 +327,8 @@ class ObjectStore:
 
         Raises:
             NotFoundError: There is no object ``source``.
-            InvalidArgumentError: The key ``target`` is reserved, as in ``put``.
+            InvalidArgumentError: A key is invalid, or ``target`` is reserved, as in
+                ``put``.
             UnsupportedOperationError: The store is read-only.
         """
         check_key(source)
@@ -330,6 +345,7 @@ class ObjectStore:
 
         Raises:
             NotFoundError: There is no such object.
+            InvalidArgumentError: The key is invalid.
         """
         check_key(key)
         call = Call("head", key, lambda backend, left: backend.head(key, left))
@@ -350,34 +366,19 @@ class ObjectStore:
                 ends in ``/`` and whose size is None.
 
         Raises:
+            InvalidArgumentError: No valid key begins with ``prefix``, or ``delimiter``
+                is neither ``/`` nor empty. This is raised by the call, everything else
+                while the objects are yielded.
             NotFoundError: The container that the URL names does not exist. A missing
                 folder is just empty.
             UnsupportedOperationError: The store returns pages that are not in key
                 order.
         """
-        if not is_key(f"{prefix}x"):
-            msg = f"{self.url}: no key begins with {prefix!r}"
-            raise InvalidArgumentError(msg)
+        check_prefix(prefix)
         if delimiter not in {"", "/"}:
-            msg = f"{self.url}: a listing folds keys at '/', not at {delimiter!r}"
+            msg = f"invalid delimiter {delimiter!r}: give '/', or '' to list every key"
             raise InvalidArgumentError(msg)
-        last = start_after
-        for page in self._pages(Listing(prefix, start_after, delimiter)):
-            for entry in page.entries:
-                key = entry.key
-                if not key.startswith(prefix) or key <= start_after:
-                    continue  # a backend may return more than was asked for
-                if not is_key(key[:-1] if entry.is_prefix else key):
-                    continue
-                if is_probe(key):
-                    continue
-                if key == last:
-                    continue  # rclone lists an object twice while it is replaced
-                if key < last:
-                    msg = f"{self.url}: the store lists {key!r} after {last!r}"
-                    raise UnsupportedOperationError(msg)
-                last = key
-                yield entry
+        return self._list(Listing(prefix, start_after, delimiter))
 
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; a missing object is not an error.
@@ -385,14 +386,12 @@ class ObjectStore:
         Every key is tried, even when others fail.
 
         Raises:
-            InvalidArgumentError: ``keys`` is one key, not several.
+            InvalidArgumentError: ``keys`` is one key, not several; or one of them is
+                invalid, and nothing was deleted.
             TieredFSError: Some objects may remain; the error's ``keys`` lists them.
             UnsupportedOperationError: The store is read-only.
         """
-        if isinstance(keys, str | bytes):  # its letters would be taken for keys
-            msg = f"delete takes a list of keys, not one: [{keys!r}]"
-            raise InvalidArgumentError(msg)
-        wanted = [check_key(key) for key in dict.fromkeys(keys)]
+        wanted = check_keys(keys)
         if wanted:
             backend = self._requests.need(StoreCapability.WRITE, "delete", wanted[0])
             delete(self._requests, wanted, backend)
@@ -545,6 +544,26 @@ class ObjectStore:
             backend.put(key, sent, left, overwrite=overwrite)
 
         return send
+
+    def _list(self, listing: Listing) -> Iterator[ObjectInfo]:
+        """Yield the objects of a listing, in key order."""
+        last = listing.start_after
+        for page in self._pages(listing):
+            for entry in page.entries:
+                key = entry.key
+                if not key.startswith(listing.prefix) or key <= listing.start_after:
+                    continue  # a backend may return more than was asked for
+                if not is_key(key[:-1] if entry.is_prefix else key):
+                    continue
+                if is_probe(key):
+                    continue
+                if key == last:
+                    continue  # rclone lists an object twice while it is replaced
+                if key < last:
+                    msg = f"{self.url}: the store lists {key!r} after {last!r}: it has "
+                    raise UnsupportedOperationError(f"{msg}no listing in key order")
+                last = key
+                yield entry
 
     def _pages(self, listing: Listing) -> Iterator[Page]:
         """Yield the pages of a listing, one request each; a failed one is retried."""

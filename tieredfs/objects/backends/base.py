@@ -175,8 +175,8 @@ class Backend:
     ) -> None:
         """Write a whole object; FileExistsError if it exists and must not.
 
-        With ``parts``, an object above their threshold is put here only if its upload
-        was disturbed.
+        With ``parts``, an object above the threshold in force is put here only if its
+        upload was disturbed.
         """
         data = content.read(0, content.size)
         mode = "overwrite" if overwrite else "create"

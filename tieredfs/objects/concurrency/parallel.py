@@ -1,4 +1,4 @@
-"""Run several tasks concurrently; the first failure ends them."""
+"""Run several tasks concurrently; after the first failure no other begins."""
 
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -23,7 +23,9 @@ def run_all(
     Args:
         tasks: The tasks; when one fails, those that have not begun are skipped.
         concurrency: Maximum number of tasks that run concurrently.
-        stop: Called in the end, to make running tasks end early.
+        stop: Called after the last result or the first failure, if tasks have run
+            concurrently: it makes those that still run end early. Without it they go
+            on, and their results are dropped.
         is_waited_for: Whether running tasks are waited for after ``stop``; never after
             Ctrl-C, because a store may hang.
 

@@ -38,6 +38,7 @@ def probe_conditional_put(
         deadline: When the enclosing call has to end.
 
     Raises:
+        DeadlineExceededError: Another call's probe was not done in time.
         TieredFSError: The probe could not be made; the next call repeats it.
     """
     if backend.conditional_put_known:
@@ -45,7 +46,10 @@ def probe_conditional_put(
     probe_lock = requests.connection.probe_lock
     if not acquire(probe_lock, deadline.remaining):
         limit = requests.policy.deadline
-        msg = f"put {requests.name(key)}: conditional put not probed in {limit:g} s"
+        msg = (
+            f"put {requests.name(key)}: another call's probe of this store for "
+            f"exclusive create was not done in {limit:g} s"
+        )
         raise DeadlineExceededError(msg)
     try:
         if not backend.conditional_put_known:

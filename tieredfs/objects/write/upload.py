@@ -73,6 +73,8 @@ def upload(
 
     Raises:
         AlreadyExistsError: The object exists, and ``overwrite`` is false.
+        StorageUnavailableError: Another writer removed the parts, and the object is too
+            large for one request.
         TieredFSError: A part could not be uploaded.
     """
     if not overwrite:

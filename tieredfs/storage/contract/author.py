@@ -159,7 +159,7 @@ class StorageLayout(ABC):
             NotFoundError: The log's file does not exist.
             CorruptDataError: The log or an index is malformed, or belongs to another
                 segment; or the log has an aborted transaction, and the transaction
-                index is missing (see ``inspect_copy``). Nothing was stored.
+                index is missing. Nothing was stored.
         """
         del data
         msg = f"{self!r} is read only: it cannot copy {metadata}"

@@ -298,8 +298,8 @@ class LocalBackend(Backend):
             if error.errno != errno.ENAMETOOLONG:
                 raise
             longest = max(len(os.fsencode(name)) for name in key.split("/"))
-            msg = f"not a key for this disk: {self.path(key)}: a name in it has "
-            raise InvalidArgumentError(f"{msg}{longest} bytes") from error
+            msg = f"invalid key for this disk: {self.path(key)}: a name of {longest} "
+            raise InvalidArgumentError(f"{msg}bytes is too long") from error
 
 
 def _entry(key: str, found: os.stat_result) -> ObjectInfo:
