@@ -31,7 +31,7 @@ from support.log_directories import (
     topic_of,
     write_log,
 )
-from tieredfs.objects import ObjectStore, Pace
+from tieredfs.objects import ObjectStore, RateLimit
 
 STDERR = frozenset({"stderr"})
 HEAD = "PARTITION  SEGMENTS  COPIED  PRESENT  CHANGED  FAILED  REBUILT"
@@ -507,11 +507,11 @@ class TestBandwidth:
         rates: list[float] = []
         slept: list[float] = []
 
-        def pace(rate: float) -> Pace:
+        def make(rate: float) -> RateLimit:
             rates.append(rate)
-            return Pace(rate, clock=lambda: 0.0, sleep=slept.append)
+            return RateLimit(rate, clock=lambda: 0.0, sleep=slept.append)
 
-        monkeypatch.setattr("tieredfs.cli.push.Pace", pace)
+        monkeypatch.setattr("tieredfs.cli.push.RateLimit", make)
         assert run("push", logdir, url, "--bwlimit", given).code == 0
         assert rates == [rate]
         first, second, _ = (f.stat().st_size for f in sorted(Path(url).rglob("*.seg*")))

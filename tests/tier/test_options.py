@@ -18,7 +18,7 @@ from tieredfs import (
     InvalidArgumentError,
     ObjectStore,
     Options,
-    Pace,
+    RateLimit,
     Tier,
     open_storage,
     open_tier,
@@ -220,13 +220,13 @@ def test_parts_have_part_bytes(s3_proxied: ProxiedBucket, give: Give) -> None:
     assert store.get("a") == content
 
 
-def test_at_a_pace_parts_are_not_larger_than_asked_for(
+def test_under_a_rate_limit_parts_are_not_larger_than_asked_for(
     s3_proxied: ProxiedBucket,
 ) -> None:
     store = ObjectStore(
         s3_proxied.url,
         s3_proxied.storage_options,
-        pace=Pace(1e9),
+        rate_limit=RateLimit(1e9),
         options=Options(part_bytes=5 * MIB),
     )
     store.put("a", bytes(SIZE), overwrite=True)

@@ -17,7 +17,7 @@ from tieredfs.errors import InvalidArgumentError, NotFoundError
 from tieredfs.objects import (
     DryRunStore,
     ObjectStore,
-    Pace,
+    RateLimit,
     RequestObserver,
     RequestPolicy,
 )
@@ -167,7 +167,7 @@ class StoreOptions:
         self,
         url: str,
         observer: RequestObserver | None = None,
-        pace: Pace | None = None,
+        rate_limit: RateLimit | None = None,
     ) -> ObjectStore:
         """Return the object store at ``url``."""
         policy = RequestPolicy(deadline=self.deadline)
@@ -176,7 +176,7 @@ class StoreOptions:
             self.storage_options,
             policy=policy,
             observer=observer,
-            pace=pace,
+            rate_limit=rate_limit,
             options=self.tuned,
         )
 
@@ -224,7 +224,7 @@ class TierOptions:
         *,
         compression: str | None = None,
         dry_run: bool = False,
-        pace: Pace | None = None,
+        rate_limit: RateLimit | None = None,
     ) -> RemoteStorageManager:
         """Open ``url`` for writing, in the native layout if it is empty.
 
@@ -234,7 +234,7 @@ class TierOptions:
             compression: How logs are stored from now on; None for the value in the
                 layout's options.
             dry_run: Whether nothing is written.
-            pace: The rate at which objects are sent.
+            rate_limit: The rate at which objects are sent.
 
         Raises:
             NotFoundError: The bucket or container of ``url`` does not exist.
@@ -246,7 +246,7 @@ class TierOptions:
         if compression is not None and other != compression:
             msg = f"--compression {compression}, but {other!r} in the plugin options"
             raise InvalidArgumentError(msg)
-        store = self._store(address, observer, pace)
+        store = self._store(address, observer, rate_limit)
         if dry_run:
             store = DryRunStore.over(store)
         storage = _open_target(store, address)
@@ -258,10 +258,10 @@ class TierOptions:
         self,
         address: StorageAddress,
         observer: RequestObserver | None = None,
-        pace: Pace | None = None,
+        rate_limit: RateLimit | None = None,
     ) -> ObjectStore:
         reach = replace(self.reach, storage_options=address.storage_options)
-        return reach.store(address.url, observer, pace)
+        return reach.store(address.url, observer, rate_limit)
 
     def _address(self, url: str) -> StorageAddress:
         return StorageAddress.of(

@@ -25,7 +25,7 @@ from tieredfs.log.push.push import CONCURRENCY, PushedSegment, PushOutcome, Push
 from tieredfs.log.push.push import push as push_segments
 from tieredfs.log.push.push_record import PushRecord
 from tieredfs.model import TopicIdPartition
-from tieredfs.objects import ObjectStore, Pace
+from tieredfs.objects import ObjectStore, RateLimit
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["push"]
@@ -122,7 +122,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
         moved.writes,
         compression=compression,
         dry_run=dry_run,
-        pace=None if bwlimit is None else Pace(bwlimit),
+        rate_limit=None if bwlimit is None else RateLimit(bwlimit),
     )
     check_is_directory(target.store)
     _check_apart(source.store, target.store)

@@ -11,8 +11,8 @@ from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.dry_run import DryRunStore
 from tieredfs.objects.observer import RequestCounter, RequestEvent, RequestObserver
-from tieredfs.objects.pace import Pace
 from tieredfs.objects.policy import RequestPolicy
+from tieredfs.objects.rate_limit import RateLimit
 from tieredfs.objects.store import ObjectStore
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     "DryRunStore",
     "ObjectInfo",
     "ObjectStore",
-    "Pace",
+    "RateLimit",
     "RequestCounter",
     "RequestEvent",
     "RequestObserver",

@@ -27,8 +27,8 @@ from tieredfs.objects.errors_map import (
     text_of,
 )
 from tieredfs.objects.observer import RequestEvent, RequestObserver
-from tieredfs.objects.pace import Pace
 from tieredfs.objects.policy import CommonDeadline, Deadline, RequestPolicy
+from tieredfs.objects.rate_limit import RateLimit
 from tieredfs.objects.redact import redact_url
 from tieredfs.options import DEFAULTS, Options
 
@@ -64,14 +64,14 @@ class Requests:
         connection: The backend, by URL and options.
         policy: How long a call may take, and how often it is attempted.
         observer: Is notified of every call that has ended.
-        pace: The rate at which objects are sent; None for no limit.
+        rate_limit: The rate at which objects are sent; None for no limit.
         options: What the user has tuned.
     """
 
     connection: Connection
     policy: RequestPolicy
     observer: RequestObserver | None
-    pace: Pace | None = None
+    rate_limit: RateLimit | None = None
     options: Options = DEFAULTS
 
     def concurrency(self, backend: Backend) -> int:
@@ -89,11 +89,11 @@ class Requests:
         return Deadline(self.policy.deadline)
 
     def renewed(self, deadline: Deadline) -> Deadline:
-        """Return the deadline of a call's next request: a new one where a pace is kept.
+        """Return the deadline of a call's next request: a new one under a rate limit.
 
-        Waiting for the pace would use up the deadline that the call began with.
+        Waiting for the turn would use up the deadline that the call began with.
         """
-        return deadline if self.pace is None else self.deadline()
+        return deadline if self.rate_limit is None else self.deadline()
 
     def name(self, key: str) -> str:
         """Return the name of an object, or of the store, for messages: its safe URL."""

@@ -36,9 +36,9 @@ from tieredfs.objects.keys import (
     is_probe,
 )
 from tieredfs.objects.observer import RequestObserver
-from tieredfs.objects.pace import Pace, PacedContent, paced_attempts
 from tieredfs.objects.policy import RequestPolicy
 from tieredfs.objects.ranges import plan_ranges
+from tieredfs.objects.rate_limit import LimitedContent, RateLimit, limited_attempts
 from tieredfs.objects.redact import redact_url
 from tieredfs.objects.request import Call, Requests
 from tieredfs.objects.write.delete import delete
@@ -60,7 +60,7 @@ class ObjectStore:
 
     A store connects when it is first used. It may be shared by threads, and pickled to
     other processes. The pickle contains the URL, all options as given and the policy,
-    not the observer or the pace, and each process makes its own connections.
+    not the observer or the rate limit, and each process makes its own connections.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class ObjectStore:
         *,
         policy: RequestPolicy | None = None,
         observer: RequestObserver | None = None,
-        pace: Pace | None = None,
+        rate_limit: RateLimit | None = None,
         options: Options = DEFAULTS,
     ) -> None:
         """Create a store; no request is made yet.
@@ -81,9 +81,9 @@ class ObjectStore:
             storage_options: fsspec's options for the filesystem of the URL.
             policy: How long a call may take, and how often it is attempted.
             observer: Is notified of every request.
-            pace: The rate at which objects are sent, which several stores may share.
-                The wait for it does not count towards a call's deadline, and each part
-                of a large object has a deadline of its own.
+            rate_limit: The rate at which objects are sent, which several stores may
+                share. The wait for it does not count towards a call's deadline, and
+                each part of a large object has a deadline of its own.
             options: The sizes and limits of requests, and of what is read from this
                 store.
 
@@ -101,7 +101,7 @@ class ObjectStore:
             Connection(absolute(place), storage_options or {}),
             RequestPolicy() if policy is None else policy,
             observer,
-            pace,
+            rate_limit,
             options,
         )
 
@@ -518,11 +518,11 @@ class ObjectStore:
         return put_new(requests, prefix, content, send, requests.renewed(deadline))
 
     def _limits(self, backend: Backend) -> MultipartConfig | None:
-        """Return how large objects are split; a pace makes the parts smaller."""
+        """Return how large objects are split; a rate limit makes the parts smaller."""
         if backend.parts is None:
             return None
         limits = backend.parts.tuned(self.options)
-        if self._requests.pace is None:
+        if self._requests.rate_limit is None:
             return limits
         return replace(
             limits,
@@ -533,11 +533,11 @@ class ObjectStore:
 
     def _sender(self, backend: Backend, content: Content) -> Send:
         """Wait for the turn of a whole object; return a function for one attempt."""
-        pace = self._requests.pace
+        limit = self._requests.rate_limit
         sent: Content = content
-        if pace is not None and backend.sends_in_pieces:
-            sent, pace = PacedContent(content, pace), None
-        tried = paced_attempts(pace, content.size)
+        if limit is not None and backend.sends_in_pieces:
+            sent, limit = LimitedContent(content, limit), None
+        tried = limited_attempts(limit, content.size)
 
         def send(backend: Backend, key: str, left: float, *, overwrite: bool) -> None:
             tried()

@@ -25,8 +25,8 @@ from tieredfs.objects.backends import (
 from tieredfs.objects.concurrency.parallel import run_all
 from tieredfs.objects.content import Content
 from tieredfs.objects.errors_map import is_ambiguous
-from tieredfs.objects.pace import paced_attempts
 from tieredfs.objects.policy import CommonDeadline, Deadline
+from tieredfs.objects.rate_limit import limited_attempts
 from tieredfs.objects.request import Call, Requests
 from tieredfs.objects.write.delete import raise_failures
 from tieredfs.objects.write.verified import write_verified
@@ -238,7 +238,7 @@ def _put_parts(
     spans = plan_parts(content.size, limits)
 
     def make(at: int, span: ByteRange) -> str:
-        tried = paced_attempts(requests.pace, len(span))
+        tried = limited_attempts(requests.rate_limit, len(span))
         return requests.make(put(at, span, tried), requests.renewed(end))
 
     tasks = [partial(make, at, span) for at, span in enumerate(spans, start=1)]

@@ -9,10 +9,10 @@ from itertools import count
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.objects.content import Content
 
-__all__ = ["Pace", "PacedContent", "paced_attempts"]
+__all__ = ["LimitedContent", "RateLimit", "limited_attempts"]
 
 
-class Pace:
+class RateLimit:
     """Limit what is sent to a rate; safe to share between threads and stores.
 
     Bytes are sent when the time of all earlier bytes has passed. So over any period no
@@ -27,7 +27,7 @@ class Pace:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:
-        """Create a pace at which nothing has been sent yet.
+        """Create a limit under which nothing has been sent yet.
 
         Args:
             rate: Bytes per second.
@@ -62,16 +62,16 @@ class Pace:
 
 
 @dataclass(frozen=True, slots=True)
-class PacedContent:
+class LimitedContent:
     """Content of which each piece waits for its turn before it is read.
 
     Attributes:
         content: The bytes.
-        pace: Their rate.
+        limit: The limit of their rate.
     """
 
     content: Content
-    pace: Pace
+    limit: RateLimit
 
     @property
     def size(self) -> int:
@@ -80,19 +80,19 @@ class PacedContent:
 
     def read(self, start: int, end: int) -> bytes:
         """Wait for the turn of the bytes ``[start, end)``, and return them."""
-        self.pace.take(end - start)
+        self.limit.take(end - start)
         return self.content.read(start, end)
 
 
-def paced_attempts(pace: Pace | None, size: int) -> Callable[[], object]:
-    """Wait until ``size`` bytes may be sent in one request, if a pace is kept.
+def limited_attempts(limit: RateLimit | None, size: int) -> Callable[[], object]:
+    """Wait until ``size`` bytes may be sent in one request, if there is a limit.
 
     Returns:
         A function to call at each attempt of the request. Attempts after the first
         count as sent bytes too, and so delay later requests.
     """
-    if pace is None:
+    if limit is None:
         return lambda: None
-    pace.take(size)
+    limit.take(size)
     numbers = count()
-    return lambda: next(numbers) and pace.charge(size)
+    return lambda: next(numbers) and limit.charge(size)

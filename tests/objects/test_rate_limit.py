@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from servers import Bucket, ProxiedBucket
 from tieredfs.errors import InvalidArgumentError
-from tieredfs.objects import ObjectStore, Pace, RequestEvent, RequestPolicy
+from tieredfs.objects import ObjectStore, RateLimit, RequestEvent, RequestPolicy
 from tieredfs.objects.policy import Deadline
 
 MIB = 1 << 20
@@ -30,8 +30,8 @@ class Clock:
         self.slept.append(seconds)
         self.now += seconds
 
-    def pace(self, rate: float) -> Pace:
-        return Pace(rate, clock=self, sleep=self.sleep)
+    def limit(self, rate: float) -> RateLimit:
+        return RateLimit(rate, clock=self, sleep=self.sleep)
 
 
 class Parts:
@@ -54,12 +54,12 @@ def test_no_more_is_sent_than_the_rate_allows_nor_less_than_it_could(
 ) -> None:
     """Whatever is sent after whatever idle time: there is never a burst."""
     clock = Clock()
-    pace = clock.pace(rate)
+    limit = clock.limit(rate)
     times = []
     for size, idle in sent:
         clock.now += idle
         asked = clock.now
-        pace.take(size)
+        limit.take(size)
         times.append((clock.now, asked))
     for ((before, _), (now, asked)), (size, _) in zip(
         pairwise(times), sent, strict=False
@@ -69,8 +69,8 @@ def test_no_more_is_sent_than_the_rate_allows_nor_less_than_it_could(
 
 def test_threads_share_one_rate() -> None:
     slept: list[float] = []
-    pace = Pace(10, clock=lambda: 0.0, sleep=slept.append)
-    threads = [threading.Thread(target=pace.take, args=(20,)) for _ in range(5)]
+    limit = RateLimit(10, clock=lambda: 0.0, sleep=slept.append)
+    threads = [threading.Thread(target=limit.take, args=(20,)) for _ in range(5)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -81,16 +81,16 @@ def test_threads_share_one_rate() -> None:
 @pytest.mark.parametrize("rate", [0, -1, float("nan")])
 def test_a_rate_that_moves_nothing_is_refused(rate: float) -> None:
     with pytest.raises(InvalidArgumentError, match=f"rate is {rate}: give more"):
-        Pace(rate)
+        RateLimit(rate)
 
 
 def test_puts_of_several_stores_take_turns_and_reads_wait_for_nothing(
     tmp_path: Path,
 ) -> None:
     clock = Clock()
-    pace = clock.pace(50)
+    limit = clock.limit(50)
     one, other = (
-        ObjectStore(str(tmp_path / name), pace=pace) for name in ("one", "other")
+        ObjectStore(str(tmp_path / name), rate_limit=limit) for name in ("one", "other")
     )
     one.put("a", bytes(100), overwrite=True)
     other.with_policy(RequestPolicy()).put("a", bytes(25), overwrite=False)
@@ -103,7 +103,7 @@ def test_puts_of_several_stores_take_turns_and_reads_wait_for_nothing(
 
 def test_a_large_file_is_written_to_a_disk_piece_by_piece(tmp_path: Path) -> None:
     clock = Clock()
-    store = ObjectStore(str(tmp_path / "store"), pace=clock.pace(8 * MIB))
+    store = ObjectStore(str(tmp_path / "store"), rate_limit=clock.limit(8 * MIB))
     (tmp_path / "large").write_bytes(bytes(20 * MIB))
     store.put_file("large", tmp_path / "large", overwrite=False)
     assert clock.slept == [1, 1]
@@ -118,8 +118,8 @@ def test_the_waits_of_a_large_objects_parts_do_not_count_towards_a_deadline(
     monkeypatch.setattr(Deadline.__init__, "__defaults__", (clock,))
     url, options = s3_bucket
     policy = RequestPolicy(deadline=60)
-    pace = clock.pace(8 * MIB / 100)
-    store = ObjectStore(url, options, policy=policy, observer=parts, pace=pace)
+    limit = clock.limit(8 * MIB / 100)
+    store = ObjectStore(url, options, policy=policy, observer=parts, rate_limit=limit)
     store.put("small", bytes(MIB), overwrite=True)
     store.put("large", bytes(20 * MIB), overwrite=True)
     store.put("last", bytes(MIB), overwrite=True)
@@ -135,7 +135,9 @@ def test_what_is_sent_again_delays_what_comes_behind(
     clock = Clock()
     policy = RequestPolicy(backoff=0)
     options = s3_proxied.storage_options
-    store = ObjectStore(s3_proxied.url, options, policy=policy, pace=clock.pace(1))
+    store = ObjectStore(
+        s3_proxied.url, options, policy=policy, rate_limit=clock.limit(1)
+    )
     s3_proxied.proxy.add("PUT", r"/a(\?|$)", status=503, times=2)
     store.put("a", bytes(size), overwrite=True)
     store.put("b", b"x", overwrite=True)
