@@ -22,7 +22,7 @@ from tieredfs import (
     TieredFSWarning,
 )
 from tieredfs.objects.backends.chain import (
-    Place,
+    ResolvedUrl,
     absolute,
     first_protocol,
     undo_wrappers,
@@ -64,7 +64,7 @@ def test_the_options_of_what_is_left_stay() -> None:
     }
     url = "simplecache::dir://x::zip::s3://b/a.zip"
     place = undo_wrappers(url, options)
-    assert place == Place(
+    assert place == ResolvedUrl(
         "zip://x::s3://b/a.zip", {"mode": "r", "s3": {"key": "k"}}, ("simplecache",)
     )
 

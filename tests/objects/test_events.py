@@ -82,7 +82,7 @@ def _limit(store: ObjectStore, concurrency: int) -> None:
         limits, threshold=5 * MIB, part_size=5 * MIB, concurrency=most
     )
     backend.concurrency = concurrency  # type: ignore[misc] # for this test
-    backend.gap = 0  # type: ignore[misc] # for this test
+    backend.max_gap_bytes = 0  # type: ignore[misc] # for this test
 
 
 def check(

@@ -305,8 +305,8 @@ class TestDeadline:
         store = quick(proxied, Events(), deadline=0.8)
         backend = store._requests.backend("", "")
         # One part after the other, so that few of them take long.
-        backend.concurrency = backend.delete_limit = 1  # type: ignore[misc]
-        backend.gap = 0  # type: ignore[misc]
+        backend.concurrency = backend.max_delete_keys = 1  # type: ignore[misc]
+        backend.max_gap_bytes = 0  # type: ignore[misc]
         proxied.proxy.latency = 0.3
         parts = [ByteRange(n, n + 9) for n in range(0, 50, 10)]
         calls = (

@@ -69,7 +69,9 @@ def test_every_key_comes_once_and_in_order(  # noqa: PLR0917 - the axes of the r
     more = True
     while more:
         try:
-            page = walk.page(tree.read, reads=random.choice([1, 100]), size=size)
+            page = walk.page(
+                tree.read, max_folders=random.choice([1, 100]), max_entries=size
+            )
         except OSError:
             continue
         assert len(page.entries) <= size
@@ -87,7 +89,7 @@ def test_every_key_comes_once_and_in_order(  # noqa: PLR0917 - the axes of the r
 def test_a_folder_before_the_start_is_not_read() -> None:
     tree = Tree(["a/1", "b/1", "c/1", "c/2"], 0, Random(0))  # noqa: S311 - no secret
     walk = Walk(Listing("", "c/1", ""))
-    page = walk.page(tree.read, reads=100)
+    page = walk.page(tree.read, max_folders=100)
     assert [entry.key for entry in page.entries] == ["c/2"]
     assert page.following is None
     assert tree.reads == 2

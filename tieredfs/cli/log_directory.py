@@ -15,7 +15,7 @@ _LAYOUT: Final = "kafka-log"
 _WANTED: Final = "the broker's log directory (log.dirs), with folders such as orders-0"
 _LOG: Final = re.compile(r"\d{20}\.log", re.ASCII)
 _PARTITION: Final = re.compile(r"(.+)-(?:0|[1-9]\d{0,9})", re.ASCII)
-_PAGE: Final = 1000
+_MAX_PAGE_KEYS: Final = 1000
 
 
 def open_log_directory(store: ObjectStore) -> RemoteStorageManager:
@@ -50,7 +50,7 @@ def _explanation(store: ObjectStore) -> str:
     if "://" not in url and not Path(url).is_dir():
         what = "is a file" if Path(url).exists() else "does not exist"
         return f"{url} {what}: give {_WANTED}"
-    keys = [entry.key for entry in islice(store.list(delimiter="/"), _PAGE)]
+    keys = [entry.key for entry in islice(store.list(delimiter="/"), _MAX_PAGE_KEYS)]
     if any(_LOG.fullmatch(key) for key in keys):
         match = _PARTITION.fullmatch(name)
         topic = f" with --topic {match[1]}" if match else ""

@@ -18,7 +18,7 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.objects.backends import Backend, UnfinishedUpload, backend_of
-from tieredfs.objects.backends.chain import Place, links_of, undo_wrappers
+from tieredfs.objects.backends.chain import ResolvedUrl, links_of, undo_wrappers
 from tieredfs.objects.concurrency.finalizers import (
     close_when_collected,
     filesystem_finalizers,
@@ -57,17 +57,17 @@ class Connection:
         _connections.add(self)
 
     @cached_property
-    def _place(self) -> Place:
+    def _resolved(self) -> ResolvedUrl:
         return undo_wrappers(self.url, self.options)
 
     @property
-    def place(self) -> str:
+    def resolved_url(self) -> str:
         """The URL without links that only wrap another.
 
         Raises:
             InvalidArgumentError: The URL is invalid.
         """
-        return self._place.url
+        return self._resolved.url
 
     @property
     def kind(self) -> type[Backend]:
@@ -76,7 +76,7 @@ class Connection:
         Raises:
             InvalidArgumentError: The URL is invalid.
         """
-        return backend_of(self._place.url)
+        return backend_of(self._resolved.url)
 
     @cached_property
     def destinations(self) -> Sequence[str]:
@@ -90,12 +90,12 @@ class Connection:
         """
         self.check_thread()
         try:
-            place = self._place
+            resolved = self._resolved
         except InvalidArgumentError:
             return ()
         return [
             _destination(link, options)
-            for link, options in links_of(place.url, place.options)
+            for link, options in links_of(resolved.url, resolved.options)
         ]
 
     def check_thread(self) -> None:
@@ -175,17 +175,17 @@ class Connection:
 
     def _make(self, timeout: float) -> Backend:
         try:
-            place = self._place
+            resolved = self._resolved
         except _REFUSALS as error:
             raise self._refused(error) from self.safe_cause(error)
         try:
-            for cache in place.caches:
+            for cache in resolved.caches:
                 msg = f"{cache} is ignored: it returns wrong bytes after a download "
                 warnings.warn(f"{msg}that failed", TieredFSWarning, stacklevel=2)
-            made = self.kind.open(place.url, place.options, timeout)
+            made = self.kind.open(resolved.url, resolved.options, timeout)
         except ImportError as error:
             # Not by the package that was missing first: other extras bring that, too.
-            links = links_of(place.url, place.options)
+            links = links_of(resolved.url, resolved.options)
             extras = dict.fromkeys(backend_of(link).extra for link, _ in links)
             named = ",".join(filter(None, extras))
             hint = f"pip install 'tieredfs[{named}]'" if named else str(error)

@@ -21,7 +21,7 @@ from fsspec.utils import get_protocol
 
 from tieredfs.objects.redact import redact_url, without_passwords
 
-__all__ = ["identity_of", "is_local", "local_path", "place_of"]
+__all__ = ["identity_of", "is_local", "local_path", "server_of"]
 
 _CREDENTIAL = re.compile(
     r"(?i)secret|passw|passphrase|credential|access_key|account_key|private_key"
@@ -71,7 +71,7 @@ def local_path(url: str) -> Path | None:
 def identity_of(
     url: str, options: Mapping[str, object], destinations: Sequence[str] = ()
 ) -> str:
-    """Return a text that two stores share only if they are the same place.
+    """Return a text that two stores share only if they are the same store.
 
     Args:
         url: An fsspec URL.
@@ -79,17 +79,17 @@ def identity_of(
         destinations: The endpoints that the clients report.
     """
     # fsspec's configuration applies where an option is not given.
-    known = sorted([*_places("", options), *_places("fsspec.", conf)])
-    known += [without_passwords(place) for place in destinations]
+    known = sorted([*_identifying("", options), *_identifying("fsspec.", conf)])
+    known += [without_passwords(each) for each in destinations]
     text = "\0".join([without_passwords(url), *known])
     digest = sha256(text.encode(errors="replace"))
     return f"{redact_url(url)}\n{digest.hexdigest()}"
 
 
-def place_of(kind: str, options: Mapping[str, object]) -> str:
-    """Return a text that is the same for all clients that may reach one place.
+def server_of(kind: str, options: Mapping[str, object]) -> str:
+    """Return a text that is the same for all clients that may reach one server.
 
-    Clients of other places may share it too. For two clients of one class only the
+    Clients of other servers may share it too. For two clients of one class only the
     servers named in their options are compared: any other option may just repeat the
     default of the class, or make no difference.
 
@@ -97,17 +97,18 @@ def place_of(kind: str, options: Mapping[str, object]) -> str:
         kind: The client's class or protocol.
         options: The options the client was created with, including nested ones.
     """
-    machines = filter(_SERVER.match, _places("", options))
-    return "\n".join([kind, *sorted(each.lower() for each in machines)])
+    servers = filter(_SERVER.match, _identifying("", options))
+    return "\n".join([kind, *sorted(each.lower() for each in servers)])
 
 
-def _places(path: str, options: Mapping[str, object]) -> Iterator[str]:
+def _identifying(path: str, options: Mapping[str, object]) -> Iterator[str]:
+    """Yield the options that may lead to another store, as texts without secrets."""
     for name, value in options.items():
         where = f"{path}{name}"
         if name in _CLIENT_OPTIONS or _CREDENTIAL.search(str(name)):
             continue
         if isinstance(value, Mapping):
-            yield from _places(f"{where}.", value)
+            yield from _identifying(f"{where}.", value)
         elif name == _CONNECTION and isinstance(value, str):
             fields = dict(part.partition("=")[::2] for part in value.split(";"))
             for field in sorted(fields.keys() - _PRIVATE_FIELDS):
@@ -116,6 +117,6 @@ def _places(path: str, options: Mapping[str, object]) -> Iterator[str]:
             yield f"{where}={without_passwords(os.fspath(value))}"
         elif isinstance(value, Sequence):
             numbered = {str(at): item for at, item in enumerate(value)}
-            yield from _places(f"{where}.", numbered)
+            yield from _identifying(f"{where}.", numbered)
         else:
             yield f"{where}={value!r}"

@@ -21,39 +21,45 @@ class RangePlan:
 
     Attributes:
         requests: Ranges to request, ordered by start, none empty.
-        places: For each given range, the index of the request that contains it; None
-            for an empty range.
+        request_indexes: For each given range, the index of the request that contains
+            it; None for an empty range.
     """
 
     requests: tuple[ByteRange, ...]
-    places: tuple[int | None, ...]
+    request_indexes: tuple[int | None, ...]
 
 
 def plan_ranges(
-    ranges: Sequence[ByteRange], *, gap: int, max_bytes: int = MAX_MERGED_BYTES
+    ranges: Sequence[ByteRange],
+    *,
+    max_gap_bytes: int,
+    max_bytes: int = MAX_MERGED_BYTES,
 ) -> RangePlan:
     """Merge ranges that overlap or are close to one another.
 
     Args:
         ranges: Ranges in any order; they may overlap, repeat and be empty.
-        gap: Maximum bytes between two ranges that are merged.
+        max_gap_bytes: Maximum bytes between two ranges that are merged.
         max_bytes: Maximum bytes of a merged request.
     """
     requests: list[ByteRange] = []
-    places: list[int | None] = [None] * len(ranges)
+    request_indexes: list[int | None] = [None] * len(ranges)
     wanted = (number for number, span in enumerate(ranges) if span.end > span.start)
     for number in sorted(wanted, key=lambda number: ranges[number].start):
         span = ranges[number]
-        if requests and _belongs(requests[-1], span, gap, max_bytes):
+        if requests and _belongs(requests[-1], span, max_gap_bytes, max_bytes):
             last = requests.pop()
             span = ByteRange(last.start, max(last.end, span.end))
         requests.append(span)
-        places[number] = len(requests) - 1
-    return RangePlan(tuple(requests), tuple(places))
+        request_indexes[number] = len(requests) - 1
+    return RangePlan(tuple(requests), tuple(request_indexes))
 
 
-def _belongs(last: ByteRange, span: ByteRange, gap: int, max_bytes: int) -> bool:
+def _belongs(
+    last: ByteRange, span: ByteRange, max_gap_bytes: int, max_bytes: int
+) -> bool:
     """Return whether ``span`` is merged into the request before it."""
     if span.end <= last.end:
         return True  # that request contains it already
-    return span.start - last.end <= gap and span.end - last.start <= max_bytes
+    is_near = span.start - last.end <= max_gap_bytes
+    return is_near and span.end - last.start <= max_bytes

@@ -256,9 +256,9 @@ class Requests:
 
     def _missing(self, verb: str, name: str, error: Exception) -> NotFoundError:
         """Return the error for a missing object, or for its missing container."""
-        container = self.connection.kind.container
+        container = self.connection.kind.container_noun
         # A listing of a missing folder is empty, not an error.
         if container and (verb == "list" or is_container_missing(error)):
-            place = redact_url(self.connection.url)
-            return NotFoundError(f"not found: {place}: there is no such {container}")
+            url = redact_url(self.connection.url)
+            return NotFoundError(f"not found: {url}: there is no such {container}")
         return NotFoundError(f"not found: {name}")

@@ -94,11 +94,11 @@ class ObjectStore:
         if not isinstance(options, Options):
             msg = f"give options=Options(…), not {type(options).__name__}"  # type: ignore[unreachable] # without types it is not
             raise InvalidArgumentError(msg)
-        place = os.fspath(url)
-        if not place:
+        given = os.fspath(url)
+        if not given:
             raise InvalidArgumentError("the URL of a store is empty")
         self._requests = Requests(
-            Connection(absolute(place), storage_options or {}),
+            Connection(absolute(given), storage_options or {}),
             RequestPolicy() if policy is None else policy,
             observer,
             rate_limit,
@@ -133,7 +133,7 @@ class ObjectStore:
         Raises:
             InvalidArgumentError: The URL is invalid.
         """
-        return local_path(self._requests.connection.place)
+        return local_path(self._requests.connection.resolved_url)
 
     def is_inside(self, other: "ObjectStore") -> bool:
         """Return whether every object of this store is one of another store's, by URL.
@@ -144,11 +144,11 @@ class ObjectStore:
         mine, theirs = self.local_path, other.local_path
         if mine is not None and theirs is not None:
             return mine.is_relative_to(theirs)
-        place, above = (
-            store._requests.connection.place.rstrip("/")  # noqa: SLF001 - of this class
+        url, above = (
+            store._requests.connection.resolved_url.rstrip("/")  # noqa: SLF001 - of this class
             for store in (self, other)
         )
-        return place == above or place.startswith(f"{above}/")
+        return url == above or url.startswith(f"{above}/")
 
     def check_thread(self) -> None:
         """Check that a call from this thread would not block the client's event loop.
@@ -249,15 +249,15 @@ class ObjectStore:
             return [memoryview(b"")] * len(ranges)
         deadline = self._requests.deadline()
         backend = self._requests.backend("get_ranges", key, deadline)
-        plan = plan_ranges(ranges, gap=backend.gap)
+        plan = plan_ranges(ranges, max_gap_bytes=backend.max_gap_bytes)
         calls = [self._range(key, span) for span in plan.requests]
         found = self._requests.make_all(
             calls, deadline, concurrency=self._requests.concurrency(backend)
         )
         empty = memoryview(b"")
         return [
-            empty if place is None else _cut(found[place], plan.requests[place], span)
-            for span, place in zip(ranges, plan.places, strict=True)
+            empty if index is None else _cut(found[index], plan.requests[index], span)
+            for span, index in zip(ranges, plan.request_indexes, strict=True)
         ]
 
     def put(

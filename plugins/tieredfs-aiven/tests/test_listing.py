@@ -175,7 +175,7 @@ class TestKeyPrefix:
     def test_a_prefix_behind_thousands_of_the_root_s_own_objects_is_named(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(key_prefix, "_PAGE", 10)
+        monkeypatch.setattr(key_prefix, "_MAX_PAGE_KEYS", 10)
         many = [SEGMENT.with_(topic=f"t{n}", number=n) for n in range(1, 9)]
         store = stored(*many, OTHER.with_(prefix="z/z/"))
         with pytest.warns(TieredFSWarning, match=r"''; .*'z/z/' are left out"):
@@ -184,7 +184,7 @@ class TestKeyPrefix:
     def test_topics_of_another_prefix_without_a_slash_are_seen_behind_any_number(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(key_prefix, "_PAGE", 10)
+        monkeypatch.setattr(key_prefix, "_MAX_PAGE_KEYS", 10)
         many = [SEGMENT.with_(prefix="a-", start_offset=n) for n in range(9)]
         store = stored(*many, SEGMENT.with_(prefix="b-"))
         with pytest.raises(InvalidArgumentError, match=r"'a-', 'others'.*key_prefix"):
@@ -193,7 +193,7 @@ class TestKeyPrefix:
     def test_folders_that_were_not_looked_into_are_no_secret(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(key_prefix, "_PAGE", 10)
+        monkeypatch.setattr(key_prefix, "_MAX_PAGE_KEYS", 10)
         store = stored(SEGMENT)
         fill(store, {f"table/day={number}/x": b"" for number in range(99)})
         with pytest.warns(TieredFSWarning, match="too many folders.*key_prefix"):
@@ -231,7 +231,7 @@ class TestKeyPrefix:
     def test_the_root_s_topics_are_seen_behind_any_number_of_others(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(key_prefix, "_PAGE", 10)
+        monkeypatch.setattr(key_prefix, "_MAX_PAGE_KEYS", 10)
         store = stored(SEGMENT)
         fill(store, {f"a/{number}": b"" for number in range(200)})
         assert found(Aiven(store)) == ["orders-0@5"]

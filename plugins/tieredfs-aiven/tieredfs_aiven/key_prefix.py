@@ -28,7 +28,7 @@ from tieredfs_aiven.object_names import Suffix, parse_key, parse_partition
 
 __all__ = ["find_prefix", "warn_of_others"]
 
-_PAGE: Final = 1000
+_MAX_PAGE_KEYS: Final = 1000
 _MAX_FOLDERS: Final = 64
 """Most folders that are searched: there may be any number of foreign objects."""
 
@@ -101,8 +101,8 @@ def _search(store: ObjectStore) -> tuple[dict[str, _Tier], bool]:
     If a prefix does not end in a slash, the part after its last slash is read as the
     beginning of its topics.
     """
-    page = [entry.key for entry in islice(store.list(), _PAGE)]
-    if len(page) < _PAGE:
+    page = [entry.key for entry in islice(store.list(), _MAX_PAGE_KEYS)]
+    if len(page) < _MAX_PAGE_KEYS:
         return _tiers_of(page), True
     found: dict[str, _Tier] = {}
     places = deque([""])
@@ -140,7 +140,7 @@ def _tiers_of(keys: Iterable[str]) -> dict[str, _Tier]:
 
 def _segment_keys(store: ObjectStore, folder: str) -> list[str]:
     """Return the first keys in a topic's folder that are objects of segments."""
-    page = (entry.key for entry in islice(store.list(folder), _PAGE))
+    page = (entry.key for entry in islice(store.list(folder), _MAX_PAGE_KEYS))
     return [key for key in page if parse_key(key) is not None]
 
 

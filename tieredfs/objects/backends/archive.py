@@ -71,11 +71,11 @@ class ArchiveBackend(OtherBackend):
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
         """List the archive in one pass."""
         del at, timeout
-        prefix, cut = listing.prefix, len(self._lead)
+        prefix, cut = listing.prefix, len(self._root_prefix)
         found: dict[str, ObjectInfo] = {}
         for path, info in self._members.items():
             key = path[cut:]
-            if not path.startswith(self._lead) or not key.startswith(prefix):
+            if not path.startswith(self._root_prefix) or not key.startswith(prefix):
                 continue
             if info["type"] != "file":
                 continue

@@ -37,7 +37,7 @@ from tieredfs.objects.concurrency.daemon_executor import run_on_daemons
 from tieredfs.objects.concurrency.waiting import result_of
 from tieredfs.objects.content import Content
 from tieredfs.objects.errors_map import failure_class
-from tieredfs.objects.identity import place_of
+from tieredfs.objects.identity import server_of
 
 __all__ = ["CLOUD_CONCURRENCY", "Backend", "OptionError"]
 
@@ -73,7 +73,7 @@ class Backend:
     extra: ClassVar[str] = ""
     """The extra of tieredfs that installs the client; empty if there is none."""
 
-    container: ClassVar[str] = ""
+    container_noun: ClassVar[str] = ""
     """Name of the first part of a path, such as "bucket"; empty if there is none.
 
     A container has to be created before use.
@@ -82,10 +82,10 @@ class Backend:
     concurrency: ClassVar[int] = 1
     """Maximum concurrent requests of one call."""
 
-    gap: ClassVar[int] = 256 << 10
+    max_gap_bytes: ClassVar[int] = 256 << 10
     """Maximum bytes between two ranges that are read in one request."""
 
-    delete_limit: ClassVar[int] = 1
+    max_delete_keys: ClassVar[int] = 1
     """Maximum keys that one request deletes."""
 
     parts: ClassVar[MultipartConfig | None] = None
@@ -106,7 +106,7 @@ class Backend:
             run_on_daemons(filesystem.loop)
         self.filesystem = filesystem
         self.root = root.rstrip("/") or root[:1]
-        self._lead = self.root if self.root in {"", "/"} else f"{self.root}/"
+        self._root_prefix = self.root if self.root in {"", "/"} else f"{self.root}/"
 
     @classmethod
     def open(cls, url: str, options: Mapping[str, object], timeout: float) -> Self:
@@ -150,14 +150,14 @@ class Backend:
 
     @cached_property
     def calls(self) -> BlockingCalls:
-        """The blocking calls to the same place, shared by all stores."""
+        """The blocking calls to the same server, shared by all stores."""
         filesystem = self.filesystem
         kind = type(filesystem).__qualname__
-        return calls_to(place_of(kind, filesystem.storage_options))
+        return calls_to(server_of(kind, filesystem.storage_options))
 
     def path(self, key: str) -> str:
         """Return the filesystem's path of a key."""
-        return self._lead + key if key else self.root
+        return self._root_prefix + key if key else self.root
 
     def get(self, key: str, timeout: float) -> bytes | memoryview:
         """Return a whole object."""
@@ -208,7 +208,7 @@ class Backend:
         return walk.page(lambda folder: self._children(folder, timeout))
 
     def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
-        """Delete at most ``delete_limit`` objects; a missing one is not an error.
+        """Delete at most ``max_delete_keys`` objects; a missing one is not an error.
 
         Returns:
             The error of each object that was not deleted, by key.
@@ -286,10 +286,10 @@ class Backend:
             return
         for info in found:
             name = str(info["name"]).rstrip("/")
-            if not self._lead:
+            if not self._root_prefix:
                 name = name.lstrip("/")  # some archives have absolute member names
-            key = name.removeprefix(self._lead)
-            if not name.startswith(self._lead) or not key.startswith(folder):
+            key = name.removeprefix(self._root_prefix)
+            if not name.startswith(self._root_prefix) or not key.startswith(folder):
                 continue  # the folder itself, or a link out of it
             if info["type"] == "directory":
                 yield f"{key}/", None

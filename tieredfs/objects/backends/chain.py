@@ -20,7 +20,7 @@ from tieredfs.errors import InvalidArgumentError
 from tieredfs.objects.redact import redact_url
 
 __all__ = [
-    "Place",
+    "ResolvedUrl",
     "absolute",
     "first_protocol",
     "links_of",
@@ -37,8 +37,8 @@ _SCHEME = re.compile(r"[a-z][a-z0-9+.-]+", re.ASCII)  # one letter would be a dr
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """Where a store is.
+class ResolvedUrl:
+    """The URL of a store without what only wraps it.
 
     Attributes:
         url: The URL without the links that only wrap another.
@@ -52,8 +52,8 @@ class Place:
     caches: tuple[str, ...] = ()
 
 
-def undo_wrappers(url: str, options: Mapping[str, object]) -> Place:
-    """Return the place of a URL, without wrapping links in front of it.
+def undo_wrappers(url: str, options: Mapping[str, object]) -> ResolvedUrl:
+    """Return a URL without the wrapping links in front of it.
 
     Raises:
         InvalidArgumentError: A cache has a path of its own, or a path is chained.
@@ -71,7 +71,7 @@ def undo_wrappers(url: str, options: Mapping[str, object]) -> Place:
         else:
             caches.append(kind)
         kept = _inner(url, kept)
-    return Place(_below(url, below), kept, tuple(caches))
+    return ResolvedUrl(_below(url, below), kept, tuple(caches))
 
 
 def absolute(url: str) -> str:

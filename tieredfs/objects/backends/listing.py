@@ -81,32 +81,32 @@ class Walk:
         self,
         read: Callable[[str], Iterable[Child]],
         *,
-        reads: float = 1,
-        size: float = math.inf,
+        max_folders: float = 1,
+        max_entries: float = math.inf,
     ) -> Page:
         """Return the next entries.
 
         Args:
             read: Returns the children of a folder, whose key ends in ``/`` or is empty
                 for the root; empty if the folder does not exist.
-            reads: Maximum number of folders to read.
-            size: Maximum number of entries to return.
+            max_folders: Maximum number of folders to read.
+            max_entries: Maximum number of entries to return.
         """
         while True:
             if self._unread is None:
-                self._take(size)
-            if self._unread is None or reads < 1:
+                self._take(max_entries)
+            if self._unread is None or max_folders < 1:
                 break
             # A folder sorts like its keys: with its trailing slash.
             level = sorted(read(self._unread), key=itemgetter(0), reverse=True)
             self._levels.append(level)
             self._unread = None
-            reads -= 1
+            max_folders -= 1
         entries, self._found = self._found, []
         more = self._levels or self._unread is not None
         return Page(entries, self if more else None)
 
-    def _take(self, size: float) -> None:
+    def _take(self, max_entries: float) -> None:
         """Take entries up to the next folder that has to be read."""
         while self._levels:
             level = self._levels[-1]
@@ -115,7 +115,7 @@ class Walk:
                 continue
             key, describe = level[-1]
             if self.wants(key):
-                if len(self._found) >= size:
+                if len(self._found) >= max_entries:
                     return
                 if describe is not None:
                     self._add(describe)

@@ -26,8 +26,8 @@ class MemoryBackend(Backend):
     """A folder of the process's memory filesystem."""
 
     capabilities = frozenset(StoreCapability) - {StoreCapability.PARTS}
-    gap = 0
-    delete_limit = 1000
+    max_gap_bytes = 0
+    max_delete_keys = 1000
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
         """Use ``/`` for an empty root: paths begin with a slash."""

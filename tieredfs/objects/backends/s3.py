@@ -60,7 +60,7 @@ _REQUIRED_FIELD = {
 """A field that every S3 server includes in its answer to an operation."""
 _IN_THE_BODY = frozenset({"delete_objects", "list_multipart_uploads"})
 """Operations whose answer may have an empty result."""
-_PAGE = "text/html"
+_HTML = "text/html"
 _TIME_TOLERANCE_SECONDS = 2.0
 """Tolerance, in seconds, for the difference of two upload times reported by S3."""
 
@@ -69,11 +69,11 @@ class S3Backend(Backend):
     """A bucket, or a prefix in one."""
 
     extra = "s3"
-    container = "bucket"
+    container_noun = "bucket"
     capabilities = frozenset(StoreCapability)
     conditional_put_known = False
     concurrency = CLOUD_CONCURRENCY
-    delete_limit = 1000
+    max_delete_keys = 1000
     parts = MultipartConfig(part_size=8 << 20, max_parts=10_000, concurrency=4)
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
@@ -349,7 +349,7 @@ def _check(operation: str, answer: Mapping[str, Any]) -> None:
         answer = answer.get("CopyObjectResult", {})
     is_success = status == HTTPStatus.OK or operation not in _IN_THE_BODY
     # moto gives an empty answer the content type of a page.
-    is_page = kind.startswith(_PAGE) and status != HTTPStatus.NO_CONTENT
+    is_page = kind.startswith(_HTML) and status != HTTPStatus.NO_CONTENT
     is_s3 = answer.get(wanted) not in (None, "") if wanted else not is_page
     if is_success and is_s3:
         return

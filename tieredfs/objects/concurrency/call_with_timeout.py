@@ -29,7 +29,7 @@ __all__ = [
 _T = TypeVar("_T")
 
 MAX_ABANDONED_CALLS = 32
-"""Maximum abandoned calls to one place that have not ended, each with its thread."""
+"""Maximum abandoned calls to one server that have not ended, each with its thread."""
 
 
 class EarlierWriteError(TimeoutError):
@@ -41,7 +41,7 @@ class AbandonedCallsError(OSError):
 
 
 class BlockingCalls:
-    """The blocking calls to one place that are in progress in this process."""
+    """The blocking calls to one server that are in progress in this process."""
 
     def __init__(self) -> None:
         """Create an empty set of calls."""
@@ -126,24 +126,25 @@ class BlockingCalls:
             self._changed.notify_all()
 
 
-_places: "weakref.WeakValueDictionary[str, BlockingCalls]"
+_servers: "weakref.WeakValueDictionary[str, BlockingCalls]"
 _lock: threading.Lock
 
 
-def calls_to(place: str) -> BlockingCalls:
-    """Return the calls to a place; all stores of this process share them.
+def calls_to(server: str) -> BlockingCalls:
+    """Return the calls to a server; all stores of this process share them.
 
     Args:
-        place: A text that identifies the place, as in ``place_of``.
+        server: A text that identifies the server, as ``server_of`` returns it, or one
+            store on it.
     """
     with _lock:
-        return _places.setdefault(place, BlockingCalls())
+        return _servers.setdefault(server, BlockingCalls())
 
 
 def _forget() -> None:
     """Start without calls: a forked child has none of the parent's threads."""
-    global _places, _lock  # noqa: PLW0603 - as global as threads are
-    _places = weakref.WeakValueDictionary()
+    global _servers, _lock  # noqa: PLW0603 - as global as threads are
+    _servers = weakref.WeakValueDictionary()
     _lock = threading.Lock()
 
 

@@ -24,7 +24,7 @@ def delete(requests: Requests, keys: Sequence[str], backend: Backend) -> None:
         TieredFSError: Some objects may remain; the error's ``keys`` lists them.
     """
     deadline = requests.deadline()
-    step = backend.delete_limit
+    step = backend.max_delete_keys
     chunks = [keys[at : at + step] for at in range(0, len(keys), step)]
     tasks = [partial(_delete_chunk, requests, chunk, deadline) for chunk in chunks]
     errors = run_all(tasks, concurrency=requests.concurrency(backend))

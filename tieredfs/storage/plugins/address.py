@@ -1,4 +1,4 @@
-"""The URL and layout of a storage, from all the places that can give them."""
+"""The URL and layout of a storage, from all the sources that can give them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -59,9 +59,9 @@ class StorageAddress:
             "the storage option tieredfs": in_options,
             "the option plugin": plugin,
         }
-        said = {place: name for place, name in named.items() if name}
+        said = {source: name for source, name in named.items() if name}
         if len(set(said.values())) > 1:
-            both = ", ".join(f"{place} names plugin {n!r}" for place, n in said.items())
+            both = ", ".join(f"{each} names plugin {n!r}" for each, n in said.items())
             raise InvalidArgumentError(both)
         options = {**_mapping(own.get("plugin_options")), **(plugin_options or {})}
         chosen = next(iter(said.values()), None)

@@ -51,7 +51,8 @@ __all__ = [
 NATIVE_LAYOUT: Final = "single-object"
 """The layout that is written at a URL without objects."""
 
-_PAGE = 1000
+_MAX_PAGE_KEYS = 1000
+"""Keys that one request to any store returns."""
 _MAX_SHOWN = 3
 _ATTRIBUTE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _MIN_SIMILARITY = 0.6
@@ -292,13 +293,15 @@ def _own_keys(plugin: PluginClass, keys: Iterable[str]) -> tuple[str, ...]:
 def _first_keys(store: ObjectStore) -> tuple[str, ...]:
     """List one page of keys, skipping folders that may not be read."""
     try:
-        return tuple(entry.key for entry in islice(store.list(), _PAGE))
+        return tuple(entry.key for entry in islice(store.list(), _MAX_PAGE_KEYS))
     except PermissionDeniedError:
         keys: list[str] = []
         for entry in store.list(delimiter="/"):
             with suppress(PermissionDeniedError):
                 inside = store.list(entry.key) if entry.is_prefix else [entry]
-                keys += (each.key for each in islice(inside, _PAGE - len(keys)))
+                keys += (
+                    each.key for each in islice(inside, _MAX_PAGE_KEYS - len(keys))
+                )
         if not keys:
             raise
         return tuple(keys)
@@ -318,11 +321,11 @@ def _check_place(
 
     found = nearby_urls(store.url, keys, is_known)
     if found:
-        places = " or ".join(found[:_MAX_SHOWN])
+        urls = " or ".join(found[:_MAX_SHOWN])
         more = (
             f", or one of {len(found) - _MAX_SHOWN} more" if found[_MAX_SHOWN:] else ""
         )
-        msg = f"{store.url}: no tier begins here: give {places}{more}"
+        msg = f"{store.url}: no tier begins here: give {urls}{more}"
         raise InvalidArgumentError(msg)
 
 

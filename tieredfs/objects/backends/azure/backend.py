@@ -60,7 +60,7 @@ _NOT_THERE = frozenset({"BlobNotFound", "DirectoryIsNotEmpty"})
 _MARKS = ("hdi_isfolder", "is_directory")
 _METADATA = "x-ms-meta-"
 _NO_SUCH_RANGE = 416
-_PAGE = 1000
+_MAX_PAGE_KEYS = 1000
 _POLL = timedelta(seconds=0.5)
 _IN_ANY_ORDER = re.compile(r"[^\0-.]*")
 """The part of a key before the first character that sorts below a slash.
@@ -75,7 +75,7 @@ class AzureBackend(Backend):
     """A container, or a prefix in one."""
 
     extra = "azure"
-    container = "container"
+    container_noun = "container"
     capabilities = frozenset(
         {
             StoreCapability.WRITE,
@@ -130,13 +130,13 @@ class AzureBackend(Backend):
         if _is_folder(_metadata(answer.headers)):
             answer.internal_response.close()
             raise FileNotFoundError(key)
-        place = str(answer.headers.get("Content-Range", ""))
-        if span and not place.startswith(span.replace("=", " ").partition("-")[0]):
+        found = str(answer.headers.get("Content-Range", ""))
+        if span and not found.startswith(span.replace("=", " ").partition("-")[0]):
             answer.internal_response.close()
-            raise OSError(f"{span} was answered with {place or answer.status_code}")
-        if span is None and place:
+            raise OSError(f"{span} was answered with {found or answer.status_code}")
+        if span is None and found:
             answer.internal_response.close()
-            raise OSError(f"the whole object was answered with {place}")
+            raise OSError(f"the whole object was answered with {found}")
         return cast("bytes", await answer.internal_response.read())
 
     def put(
@@ -204,7 +204,7 @@ class AzureBackend(Backend):
         wanted = {
             "name_starts_with": self._prefix + listing.prefix,
             "include": ["metadata"],
-            "results_per_page": _PAGE,
+            "results_per_page": _MAX_PAGE_KEYS,
         }
         if listing.delimiter:
             found = self._container.walk_blobs(delimiter=listing.delimiter, **wanted)

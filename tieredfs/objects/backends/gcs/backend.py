@@ -50,10 +50,10 @@ class GCSBackend(Backend):
     """
 
     extra = "gcs"
-    container = "bucket"
+    container_noun = "bucket"
     capabilities = frozenset(StoreCapability)
     concurrency = CLOUD_CONCURRENCY
-    delete_limit = 100
+    max_delete_keys = 100
     parts = MultipartConfig(
         part_size=32 << 20,
         max_parts=100_000,
@@ -152,9 +152,9 @@ class GCSBackend(Backend):
         """Return the size and generation of an object in one request."""
         name = self._prefix + key
         wanted = ("size", "generation")
-        place = ("b/{}/o/{}", self.bucket, name)
+        path = ("b/{}/o/{}", self.bucket, name)
         asked = {"fields": ",".join(wanted), "wanted": wanted}
-        return _entry(key, self._json("GET", *place, timeout=timeout, **asked))
+        return _entry(key, self._json("GET", *path, timeout=timeout, **asked))
 
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
         """List a thousand keys, starting at ``start_after`` or the token in ``at``."""
@@ -190,9 +190,9 @@ class GCSBackend(Backend):
         """Delete up to a hundred objects in one request."""
         names = [self._prefix + key for key in keys]
         if len(keys) == 1:
-            place = ("b/{}/o/{}", self.bucket, names[0])
+            path = ("b/{}/o/{}", self.bucket, names[0])
             with suppress(MissingError):
-                answer = self._send("DELETE", *place, timeout=timeout, good=_DELETED)
+                answer = self._send("DELETE", *path, timeout=timeout, good=_DELETED)
                 if answer[2].strip() not in {b"", _NULL}:
                     _decoded(answer[2])
             return {}
@@ -223,12 +223,12 @@ class GCSBackend(Backend):
             raise UnexpectedAnswerError(HTTPStatus.OK, msg)
         # The host of the URL may be one that only the server knows, so only the rest is
         # used: below the path of the endpoint, which the URL may contain or not.
-        place = urlsplit(headers["Location"])
+        location = urlsplit(headers["Location"])
         path = urlsplit(self.endpoint).path
-        below = place.path.removeprefix(
-            path if place.path[len(path) :][:1] == "/" else ""
+        below = location.path.removeprefix(
+            path if location.path[len(path) :][:1] == "/" else ""
         )
-        upload = f"{below}?{quote(place.query, safe='=&%')}"
+        upload = f"{below}?{quote(location.query, safe='=&%')}"
         self._sessions[upload] = Session()
         return upload
 
@@ -259,9 +259,9 @@ class GCSBackend(Backend):
         """Cancel a session; a missing one is not an error."""
         del key
         self._sessions.pop(upload, None)
-        place = self.endpoint + upload
+        url = self.endpoint + upload
         with suppress(MissingError):
-            self._send("DELETE", place, timeout=timeout, good=_CANCELLED)
+            self._send("DELETE", url, timeout=timeout, good=_CANCELLED)
 
     @property
     def endpoint(self) -> str:
@@ -315,11 +315,11 @@ class GCSBackend(Backend):
             headers: Mapping[str, str], data: bytes
         ) -> tuple[int, Mapping[str, str], bytes]:
             left = max(0.0, end - time.monotonic())
-            place = self.endpoint + upload
+            url = self.endpoint + upload
             body = (data,) if data else ()
             try:
                 return self._send(
-                    *("PUT", place),
+                    *("PUT", url),
                     timeout=left,
                     headers=headers,
                     data=body,
@@ -341,16 +341,16 @@ class GCSBackend(Backend):
     def _json(
         self,
         method: str,
-        *place: str,
+        *path: str,
         wanted: Sequence[str] = (),
         **options: Any,  # noqa: ANN401 - of _send
     ) -> dict[str, Any]:
-        return _decoded(self._send(method, *place, **options)[2], *wanted)
+        return _decoded(self._send(method, *path, **options)[2], *wanted)
 
     def _send(
         self,
         method: str,
-        *place: str,
+        *path: str,
         timeout: float,
         good: Container[int] = (HTTPStatus.OK,),
         **options: Any,  # noqa: ANN401 - of the filesystem's
@@ -360,7 +360,7 @@ class GCSBackend(Backend):
             self.filesystem._request,  # noqa: SLF001 - no public call of one request
             timeout,
             method,
-            *place,
+            *path,
             good=good,
             **options,
         )

@@ -50,14 +50,14 @@ def deletions(bucket: str, names: Sequence[str], query: str, boundary: str) -> b
         query: The encoded query of each request; may be empty.
         boundary: Separates the requests; must not occur in a name.
     """
-    place = f"/storage/v1/b/{quote(bucket, safe='')}/o"
+    objects = f"/storage/v1/b/{quote(bucket, safe='')}/o"
     mark = query and "?"
     parts = [
         f"--{boundary}\r\n"
         "Content-Type: application/http\r\n"
         "Content-Transfer-Encoding: binary\r\n"
         f"Content-ID: <{boundary}+{number}>\r\n\r\n"
-        f"DELETE {place}/{quote(name, safe='')}{mark}{query} HTTP/1.1\r\n"
+        f"DELETE {objects}/{quote(name, safe='')}{mark}{query} HTTP/1.1\r\n"
         "Content-Length: 0\r\n\r\n"
         for number, name in enumerate(names)
     ]

@@ -95,9 +95,10 @@ class Session:
             start = self.kept - self.begin
             piece = given[start : min(size, start + (self.piece or size))]
             end = self.kept + len(piece)
-            place = f"bytes {self.kept}-{end - 1}/{self.total}"
+            content_range = f"bytes {self.kept}-{end - 1}/{self.total}"
             self.sent = max(self.sent, end)
-            at = self._reached(*send({"Content-Range": place, **headers}, piece))
+            sent = {"Content-Range": content_range, **headers}
+            at = self._reached(*send(sent, piece))
             # It is past ``end`` when the reply to a longer request was lost.
             if not self.kept < at <= self.sent:
                 raise SessionError(f"the upload stays at {at} of {self.total} bytes")

@@ -45,7 +45,7 @@ from tieredfs.objects.keys import is_temporary, temporary_name
 
 __all__ = ["LocalBackend"]
 
-_PAGE = 1000
+_MAX_PAGE_KEYS = 1000
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
@@ -62,8 +62,8 @@ class LocalBackend(Backend):
 
     capabilities = frozenset(StoreCapability) - {StoreCapability.PARTS}
     conditional_put_known = False
-    gap = 0
-    delete_limit = 1000
+    max_gap_bytes = 0
+    max_delete_keys = 1000
     sends_in_pieces = True
     options = {"auto_mkdir": False}  # noqa: RUF012 - a Mapping in the base class
 
@@ -120,7 +120,9 @@ class LocalBackend(Backend):
         walk, trail, links = here or _Position(Walk(listing), Trail(self.root), [])
         try:
             found = walk.page(
-                partial(self._scan, trail, links), reads=math.inf, size=_PAGE
+                partial(self._scan, trail, links),
+                max_folders=math.inf,
+                max_entries=_MAX_PAGE_KEYS,
             )
             entries = [
                 entry

@@ -21,7 +21,8 @@ from tieredfs.storage.layouts.single_object.segment_object import listed_metadat
 
 __all__ = ["SegmentListing"]
 
-_PAGE: Final = 1000
+_MAX_PAGE_KEYS: Final = 1000
+"""Keys that one request to any store returns."""
 
 _Identity = tuple[int, int, str]
 _Surveyed = tuple[_Identity | None, SegmentMetadata | TieredFSError]
@@ -66,12 +67,12 @@ class SegmentListing:
         entries = self._entries(partition, offset)
         found: list[SegmentMetadata] = []
         while not found:
-            page = list(islice(entries, _PAGE))  # what one request to any store returns
+            page = list(islice(entries, _MAX_PAGE_KEYS))
             if not page:
                 msg = f"not found: {partition} from {offset} on in {self.store.url}"
                 raise NotFoundError(msg)
             found = _good(self._parsed(partition, page))
-        if len(page) < _PAGE:
+        if len(page) < _MAX_PAGE_KEYS:
             return found
         # Segments that overlap the last ones may be on the next page.
         sure = sorted(found, key=lambda s: s.end_offset or 0)[: -(-len(found) // 2)]
