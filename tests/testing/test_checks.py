@@ -1,4 +1,5 @@
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -7,6 +8,15 @@ from tieredfs import Capability, ObjectStore, testing
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing import CHECKS, Check
+from tieredfs.testing.rule import checks_in
+
+_RULE = """
+from tieredfs.storage import Capability
+from tieredfs.testing.rule import Case, rule
+
+@rule(Capability.WRITE)
+def check_it_is_blue(case: Case) -> None: ...
+"""
 
 
 @pytest.mark.parametrize("broken", BROKEN, ids=str)
@@ -27,6 +37,17 @@ def test_every_check_is_public_and_named() -> None:
     public = {name for name in testing.__all__ if name.startswith("check_")}
     assert {check.__name__ for check in CHECKS} == public
     assert len(CHECKS) == len(public)
+    assert all(getattr(testing, check.__name__) is check for check in CHECKS)
+
+
+def test_a_check_is_found_in_the_module_that_defines_it() -> None:
+    module = ModuleType("tieredfs.testing.colours")
+    exec(_RULE, vars(module))  # noqa: S102 - what a file of rules has
+    (check,) = checks_in(module)
+    assert check.__name__ == "check_it_is_blue"
+    assert check.needs == {Capability.WRITE}
+    module.check_ranges_are_exact = testing.check_ranges_are_exact  # type: ignore[attr-defined] # as by an import
+    assert list(checks_in(module)) == [check]
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

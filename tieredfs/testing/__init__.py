@@ -1,163 +1,35 @@
 """Checks of the plugin contract, one for each rule, without a test runner.
 
 Each check takes a function that creates the plugin's storage over a store, and raises
-AssertionError with a sentence when its rule is broken.
+AssertionError with a sentence when its rule is broken. The public names of the modules
+of rules are those of this package, too, so a rule is added in its module alone.
 """
 
 from typing import Final
 
-from tieredfs.testing.copying import (
-    check_append_has_one_winner,
-    check_copied_segment_is_read_back,
-    check_copy_is_idempotent,
-    check_copy_is_one_write,
-    check_copy_is_visible_only_whole,
-    check_copy_of_a_missing_file_is_not_found,
-    check_copy_without_an_end_is_refused,
-    check_custom_metadata_is_small,
-    check_leftovers_are_found_and_removed,
-    check_log_may_be_a_file,
-    check_read_only_refuses_to_write,
-)
-from tieredfs.testing.deleting import (
-    check_delete_is_idempotent,
-    check_delete_is_seen_whole,
-    check_delete_partition_deletes_all_of_it,
-    check_deleted_segment_is_gone,
-)
-from tieredfs.testing.indexes import (
-    check_fetch_indexes_equals_one_by_one,
-    check_inconsistent_indexes_are_refused,
-    check_indexes_are_what_was_copied,
-    check_indexes_cost_one_request,
-    check_missing_index_is_not_found,
-)
-from tieredfs.testing.listing import (
-    check_description_is_complete,
-    check_empty_storage_lists_nothing,
-    check_foreign_objects_are_skipped,
-    check_listing_is_never_stale,
-    check_listing_is_sorted_and_complete,
-    check_missing_partition_is_not_found,
-    check_partitions_are_sorted_and_complete,
-    check_plan_is_in_the_listing,
-    check_recogniser_knows_its_own,
-    check_seek_finds_the_first,
-    check_survey_agrees_with_the_listing,
-)
-from tieredfs.testing.reading import (
-    check_buffers_are_read_only,
-    check_errors_are_typed,
-    check_layout_changes_nothing,
-    check_missing_segment_is_not_found,
-    check_ranges_are_exact,
-    check_ranges_outside_the_log_are_errors,
-    check_store_errors_pass_through,
-    check_stream_is_the_log,
-)
-from tieredfs.testing.rule import Check, MakeStorage
-from tieredfs.testing.sharing import (
-    check_close_leaves_the_store,
-    check_construction_sends_no_request,
-    check_policy_is_that_of_the_view,
-    check_storage_pickles,
-    check_threads_share_it,
-)
+from tieredfs.testing import copying, deleting, indexes, listing, reading, sharing
+from tieredfs.testing.copying import *
+from tieredfs.testing.deleting import *
+from tieredfs.testing.indexes import *
+from tieredfs.testing.listing import *
+from tieredfs.testing.reading import *
+from tieredfs.testing.rule import Check, MakeStorage, checks_in
+from tieredfs.testing.sharing import *
 
-__all__ = [
-    "CHECKS",
-    "Check",
-    "MakeStorage",
-    "check_append_has_one_winner",
-    "check_buffers_are_read_only",
-    "check_close_leaves_the_store",
-    "check_construction_sends_no_request",
-    "check_copied_segment_is_read_back",
-    "check_copy_is_idempotent",
-    "check_copy_is_one_write",
-    "check_copy_is_visible_only_whole",
-    "check_copy_of_a_missing_file_is_not_found",
-    "check_copy_without_an_end_is_refused",
-    "check_custom_metadata_is_small",
-    "check_delete_is_idempotent",
-    "check_delete_is_seen_whole",
-    "check_delete_partition_deletes_all_of_it",
-    "check_deleted_segment_is_gone",
-    "check_description_is_complete",
-    "check_empty_storage_lists_nothing",
-    "check_errors_are_typed",
-    "check_fetch_indexes_equals_one_by_one",
-    "check_foreign_objects_are_skipped",
-    "check_inconsistent_indexes_are_refused",
-    "check_indexes_are_what_was_copied",
-    "check_indexes_cost_one_request",
-    "check_layout_changes_nothing",
-    "check_leftovers_are_found_and_removed",
-    "check_listing_is_never_stale",
-    "check_listing_is_sorted_and_complete",
-    "check_log_may_be_a_file",
-    "check_missing_index_is_not_found",
-    "check_missing_partition_is_not_found",
-    "check_missing_segment_is_not_found",
-    "check_partitions_are_sorted_and_complete",
-    "check_plan_is_in_the_listing",
-    "check_policy_is_that_of_the_view",
-    "check_ranges_are_exact",
-    "check_ranges_outside_the_log_are_errors",
-    "check_read_only_refuses_to_write",
-    "check_recogniser_knows_its_own",
-    "check_seek_finds_the_first",
-    "check_storage_pickles",
-    "check_store_errors_pass_through",
-    "check_stream_is_the_log",
-    "check_survey_agrees_with_the_listing",
-    "check_threads_share_it",
-]
+__all__ = ["CHECKS", "Check", "MakeStorage"]
+__all__ += listing.__all__
+__all__ += reading.__all__
+__all__ += indexes.__all__
+__all__ += copying.__all__
+__all__ += deleting.__all__
+__all__ += sharing.__all__
 
 CHECKS: Final[tuple[Check, ...]] = (
-    check_description_is_complete,
-    check_empty_storage_lists_nothing,
-    check_listing_is_never_stale,
-    check_listing_is_sorted_and_complete,
-    check_missing_partition_is_not_found,
-    check_partitions_are_sorted_and_complete,
-    check_plan_is_in_the_listing,
-    check_recogniser_knows_its_own,
-    check_seek_finds_the_first,
-    check_foreign_objects_are_skipped,
-    check_survey_agrees_with_the_listing,
-    check_buffers_are_read_only,
-    check_errors_are_typed,
-    check_layout_changes_nothing,
-    check_missing_segment_is_not_found,
-    check_ranges_are_exact,
-    check_ranges_outside_the_log_are_errors,
-    check_store_errors_pass_through,
-    check_stream_is_the_log,
-    check_fetch_indexes_equals_one_by_one,
-    check_inconsistent_indexes_are_refused,
-    check_indexes_are_what_was_copied,
-    check_indexes_cost_one_request,
-    check_missing_index_is_not_found,
-    check_append_has_one_winner,
-    check_copied_segment_is_read_back,
-    check_copy_is_idempotent,
-    check_copy_is_one_write,
-    check_copy_is_visible_only_whole,
-    check_copy_of_a_missing_file_is_not_found,
-    check_copy_without_an_end_is_refused,
-    check_custom_metadata_is_small,
-    check_leftovers_are_found_and_removed,
-    check_log_may_be_a_file,
-    check_read_only_refuses_to_write,
-    check_delete_is_idempotent,
-    check_delete_is_seen_whole,
-    check_delete_partition_deletes_all_of_it,
-    check_deleted_segment_is_gone,
-    check_close_leaves_the_store,
-    check_construction_sends_no_request,
-    check_policy_is_that_of_the_view,
-    check_storage_pickles,
-    check_threads_share_it,
+    *checks_in(listing),
+    *checks_in(reading),
+    *checks_in(indexes),
+    *checks_in(copying),
+    *checks_in(deleting),
+    *checks_in(sharing),
 )
-"""Every check."""
+"""Every check, by subject."""

@@ -1,13 +1,15 @@
 """One rule of the contract: how it is checked, and how a violation is reported.
 
 The rules are in the modules beside this one, by what they are about, such as
-``listing`` and ``reading``; ``CHECKS`` in ``__init__`` lists them.
+``listing`` and ``reading``. A function there with the decorator ``rule``, and its name
+in the module's ``__all__``, is all that a rule takes: ``CHECKS`` has it.
 """
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
-from typing import Protocol, cast
+from types import ModuleType
+from typing import Protocol, cast, runtime_checkable
 
 from tieredfs.errors import NotFoundError
 from tieredfs.model import SegmentMetadata
@@ -16,7 +18,16 @@ from tieredfs.storage import Capability, RemoteStorageManager
 from tieredfs.testing.samples import Sample, all_samples
 from tieredfs.testing.stores import scratch_store
 
-__all__ = ["Asked", "Case", "Check", "MakeStorage", "expect_error", "require", "rule"]
+__all__ = [
+    "Asked",
+    "Case",
+    "Check",
+    "MakeStorage",
+    "checks_in",
+    "expect_error",
+    "require",
+    "rule",
+]
 
 MakeStorage = Callable[[ObjectStore], RemoteStorageManager]
 """Creates a new storage over the given store on each call. If the layout is read only,
@@ -27,6 +38,7 @@ Asked = dict[str, Callable[[], object]]
 """Calls to make, by their descriptions."""
 
 
+@runtime_checkable
 class Check(Protocol):
     """A rule of the contract, to be checked for a plugin.
 
@@ -129,6 +141,13 @@ def rule(*needs: Capability) -> Callable[[Callable[[Case], None]], Check]:
         return made
 
     return make
+
+
+def checks_in(module: ModuleType) -> Iterator[Check]:
+    """Yield the checks that a module defines, in its order."""
+    for found in vars(module).values():
+        if isinstance(found, Check) and found.__module__ == module.__name__:
+            yield found
 
 
 def require(condition: bool, sentence: str) -> None:  # noqa: FBT001 - reads as assert
