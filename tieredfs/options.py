@@ -10,11 +10,21 @@ from typing import Annotated, Final, Self, get_type_hints
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.integers import is_integer, to_integer
 
-__all__ = ["DEFAULTS", "OptionRange", "Options", "option_ranges"]
+__all__ = [
+    "DEFAULTS",
+    "MAX_SINGLE_PUT_BYTES",
+    "OptionRange",
+    "Options",
+    "option_ranges",
+]
 
 _KIB: Final = 1 << 10
 _MIB: Final = 1 << 20
 _GIB: Final = 1 << 30
+
+MAX_SINGLE_PUT_BYTES: Final = 5000 * _MIB
+"""Maximum bytes of an object that every store which takes parts accepts in one put."""
+
 _NUMBER: Final = re.compile(
     r"(\d{1,18})(?:([KMG])(?:iB|B)?)?", re.ASCII | re.IGNORECASE
 )
@@ -83,7 +93,7 @@ class Options:
     )
     # S3 refuses smaller parts, and larger objects in one request.
     multipart_threshold_bytes: Annotated[
-        int | None, OptionRange(5 * _MIB, 5000 * _MIB)
+        int | None, OptionRange(5 * _MIB, MAX_SINGLE_PUT_BYTES)
     ] = None
     part_bytes: Annotated[int | None, OptionRange(5 * _MIB, _GIB)] = None
     max_concurrent_parts: Annotated[int | None, OptionRange(1, 64, "parts")] = None
@@ -132,7 +142,7 @@ def option_ranges() -> Mapping[str, OptionRange]:
 
 
 DEFAULTS: Final = Options()
-"""What is used where nothing else is asked for."""
+"""The default options."""
 
 
 def _parsed(name: str, text: str) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self
 
 from tieredfs.errors import (
     CorruptObjectError,
@@ -49,6 +49,8 @@ from tieredfs.objects.write.verified import write_verified
 from tieredfs.options import DEFAULTS, Options
 
 __all__ = ["ObjectStore"]
+
+_NOTHING: Final = memoryview(b"")
 
 
 class ObjectStore:
@@ -226,7 +228,7 @@ class ObjectStore:
         check_key(key)
         span = ByteRange(start, end)
         if start == end:
-            return memoryview(b"")
+            return _NOTHING
         return self._requests.make(self._range(key, span))
 
     def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
@@ -246,7 +248,7 @@ class ObjectStore:
         """
         check_key(key)
         if not any(ranges):
-            return [memoryview(b"")] * len(ranges)
+            return [_NOTHING] * len(ranges)
         deadline = self._requests.deadline()
         backend = self._requests.backend("get_ranges", key, deadline)
         plan = plan_ranges(ranges, max_gap_bytes=backend.max_gap_bytes)
@@ -254,9 +256,10 @@ class ObjectStore:
         found = self._requests.make_all(
             calls, deadline, concurrency=self._requests.concurrency(backend)
         )
-        empty = memoryview(b"")
         return [
-            empty if index is None else _cut(found[index], plan.requests[index], span)
+            _NOTHING
+            if index is None
+            else _cut(found[index], plan.requests[index], span)
             for span, index in zip(ranges, plan.request_indexes, strict=True)
         ]
 

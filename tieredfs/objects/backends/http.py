@@ -13,7 +13,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
-from functools import partial
 from html.parser import HTMLParser
 from typing import Any, cast
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
@@ -74,8 +73,7 @@ class HttpBackend(Backend):
         walk = at if isinstance(at, Walk) else Walk(listing)
 
         def read(folder: str) -> Iterator[Child]:
-            wanted = partial(walk.wants)
-            found = self.run_async(self._folder, timeout, folder, wanted)
+            found = self.run_async(self._folder, timeout, folder, walk.wants)
             return iter(cast("list[Child]", found))
 
         return walk.page(read)

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import Self
 
 from tieredfs.errors import TieredFSError
-from tieredfs.options import Options
+from tieredfs.options import MAX_SINGLE_PUT_BYTES, Options
 
 __all__ = ["DisturbedUploadError", "MultipartConfig", "Part", "UnfinishedUpload"]
 
@@ -36,7 +36,7 @@ class MultipartConfig:
     threshold: int = 64 << 20
     has_begin: bool = True
     has_listing: bool = True
-    max_single_put: int = 5000 << 20
+    max_single_put: int = MAX_SINGLE_PUT_BYTES
 
     def tuned(self, options: Options) -> Self:
         """Return the same limits, with what a user has chosen."""
