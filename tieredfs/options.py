@@ -70,7 +70,7 @@ class Options:
             an attack.
         multipart_threshold_bytes: Maximum bytes of an object that is put in one
             request, 5 MiB to 5000 MiB; a larger one is uploaded in parts, where the
-            store takes parts. By default 64 MiB.
+            store takes parts.
         part_bytes: Minimum bytes of a part, 5 MiB to 1 GiB, rounded up to whole MiB;
             parts are larger where an object would have too many. By default 8 MiB in
             S3, 16 MiB in Azure and 32 MiB in Google's storage.
@@ -93,8 +93,8 @@ class Options:
     )
     # S3 refuses smaller parts, and larger objects in one request.
     multipart_threshold_bytes: Annotated[
-        int | None, OptionRange(5 * _MIB, MAX_SINGLE_PUT_BYTES)
-    ] = None
+        int, OptionRange(5 * _MIB, MAX_SINGLE_PUT_BYTES)
+    ] = 64 * _MIB
     part_bytes: Annotated[int | None, OptionRange(5 * _MIB, _GIB)] = None
     max_concurrent_parts: Annotated[int | None, OptionRange(1, 64, "parts")] = None
     max_concurrent_requests: Annotated[int | None, OptionRange(1, 256, "requests")] = (

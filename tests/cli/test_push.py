@@ -745,9 +745,8 @@ class TestInterruptions:
     ) -> None:
         rule = s3_proxied.proxy.add("PUT", "partNumber", hang=120)
         in_parts = (
-            "from tieredfs.objects.backends.s3 import S3Backend\n"
-            "from dataclasses import replace\n"
-            "S3Backend.parts = replace(S3Backend.parts, threshold=1)\n"
+            "from tieredfs.objects import ObjectStore\n"
+            "ObjectStore._limits = lambda self, backend, size: backend.parts\n"
         )
         arguments = ("push", logdir, *given(s3_proxied))
         with start_program(in_parts, *arguments) as process:

@@ -12,7 +12,6 @@ import traceback
 import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
@@ -28,6 +27,7 @@ from azure.storage.blob import (
     generate_container_sas,
 )
 
+from objects.small_parts import upload_in_parts
 from objects.watched import Watched
 from servers import ProxiedBucket
 from support.deadlines import assert_all_end_by
@@ -207,9 +207,8 @@ class TestParts:
     @pytest.fixture
     def parts(self, azure: Azure) -> Azure:
         """The store, with parts of a MiB."""
-        azure.backend.parts = replace(  # type: ignore[misc] # smaller, for this test
-            AzureBackend.parts, threshold=MIB, part_size=MIB
-        )
+        upload_in_parts(azure.store, above=MIB, part_size=MIB)
+        vars(azure.backend)["max_buffered_bytes"] = MIB  # for this test
         return azure
 
     def test_an_object_is_put_in_parts_and_a_list_of_them(self, parts: Azure) -> None:
@@ -278,9 +277,7 @@ class TestParts:
     def rival(self, parts: Azure) -> ObjectStore:
         """Return a store that puts one object in blocks whatever its size."""
         store = parts.open()
-        store._requests.backend("", "").parts = replace(  # type: ignore[misc] # smaller, for this test
-            AzureBackend.parts, threshold=1, part_size=MIB
-        )
+        upload_in_parts(store, above=1, part_size=MIB)
         return store
 
     def test_overwrites_that_race_all_succeed(
@@ -357,10 +354,7 @@ class TestParts:
     def test_what_is_too_large_for_one_request_may_be_tried_again(
         self, parts: Azure, code: str
     ) -> None:
-        limits = replace(
-            AzureBackend.parts, threshold=MIB, part_size=MIB, max_single_put=2 * MIB
-        )
-        parts.backend.parts = limits  # type: ignore[misc] # smaller, for this test
+        upload_in_parts(parts.store, above=MIB, max_single_put=2 * MIB)
         parts.proxy.add("PUT", "comp=block", status=400, **said(code))
         with pytest.raises(StorageUnavailableError, match="removed its parts"):
             parts.store.put("a", self.CONTENT, overwrite=True)

@@ -125,8 +125,8 @@ def test_ctrl_c_ends_every_verb_that_does_not_see_it_as_it_begins_to_wait(
 
 PARTS = """
 from dataclasses import replace
-backend = store._requests.backend("", "")
-backend.parts = replace(backend.parts, threshold=5 << 20, part_size=5 << 20)
+options = replace(store.options, multipart_threshold_bytes=5 << 20, part_bytes=5 << 20)
+store._requests = replace(store._requests, options=options)
 try:
     store.put("large", bytes(20 << 20), overwrite=True)
 except KeyboardInterrupt:

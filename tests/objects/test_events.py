@@ -2,12 +2,12 @@
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from objects.small_parts import upload_in_parts
 from servers import FaultProxy, ProxiedBucket
 from servers.faults import Faults
 from support.events import Events
@@ -78,9 +78,7 @@ def _limit(store: ObjectStore, concurrency: int) -> None:
     limits = type(backend).parts
     assert limits is not None
     most = min(concurrency, limits.concurrency)  # some have an order
-    backend.parts = replace(  # type: ignore[misc] # for this test
-        limits, threshold=5 * MIB, part_size=5 * MIB, concurrency=most
-    )
+    upload_in_parts(store, above=5 * MIB, part_size=5 * MIB, concurrency=most)
     backend.concurrency = concurrency  # type: ignore[misc] # for this test
     backend.max_gap_bytes = 0  # type: ignore[misc] # for this test
 

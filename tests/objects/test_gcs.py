@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from objects.small_parts import upload_in_parts
 from objects.watched import Watched
 from servers import ProxiedBucket
 from servers.web import Handler, WebThread
@@ -25,7 +26,6 @@ from tieredfs import (
     StorageUnavailableError,
     TieredFSError,
 )
-from tieredfs.objects.backends import MultipartConfig
 
 ON_GCS = pytest.mark.parametrize("proxied", ["gcs"], indirect=True)
 
@@ -281,9 +281,7 @@ def test_an_upload_goes_on_below_the_path_of_the_endpoint(path: str, end: str) -
     with WebThread(gateway) as server:
         options = {"token": "anon", "endpoint_url": f"{server.endpoint}/gw{end}"}
         store = ObjectStore("gs://bucket/t", options)
-        store._requests.backend("", "").parts = MultipartConfig(  # type: ignore[misc] # smaller, for this test
-            threshold=MIB, part_size=MIB, max_parts=100, concurrency=1
-        )
+        upload_in_parts(store, above=MIB, part_size=MIB)
         store.put("a", bytes(2 * MIB), overwrite=True)
     assert members["seen"][0].startswith("/gw/upload/storage/v1/b/bucket/o?")
     assert set(members["seen"][1:]) == {f"/gw{below}"}
@@ -294,9 +292,7 @@ class TestParts:
     @pytest.fixture
     def parted(self, place: Watched) -> Watched:
         """The place, where what is larger than 2 MiB is uploaded in parts of 2 MiB."""
-        place.store._requests.backend("", "").parts = MultipartConfig(  # type: ignore[misc] # smaller, for this test
-            threshold=2 * MIB, part_size=2 * MIB, max_parts=100, concurrency=1
-        )
+        upload_in_parts(place.store, above=2 * MIB, part_size=2 * MIB)
         return place
 
     @pytest.mark.parametrize("key", ["a", "b c/é?#%+&="])

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from objects.small_parts import upload_in_parts
 from servers import Hold, ProxiedBucket, Request
 from support.events import Events
 from support.stores import CLOUDS
@@ -118,11 +119,7 @@ def test_the_end_of_an_upload_in_parts_that_lands_late_changes_nothing(
     proxied: ProxiedBucket, *, is_deleted: bool
 ) -> None:
     store = opened(proxied, deadline=6)
-    backend = store._requests.backend("", "")
-    assert backend.parts is not None
-    backend.parts = replace(  # type: ignore[misc] # smaller, for this test
-        backend.parts, threshold=5 * MIB, part_size=5 * MIB
-    )
+    upload_in_parts(store, above=5 * MIB, part_size=5 * MIB)
     hold = Hold()
     proxied.proxy.add(when=ends_an_upload, hold=hold, times=1)
     store.put("a", os.urandom(6 * MIB), overwrite=True)

@@ -2,7 +2,6 @@
 
 import os
 import time
-from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from objects.small_parts import upload_in_parts
 from objects.watched import Watched
 from servers import ProxiedBucket
 from tieredfs import (
@@ -34,9 +34,7 @@ CONTENT = os.urandom(MIB) * 11 + b"short"
 
 
 class TestPlan:
-    LIMITS = MultipartConfig(
-        threshold=1, part_size=5 * MIB, max_parts=10, concurrency=1
-    )
+    LIMITS = MultipartConfig(part_size=5 * MIB, max_parts=10, concurrency=1)
 
     @given(st.integers(1, 1 << 40))
     def test_parts_cover_the_object_within_the_limits(self, size: int) -> None:
@@ -68,12 +66,8 @@ class Upload(Watched):
         self.prove()
         backend: Backend = self.store._requests.backend("", "")
         assert backend.parts is not None
-        backend.parts = replace(  # type: ignore[misc] # smaller, for this test
-            backend.parts,
-            threshold=5 * MIB,
-            part_size=5 * MIB,
-            concurrency=min(3, backend.parts.concurrency),
-        )
+        most = min(3, backend.parts.concurrency)
+        upload_in_parts(self.store, above=5 * MIB, part_size=5 * MIB, concurrency=most)
         self.clear()
 
     def unfinished(self) -> list[str]:

@@ -24,6 +24,7 @@ from tieredfs import (
     open_tier,
 )
 from tieredfs.cli.options import StoreOptions, store_options
+from tieredfs.objects.backends import BACKENDS
 from tieredfs.options import option_ranges
 from tieredfs.spark.options import parse_options
 
@@ -207,6 +208,28 @@ def test_without_the_option_an_object_of_64_mib_is_one_request(
     store = _store(s3_proxied, Options())
     store.put("a", bytes(SIZE), overwrite=True)
     assert len(s3_proxied.proxy.requests("PUT")) == 1
+
+
+def test_the_docstring_says_what_suits_each_store() -> None:
+    s3, azure, gcs = (BACKENDS[name] for name in ("s3", "az", "gs"))
+    assert s3.parts is not None
+    assert azure.parts is not None
+    assert gcs.parts is not None
+    for stated in (
+        (
+            f"By default {s3.parts.part_size // MIB} MiB in S3, "
+            f"{azure.parts.part_size // MIB} MiB in Azure and "
+            f"{gcs.parts.part_size // MIB} MiB in Google's storage."
+        ),
+        (
+            f"By default {s3.parts.concurrency} in S3 and {azure.parts.concurrency} in "
+            "Azure. Google's storage takes one part after the other, always."
+        ),
+        f"By default {s3.concurrency} in clouds and for descriptions",
+    ):
+        assert stated in " ".join((Options.__doc__ or "").split())
+    assert gcs.parts.concurrency == 1
+    assert {s3.concurrency, azure.concurrency, gcs.concurrency} == {s3.concurrency}
 
 
 def test_parts_have_part_bytes(s3_proxied: ProxiedBucket, give: Give) -> None:

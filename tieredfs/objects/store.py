@@ -495,8 +495,8 @@ class ObjectStore:
             probe_conditional_put(requests, backend, key, deadline)
             exclusive = StoreCapability.EXCLUSIVE_CREATE
             requests.need(exclusive, f"exclusive {verb}", key, deadline)
-        limits = self._limits(backend)
-        if limits is not None and content.size > limits.threshold:
+        limits = self._limits(backend, content.size)
+        if limits is not None:
             upload(requests, key, content, limits, deadline, overwrite=overwrite)
             return
         send = self._sender(backend, content)
@@ -512,27 +512,30 @@ class ObjectStore:
         requests = self._requests
         deadline = requests.deadline()
         backend = requests.need(StoreCapability.WRITE, "put", prefix, deadline)
-        limits = self._limits(backend)
-        if limits is not None and content.size > limits.threshold:
+        limits = self._limits(backend, content.size)
+        if limits is not None:
             key = new_key(prefix)  # one is enough: an upload can be finished only once
             upload(requests, key, content, limits, deadline, overwrite=True)
             return key
         send = self._sender(backend, content)
         return put_new(requests, prefix, content, send, requests.renewed(deadline))
 
-    def _limits(self, backend: Backend) -> MultipartConfig | None:
-        """Return how large objects are split; a rate limit makes the parts smaller."""
-        if backend.parts is None:
+    def _limits(self, backend: Backend, size: int) -> MultipartConfig | None:
+        """Return how an object is split; None to put it in one request.
+
+        A rate limit makes the requests smaller.
+        """
+        is_limited = self._requests.rate_limit is not None
+        threshold = self.options.multipart_threshold_bytes
+        if is_limited:
+            threshold = min(threshold, PIECE_BYTES)
+        if backend.parts is None or size <= threshold:
             return None
         limits = backend.parts.tuned(self.options)
-        if self._requests.rate_limit is None:
+        if not is_limited:
             return limits
-        return replace(
-            limits,
-            threshold=min(limits.threshold, PIECE_BYTES),
-            part_size=min(limits.part_size, PIECE_BYTES),
-            concurrency=1,
-        )
+        part_size = min(limits.part_size, PIECE_BYTES)
+        return replace(limits, part_size=part_size, concurrency=1)
 
     def _sender(self, backend: Backend, content: Content) -> Send:
         """Wait for the turn of a whole object; return a function for one attempt."""

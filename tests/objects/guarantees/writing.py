@@ -3,13 +3,13 @@
 import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from objects.guarantees.model import guarantee
 from objects.racing import race
+from objects.small_parts import upload_in_parts
 from objects.subject import Subject
 from support.stores import PLACES
 from tieredfs import AlreadyExistsError, InvalidArgumentError, NotFoundError
@@ -217,11 +217,7 @@ def in_parts(subject: Subject) -> None:
     nothing behind.
     """
     store = subject.store
-    backend = store._requests.backend("", "")
-    assert backend.parts is not None
-    backend.parts = replace(  # type: ignore[misc] # smaller, for this test
-        backend.parts, threshold=5 * MIB, part_size=5 * MIB
-    )
+    upload_in_parts(store, above=5 * MIB, part_size=5 * MIB)
     content = os.urandom(11 * MIB)
     exclusive = subject.can(StoreCapability.EXCLUSIVE_CREATE)
     store.put("a", content, overwrite=not exclusive)

@@ -89,7 +89,7 @@ class Backend:
     """Maximum keys that one request deletes."""
 
     parts: ClassVar[MultipartConfig | None] = None
-    """Which objects are uploaded in parts; None if no object is."""
+    """How large objects are split into parts; None if no object is."""
 
     sends_in_pieces: ClassVar[bool] = False
     """Whether a put reads its content a piece at a time, where waiting stops no other

@@ -15,14 +15,12 @@ class DisturbedUploadError(TieredFSError):
 
 @dataclass(frozen=True, slots=True)
 class MultipartConfig:
-    """Which objects are uploaded in parts, and how they are split.
+    """How a large object is split into parts; what is large is an option of the store.
 
     Attributes:
         part_size: Minimum bytes of a part, which is rounded up to whole MiB.
         max_parts: Maximum number of parts of an object.
         concurrency: Parts uploaded concurrently; 1 where they must be in order.
-        threshold: Maximum bytes of an object that is put in one request; a larger one
-            is uploaded in parts.
         has_begin: Whether an upload is begun before its parts are sent. If not, the
             caller chooses its name, and an unfinished upload expires by itself.
         has_listing: Whether uploads that were begun can be listed.
@@ -33,7 +31,6 @@ class MultipartConfig:
     part_size: int
     max_parts: int
     concurrency: int
-    threshold: int = 64 << 20
     has_begin: bool = True
     has_listing: bool = True
     max_single_put: int = MAX_SINGLE_PUT_BYTES
@@ -43,7 +40,6 @@ class MultipartConfig:
         in_order = self.concurrency == 1
         return replace(
             self,
-            threshold=options.multipart_threshold_bytes or self.threshold,
             part_size=options.part_bytes or self.part_size,
             concurrency=(not in_order and options.max_concurrent_parts)
             or self.concurrency,

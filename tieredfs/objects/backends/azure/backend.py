@@ -25,7 +25,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from fsspec import AbstractFileSystem
 
@@ -92,13 +92,15 @@ class AzureBackend(Backend):
         concurrency=8,
         has_begin=False,
     )
+    max_buffered_bytes: ClassVar[int] = 64 << 20
+    """Maximum bytes of a put that are held in memory; a larger one is streamed."""
 
     def __init__(self, filesystem: AbstractFileSystem, root: str) -> None:
         """Create a client with the filesystem's account and credentials."""
         super().__init__(filesystem, root)
         name, _, prefix = self.root.partition("/")
         self._prefix = f"{prefix}/" if prefix else ""
-        self._container = make_container(filesystem, name, self.parts.threshold)
+        self._container = make_container(filesystem, name, self.max_buffered_bytes)
         close_with(self, filesystem, self._container)
 
     @classmethod
@@ -143,7 +145,7 @@ class AzureBackend(Backend):
         self, key: str, content: Content, timeout: float, *, overwrite: bool
     ) -> None:
         """Write a whole object in one request."""
-        if content.size > self.parts.threshold:
+        if content.size > self.max_buffered_bytes:
             self.run_async(self._stream, timeout, key, content, overwrite=overwrite)
             return
         data = content.read(0, content.size)
