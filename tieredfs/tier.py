@@ -32,7 +32,7 @@ from tieredfs.log.read.fetched import Fetched
 from tieredfs.log.read.reader import Bounds, TieredReader
 from tieredfs.log.read.replan import plan_despite_deletes
 from tieredfs.log.read.scan import OnGap, Order, Scan
-from tieredfs.log.read.times import find_offset
+from tieredfs.log.read.times import find_offset, offset_of_time
 from tieredfs.model import OffsetAndTimestamp, TopicIdPartition, Uuid, check_topic_name
 from tieredfs.objects import ObjectStore, RequestPolicy
 from tieredfs.options import DEFAULTS, Options
@@ -633,5 +633,4 @@ def _offset(
         return position.get(reader.partition.partition)
     if position is None or isinstance(position, int):
         return position
-    found = find_offset(reader, to_milliseconds(position), skip_gaps=skip_gaps)
-    return reader.bounds().end if found is None else found.offset
+    return offset_of_time(reader, to_milliseconds(position), skip_gaps=skip_gaps)

@@ -18,11 +18,11 @@ from cli.commands import Run, expected_records
 from servers import Bucket
 from support.golden import record_facts, rows_of
 from support.kafka_data import REMOTE, digest
-from support.log_directories import write_log
+from support.log_directories import log_of, write_log
 from support.segments import records, segment
 from support.stores import KINDS, files_of, fill, make_place, open_store
 from support.wire import WireRecord, encode_batch, encode_message
-from tieredfs import ObjectStore, open_tier
+from tieredfs import ObjectStore, Scan, Topic, open_tier
 
 ESCAPED = {"\\\\": "\\", "\\t": "\t", "\\n": "\n", "\\r": "\r"}
 TYPES = {"CreateTime": 0, "LogAppendTime": 1}
@@ -295,6 +295,39 @@ def test_the_last_records_are_those_of_each_partition(run: Run, three: str) -> N
     ]
     done = run("cat", three, *how, "--partition", "1", "--limit", "1")
     assert done.text == "1\t223\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (("--from", "-5"), range(5, 10)),
+        (("--from", "-5", "--to", "latest"), range(5, 10)),
+        (("--from", "-50"), range(10)),
+        (("--from", "latest"), range(0)),
+        (("--from", "-2", "--to", "12"), range(8, 12)),
+    ],
+    ids=str,
+)
+def test_what_is_written_after_the_last_records_were_counted_is_not_shown(
+    arguments: tuple[str, ...],
+    expected: range,
+    run: Run,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = write_log(tmp_path, {0: log_of(0)}) / f"{0:020d}.log"
+    planned = Topic.scan
+
+    def meanwhile(topic: Topic, *given: Any, **options: Any) -> Scan:  # noqa: ANN401 - as it is
+        end = topic.end_offsets()[0]
+        with log.open("ab") as file:
+            file.write(log_of(end))
+        return planned(topic, *given, **options)
+
+    monkeypatch.setattr(Topic, "scan", meanwhile)
+    done = run("cat", str(tmp_path), "t", "--json", *arguments)
+    assert (done.code, done.err) == (0, [])
+    assert offsets(done.out) == list(expected)
 
 
 def test_help_says_that_a_time_is_not_a_filter(run: Run) -> None:

@@ -2,6 +2,7 @@ import pickle
 import re
 from copy import copy
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from tieredfs import (
 from tieredfs.cache import with_index_cache
 from tieredfs.log.partitions import select_partitions
 from tieredfs.log.planning.catalog import SegmentCatalog
+from tieredfs.log.read.reader import TieredReader
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 
 OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAQ", "-AAAAAAAAAAAAAAAAAAAAA"
@@ -169,6 +171,31 @@ class TestWhatWasAddedSince:
         assert found.offset == 6
         assert scan.to_table().num_rows == 5  # a plan stays what it is
         assert tier.topics() == ["t", "u"]
+
+    @pytest.mark.parametrize(
+        ("bound", "expected"), [("start", range(5, 10)), ("end", range(5))]
+    )
+    def test_what_is_added_while_a_time_is_looked_up_comes_after_it(
+        self,
+        bound: str,
+        expected: range,
+        memory: ObjectStore,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        late = 1_800_000_000_000
+        add(memory, "t", OLD, 0)
+        topic = tier_of(memory).topic("t")
+        listed = TieredReader.timed_segments
+
+        def and_add(reader: TieredReader) -> list[SegmentMetadata]:
+            found = listed(reader)
+            add(memory, "t", OLD, 5, timestamp=late)
+            return found
+
+        monkeypatch.setattr(TieredReader, "timed_segments", and_add)
+        time: dict[str, Any] = {bound: datetime.fromtimestamp(late // 1000, UTC)}
+        found = topic.scan(**time).to_table()["offset"].to_pylist()
+        assert found == list(expected)
 
     def test_what_is_known_of_a_segment_is_not_asked_again(
         self, memory: ObjectStore

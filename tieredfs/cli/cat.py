@@ -18,6 +18,7 @@ from tieredfs.cli.output.progress import Transfer
 from tieredfs.cli.output.records import DECODINGS, ENCODINGS, FORMATS, TextEncoder
 from tieredfs.cli.output.tables import answer_stream, show_warning
 from tieredfs.cli.positions import (
+    End,
     LastRecords,
     Place,
     PositionType,
@@ -130,7 +131,7 @@ def cat(  # noqa: PLR0913, PLR0917 - one parameter for each option
     topic: str,
     partitions: tuple[int, ...],
     start: Place,
-    end: Place,
+    end: End,
     keys: tuple[str, ...],
     columns: tuple[str, ...] | None,
     on_gap: Literal["raise", "skip"],

@@ -9,9 +9,10 @@ from typing import Final, Literal, TypeAlias
 import click
 
 from tieredfs.errors import InvalidArgumentError
+from tieredfs.log.read.reader import Bounds
 from tieredfs.tier import Position, Topic, to_milliseconds
 
-__all__ = ["LastRecords", "Place", "PositionType", "check_order", "range_of"]
+__all__ = ["End", "LastRecords", "Place", "PositionType", "check_order", "range_of"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # A number that is too large is out of range, not a time; Python parses no more digits.
@@ -31,6 +32,9 @@ class LastRecords:
 
     count: int
 
+
+End: TypeAlias = int | datetime | None
+"""An offset, a time, or None for the end of the log."""
 
 Place: TypeAlias = int | datetime | LastRecords | None
 """An offset, a time, the last records, or None for the log's own beginning or end."""
@@ -78,7 +82,7 @@ class PositionType(click.ParamType[Place]):
         return self.fail(f"{text!r} is not an offset, a time or {words}", param, ctx)
 
 
-def check_order(start: Place, end: Place) -> None:
+def check_order(start: Place, end: End) -> None:
     """Check that the end is not before the start.
 
     Raises:
@@ -93,10 +97,13 @@ def range_of(
     topic: Topic,
     partitions: Collection[int],
     start: Place,
-    end: Place,
+    end: End,
     on_gap: Literal["raise", "skip"],
 ) -> tuple[Position, Position]:
     """Return the positions in a topic at which two places are.
+
+    A start that is counted from the end of the log has the same end, unless another one
+    is given: what is appended meanwhile is not in the range.
 
     Args:
         topic: The topic; its last records are looked up.
@@ -105,33 +112,26 @@ def range_of(
         end: Where the user wants to end.
         on_gap: As ``Topic.scan`` takes it.
     """
-    first = _position_of(topic, partitions, start, on_gap)
-    last = _position_of(topic, partitions, end, on_gap)
-    if isinstance(first, dict) and isinstance(last, int):
-        # The last records may all be after the end: then there is nothing to show.
-        return first, {number: max(last, offset) for number, offset in first.items()}
-    return first, last
-
-
-def _position_of(
-    topic: Topic,
-    partitions: Collection[int],
-    place: Place,
-    on_gap: Literal["raise", "skip"],
-) -> int | datetime | dict[int, int] | None:
-    """Return the position in a topic at which a place is."""
-    if not isinstance(place, LastRecords):
-        return place
-    return {
-        number: _last_records(topic, number, place.count, on_gap)
+    if not isinstance(start, LastRecords):
+        return start, end
+    counted = {
+        number: _last_records(topic, number, start.count, on_gap)
         for number in partitions
     }
+    first = {number: found.beginning for number, found in counted.items()}
+    if end is None:
+        # The log may have grown since they were counted.
+        return first, {number: found.end for number, found in counted.items()}
+    if isinstance(end, int):
+        # The last records may all be after the end: then there is nothing to show.
+        return first, {number: max(end, offset) for number, offset in first.items()}
+    return first, end
 
 
 def _last_records(
     topic: Topic, partition: int, count: int, on_gap: Literal["raise", "skip"]
-) -> int:
-    """Return the offset from which on a partition has the given number of records.
+) -> Bounds:
+    """Return the offsets of the last records of a partition, up to its present end.
 
     Not every offset has a record: the cleaner removes some, and control records are
     hidden. So the search goes further back, in growing steps, until there are enough.
@@ -139,16 +139,16 @@ def _last_records(
     held = topic.reader(partition).bounds()
     start, span, missing = held.end, count, count
     if count >= held.end - held.beginning:
-        return held.beginning
+        return held
     while missing and start > held.beginning:
         stop, start = start, max(start - span, held.beginning)
         scan = topic.scan([partition], start, stop, columns=("offset",), on_gap=on_gap)
         offsets = scan.to_table()["offset"]
         if len(offsets) >= missing:
-            return int(offsets[len(offsets) - missing].as_py())
+            return Bounds(int(offsets[len(offsets) - missing].as_py()), held.end)
         missing -= len(offsets)
         span *= _WIDENING
-    return start
+    return Bounds(start, held.end)
 
 
 def _time(milliseconds: int) -> datetime:

@@ -1,5 +1,6 @@
 """Find the offset of a time, as Kafka's ``offsetsForTimes`` does."""
 
+from collections.abc import Sequence
 from itertools import chain
 
 import numpy as np
@@ -17,7 +18,7 @@ from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.log.read.slice_batches import read_slice
 from tieredfs.model import IndexType, OffsetAndTimestamp, SegmentMetadata
 
-__all__ = ["find_offset"]
+__all__ = ["find_offset", "offset_of_time"]
 
 
 def find_offset(
@@ -44,9 +45,41 @@ def find_offset(
             into a gap: the record would be the first one after the gap. Only if
             ``skip_gaps`` is false.
     """
+    return _find(reader, reader.timed_segments(), timestamp, skip_gaps=skip_gaps)
+
+
+def offset_of_time(
+    reader: TieredReader, timestamp: int, *, skip_gaps: bool = False
+) -> int:
+    """Find the offset at which a scan from, or to, a time begins or ends.
+
+    It is that of the record that ``find_offset`` finds; where every record is older, it
+    is the end of the log as it was looked at: records that are appended meanwhile come
+    after it.
+
+    Args:
+        reader: Reader of the partition.
+        timestamp: Milliseconds since 1970 UTC.
+        skip_gaps: As in ``find_offset``.
+
+    Raises:
+        CorruptDataError: As in ``find_offset``.
+    """
+    segments = reader.timed_segments()
+    found = _find(reader, segments, timestamp, skip_gaps=skip_gaps)
+    return bounds_of(segments).end if found is None else found.offset
+
+
+def _find(
+    reader: TieredReader,
+    segments: Sequence[SegmentMetadata],
+    timestamp: int,
+    *,
+    skip_gaps: bool,
+) -> OffsetAndTimestamp | None:
+    """Find the first record at or after a time in the segments of a partition."""
     columns = ("offset", "timestamp")
     decoder = RecordDecoder("", 0, columns, reader.storage.store.options)
-    segments = reader.timed_segments()
     lineage = lineage_of(segments)
     if skip_gaps:
         held = bounds_of(segments)
