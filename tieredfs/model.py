@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final, NamedTuple, Self
 
+from tieredfs.arguments import to_text
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.integers import MAX_INT32, MAX_INT64
 
@@ -40,10 +41,13 @@ def check_topic_name(topic: str) -> str:
     """Return ``topic`` if Kafka accepts it as a name.
 
     Raises:
-        InvalidArgumentError: It is empty, ``.`` or ``..``, longer than 249 characters,
-            or has a character other than ASCII letters, digits, ``.``, ``_``, ``-``.
+        InvalidArgumentError: It is not a text, is empty, ``.`` or ``..``, longer than
+            249 characters, or has a character other than ASCII letters, digits, ``.``,
+            ``_``, ``-``.
     """
-    if not _TOPIC.fullmatch(topic) or topic in {".", ".."}:
+    name: object = topic
+    is_name = isinstance(name, str) and _TOPIC.fullmatch(name)
+    if not is_name or topic in {".", ".."}:
         msg = (
             f"invalid topic name {topic!r}: use 1 to 249 ASCII letters, digits, "
             "'.', '_' and '-', but neither '.' nor '..'"
@@ -63,6 +67,7 @@ class Uuid(str):
         Raises:
             InvalidArgumentError: ``text`` is not the canonical form of 16 bytes.
         """
+        text = to_text(text, "an id")
         raw = base64.urlsafe_b64decode(text + "==") if _UUID.fullmatch(text) else b""
         # The last character carries two bits: one of its four spellings is canonical.
         if not raw or base64.urlsafe_b64encode(raw).rstrip(b"=").decode() != text:

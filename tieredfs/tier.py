@@ -14,6 +14,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from tieredfs.arguments import to_text
 from tieredfs.cache import default_directory, with_index_cache
 from tieredfs.errors import (
     AlreadyExistsError,
@@ -88,7 +89,7 @@ def open_tier(
             off.
     """
     address = StorageAddress.of(
-        os.fspath(url),
+        url,
         storage_options=storage_options,
         plugin=plugin,
         plugin_options=plugin_options,
@@ -150,13 +151,14 @@ class Tier:
 
         Raises:
             NotFoundError: There is no such topic.
-            InvalidArgumentError: The name is invalid.
+            InvalidArgumentError: The name is invalid, or the id is not a text.
         """
         check_topic_name(name)
         found = self.storage.list_partitions(name)
         if not found:
             raise missing_topic_error(self.storage, name)
         if topic_id is not None:
+            topic_id = to_text(topic_id, "topic_id")
             listed = ", ".join(sorted({p.topic_id for p in found}))
             found = [p for p in found if p.topic_id == topic_id]
             if not found:
@@ -191,7 +193,8 @@ class Tier:
 
         Raises:
             AlreadyExistsError: There is a topic of this name.
-            InvalidArgumentError: The name is invalid, or ``partitions`` is below 1.
+            InvalidArgumentError: The name or the id is invalid, or ``partitions`` is
+                below 1.
         """
         check_topic_name(name)
         partitions = to_integer(partitions, "partitions")
@@ -210,6 +213,9 @@ class Tier:
         """Return the same tier, on the same connections, under ``policy``.
 
         It has the same class, and the attributes of a subclass.
+
+        Raises:
+            InvalidArgumentError: ``policy`` is not a RequestPolicy.
         """
         view = copy(self)
         storage = self.storage.with_policy(policy)

@@ -3,6 +3,7 @@ import re
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -104,6 +105,9 @@ def test_a_policy_has_the_documented_defaults() -> None:
         {"deadline": math.inf},
         {"attempts": math.nan},
         {"attempts": "3"},
+        {"attempts": 1.5},
+        {"attempts": True},
+        {"deadline": True},
         {"deadline": None},
     ],
     ids=repr,
@@ -113,6 +117,11 @@ def test_a_policy_that_allows_no_call_is_refused(fields: dict[str, Any]) -> None
     told = re.escape(f"RequestPolicy.{name} is {value!r}: give ")
     with pytest.raises(InvalidArgumentError, match=told):
         RequestPolicy(**fields)
+
+
+def test_attempts_of_numpy_are_taken() -> None:
+    three: Any = np.int64(3)
+    assert RequestPolicy(attempts=three) == RequestPolicy(attempts=3)
 
 
 def test_a_counter_adds_every_attempt_from_any_thread() -> None:

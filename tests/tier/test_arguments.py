@@ -1,7 +1,7 @@
 """What users give: integers of any kind, one column, and what can never be right."""
 
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,9 +15,15 @@ from tieredfs import (
     PluginNotInstalledError,
     Tier,
     Topic,
+    open_storage,
     open_tier,
 )
+from tieredfs.cache import with_index_cache
+from tieredfs.objects import RateLimit
 from tieredfs.storage.layouts.single_object.layout import SingleObject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 _KINDS = [np.int8, np.uint16, np.int32, np.int64, np.uint64]
 
@@ -85,6 +91,91 @@ class TestIntegers:
         ):
             with pytest.raises(InvalidArgumentError, match=f"^{name} must be an int"):
                 ask()
+
+
+class TestOtherTypes:
+    """What is of another type is refused where it is given, and not used later."""
+
+    @pytest.mark.parametrize("wrong", [{"attempts": 1}, None, 5])
+    def test_a_policy_is_a_request_policy(
+        self,
+        memory: ObjectStore,
+        wrong: Any,  # noqa: ANN401 - any wrong thing
+    ) -> None:
+        asked: list[Callable[[], object]] = [
+            lambda: memory.with_policy(wrong),
+            lambda: Tier(SingleObject(memory)).with_policy(wrong),
+        ]
+        if wrong is not None:  # the default
+            asked.append(lambda: ObjectStore(memory.url, policy=wrong))
+        for ask in asked:
+            with pytest.raises(InvalidArgumentError, match=r"RequestPolicy\(…\), not "):
+                ask()
+
+    @pytest.mark.parametrize("wrong", ['{"key": "topsecret"}', ["topsecret"], 5])
+    def test_options_are_a_dict_and_are_not_shown(
+        self,
+        memory: ObjectStore,
+        wrong: Any,  # noqa: ANN401 - any wrong thing
+    ) -> None:
+        asked: list[tuple[Callable[[], object], str]] = [
+            (lambda: open_tier(memory.url, storage_options=wrong), "storage_options"),
+            (lambda: ObjectStore(memory.url, wrong), "storage_options"),
+            (lambda: open_tier(memory.url, plugin_options=wrong), "plugin_options"),
+            (
+                lambda: open_storage(memory, "single-object", wrong),
+                "the options of a plugin",
+            ),
+        ]
+        for ask, name in asked:
+            with pytest.raises(InvalidArgumentError, match=f"^{name} must be a d") as e:
+                ask()
+            assert "topsecret" not in str(e.value)
+
+    @pytest.mark.parametrize("wrong", [b"memory://a", 5, None, ["memory://a"]])
+    def test_a_url_is_a_text_or_a_path(
+        self,
+        wrong: Any,  # noqa: ANN401 - any wrong thing
+    ) -> None:
+        asked: list[Callable[[], object]] = [
+            lambda: open_tier(wrong),
+            lambda: ObjectStore(wrong),
+        ]
+        for ask in asked:
+            with pytest.raises(InvalidArgumentError, match="must be text or a path"):
+                ask()
+
+    @pytest.mark.parametrize("wrong", [b"memory://a", 5, ["memory://a"]])
+    def test_names_are_texts(
+        self,
+        memory: ObjectStore,
+        wrong: Any,  # noqa: ANN401 - any wrong thing
+    ) -> None:
+        tier = Tier(SingleObject(memory))
+        tier.create_topic("t").append(pa.table({"value": [b"a"]}))
+        asked: list[tuple[Callable[[], object], str]] = [
+            (lambda: tier.topic(wrong), "invalid topic name"),
+            (lambda: tier.create_topic(wrong), "invalid topic name"),
+            (lambda: tier.topic("t", topic_id=wrong), "topic_id must be text"),
+            (lambda: tier.create_topic("u", topic_id=wrong), "an id must be text"),
+            (lambda: open_tier(memory.url, plugin=wrong), "plugin must be text"),
+            (lambda: open_storage(memory, wrong), "plugin must be text"),
+            (
+                lambda: with_index_cache(tier.storage, wrong),
+                "cache directory must be text or a path",
+            ),
+        ]
+        for ask, said in asked:
+            with pytest.raises(InvalidArgumentError, match=f"^{said}"):
+                ask()
+
+    @pytest.mark.parametrize("wrong", ["5", None, 0, -1.5, float("nan")])
+    def test_a_rate_is_a_number_above_0(
+        self,
+        wrong: Any,  # noqa: ANN401 - any wrong thing
+    ) -> None:
+        with pytest.raises(InvalidArgumentError, match="not above 0"):
+            RateLimit(wrong)
 
 
 class TestColumns:

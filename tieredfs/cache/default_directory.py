@@ -8,6 +8,7 @@ from typing import Final
 
 from platformdirs import user_cache_path
 
+from tieredfs.arguments import to_path
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.objects.redact import redact_url
 
@@ -42,9 +43,10 @@ def given_directory(path: str | os.PathLike[str]) -> Path:
     """Return the path of a directory, with ``~`` expanded as a shell does.
 
     Raises:
-        InvalidArgumentError: It is a URL: the cache is on this machine.
+        InvalidArgumentError: It is a URL, as the cache is on this machine, or not a
+            path.
     """
-    text = os.fspath(path)
+    text = to_path(path, "cache directory")
     if "://" in text:
         msg = f"cache directory {redact_url(text)}: give a path on this machine"
         raise InvalidArgumentError(msg)

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 import tenacity
 
 from tieredfs.errors import InvalidArgumentError, StorageUnavailableError
+from tieredfs.integers import is_integer
 
 __all__ = ["CommonDeadline", "Deadline", "RequestPolicy"]
 
@@ -21,7 +22,7 @@ _MIN_SHARE = 1.0
 
 _WAIT: Final = (lambda number: 0 <= number < math.inf, "0 or more seconds")
 _ALLOWED: Final[Mapping[str, tuple[Callable[[float], bool], str]]] = {
-    "attempts": (lambda number: number >= 1, "1 or more"),
+    "attempts": (lambda number: number >= 1, "an integer, 1 or more"),
     "backoff": _WAIT,
     "max_backoff": _WAIT,
     "deadline": (
@@ -57,13 +58,17 @@ class RequestPolicy:
         """Refuse values that allow no call, and NaN.
 
         Raises:
-            InvalidArgumentError: A value is not a number, or a NaN; fewer than one
-                attempt; a deadline that is not above 0, or longer than the system can
-                wait; a wait that is negative or infinite. The message names the field.
+            InvalidArgumentError: A value is not a number, or a NaN; attempts that are
+                not an integer, or fewer than one; a deadline that is not above 0, or
+                longer than the system can wait; a wait that is negative or infinite.
+                The message names the field.
         """
         for name, (is_allowed, allowed) in _ALLOWED.items():
             value = getattr(self, name)
-            if not (isinstance(value, Real) and is_allowed(float(value))):
+            is_number = isinstance(value, Real) and not isinstance(value, bool)
+            if name == "attempts":
+                is_number = is_integer(value)
+            if not (is_number and is_allowed(float(value))):
                 msg = f"RequestPolicy.{name} is {value!r}: give {allowed}"
                 raise InvalidArgumentError(msg)
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import count
+from typing import SupportsFloat
 
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.objects.content import Content
@@ -35,10 +36,11 @@ class RateLimit:
             sleep: Waits for a number of seconds, by the same clock.
 
         Raises:
-            InvalidArgumentError: The rate is not above 0.
+            InvalidArgumentError: The rate is not a number above 0.
         """
-        if not rate > 0:  # nor is a NaN
-            msg = f"the rate is {rate}: give more than 0 bytes per second"
+        given: object = rate
+        if not (isinstance(given, SupportsFloat) and rate > 0):  # nor is a NaN
+            msg = f"the rate is {rate!r}: give more than 0 bytes per second"
             raise InvalidArgumentError(msg)
         self._rate = rate
         self._clock = clock

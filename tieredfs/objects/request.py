@@ -9,6 +9,7 @@ from typing import Generic, TypeVar
 from tieredfs.errors import (
     DeadlineExceededError,
     ErrorKind,
+    InvalidArgumentError,
     NotFoundError,
     StorageFullError,
     StorageUnavailableError,
@@ -73,6 +74,16 @@ class Requests:
     observer: RequestObserver | None
     rate_limit: RateLimit | None = None
     options: Options = DEFAULTS
+
+    def __post_init__(self) -> None:
+        """Refuse a policy of another class, such as a dict of its fields.
+
+        Raises:
+            InvalidArgumentError: It is not a RequestPolicy.
+        """
+        if not isinstance(self.policy, RequestPolicy):
+            msg = f"give policy=RequestPolicy(…), not {type(self.policy).__name__}"  # type: ignore[unreachable] # without types it is not
+            raise InvalidArgumentError(msg)
 
     def concurrency(self, backend: Backend) -> int:
         """Return the maximum number of concurrent requests of one call."""

@@ -1,6 +1,5 @@
 """The object store: the same verbs, and the same behaviour, on every backend."""
 
-import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -8,6 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from tieredfs.arguments import to_mapping, to_path
 from tieredfs.errors import (
     CorruptObjectError,
     InvalidArgumentError,
@@ -91,16 +91,17 @@ class ObjectStore:
 
         Raises:
             InvalidArgumentError: The URL is empty, or relative to a folder that does
-                not exist; or ``options`` is not of the class Options.
+                not exist; or an argument is of another type: ``storage_options`` not a
+                dict, ``policy`` not a RequestPolicy, ``options`` not Options.
         """
         if not isinstance(options, Options):
             msg = f"give options=Options(…), not {type(options).__name__}"  # type: ignore[unreachable] # without types it is not
             raise InvalidArgumentError(msg)
-        given = os.fspath(url)
+        given = to_path(url, "the URL of a store")
         if not given:
             raise InvalidArgumentError("the URL of a store is empty")
         self._requests = Requests(
-            Connection(absolute(given), storage_options or {}),
+            Connection(absolute(given), to_mapping(storage_options, "storage_options")),
             RequestPolicy() if policy is None else policy,
             observer,
             rate_limit,
@@ -192,6 +193,9 @@ class ObjectStore:
         """Return a view of this store, on the same connections, under ``policy``.
 
         The view has the same class and the same attributes, a subclass's included.
+
+        Raises:
+            InvalidArgumentError: ``policy`` is not a RequestPolicy.
         """
         view = object.__new__(type(self))
         vars(view).update(vars(self))  # copy() would connect anew, as pickle does

@@ -1,9 +1,11 @@
 """The URL and layout of a storage, from all the sources that can give them."""
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, Self
 
+from tieredfs.arguments import to_mapping, to_path, to_text
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.storage.plugins.registry import split_plugin_url
 
@@ -34,7 +36,7 @@ class StorageAddress:
     @classmethod
     def of(
         cls,
-        url: str,
+        url: str | os.PathLike[str],
         *,
         storage_options: Mapping[str, object] | None = None,
         plugin: str | None = None,
@@ -47,23 +49,24 @@ class StorageAddress:
         the same.
 
         Raises:
-            InvalidArgumentError: Two plugins are named, or the storage option
-                ``tieredfs`` is invalid.
+            InvalidArgumentError: Two plugins are named, an argument is of another type,
+                or the storage option ``tieredfs`` is invalid.
         """
-        in_url, plain = split_plugin_url(url)
-        rest = dict(storage_options or {})
+        in_url, plain = split_plugin_url(to_path(url, "the URL of a tier"))
+        rest = dict(to_mapping(storage_options, "storage_options"))
+        given = to_mapping(plugin_options, "plugin_options")
         own = _own(rest.pop(_OWN, None))
         in_options = own.get("plugin")
         named = {
             "the URL": in_url,
             "the storage option tieredfs": in_options,
-            "the option plugin": plugin,
+            "the option plugin": None if plugin is None else to_text(plugin, "plugin"),
         }
         said = {source: name for source, name in named.items() if name}
         if len(set(said.values())) > 1:
             both = ", ".join(f"{each} names plugin {n!r}" for each, n in said.items())
             raise InvalidArgumentError(both)
-        options = {**_mapping(own.get("plugin_options")), **(plugin_options or {})}
+        options = {**_mapping(own.get("plugin_options")), **given}
         chosen = next(iter(said.values()), None)
         return cls(plain, rest, None if chosen is None else str(chosen), options)
 

@@ -14,6 +14,7 @@ from importlib.metadata import EntryPoint
 from itertools import islice
 from typing import Final
 
+from tieredfs.arguments import to_mapping, to_text
 from tieredfs.errors import (
     InvalidArgumentError,
     NotFoundError,
@@ -61,7 +62,7 @@ _PREFIXED = re.compile(r"([a-z][a-z0-9-]*)\+(.+)", re.DOTALL)
 
 
 def _load(name: str) -> PluginClass:
-    if ":" in name:
+    if ":" in to_text(name, "plugin"):
         point = EntryPoint(name, name, "")
         if not _ATTRIBUTE.fullmatch(name):
             raise UnknownPluginError(f"not a plugin: {name!r} is not module:Class")
@@ -160,7 +161,7 @@ def open_storage(
             one.
     """
     chosen = _detect(store) if plugin is None else _load(plugin)
-    return chosen.open(store, options or {})
+    return chosen.open(store, to_mapping(options, "the options of a plugin"))
 
 
 def check_layout(storage: RemoteStorageManager) -> None:
