@@ -25,20 +25,23 @@ def is_integer(value: object) -> bool:
     return _index(value) is not None
 
 
-def to_integer(value: object, name: str) -> int:
+def to_integer(value: object, name: str, *, minimum: int | None = None) -> int:
     """Convert an integer of any type to ``int``.
 
     Args:
         value: The argument to convert.
         name: Argument name used in error messages.
+        minimum: The smallest value that is allowed; None for any.
 
     Raises:
-        InvalidArgumentError: The value is not an integer.
+        InvalidArgumentError: The value is not an integer, or below the minimum.
     """
     found = _index(value)
     if found is None:
         msg = f"{name} must be an integer, not {value!r}"
         raise InvalidArgumentError(msg)
+    if minimum is not None and found < minimum:
+        raise InvalidArgumentError(f"{name} must be {minimum} or more, not {found}")
     return found
 
 

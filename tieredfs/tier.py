@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from functools import partial
 from time import time_ns
 from types import EllipsisType, TracebackType
-from typing import Self, SupportsIndex, TypeAlias
+from typing import Self, SupportsIndex, TypeAlias, get_args
 from uuid import uuid4
 
 import pyarrow as pa
@@ -368,12 +368,8 @@ class Topic:
             InvalidArgumentError: A position, column, order or on_gap is invalid, or
                 ``start`` is after ``end`` where both are offsets or both are times.
         """
-        if order not in {"partition", "fair"} or on_gap not in {"raise", "skip"}:
-            msg = (
-                f"order={order!r}, on_gap={on_gap!r}: order is 'partition' or 'fair', "
-                "on_gap is 'raise' or 'skip'"
-            )
-            raise InvalidArgumentError(msg)
+        _check_choice("order", order, get_args(Order))
+        _check_choice("on_gap", on_gap, get_args(OnGap))
         wanted = _names(columns)
         project(wanted)
         numbers = self.partitions if partitions is None else _numbers(partitions)
@@ -425,7 +421,8 @@ class Topic:
             OffsetOutOfRangeError: ``offset`` is outside the log, perhaps because its
                 segment was just deleted.
             CorruptDataError: The next record may be in a gap, or the log is corrupt.
-            InvalidArgumentError: An argument is not an integer.
+            InvalidArgumentError: An argument is not an integer, or ``max_bytes`` is
+                negative.
         """
         reader = self.reader(partition)
         return plan_despite_deletes(reader, partial(reader.read, offset, max_bytes))
@@ -558,6 +555,12 @@ def _check_by_partition(times: object) -> None:
     if not isinstance(times, Mapping):
         msg = f"invalid times {times!r}: give a time by partition, such as {{0: 0}}"
         raise InvalidArgumentError(msg)
+
+
+def _check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        listed = " or ".join(map(repr, choices))
+        raise InvalidArgumentError(f"{name} must be {listed}, not {value!r}")
 
 
 def _names(columns: str | Iterable[str] | None) -> tuple[str, ...] | None:

@@ -92,6 +92,20 @@ class TestIntegers:
             with pytest.raises(InvalidArgumentError, match=f"^{name} must be an int"):
                 ask()
 
+    def test_a_size_below_the_smallest_is_refused_by_name(self, three: Topic) -> None:
+        scan = three.scan()
+        asked: list[tuple[Callable[[], object], str]] = [
+            (lambda: three.read(0, 0, -1), "max_bytes must be 0 or more, not -1"),
+            (lambda: scan.split(0), "target_bytes must be 1 or more, not 0"),
+            (lambda: scan.split(-1), "target_bytes must be 1 or more, not -1"),
+            (lambda: scan.read_gradually(-1), "records must be 0 or more, not -1"),
+        ]
+        for ask, said in asked:
+            with pytest.raises(InvalidArgumentError, match=f"^{said}$"):
+                ask()
+        assert three.read(0, 0, 0).num_rows == three.read(0, 0, 1).num_rows > 0
+        assert next(scan.read_gradually(0)) == next(scan.read_gradually(1))
+
 
 class TestOtherTypes:
     """What is of another type is refused where it is given, and not used later."""

@@ -273,11 +273,16 @@ class TestPartitionsAndColumns:
         with pytest.raises(InvalidArgumentError, match=r"key, value, topic"):
             topic.scan(columns=columns)
 
-    @pytest.mark.parametrize("options", [{"order": "random"}, {"on_gap": "guess"}])
+    @pytest.mark.parametrize("name", ["order", "on_gap"])
+    @pytest.mark.parametrize("wrong", ["random", "", None, 5, ["fair"], {"skip"}])
     def test_a_choice_that_is_none_is_refused(
-        self, topic: Topic, options: dict[str, Any]
+        self,
+        topic: Topic,
+        name: str,
+        wrong: Any,  # noqa: ANN401 - any wrong thing
     ) -> None:
-        with pytest.raises(InvalidArgumentError):
+        options: dict[str, Any] = {name: wrong}
+        with pytest.raises(InvalidArgumentError, match=rf"^{name} must be '\w+' or '"):
             topic.scan(**options)
 
     def test_a_fair_order_takes_a_batch_of_each_in_turn(
@@ -492,6 +497,21 @@ class TestTheScanItself:
             assert sum(p.plan.size for p in parts) == scan.plan.size
         assert len(topic.scan().split(1 << 40)) == 1
         assert topic.scan([]).split(1) == []
+
+    def test_the_parts_of_a_fair_scan_come_by_partition(self, three: Topic) -> None:
+        parts = three.scan(order="fair").split(12_000)
+        found = pa.concat_tables([part.to_table() for part in parts])
+        assert found == three.scan().to_table()
+
+    @pytest.mark.parametrize("order", ["partition", "fair"])
+    def test_a_reading_of_it_can_be_closed(
+        self, three: Topic, order: Literal["partition", "fair"]
+    ) -> None:
+        scan = three.scan(order=order)
+        for reading in (iter(scan), scan.read_gradually(1)):
+            assert next(reading).num_rows > 0
+            reading.close()
+            assert list(reading) == []
 
     def test_it_is_a_context_manager(self, topic: Topic) -> None:
         with topic.scan(end=5) as scan:

@@ -254,9 +254,11 @@ class TieredReader:
         Raises:
             OffsetOutOfRangeError: ``offset`` is outside the log.
             CorruptDataError: The next record may be in a gap, or the log is corrupt.
-            InvalidArgumentError: An argument is not an integer.
+            InvalidArgumentError: An argument is not an integer, or ``max_bytes`` is
+                negative.
         """
-        first, most = to_integer(offset, "offset"), to_integer(max_bytes, "max_bytes")
+        first = to_integer(offset, "offset")
+        most = to_integer(max_bytes, "max_bytes", minimum=0)
         near = self._read(self._slices_near(first), first, most)
         if len(near):
             return near

@@ -1,9 +1,9 @@
 """A plan to read records, which can be pickled and run any number of times."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from itertools import chain, groupby
+from itertools import groupby
 from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
@@ -69,8 +69,8 @@ class Scan:
         """The schema of every batch."""
         return project(self.columns)
 
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Read the records.
+    def __iter__(self) -> Generator[pa.RecordBatch, None, None]:
+        """Read the records; closing the generator ends the downloads.
 
         Raises:
             CorruptDataError: The stored data is corrupt.
@@ -78,14 +78,16 @@ class Scan:
                 ``on_gap="skip"``, all of them were.
             StorageUnavailableError: The store failed in all attempts of its policy.
         """
-        reads = self._reads()
-        if self.order == "fair":
-            return self._in_turn(reads)
-        return chain.from_iterable(
-            read_records(read, read.slices(), self._decoder(read)) for read in reads
-        )
+        left = self._reads()
+        while left:
+            for read in left:
+                slices = read.slices(one_fetch=self.order == "fair")
+                yield from read_records(read, slices, self._decoder(read))
+            left = [read for read in left if not read.is_done]
 
-    def read_gradually(self, records: SupportsIndex) -> Iterator[pa.RecordBatch]:
+    def read_gradually(
+        self, records: SupportsIndex
+    ) -> Generator[pa.RecordBatch, None, None]:
         """Read the same records, for a caller that needs only about the first few.
 
         The offset index limits the first fetch to the needed records; each further
@@ -96,13 +98,13 @@ class Scan:
             records: Number of records that are probably needed.
 
         Raises:
-            InvalidArgumentError: ``records`` is not an integer.
+            InvalidArgumentError: ``records`` is not an integer, or negative.
             CorruptDataError: The stored data is corrupt.
             NotFoundError: A segment was deleted since the scan was planned; with
                 ``on_gap="skip"``, all of them were.
             StorageUnavailableError: The store failed in all attempts of its policy.
         """
-        return self._in_steps(max(to_integer(records, "records"), 1))
+        return self._in_steps(max(to_integer(records, "records", minimum=0), 1))
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a reader that reads as it is consumed."""
@@ -132,12 +134,15 @@ class Scan:
                 may have more.
 
         Returns:
-            Scans that together read the same as this one, in the same order.
+            Scans that together read the same records as this one, each once. One after
+            the other they read partition by partition, in offset order: this is the
+            order of this scan, unless it is ``fair``, which each part is only by
+            itself.
 
         Raises:
-            InvalidArgumentError: ``target_bytes`` is not an integer.
+            InvalidArgumentError: ``target_bytes`` is not an integer, or below 1.
         """
-        most = to_integer(target_bytes, "target_bytes")
+        most = to_integer(target_bytes, "target_bytes", minimum=1)
         parts: list[list[SegmentSlice]] = []
         held = 0
         for piece in self.plan.slices:
@@ -170,7 +175,7 @@ class Scan:
         """Show the topic and the plan."""
         return f"Scan({self.topic!r}, {self.plan!r})"
 
-    def _in_steps(self, offsets: int) -> Iterator[pa.RecordBatch]:
+    def _in_steps(self, offsets: int) -> Generator[pa.RecordBatch, None, None]:
         for read in self._reads():
             while not read.is_done:
                 part = read.next_slice(offsets)
@@ -189,14 +194,6 @@ class Scan:
             )
             for _, slices in groupby(self.plan.slices, attrgetter("segment.partition"))
         ]
-
-    def _in_turn(self, reads: Iterable[PartitionRead]) -> Iterator[pa.RecordBatch]:
-        """Read a few MiB of each partition in turn until all have ended."""
-        while left := [read for read in reads if not read.is_done]:
-            for read in left:
-                slices = read.slices(one_fetch=True)
-                yield from read_records(read, slices, self._decoder(read))
-            reads = left
 
     def _decoder(self, read: PartitionRead) -> RecordDecoder:
         number, options = read.partition.partition, self.storage.store.options
