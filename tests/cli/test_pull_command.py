@@ -55,6 +55,16 @@ def test_files_come_back_byte_for_byte_and_a_table_says_how_many(
     assert closed_files(root).items() <= files_of(back).items()
 
 
+def test_the_layout_of_the_directory_may_be_named_and_no_other(
+    run: Run, url: str, back: Path
+) -> None:
+    done = run("pull", url, f"single-object+{back}")
+    assert (done.code, done.out) == (2, b"")
+    assert done.err[0].endswith(f"is kafka-log, not single-object: give {back}")
+    assert run("pull", url, f"kafka-log+{back}").code == 0
+    assert list(back.glob("*/*.log"))
+
+
 def test_a_second_one_writes_nothing(run: Run, url: str, back: Path) -> None:
     run("pull", url, str(back))
     done = run("pull", url, str(back), "--json")

@@ -245,6 +245,21 @@ class TestWhatIsNoLogDirectory:
     def test_a_file(self, said: Callable[[Path], str], logdir: str) -> None:
         assert " is a file: give " in said(Path(logdir) / "t-0" / f"{0:020d}.log")
 
+    @pytest.mark.parametrize("layout", ["single-object", "kafka-local"])
+    def test_an_archive(
+        self,
+        layout: str,
+        said: Callable[[Path], str],
+        run: Run,
+        logdir: str,
+        tmp_path: Path,
+    ) -> None:
+        archive = tmp_path / "archive"
+        assert run("push", logdir, str(archive), "--plugin", layout).code == 0
+        line = said(archive)
+        assert f"in {archive}, which is a tier of the layout {layout}: " in line
+        assert line.endswith("pull it to a directory and push that with --active")
+
     @pytest.mark.parametrize("name", ["a-topic/x.txt", "x.txt"])
     def test_a_directory_of_something_else(
         self, name: str, said: Callable[[Path], str], tmp_path: Path
@@ -781,9 +796,27 @@ def test_a_second_push_puts_nothing(
     assert {request.method for request in s3_proxied.proxy.requests()} == {"GET"}
 
 
+class TestPrefixes:
+    def test_the_layout_of_a_log_directory_may_be_named(
+        self, run: Run, logdir: str, url: str
+    ) -> None:
+        done = run("push", f"kafka-log+{logdir}", url, "--json")
+        assert (done.code, done.err) == (0, [])
+        assert rows(done.out) == rows(run("push", logdir, f"{url}2", "--json").out)
+
+    @pytest.mark.parametrize("name", ["single-object", "kafka-local", "nosuch"])
+    def test_another_one_is_refused(self, name: str, run: Run, url: str) -> None:
+        done = run("push", f"{name}+s3://me:topsecret@bucket/logs", url)
+        assert (done.code, done.out) == (2, b"")
+        (line,) = done.err
+        assert f"layout of a log directory is kafka-log, not {name}: give s3://" in line
+        assert "topsecret" not in line
+
+
 def test_what_a_broker_tiered_is_no_log_directory(run: Run, url: str) -> None:
     done = run("push", str(KAFKA / "txn" / REMOTE), url)
     assert (done.code, len(done.err)) == (3, 1)
+    assert "a tier of the layout kafka-local" in done.err[0]
     assert not Path(url).exists()
     assert ID not in done.err[0]
 

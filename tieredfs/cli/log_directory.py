@@ -1,21 +1,43 @@
 """Open the log directory to push, or report what to give instead."""
 
 import re
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from tieredfs.errors import InvalidArgumentError, NotFoundError
+from tieredfs.errors import InvalidArgumentError, NotFoundError, TieredFSError
 from tieredfs.objects import ObjectStore
-from tieredfs.storage import RemoteStorageManager, open_storage
+from tieredfs.objects.redact import redact_url
+from tieredfs.storage import (
+    RemoteStorageManager,
+    detect_layout,
+    open_storage,
+    split_plugin_url,
+)
 
-__all__ = ["check_is_directory", "open_log_directory"]
+__all__ = ["check_is_directory", "log_directory_url", "open_log_directory"]
 
 _LAYOUT: Final = "kafka-log"
 _WANTED: Final = "the broker's log directory (log.dirs), with folders such as orders-0"
 _LOG: Final = re.compile(r"\d{20}\.log", re.ASCII)
 _PARTITION: Final = re.compile(r"(.+)-(?:0|[1-9]\d{0,9})", re.ASCII)
 _MAX_PAGE_KEYS: Final = 1000
+
+
+def log_directory_url(given: str) -> str:
+    """Return the URL or path of a log directory, without the prefix of its layout.
+
+    Raises:
+        InvalidArgumentError: The prefix names another layout.
+    """
+    name, url = split_plugin_url(given)
+    if name not in {None, _LAYOUT}:
+        raise InvalidArgumentError(
+            f"{redact_url(given)}: the layout of a log directory is {_LAYOUT}, not "
+            f"{name}: give {redact_url(url)}"
+        )
+    return url
 
 
 def open_log_directory(store: ObjectStore) -> RemoteStorageManager:
@@ -55,4 +77,12 @@ def _explanation(store: ObjectStore) -> str:
         match = _PARTITION.fullmatch(name)
         topic = f" with --topic {match[1]}" if match else ""
         return f"a topic in {url}, which is one partition: give {parent or '/'}{topic}"
+    with suppress(TieredFSError):  # nothing is stored there, or nothing that is known
+        layout = detect_layout(store)
+        if layout != _LAYOUT:
+            return (
+                f"a log directory in {url}, which is a tier of the layout {layout}: "
+                "to move it to another store, copy its objects, or pull it to a "
+                "directory and push that with --active"
+            )
     return f"a topic in {url}: give {_WANTED}"

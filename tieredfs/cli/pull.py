@@ -2,7 +2,7 @@
 
 import click
 
-from tieredfs.cli.log_directory import check_is_directory
+from tieredfs.cli.log_directory import check_is_directory, log_directory_url
 from tieredfs.cli.options import TierOptions, json_option, tier_options
 from tieredfs.cli.output.progress import Transfer
 from tieredfs.cli.output.tables import show_json, show_table
@@ -45,7 +45,7 @@ def pull(
     that is in DIR already and is the same stays, so a pull may be repeated; one with
     other content stays too, and is an error with the first differing byte.
     """
-    target = options.reach.local(directory)
+    target = options.reach.local(log_directory_url(directory))
     check_is_directory(target)
     moved = Transfer()
     with options.tier(url, moved, is_cached=False) as tier:

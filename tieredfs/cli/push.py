@@ -6,7 +6,11 @@ import click
 
 from tieredfs.cache.default_directory import default_directory
 from tieredfs.cli.exit_codes import worst_code
-from tieredfs.cli.log_directory import check_is_directory, open_log_directory
+from tieredfs.cli.log_directory import (
+    check_is_directory,
+    log_directory_url,
+    open_log_directory,
+)
 from tieredfs.cli.options import Rate, TierOptions, json_option, tier_options
 from tieredfs.cli.output.progress import Transfer
 from tieredfs.cli.output.tables import show_error, show_json, show_table
@@ -116,7 +120,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
     and 5 that an error has.
     """
     moved = Transfer(passes=1 if dry_run else 2)
-    source = open_log_directory(options.reach.local(logdir))
+    source = open_log_directory(options.reach.local(log_directory_url(logdir)))
     target = options.target(
         url,
         moved.writes,

@@ -9,6 +9,7 @@ from tieredfs.storage.plugins.registry import (
     check_plugin,
     check_target,
     compressed,
+    detect_layout,
     open_storage,
     split_plugin_url,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "check_plugin",
     "check_target",
     "compressed",
+    "detect_layout",
     "installed_plugins",
     "open_storage",
     "split_plugin_url",

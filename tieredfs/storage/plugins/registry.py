@@ -45,6 +45,7 @@ __all__ = [
     "check_plugin",
     "check_target",
     "compressed",
+    "detect_layout",
     "open_storage",
     "split_plugin_url",
 ]
@@ -162,6 +163,15 @@ def open_storage(
     """
     chosen = _detect(store) if plugin is None else _load(plugin)
     return chosen.open(store, to_mapping(options, "the options of a plugin"))
+
+
+def detect_layout(store: ObjectStore) -> str:
+    """Return the name of the layout that is detected from one page of keys.
+
+    Raises:
+        TieredFSError: As ``open_storage``, if none or several are.
+    """
+    return _detect(store).name
 
 
 def check_layout(storage: RemoteStorageManager) -> None:
