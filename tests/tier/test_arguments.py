@@ -13,18 +13,24 @@ from tieredfs import (
     NotFoundError,
     ObjectStore,
     PluginNotInstalledError,
+    RequestCounter,
+    RequestEvent,
     Tier,
     Topic,
+    TopicIdPartition,
     open_storage,
     open_tier,
 )
 from tieredfs.cache import with_index_cache
+from tieredfs.log.planning.catalog import SegmentCatalog
+from tieredfs.log.read.reader import TieredReader
 from tieredfs.objects import RateLimit
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_T = TopicIdPartition("t", 0)
 _KINDS = [np.int8, np.uint16, np.int32, np.int64, np.uint64]
 
 
@@ -188,8 +194,23 @@ class TestOtherTypes:
         self,
         wrong: Any,  # noqa: ANN401 - any wrong thing
     ) -> None:
-        with pytest.raises(InvalidArgumentError, match="not above 0"):
+        with pytest.raises(
+            InvalidArgumentError, match="give more than 0 bytes per second"
+        ):
             RateLimit(wrong)
+
+
+def test_what_readers_and_counters_show_is_short_and_tells_no_secret(
+    three: Topic,
+) -> None:
+    assert repr(three.reader(1)).startswith("TieredReader('two-partitions-1', Kafka")
+    store = ObjectStore("s3://me:topsecret@bucket/tier")
+    hidden = TieredReader(SingleObject(store), SegmentCatalog(SingleObject(store)), _T)
+    assert repr(hidden) == "TieredReader('t-0', SingleObject('s3://***@bucket/tier'))"
+    assert repr(RateLimit(1 << 20)) == "RateLimit(1048576)"
+    counter = RequestCounter()
+    counter.on_request(RequestEvent("get", "a", 10, 3, 0.1, None))
+    assert repr(counter) == "RequestCounter({'get': 3}, size=10)"
 
 
 class TestColumns:

@@ -55,6 +55,10 @@ class RequestCounter:
         self._verbs: Counter[str] = Counter()
         self._size = 0
 
+    def __repr__(self) -> str:
+        """Show the requests by verb, and the bytes."""
+        return f"RequestCounter({self.by_verb()}, size={self.size})"
+
     def on_request(self, event: RequestEvent) -> None:
         """Add every attempt of ``event``."""
         with self._lock:

@@ -48,6 +48,10 @@ class RateLimit:
         self._lock = threading.Lock()
         self._free_at = clock()
 
+    def __repr__(self) -> str:
+        """Show the rate."""
+        return f"RateLimit({self._rate})"
+
     def take(self, size: int) -> None:
         """Wait until ``size`` bytes may be sent."""
         wait = self.charge(size)

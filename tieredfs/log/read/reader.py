@@ -63,6 +63,10 @@ class TieredReader:
         self.partition = partition
         self._catalog = catalog
 
+    def __repr__(self) -> str:
+        """Show the partition and its storage, without secrets."""
+        return f"TieredReader({str(self.partition)!r}, {self.storage!r})"
+
     def segments(
         self, *, without: Container[SegmentContent] = frozenset()
     ) -> list[SegmentMetadata]:
