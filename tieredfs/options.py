@@ -59,9 +59,10 @@ class Options:
     suits the store.
 
     Attributes:
-        fetch_bytes: Bytes of each request for a log, 64 KiB to 1 GiB. A read holds this
-            much memory, and one batch. With ``order="fair"`` a request, and so a turn,
-            has 4 MiB at most.
+        fetch_bytes: Bytes of each request for a log, 64 KiB to 1 GiB, when records are
+            read or looked up; a log that is copied or verified whole has pieces of its
+            own. A read holds this much memory, and one batch. With ``order="fair"`` a
+            request, and so a turn, has 4 MiB at most.
         output_batch_bytes: Maximum bytes of an Arrow batch, 64 KiB to 256 MiB; a larger
             record is a batch by itself. A batch is complete at about 3/8 of it, and has
             131,072 records at most.

@@ -20,6 +20,7 @@ from tieredfs.model import (
 )
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.segment_log.inspection import PriorState, inspect_segment
+from tieredfs.storage.segment_log.source import log_in_memory
 from tieredfs.storage.segment_log.stream import read_batches
 
 __all__ = ["rewrite", "timestamps_of"]
@@ -66,8 +67,7 @@ def _batches(storage: KafkaLocal, segment: SegmentMetadata) -> list[LogBatch]:
 
 
 def _scan(log: bytes | memoryview) -> Iterator[LogBatch]:
-    view = memoryview(log)
-    return read_batches(lambda start, end: view[start:end], len(view), name="log")
+    return read_batches(log_in_memory(log, "log"))
 
 
 def _written(batch: LogBatch, codec: Codec) -> bytes:

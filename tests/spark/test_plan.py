@@ -32,7 +32,7 @@ from spark.oracle import TIER
 from support.segments import records, segment
 from support.stores import KINDS, files_of, fill, make_place, open_store
 from support.wire import WireRecord, encode_batch
-from tieredfs import Scan, ScanPlan, open_tier
+from tieredfs import Scan, open_tier
 from tieredfs.errors import (
     CorruptBatchError,
     InvalidArgumentError,
@@ -94,7 +94,7 @@ def make_sized(sizes: Iterable[int]) -> Scan:
         replace(first, start_offset=n, start_position=0, end_position=size)
         for n, size in enumerate(sizes)
     )
-    return replace(scan, plan=ScanPlan(tuple(slices)))
+    return replace(scan, plan=replace(scan.plan, slices=tuple(slices)))
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,7 @@ from tieredfs.format.segment.key import SegmentFlag, SegmentKey
 from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.format.segment.tail import Chunks, LogPart, SegmentFacts, build_tail
 from tieredfs.storage.segment_log.inspection import inspect_segment
+from tieredfs.storage.segment_log.source import log_in_memory
 from tieredfs.storage.segment_log.stream import read_batches
 
 TOPIC_ID = Uuid("dao62lTOQsGBPyjJLrpQKw")
@@ -147,8 +148,7 @@ def segments(draw: st.DrawFn) -> tuple[SegmentMetadata, bytes, bytes]:
 
 def indexes_of(metadata: SegmentMetadata, log: bytes) -> Mapping[IndexType, bytes]:
     """Make the indexes of a log, with an entry of each batch."""
-    view = memoryview(log)
-    batches = read_batches(lambda first, last: view[first:last], len(log), name="log")
+    batches = read_batches(log_in_memory(log, "log"))
     measured = replace(metadata, size=len(log))
     return inspect_segment(batches, measured, {}, interval_bytes=0).rebuilt
 

@@ -5,9 +5,8 @@ import pytest
 from support.wire import WireRecord, encode_batch, encode_message, encode_wrapper
 from tieredfs import CorruptBatchError
 from tieredfs.storage.segment_log.stream import (
-    FETCH_SIZE,
     LogFetch,
-    read_batches,
+    read_torn_batches,
     split_log,
 )
 
@@ -17,6 +16,7 @@ _BATCHES = [
 ]
 _LOG = b"".join(_BATCHES)
 _SIZE = len(_BATCHES[0])
+_FETCH = 16 << 20
 
 
 def _bases(log: bytes, fetch_size: int) -> list[int]:
@@ -51,8 +51,8 @@ every_format = pytest.mark.parametrize("last", _FORMATS.values(), ids=_FORMATS)
 
 def _active_bases(log: bytes) -> list[int]:
     view = memoryview(log)
-    found = read_batches(
-        lambda start, end: view[start:end], len(log), name="log", torn_tail=True
+    found = read_torn_batches(
+        lambda start, end: view[start:end], len(log), fetch_size=_FETCH, name="log"
     )
     return [batch.header.base_offset for batch in found]
 
@@ -78,7 +78,7 @@ def test_what_is_behind_the_zeros_shows_that_a_batch_was_not_the_last_one(
             _active_bases(torn + behind)
 
 
-@pytest.mark.parametrize("zeros", [FETCH_SIZE, 2 * FETCH_SIZE - 300])
+@pytest.mark.parametrize("zeros", [_FETCH, 2 * _FETCH - 300])
 def test_it_is_seen_behind_zeros_of_any_number(zeros: int) -> None:
     torn = _LOG + _FORMATS["magic 2"][:100] + bytes(zeros)
     with pytest.raises(CorruptBatchError, match=f"position {len(_LOG)}"):
@@ -132,13 +132,13 @@ class _Growing:
 
 def test_a_batch_that_becomes_whole_while_the_log_is_read_is_read() -> None:
     growing = _Growing(_LOG[:-9], _LOG + _FORMATS["magic 2"])
-    found = read_batches(growing, 4000, name="log", torn_tail=True)
+    found = read_torn_batches(growing, 4000, fetch_size=_FETCH, name="log")
     assert [b.header.base_offset for b in found] == [0, 10, 20, 30, 40, 1 << 20]
 
 
 def test_zeros_of_any_number_are_read_in_requests_of_bounded_size() -> None:
     growing = _Growing(_LOG + _FORMATS["magic 2"][:100])
-    size = 3 * FETCH_SIZE + 5
-    found = read_batches(growing, size, name="log", torn_tail=True)
+    size = 3 * _FETCH + 5
+    found = read_torn_batches(growing, size, fetch_size=_FETCH, name="log")
     assert [b.header.base_offset for b in found] == [0, 10, 20, 30, 40]
-    assert max(growing.requests) == FETCH_SIZE
+    assert max(growing.requests) == _FETCH

@@ -39,7 +39,7 @@ class Log:
         """Return a part, its bytes, and the headers of its batches."""
         with cut_segment(self.storage, self.segment, start, end, PriorState()) as found:
             data = b"".join(found.log.pieces())
-            batches = read_batches(found.log.fetch, found.log.size, name="cut")
+            batches = read_batches(found.log)
             return found, data, [batch.header for batch in batches]
 
 

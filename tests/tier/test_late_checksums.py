@@ -1,5 +1,6 @@
 """Checksums are looked at while decoding; what is left out is looked at before."""
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, cast
 
 import pytest
@@ -16,7 +17,7 @@ from tieredfs.model import (
     SegmentMetadata,
     TopicIdPartition,
 )
-from tieredfs.storage.segment_log.stream import FETCH_SIZE, LogFetch, split_log
+from tieredfs.storage.segment_log.stream import LogFetch, split_log
 
 if TYPE_CHECKING:
     from tieredfs.storage import RemoteStorageManager
@@ -33,8 +34,11 @@ _ATTRIBUTES_END, _DELTA_END = 23, 27
 class _Store:
     """A store of one segment, whose indexes nobody asks for."""
 
-    def __init__(self, log: bytes) -> None:
+    def __init__(self, log: bytes, fetch_bytes: int) -> None:
         self._log = memoryview(log)
+        # Smaller than an option may be.
+        options = SimpleNamespace(fetch_bytes=fetch_bytes)
+        self.store = SimpleNamespace(options=options)
 
     def fetch_log_ahead(self, _: object, start: int, end: int) -> memoryview:
         return self._log[start:end]
@@ -46,16 +50,14 @@ class _Store:
         return True
 
 
-def _offsets(
-    log: bytes, start: int, end: int, fetch_size: int = FETCH_SIZE
-) -> list[int]:
+def _offsets(log: bytes, start: int, end: int, fetch_bytes: int = 1 << 20) -> list[int]:
     """Read what a consumer sees of some offsets."""
     partition = TopicIdPartition("t", 0, UNKNOWN_TOPIC_ID)
     segment = SegmentMetadata(partition, SegmentId("A" * 22), 0, 49, size=len(log))
     part = SegmentSlice(segment, start, end, 0, len(log), LeaderEpochs())
-    storage = cast("RemoteStorageManager", _Store(log))
+    storage = cast("RemoteStorageManager", _Store(log, fetch_bytes))
     decoder = RecordDecoder("t", 0, ("offset",))
-    batches = read_slice(storage, part, fetch_size)
+    batches = read_slice(storage, part)
     found = decoder.decode(b.without_control() for b in batches)
     return [offset for piece in found for offset in piece["offset"].to_pylist()]
 

@@ -1,6 +1,7 @@
 """Every option takes effect, whether Python, the command or Spark gives it."""
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import click
@@ -20,13 +21,18 @@ from tieredfs import (
     Options,
     RateLimit,
     Tier,
+    Topic,
     open_storage,
     open_tier,
 )
 from tieredfs.cli.options import StoreOptions, store_options
+from tieredfs.log.pull.pull import pull
+from tieredfs.log.push.push import push
+from tieredfs.log.verify.verify import Depth, verify
 from tieredfs.objects.backends import BACKENDS
 from tieredfs.options import option_ranges
 from tieredfs.spark.options import parse_options
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 KIB, MIB = 1 << 10, 1 << 20
 FOLDER = "t-0-AAAAAAAAAAAAAAAAAAAAAQ"
@@ -117,15 +123,69 @@ def test_a_turn_has_four_mib_at_most(logs: ObjectStore, give: Give) -> None:
     assert topic.scan(order="fair").plan.fetch_size == 4 * MIB
 
 
-def test_a_read_fetches_no_more_than_fetch_bytes_at_a_time(
-    logs: ObjectStore, give: Give
+LATE = 1_700_000_000_009  # the last record of each batch
+
+READS: dict[str, Callable[[Topic], bool]] = {
+    "beginning_offsets": lambda topic: topic.beginning_offsets() == {0: 0},
+    "end_offsets": lambda topic: topic.end_offsets() == {0: 4000},
+    "offsets_for_times": lambda topic: topic.offsets_for_times({0: LATE}) != {0: None},
+    "a time after all": lambda topic: topic.offsets_for_times({0: LATE + 1})[0] is None,
+    "scan": lambda topic: topic.scan().to_table().num_rows == 4000,
+    "scan of offsets": lambda topic: len(topic.scan(start=5, end=3999).to_table()) > 0,
+    "scan of times": lambda topic: len(topic.scan(start=_iso(LATE)).to_table()) == 3991,
+    "scan in turn": lambda topic: len(topic.scan(order="fair").to_table()) == 4000,
+    "scan by steps": lambda topic: any(topic.scan().read_gradually(2000)),
+    "read": lambda topic: topic.read(0, 0, max_bytes=MIB).num_rows > 900,
+}
+
+
+def _iso(milliseconds: int) -> str:
+    return datetime.fromtimestamp(milliseconds / 1000, UTC).isoformat()
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS.keys())
+def test_no_read_of_a_topic_requests_more_than_fetch_bytes(
+    logs: ObjectStore, read: Callable[[Topic], bool]
 ) -> None:
     events = Events()
-    topic = _tier(logs, give("fetch_bytes", 100 * KIB), events).topic("t")
-    assert topic.end_offsets() == {0: 4000}  # the end is found in the log
-    events.clear()
-    assert topic.read(0, 0, max_bytes=MIB).num_rows > 900
-    assert max(_fetched(events)) <= 100 * KIB
+    topic = _tier(logs, Options(fetch_bytes=100 * KIB), events).topic("t")
+    assert read(topic)
+    assert 0 < max(_fetched(events)) <= 100 * KIB  # the end is found in the log
+
+
+def test_a_log_is_verified_pushed_and_pulled_whole_in_pieces_of_their_own(
+    logs: ObjectStore, tmp_path: Path
+) -> None:
+    size = next(info.size for info in logs.list() if info.key.endswith(".log"))
+    events = Events()
+    storage = _tier(logs, Options(fetch_bytes=100 * KIB), events).storage
+    partitions = storage.list_partitions()
+    target = SingleObject(ObjectStore(str(tmp_path / "to")))
+    for work in (
+        lambda: verify(storage, partitions, Depth.EVERYTHING),
+        lambda: push(storage, target, partitions),
+        lambda: pull(storage, ObjectStore(str(tmp_path / "back")), partitions),
+    ):
+        events.clear()
+        work()
+        # What they look up in a log before is requested as in a read.
+        assert [one for one in _fetched(events) if one > 100 * KIB] == [size]
+
+
+def test_a_part_of_a_log_is_pulled_in_requests_of_fetch_bytes(
+    logs: ObjectStore, tmp_path: Path
+) -> None:
+    later = [
+        encode_batch(records(at, 10, value="v" * KIB)) for at in range(2000, 5000, 10)
+    ]
+    fill(logs, segment(FOLDER, 2000, b"".join(later)))
+    events = Events()
+    storage = _tier(logs, Options(fetch_bytes=100 * KIB), events).storage
+    back = ObjectStore(str(tmp_path / "back"))
+    pulled = pull(storage, back, storage.list_partitions())
+    assert [one.segment.start_offset for one in pulled] == [0, 4000]
+    cut = [event.size for event in events if "/00000000000000002000" in event.key]
+    assert 0 < max(cut) <= 100 * KIB
 
 
 @pytest.mark.parametrize("size", [64 * KIB, 256 * KIB, MIB, 64 * MIB])

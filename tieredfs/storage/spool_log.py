@@ -74,6 +74,6 @@ def last_offset(segment: SegmentMetadata, log: LogSource) -> int:
         CorruptBatchError: A batch is malformed, out of order or cut off.
     """
     last = segment.start_offset - 1
-    for batches in read_log(log.fetch, log.size, name=log.name):
+    for batches in read_log(log):
         last = int(batches["last_offset"][-1])
     return last

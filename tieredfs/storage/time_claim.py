@@ -1,11 +1,13 @@
 """The largest timestamp that a manifest states, compared with the time index."""
 
+from itertools import chain
+
 from tieredfs.errors import CorruptObjectError
 from tieredfs.format.buffers import Buffer
 from tieredfs.format.index.time import TimeIndex
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage.contract import RemoteStorageManager
-from tieredfs.storage.segment_log.stream import read_batches
+from tieredfs.storage.stored_batches import fetch_batches
 
 __all__ = ["check_max_timestamp"]
 
@@ -61,9 +63,5 @@ def check_max_timestamp(
 
 
 def _largest(storage: RemoteStorageManager, metadata: SegmentMetadata) -> int:
-    batches = read_batches(
-        lambda start, end: storage.fetch_log_segment(metadata, start, end),
-        metadata.size or 0,
-        name=storage.name_of(metadata),
-    )
+    batches = chain.from_iterable(fetch_batches(storage, metadata))
     return max((batch.header.max_timestamp for batch in batches), default=-1)

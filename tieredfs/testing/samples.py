@@ -21,6 +21,7 @@ from tieredfs.model import (
     Uuid,
 )
 from tieredfs.storage.segment_log.inspection import PriorState, inspect_segment
+from tieredfs.storage.segment_log.source import log_in_memory
 from tieredfs.storage.segment_log.stream import read_batches
 
 __all__ = ["MISSING", "PARTITIONS", "Sample", "all_samples", "sample"]
@@ -94,9 +95,8 @@ def sample(partition: TopicIdPartition, number: int, name: str = "") -> Sample:
     log = b"".join(_batches(start, is_aborted=bool(number % 2)))
     made = SegmentId.from_bytes(_uuid(f"{partition!r}/{number}/{name}"))
     metadata = SegmentMetadata(partition, made, start, end)
-    view = memoryview(log)
     inspection = inspect_segment(
-        read_batches(lambda first, last: view[first:last], len(log), name="sample"),
+        read_batches(log_in_memory(log, "sample")),
         SegmentMetadata(partition, made, start, end, size=len(log)),
         {},
         PriorState(ProducerSnapshot(), _EPOCHS),

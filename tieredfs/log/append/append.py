@@ -65,6 +65,7 @@ from tieredfs.objects.concurrency.fork_locks import make_lock
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.content_id import ContentId
 from tieredfs.storage.segment_log.inspection import PriorState, inspect_segment
+from tieredfs.storage.segment_log.source import log_in_memory
 from tieredfs.storage.segment_log.stream import read_batches
 
 __all__ = ["SEGMENT_BYTES", "Appender"]
@@ -154,9 +155,7 @@ class _Append:
             InvalidArgumentError: Another writer has begun a topic of the same name;
                 nothing is left of this one.
         """
-        batches = read_batches(
-            lambda start, stop: log[start:stop], len(log), name="log"
-        )
+        batches = read_batches(log_in_memory(log, "log"))
         lead = PriorState(self.end.producers, self.end.epochs)
         indexes = inspect_segment(batches, segment, {}, lead).rebuilt
         storage.append_log_segment(segment, LogSegmentData(log, indexes))

@@ -7,7 +7,7 @@ from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.parse import parse_index
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.segment_log.stream import read_log
+from tieredfs.storage.stored_batches import fetch_batches
 
 __all__ = ["locate", "offset_index", "read_offsets"]
 
@@ -28,13 +28,7 @@ def read_offsets(
         NotFoundError: The segment is gone.
     """
     position, until = locate(storage, segment, start, end)
-    for batches in read_log(
-        lambda first, stop: storage.fetch_log_ahead(segment, first, stop),
-        segment.size or 0,
-        name=storage.name_of(segment),
-        start=position,
-        until=until,
-    ):
+    for batches in fetch_batches(storage, segment, start=position, until=until):
         base, last = batches["base_offset"], batches["last_offset"]
         found = batches.take((last >= start) & (base < end))
         if len(found):

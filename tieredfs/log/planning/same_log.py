@@ -57,7 +57,7 @@ class LogCopy:
     @classmethod
     def held(cls, segment: SegmentMetadata, log: LogSource) -> "LogCopy":
         """Return a copy that reads a described segment from its open log."""
-        return cls(segment, lambda _, __: read_log(log.fetch, log.size, name=log.name))
+        return cls(segment, lambda _, __: read_log(log))
 
 
 def are_of_one_log(one: LogCopy, other: LogCopy) -> bool | None:

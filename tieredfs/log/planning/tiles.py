@@ -25,7 +25,6 @@ from tieredfs.log.planning.overlap import (
     stale_pairs,
 )
 from tieredfs.model import SegmentMetadata
-from tieredfs.storage.segment_log.stream import FETCH_SIZE
 
 __all__ = [
     "ScanPlan",
@@ -102,7 +101,7 @@ class ScanPlan:
     """
 
     slices: tuple[SegmentSlice, ...]
-    fetch_size: int = FETCH_SIZE
+    fetch_size: int
 
     @property
     def segments(self) -> int:

@@ -82,7 +82,7 @@ def cut_segment(
             record_count=None,
         )
         log = log_in_file(file, file.tell(), str(metadata), is_steady=True)
-        batches = read_batches(log.fetch, log.size, name=log.name)
+        batches = read_batches(log)
         indexes = inspect_segment(batches, metadata, {}, lead).rebuilt
         yield CutSegment(metadata, log, indexes)
 

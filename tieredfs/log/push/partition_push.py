@@ -371,9 +371,8 @@ class PartitionPush:
             damage: What is wrong with the copy that it replaces; None for no copy.
         """
         name = self._source.name_of(segment)
-        batches = read_batches(log.fetch, log.size, name=name)
         inspection = inspect_segment(
-            batches, segment, found, lead, interval_bytes=self._interval_bytes
+            read_batches(log), segment, found, lead, interval_bytes=self._interval_bytes
         )
         described = replace(segment, leader_epochs=inspection.facts.epochs)
         stored = [one for one in self._there if one.id != segment.id]

@@ -17,7 +17,7 @@ from tieredfs.errors import (
 from tieredfs.format.buffers import Buffer
 from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.segment_log.stream import read_batches
+from tieredfs.storage.stored_batches import fetch_each_batch
 
 __all__ = [
     "UNREADABLE",
@@ -76,12 +76,8 @@ def measured(
     if listed.end_offset is not None and listed.size is not None:
         return listed
     last = None
-    for batch in read_batches(
-        lambda start, end: source.fetch_log_ahead(listed, start, end),
-        listed.size or 0,
-        name=source.name_of(listed),
-        torn_tail=source.is_active(listed),
-    ):
+    is_active = source.is_active(listed)
+    for batch in fetch_each_batch(source, listed, torn_tail=is_active):
         last = batch.header
     if last is None:
         return None

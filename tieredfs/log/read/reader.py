@@ -330,7 +330,6 @@ class _Within:
         self.next_offset = offset
         self._storage = reader.storage
         options = reader.storage.store.options
-        self._fetch_size = options.fetch_bytes
         self._decoder = RecordDecoder("", 0, ("offset",), options)
         self._slices = slices
         self._max_bytes = max(max_bytes, 1)
@@ -341,7 +340,7 @@ class _Within:
         for part in self._slices:
             end = min(part.start_position + most - taken, part.end_position)
             near = replace(part, end_position=end)
-            for batches in read_slice(self._storage, near, self._fetch_size):
+            for batches in read_slice(self._storage, near):
                 sizes = batches["size"] * _hold_wanted(batches, self._decoder)
                 ends = taken + np.cumsum(sizes)
                 # The first with a wanted record is returned, however large it is.

@@ -22,12 +22,8 @@ from tieredfs.log.planning.tiles import SegmentSlice
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.changed_segment import changed_error
-from tieredfs.storage.segment_log.stream import (
-    FETCH_SIZE,
-    LogFetch,
-    read_log,
-    split_log,
-)
+from tieredfs.storage.segment_log.stream import LogFetch, split_log
+from tieredfs.storage.stored_batches import fetch_batches
 
 __all__ = ["fetch_slice", "filter_slice", "read_slice"]
 
@@ -35,16 +31,23 @@ _NOTHING = memoryview(b"")
 
 
 def read_slice(
-    storage: RemoteStorageManager, part: SegmentSlice, fetch_size: int = FETCH_SIZE
+    storage: RemoteStorageManager, part: SegmentSlice
 ) -> Iterator[LogBatches]:
     """Yield the checked batches of a slice: see the stages, which it puts together.
+
+    Each request is for ``Options.fetch_bytes`` of the storage's store.
 
     Args:
         storage: Where the segment is.
         part: The slice.
-        fetch_size: Bytes of each request.
+
+    Raises:
+        CorruptDataError: As in ``filter_slice``.
+        NotFoundError: The segment is gone.
+        StorageUnavailableError: As in ``filter_slice``, or the store failed in all
+            attempts of its policy.
     """
-    pieces = fetch_slice(storage, part, fetch_size)
+    pieces = fetch_slice(storage, part, storage.store.options.fetch_bytes)
     name = storage.name_of(part.segment)
     batches = split_log(pieces, name=name, after=part.previous_offset)
     return filter_slice(batches, part, storage)
@@ -160,11 +163,7 @@ def _is_cleaned(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool
     if storage.is_compacted(segment.partition):
         return True
     following = segment.start_offset
-    for batches in read_log(
-        lambda begin, end: storage.fetch_log_ahead(segment, begin, end),
-        segment.size or 0,
-        name=storage.name_of(segment),
-    ):
+    for batches in fetch_batches(storage, segment):
         batches.check()
         base, last = batches["base_offset"], batches["last_offset"]
         whole = batches["record_count"] == last - base + 1

@@ -22,6 +22,7 @@ from tieredfs.storage.segment_log.inspection import (
     PriorState,
     inspect_segment,
 )
+from tieredfs.storage.segment_log.source import LogSource
 from tieredfs.storage.segment_log.stream import read_batches
 
 __all__ = ["SegmentCheck"]
@@ -66,8 +67,9 @@ class SegmentCheck:
             inconsistent: Mapping[IndexType, str] = truth.malformed
         else:
             log = _Sequential(self._storage.stream_log(segment))
-            batches = read_batches(log.fetch, segment.size or 0, name=name)
+            source = LogSource(segment.size or 0, name, log.fetch, is_steady=False)
             lead = self._lead(segment, before)
+            batches = read_batches(source)
             inspection = inspect_segment(batches, segment, indexes, lead)
             log.finish()
             if not self._storage.is_current(segment, inspection.last_offset):

@@ -24,7 +24,7 @@ from tieredfs.model import ByteRange, IndexType, SegmentIndexes, SegmentMetadata
 from tieredfs.objects import ObjectStore
 from tieredfs.storage.changed_segment import changed_error
 from tieredfs.storage.contract import RemoteStorageManager
-from tieredfs.storage.segment_log.stream import read_batches
+from tieredfs.storage.stored_batches import fetch_each_batch
 
 __all__ = [
     "CLEANER_CHECKPOINT",
@@ -221,14 +221,8 @@ def _headers(
     *,
     active: bool,
 ) -> list[BatchHeader]:
-    batches = read_batches(
-        lambda begin, end: storage.fetch_log_segment(metadata, begin, end),
-        metadata.size or 0,
-        name=storage.name_of(metadata),
-        start=start,
-        torn_tail=active,
-    )
-    return [batch.header for batch in batches]
+    found = fetch_each_batch(storage, metadata, start=start, torn_tail=active)
+    return [batch.header for batch in found]
 
 
 def _has_holes(headers: list[BatchHeader], start_offset: int) -> bool:

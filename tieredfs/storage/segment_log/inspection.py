@@ -1,7 +1,7 @@
 """One pass over a segment's log: its facts, and whether its indexes agree with it."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
@@ -181,7 +181,7 @@ def inspect_copy(
         write(piece)
         return piece
 
-    batches = read_batches(fetch, source.size, name=source.name)
+    batches = read_batches(replace(source, fetch=fetch))
     inspection = inspect_segment(batches, metadata, indexes)
     for kind, detail in inspection.inconsistent.items():
         raise CorruptIndexError(f"{source.name}: {kind} index: {detail}")

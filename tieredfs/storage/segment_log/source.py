@@ -13,7 +13,14 @@ from tieredfs.format.buffers import Buffer, byte_view
 from tieredfs.format.checksum import crc32c
 from tieredfs.objects.content import PIECE_BYTES
 
-__all__ = ["LogContent", "LogSource", "log_in_file", "log_in_place", "open_log"]
+__all__ = [
+    "LogContent",
+    "LogSource",
+    "log_in_file",
+    "log_in_memory",
+    "log_in_place",
+    "open_log",
+]
 
 _BLOCK: Final = 256 << 10
 """Bytes of a log that share a checksum, and the least that is read. Parts of an
@@ -91,10 +98,20 @@ def open_log(log: Path | Buffer, name: str) -> Iterator[LogSource]:
         with opened as file:
             yield log_in_file(file, os.fstat(file.fileno()).st_size, name)
     else:
-        view = byte_view(log)
-        yield LogSource(
-            len(view), name, lambda start, end: view[start:end], is_steady=True
-        )
+        yield log_in_memory(log, name)
+
+
+def log_in_memory(data: Buffer, name: str) -> LogSource:
+    """Return the log in a buffer that does not change.
+
+    Args:
+        data: The log.
+        name: Log name used in error messages.
+    """
+    view = byte_view(data)
+    return LogSource(
+        len(view), name, lambda start, end: view[start:end], is_steady=True
+    )
 
 
 def log_in_file(

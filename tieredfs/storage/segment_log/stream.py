@@ -6,6 +6,7 @@ much has to be fetched depends on where the batches end, so ``split_log`` states
 """
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -13,12 +14,16 @@ from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch.reader import claimed_size, may_be_torn, scan_log
 from tieredfs.format.batch.table import LogBatch, LogBatches
 from tieredfs.format.buffers import Buffer
-from tieredfs.options import DEFAULTS
+from tieredfs.objects.content import PIECE_BYTES
+from tieredfs.storage.segment_log.source import LogSource
 
-__all__ = ["FETCH_SIZE", "LogFetch", "read_batches", "read_log", "split_log"]
-
-FETCH_SIZE = DEFAULTS.fetch_bytes
-"""Default bytes of a request: large enough that its latency does not matter."""
+__all__ = [
+    "LogFetch",
+    "read_batches",
+    "read_log",
+    "read_torn_batches",
+    "split_log",
+]
 
 _SIZE_FROM, _SIZE_END = 8, 12
 """Where the size field in a batch header begins and ends."""
@@ -35,7 +40,7 @@ class LogFetch:
     Attributes:
         size: Bytes of the log.
         start: Position of the first byte of the first piece.
-        needed: Least number of bytes of the next piece, unless the log ends before.
+        needed: Minimum number of bytes of the next piece, unless the log ends before.
     """
 
     def __init__(
@@ -43,9 +48,9 @@ class LogFetch:
         fetch: Callable[[int, int], memoryview],
         size: int,
         *,
+        fetch_size: int,
         start: int = 0,
         until: int | None = None,
-        fetch_size: int = FETCH_SIZE,
         held: memoryview = _NOTHING,
     ) -> None:
         """Prepare the requests, without sending one.
@@ -53,10 +58,10 @@ class LogFetch:
         Args:
             fetch: Returns the bytes ``[start, end)`` of the log, and may return more.
             size: Bytes of the log.
+            fetch_size: Bytes of each request.
             start: Position of the first byte to fetch.
             until: Position up to which the first requests reach; later bytes are
                 fetched only if the caller continues.
-            fetch_size: Bytes of each request.
             held: Bytes from ``start`` on that are already fetched: the first piece.
         """
         self.size = size
@@ -144,54 +149,58 @@ def split_log(
         raise CorruptBatchError(msg)
 
 
-def read_log(
+def read_log(log: LogSource) -> Iterator[LogBatches]:
+    """Yield the batches of an open log, of which a few MiB are read at a time.
+
+    Raises:
+        CorruptBatchError: As in ``split_log``.
+        UnsupportedFormatError: As in ``split_log``.
+    """
+    pieces = LogFetch(log.fetch, log.size, fetch_size=PIECE_BYTES)
+    return split_log(pieces, name=log.name)
+
+
+def read_batches(log: LogSource) -> Iterator[LogBatch]:
+    """Yield the batches of an open log one by one, their checksums checked."""
+    return chain.from_iterable(read_log(log))
+
+
+def read_torn_batches(
     fetch: Callable[[int, int], memoryview],
     size: int,
     *,
+    fetch_size: int,
     name: str,
     start: int = 0,
-    until: int | None = None,
-) -> Iterator[LogBatches]:
-    """Fetch a log and split it into batches: see ``LogFetch`` and ``split_log``."""
-    return split_log(LogFetch(fetch, size, start=start, until=until), name=name)
-
-
-def read_batches(
-    fetch: Callable[[int, int], memoryview],
-    size: int,
-    *,
-    name: str,
-    start: int = 0,
-    torn_tail: bool = False,
 ) -> Iterator[LogBatch]:
-    """Fetch a log and yield its batches one by one, their checksums checked.
+    """Fetch a log that a broker is writing, and yield its whole batches one by one.
+
+    The incomplete batch at its end is left out, as by ``split_log``; it may have zeros
+    behind it, as in a file that a broker has preallocated. A log that ends so is read
+    to its end, for the zeros. Checksums are checked.
 
     Args:
         fetch: Returns the bytes ``[start, end)`` of the log, and may return more.
         size: Bytes of the log.
+        fetch_size: Bytes of each request.
         name: Log name used in error messages.
         start: Position of the first batch.
-        torn_tail: As for ``split_log``; the incomplete batch may have zeros behind it,
-            as in a file that a broker has preallocated. A log that ends so is read to
-            its end, for the zeros.
 
     Raises:
-        CorruptBatchError: A batch is malformed, out of order or cut off.
+        CorruptBatchError: A batch is malformed, or out of order.
         UnsupportedFormatError: A magic byte or codec is not supported.
     """
     position, after, failed_at = start, -1, -1
     while True:
-        pieces = LogFetch(fetch, size, start=position)
-        found = split_log(pieces, name=name, after=after, torn_tail=torn_tail)
+        pieces = LogFetch(fetch, size, fetch_size=fetch_size, start=position)
+        found = split_log(pieces, name=name, after=after, torn_tail=True)
         try:
             for batches in found:
                 for batch in batches:
                     yield batch
                     position, after = batch.header.end, batch.header.last_offset
         except CorruptBatchError:
-            if not torn_tail:
-                raise
-            if _ends_torn(fetch, size, position):
+            if _ends_torn(fetch, size, position, fetch_size):
                 return
             # A broker may have written the rest of the batch meanwhile, and more.
             if position == failed_at:
@@ -202,14 +211,15 @@ def read_batches(
 
 
 def _ends_torn(
-    fetch: Callable[[int, int], memoryview], size: int, position: int
+    fetch: Callable[[int, int], memoryview], size: int, position: int, fetch_size: int
 ) -> bool:
     """Return whether a log ends in the first part of a batch, and zeros behind it.
 
     Args:
-        fetch: As ``read_batches`` takes it.
+        fetch: As ``read_torn_batches`` takes it.
         size: Bytes of the log.
         position: Position of the batch.
+        fetch_size: Bytes of each request.
     """
     try:
         claimed = claimed_size(fetch(position, min(position + _SIZE_END, size)), 0)
@@ -219,7 +229,8 @@ def _ends_torn(
         end = size if claimed is None else position + claimed
         if end >= size or not may_be_torn(fetch(position, end)[: end - position]):
             return False
-    return all(_are_zeros(piece) for piece in LogFetch(fetch, size, start=end))
+    pieces = LogFetch(fetch, size, fetch_size=fetch_size, start=end)
+    return all(map(_are_zeros, pieces))
 
 
 def _are_zeros(data: Buffer) -> bool:
