@@ -10,7 +10,7 @@ from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log.planning.tiles import SegmentSlice
-from tieredfs.log.read.slice_batches import read_slice
+from tieredfs.log.read.pipeline import read_slice
 from tieredfs.model import (
     UNKNOWN_TOPIC_ID,
     SegmentId,

@@ -1,20 +1,22 @@
-"""The path of a read, from a plan to Arrow batches.
+"""The path of a read, from slices of segments to Arrow batches.
 
 | Stage | takes | and yields | is in |
 |---|---|---|---|
 | fetch | a slice of a segment | pieces of its log | ``storage/segment_log/stream`` |
 | split | pieces | whole batches, their headers checked | the same |
-| filter | batches | those of the slice, checked | ``log/read/slice_batches`` |
+| filter | batches | those of the slice, checked | ``log/read/segment_slice`` |
 | decompress | batches | the same, uncompressed | ``format/batch/decompress`` |
 | decode | batches | Arrow batches | ``format/records/decode`` |
 
-``slice_batches.read_slice`` is the first three stages alone, for lookups and checks.
-Which slices there are is planned before: see ``reader`` and the modules in
-``log/planning``. How far they have been read is noted in ``partition_read``.
+``read_records`` is all of them, for ``Scan`` and ``Topic.read``; ``read_slice`` is the
+first three, for lookups and checks. Which slices there are is planned before: see
+``reader`` and the modules in ``log/planning``. How far they are read is up to the two
+kinds of ``RecordRead``: ``partition_read`` and ``fetch``.
 """
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -22,15 +24,31 @@ from tieredfs.format.batch.decompress import decompress_batches
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log.planning.tiles import SegmentSlice
-from tieredfs.log.read.partition_read import PartitionRead
-from tieredfs.log.read.slice_batches import filter_slice
-from tieredfs.storage.segment_log.stream import split_log
+from tieredfs.log.read.segment_slice import fetch_slice, filter_slice
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.segment_log.stream import LogFetch, split_log
 
-__all__ = ["read_records"]
+__all__ = ["RecordRead", "read_records", "read_slice"]
+
+
+class RecordRead(Protocol):
+    """A read in progress: it fetches its slices, and ends where it wants to.
+
+    Attributes:
+        storage: Where the segments are.
+    """
+
+    storage: RemoteStorageManager
+
+    def fetch(self, part: SegmentSlice) -> LogFetch:
+        """Fetch the log of a slice."""
+
+    def follow(self, batches: Iterable[LogBatches]) -> Iterator[LogBatches]:
+        """Yield the batches of a slice up to where the read ends."""
 
 
 def read_records(
-    read: PartitionRead, slices: Iterable[SegmentSlice], decoder: RecordDecoder
+    read: RecordRead, slices: Iterable[SegmentSlice], decoder: RecordDecoder
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of slices: fetch, split, filter, decompress and decode them.
 
@@ -38,7 +56,7 @@ def read_records(
     and one decompressed group are held.
 
     Args:
-        read: The partition: it fetches the slices, and notes how far they are read.
+        read: Fetches the slices, and follows how far they are read.
         slices: The slices to read, as ``read`` yields them.
         decoder: The columns to build.
 
@@ -52,10 +70,8 @@ def read_records(
 
     def filtered() -> Iterator[LogBatches]:
         for part in slices:
-            pieces = read.fetch(part)
-            name = read.storage.name_of(part.segment)
-            batches = split_log(pieces, name=name, after=part.previous_offset)
-            for kept in read.follow(filter_slice(batches, part, read.storage)):
+            batches = _split_and_filter(read.fetch(part), part, read.storage)
+            for kept in read.follow(batches):
                 yield kept.without_control()
 
     # Closed explicitly: a reference to an error would keep its thread alive.
@@ -63,3 +79,32 @@ def read_records(
         decompress_batches(filtered(), decoder.max_decompressed_bytes)
     ) as plain:
         yield from decoder.decode_uncompressed(plain)
+
+
+def read_slice(
+    storage: RemoteStorageManager, part: SegmentSlice
+) -> Iterator[LogBatches]:
+    """Yield the checked batches of a slice: fetch, split and filter them.
+
+    Each request is for ``Options.fetch_bytes`` of the storage's store.
+
+    Args:
+        storage: Where the segment is.
+        part: The slice.
+
+    Raises:
+        CorruptDataError: As in ``filter_slice``.
+        NotFoundError: The segment is gone.
+        StorageUnavailableError: As in ``filter_slice``, or the store failed in all
+            attempts of its policy.
+    """
+    pieces = fetch_slice(storage, part, storage.store.options.fetch_bytes)
+    return _split_and_filter(pieces, part, storage)
+
+
+def _split_and_filter(
+    pieces: LogFetch, part: SegmentSlice, storage: RemoteStorageManager
+) -> Iterator[LogBatches]:
+    name = storage.name_of(part.segment)
+    batches = split_log(pieces, name=name, after=part.previous_offset)
+    return filter_slice(batches, part, storage)

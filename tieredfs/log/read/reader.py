@@ -1,18 +1,11 @@
-"""Read the planned slices of a partition's segments."""
+"""Plan the reads of a partition, and fetch as Kafka's consumer does."""
 
-from collections.abc import Container, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Container, Sequence
+from dataclasses import dataclass
 from typing import SupportsIndex
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import NotFoundError, OffsetOutOfRangeError
-from tieredfs.format.batch.header import CONTROL
-from tieredfs.format.batch.table import LogBatches
-from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.integers import to_integer
 from tieredfs.log.planning.catalog import SegmentCatalog, SegmentContent
 from tieredfs.log.planning.overlap import Tile
@@ -28,8 +21,8 @@ from tieredfs.log.planning.tiles import (
     overlaps,
     tile,
 )
-from tieredfs.log.read.fetched import Fetched
-from tieredfs.log.read.slice_batches import read_slice
+from tieredfs.log.read.fetch import Fetched, fetch_records
+from tieredfs.log.read.pipeline import read_slice
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
@@ -263,27 +256,19 @@ class TieredReader:
         """
         first = to_integer(offset, "offset")
         most = to_integer(max_bytes, "max_bytes", minimum=0)
-        near = self._read(self._slices_near(first), first, most)
+        near = fetch_records(
+            self.storage, self.partition, self._slices_near(first), first, most
+        )
         if len(near):
             return near
         first, segments = near.next_offset, self.segments()
         end = bounds_of(segments).end
         self._check_inside(segments, first)
         slices = self._slices_to_gap(segments, first)
-        found = self._read(slices, first, most)
+        found = fetch_records(self.storage, self.partition, slices, first, most)
         if not len(found) and slices and slices[-1].end_offset < end:
             self.tiles(segments, found.next_offset, end)  # raises for the gap
         return found
-
-    def _read(
-        self, slices: Iterable[SegmentSlice], offset: int, max_bytes: int
-    ) -> Fetched:
-        topic, number = self.partition.topic, self.partition.partition
-        decoder = RecordDecoder(topic, number, None, self.storage.store.options)
-        batches = _Within(self, slices, offset, max_bytes)
-        decoded = decoder.decode(batches)
-        records = pa.Table.from_batches(decoded, schema=decoder.schema)
-        return Fetched(records, batches.next_offset)
 
     def _slices_near(self, offset: int) -> list[SegmentSlice]:
         """Plan from the first segments at an offset on; return nothing if unsure.
@@ -310,67 +295,6 @@ class TieredReader:
         gaps = holes(self.tiles(segments, start, end, skip_gaps=True), start)
         reached = gaps[0][0] if gaps else end
         return self.slices_of(segments, start, end if reached == start else reached)
-
-
-class _Within:
-    """The batches of slices up to a size; at least one has a wanted record.
-
-    Attributes:
-        next_offset: One past the last offset that the batches so far cover.
-    """
-
-    def __init__(
-        self,
-        reader: TieredReader,
-        slices: Iterable[SegmentSlice],
-        offset: int,
-        max_bytes: int,
-    ) -> None:
-        """Create the iterable, without sending a request."""
-        self.next_offset = offset
-        self._storage = reader.storage
-        options = reader.storage.store.options
-        self._decoder = RecordDecoder("", 0, ("offset",), options)
-        self._slices = slices
-        self._max_bytes = max(max_bytes, 1)
-
-    def __iter__(self) -> Iterator[LogBatches]:
-        """Fetch the batches, control batches left out."""
-        taken, most = 0, self._max_bytes
-        for part in self._slices:
-            end = min(part.start_position + most - taken, part.end_position)
-            near = replace(part, end_position=end)
-            for batches in read_slice(self._storage, near):
-                sizes = batches["size"] * _hold_wanted(batches, self._decoder)
-                ends = taken + np.cumsum(sizes)
-                # The first with a wanted record is returned, however large it is.
-                count = int(np.count_nonzero((ends <= most) | (ends == sizes)))
-                if count:
-                    last = int(batches["last_offset"][count - 1])
-                    self.next_offset = min(last + 1, part.end_offset)
-                    taken = int(ends[count - 1])
-                    yield batches.take(slice(count)).without_control()
-                if taken >= most or count < len(batches):
-                    return
-            self.next_offset = part.end_offset
-
-
-def _hold_wanted(batches: LogBatches, decoder: RecordDecoder) -> npt.NDArray[np.bool_]:
-    """Return which batches have a wanted record other than control records.
-
-    The header of a batch that extends beyond the wanted offsets does not show at which
-    offsets the cleaner has left records: such a batch is decoded.
-    """
-    base, last = batches["base_offset"], batches["last_offset"]
-    count = batches["record_count"]
-    holding: npt.NDArray[np.bool_] = (count > 0) & (
-        batches["attributes"] & CONTROL == 0
-    )
-    reaching = (base < batches.first_offset) | (last > batches.end_offset - 1)
-    for row in np.flatnonzero(holding & reaching & (count <= last - base)):
-        decoded = decoder.decode([batches.take([row])])
-        holding[row] = any(records.num_rows for records in decoded)
-    return holding
 
 
 def bounds_of(segments: Sequence[SegmentMetadata]) -> Bounds:

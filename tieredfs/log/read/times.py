@@ -14,8 +14,8 @@ from tieredfs.format.index.parse import parse_index
 from tieredfs.format.index.time import TimeIndex, TimestampOffset
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log.planning.tiles import SegmentSlice, gap_error, lineage_of
+from tieredfs.log.read.pipeline import read_slice
 from tieredfs.log.read.reader import TieredReader, bounds_of
-from tieredfs.log.read.slice_batches import read_slice
 from tieredfs.model import IndexType, OffsetAndTimestamp, SegmentMetadata
 
 __all__ = ["find_offset", "offset_of_time"]

@@ -1,4 +1,4 @@
-"""The checked batches of one slice of a segment: fetch → split → filter.
+"""Fetch one slice of a segment, and filter the batches of its log.
 
 The segment's offsets, the lineage and the index that led to the slice are stored apart
 from its log. A batch that contradicts one of them is an error, and so is a batch whose
@@ -22,35 +22,12 @@ from tieredfs.log.planning.tiles import SegmentSlice
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.changed_segment import changed_error
-from tieredfs.storage.segment_log.stream import LogFetch, split_log
+from tieredfs.storage.segment_log.stream import LogFetch
 from tieredfs.storage.stored_batches import fetch_batches
 
-__all__ = ["fetch_slice", "filter_slice", "read_slice"]
+__all__ = ["fetch_slice", "filter_slice"]
 
 _NOTHING = memoryview(b"")
-
-
-def read_slice(
-    storage: RemoteStorageManager, part: SegmentSlice
-) -> Iterator[LogBatches]:
-    """Yield the checked batches of a slice: see the stages, which it puts together.
-
-    Each request is for ``Options.fetch_bytes`` of the storage's store.
-
-    Args:
-        storage: Where the segment is.
-        part: The slice.
-
-    Raises:
-        CorruptDataError: As in ``filter_slice``.
-        NotFoundError: The segment is gone.
-        StorageUnavailableError: As in ``filter_slice``, or the store failed in all
-            attempts of its policy.
-    """
-    pieces = fetch_slice(storage, part, storage.store.options.fetch_bytes)
-    name = storage.name_of(part.segment)
-    batches = split_log(pieces, name=name, after=part.previous_offset)
-    return filter_slice(batches, part, storage)
 
 
 def fetch_slice(

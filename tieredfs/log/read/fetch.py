@@ -1,0 +1,168 @@
+"""One fetch of a partition, as Kafka's consumer makes it: records up to a size."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from tieredfs.format.batch.header import CONTROL
+from tieredfs.format.batch.table import LogBatches
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.log.planning.tiles import SegmentSlice
+from tieredfs.log.read.pipeline import read_records
+from tieredfs.log.read.segment_slice import fetch_slice
+from tieredfs.model import TopicIdPartition
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.segment_log.stream import LogFetch
+
+__all__ = ["Fetched", "fetch_records"]
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    """Records of one fetch, and the offset at which the next fetch continues.
+
+    It supports ``len()``, ``num_rows``, ``fetched["offset"]``, and Arrow's stream
+    protocol, so that any Arrow library takes it; for everything else use ``records``.
+
+    Offsets may have no record: compaction leaves holes, and control records are hidden.
+    ``next_offset`` is past all offsets that were read, which may be more than one past
+    the last record. A fetch without records means that the log ends at ``next_offset``.
+
+    Attributes:
+        records: The records, with all columns, in offset order.
+        next_offset: One past the last offset that was read: every record below it, from
+            the offset of the fetch on, is in ``records``.
+    """
+
+    records: pa.Table
+    next_offset: int
+
+    @property
+    def num_rows(self) -> int:
+        """Number of records."""
+        return len(self)
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        rows: int = self.records.num_rows
+        return rows
+
+    def __getitem__(self, column: str) -> pa.ChunkedArray:
+        """Return one column of the records.
+
+        Raises:
+            KeyError: There is no such column.
+        """
+        return self.records[column]
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Export the records as an Arrow stream."""
+        return self.records.__arrow_c_stream__(requested_schema)
+
+    def __repr__(self) -> str:
+        """Show the number of records and the next offset."""
+        return f"Fetched(num_rows={len(self)}, next_offset={self.next_offset})"
+
+
+def fetch_records(
+    storage: RemoteStorageManager,
+    partition: TopicIdPartition,
+    slices: Sequence[SegmentSlice],
+    offset: int,
+    max_bytes: int,
+) -> Fetched:
+    """Read the first batches of slices up to a size.
+
+    Args:
+        storage: Where the segments are.
+        partition: The partition.
+        slices: The slices to read, the first of which begins at ``offset``.
+        offset: First offset wanted.
+        max_bytes: Stored bytes of the batches to return; the first one with a wanted
+            record is returned, however large it is.
+
+    Returns:
+        The records, which are empty if no slice has a wanted one, and the next offset.
+
+    Raises:
+        NotFoundError: A segment is gone.
+        CorruptDataError: The stored data is corrupt.
+        StorageUnavailableError: The store failed in all attempts of its policy.
+    """
+    options = storage.store.options
+    decoder = RecordDecoder(partition.topic, partition.partition, None, options)
+    read = _LimitedRead(storage, offset, max_bytes)
+    batches = read_records(read, read.limited(slices), decoder)
+    records = pa.Table.from_batches(batches, schema=decoder.schema)
+    return Fetched(records, read.next_offset)
+
+
+class _LimitedRead:
+    """A read that ends at a size, after at least one batch with a wanted record.
+
+    Attributes:
+        storage: Where the segments are.
+        next_offset: One past the last offset that the batches so far cover.
+    """
+
+    def __init__(
+        self, storage: RemoteStorageManager, offset: int, max_bytes: int
+    ) -> None:
+        """Create a read, without sending a request."""
+        self.storage = storage
+        self.next_offset = offset
+        self._decoder = RecordDecoder("", 0, ("offset",), storage.store.options)
+        self._max_bytes = max(max_bytes, 1)
+        self._taken = 0
+        self._is_full = False
+
+    def limited(self, slices: Iterable[SegmentSlice]) -> Iterator[SegmentSlice]:
+        """Yield the slices up to the size, of which little more is fetched."""
+        for part in slices:
+            limit = part.start_position + self._max_bytes - self._taken
+            yield replace(part, end_position=min(limit, part.end_position))
+            if self._is_full:
+                return
+            self.next_offset = part.end_offset
+
+    def fetch(self, part: SegmentSlice) -> LogFetch:
+        """Fetch the log of a slice."""
+        return fetch_slice(self.storage, part, self.storage.store.options.fetch_bytes)
+
+    def follow(self, batches: Iterable[LogBatches]) -> Iterator[LogBatches]:
+        """Yield the batches of a slice up to the size."""
+        for found in batches:
+            sizes = found["size"] * _hold_wanted(found, self._decoder)
+            ends = self._taken + np.cumsum(sizes)
+            # The first with a wanted record is returned, however large it is.
+            fitting = (ends <= self._max_bytes) | (ends == sizes)
+            count = int(np.count_nonzero(fitting))
+            if count:
+                last = int(found["last_offset"][count - 1])
+                self.next_offset = min(last + 1, found.end_offset)
+                self._taken = int(ends[count - 1])
+                yield found.take(slice(count))
+            self._is_full = self._taken >= self._max_bytes or count < len(found)
+            if self._is_full:
+                return
+
+
+def _hold_wanted(batches: LogBatches, decoder: RecordDecoder) -> npt.NDArray[np.bool_]:
+    """Return which batches have a wanted record other than control records.
+
+    The header of a batch that extends beyond the wanted offsets does not show at which
+    offsets the cleaner has left records: such a batch is decoded.
+    """
+    base, last = batches["base_offset"], batches["last_offset"]
+    count = batches["record_count"]
+    holding: npt.NDArray[np.bool_] = (count > 0) & (
+        batches["attributes"] & CONTROL == 0
+    )
+    reaching = (base < batches.first_offset) | (last > batches.end_offset - 1)
+    for row in np.flatnonzero(holding & reaching & (count <= last - base)):
+        decoded = decoder.decode([batches.take([row])])
+        holding[row] = any(records.num_rows for records in decoded)
+    return holding
