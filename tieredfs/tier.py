@@ -109,10 +109,11 @@ def cached(
         storage: The storage to wrap.
         cache_dir: As ``open_tier`` takes it.
     """
-    place = default_directory() if isinstance(cache_dir, EllipsisType) else cache_dir
-    if not place or storage.store.is_local:
+    if isinstance(cache_dir, EllipsisType):
+        cache_dir = default_directory()
+    if not cache_dir or storage.store.is_local:
         return storage
-    return with_index_cache(storage, place)
+    return with_index_cache(storage, cache_dir)
 
 
 class Tier:
@@ -304,11 +305,21 @@ class Topic:
             raise NotFoundError(msg) from None
 
     def beginning_offsets(self) -> dict[int, int]:
-        """Return the first offset of each partition."""
+        """Return the first offset of each partition.
+
+        Raises:
+            NotFoundError: A partition was deleted.
+            CorruptDataError: A segment is inconsistent with its indexes.
+        """
         return {number: held.beginning for number, held in self._bounds().items()}
 
     def end_offsets(self) -> dict[int, int]:
-        """Return the end (exclusive) of each partition."""
+        """Return the end (exclusive) of each partition.
+
+        Raises:
+            NotFoundError: A partition was deleted.
+            CorruptDataError: A segment is inconsistent with its indexes.
+        """
         return {number: held.end for number, held in self._bounds().items()}
 
     def offsets_for_times(

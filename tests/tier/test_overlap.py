@@ -19,7 +19,7 @@ from tieredfs import (
     TopicIdPartition,
 )
 from tieredfs.epochs import LeaderEpochs
-from tieredfs.log.planning.overlap import serve
+from tieredfs.log.planning.overlap import Tile, serve
 from tieredfs.log.verify.verify import Depth, verify
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
@@ -197,9 +197,7 @@ def described(
     )
 
 
-def served(
-    lineage: LeaderEpochs, *segments: SegmentMetadata
-) -> list[tuple[SegmentMetadata, int, int]]:
+def served(lineage: LeaderEpochs, *segments: SegmentMetadata) -> list[Tile]:
     """Return what serves the offsets below 200, of copies that are alike."""
     return serve(segments, lineage, 0, 200, lambda *_: 0)
 

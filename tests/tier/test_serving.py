@@ -282,7 +282,7 @@ def test_what_is_older_than_what_comes_behind_it_is_found(
     segments = data.draw(copies(epochs))
     lineage = LeaderEpochs.of(epochs)
     gone = {one: data.draw(st.sets(st.integers(0, END))) for one in segments}
-    tiles = [(one, number, number + 1) for number, one in enumerate(segments)]
+    tiles = [Tile(one, number, number + 1) for number, one in enumerate(segments)]
 
     def shared(one: SegmentMetadata) -> set[int]:
         assert one.end_offset is not None
@@ -303,7 +303,9 @@ def test_what_is_older_than_what_comes_behind_it_is_found(
 
 def test_what_ends_where_all_behind_it_begin_is_compared_with_none_of_them() -> None:
     one, other = described(1, 0, 5), described(2, 5, 10)
-    assert not list(stale_pairs([(one, 0, 5), (other, 5, 10)], history(one), never))
+    assert not list(
+        stale_pairs([Tile(one, 0, 5), Tile(other, 5, 10)], history(one), never)
+    )
 
 
 @given(st.lists(st.tuples(st.integers(1, 2), st.integers(0, 2), st.integers(3, 6))))

@@ -8,7 +8,7 @@ from cachetools import LRUCache
 
 from tieredfs.errors import NotFoundError, PluginError
 from tieredfs.log.planning.copies import CopyComparison
-from tieredfs.log.planning.tiles import may_part, overlaps
+from tieredfs.log.planning.tiles import may_diverge, overlaps
 from tieredfs.model import (
     SegmentId,
     SegmentIndexes,
@@ -144,7 +144,7 @@ class SegmentCatalog:
 
     def _are_tiles(self, listed: Sequence[SegmentMetadata]) -> bool:
         """Return whether segments are of one history and do not overlap."""
-        return not (overlaps(listed) or self.may_part(listed))
+        return not (overlaps(listed) or self.may_diverge(listed))
 
     def _remember(self, partition: TopicIdPartition, *, is_tiled: bool) -> None:
         with self._lock:
@@ -188,9 +188,9 @@ class SegmentCatalog:
                 self._known[segment] = known
         return known
 
-    def may_part(self, segments: Sequence[SegmentMetadata]) -> bool:
+    def may_diverge(self, segments: Sequence[SegmentMetadata]) -> bool:
         """Return whether segments, as listed, may be of different histories."""
-        return may_part(segments, self._storage.highest_epoch, self.describe)
+        return may_diverge(segments, self._storage.highest_epoch, self.describe)
 
     def confirm(
         self,

@@ -27,18 +27,30 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import NamedTuple
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.model import SegmentId, SegmentMetadata
 
 __all__ = ["Compare", "Copy", "Tile", "contradictions", "serve", "stale_pairs"]
 
-Tile = tuple[SegmentMetadata, int, int]
-"""A segment and the offsets ``[from, to)`` that it serves."""
-
 Compare = Callable[[SegmentMetadata, SegmentMetadata, int, int], int]
 """Determine which of two segments has fewer records at the offsets ``[from, to)``:
 below 0 the first, above 0 the second."""
+
+
+class Tile(NamedTuple):
+    """A segment and the offsets that it serves.
+
+    Attributes:
+        segment: The segment.
+        start: First offset.
+        end: End (exclusive) of the offsets.
+    """
+
+    segment: SegmentMetadata
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +160,7 @@ def stale_pairs(
         lineage: The true history.
         compare: Determines which of two copies has fewer records.
     """
-    copies = [Copy.of(segment, lineage) for segment, _, _ in tiles]
+    copies = [Copy.of(tile.segment, lineage) for tile in tiles]
     starts = (copy.start for copy in reversed(copies))
     first_starts = list(accumulate(starts, min))[::-1]  # of each tile and later ones
     open_tiles: list[tuple[Tile, Copy]] = []
@@ -230,9 +242,9 @@ def _tiles(chosen: Iterable[tuple[int, int, Copy]]) -> list[Tile]:
     tiles: list[Tile] = []
     for low, high, copy in chosen:
         start = low
-        if tiles and tiles[-1][0] == copy.segment and tiles[-1][2] == low:
-            start = tiles.pop()[1]
-        tiles.append((copy.segment, start, high))
+        if tiles and tiles[-1].segment == copy.segment and tiles[-1].end == low:
+            start = tiles.pop().start
+        tiles.append(Tile(copy.segment, start, high))
     return tiles
 
 

@@ -34,11 +34,11 @@ __all__ = [
     "deciding_ends",
     "disputed",
     "disputes",
-    "holes",
+    "gaps",
     "last_of",
     "lineage_of",
     "log_end",
-    "may_part",
+    "may_diverge",
     "mixed",
     "overlaps",
     "tile",
@@ -167,7 +167,7 @@ def overlaps(segments: Sequence[SegmentMetadata]) -> bool:
     return False
 
 
-def may_part(
+def may_diverge(
     segments: Sequence[SegmentMetadata],
     highest_epoch: Callable[[SegmentMetadata], int | None],
     describe: Callable[[SegmentMetadata], SegmentMetadata],
@@ -229,7 +229,7 @@ def tile(
     *,
     skip_gaps: bool,
     compare: Compare,
-    place: str,
+    url: str,
 ) -> list[Tile]:
     """Determine which segment serves which of the offsets ``[start, end)``.
 
@@ -240,7 +240,7 @@ def tile(
         end: End (exclusive) of the offsets.
         skip_gaps: Whether offsets that no segment has are left out.
         compare: Determines which of two copies has fewer records, where they overlap.
-        place: Store name used in error messages.
+        url: The store's URL, for error messages.
 
     Returns:
         Segments with the offsets ``[from, to)`` they serve, which do not overlap.
@@ -266,10 +266,10 @@ def tile(
     cursor = start
     for segment, first, stop in tiles:
         if first > cursor:
-            raise gap_error(place, segment, cursor, first)
+            raise gap_error(url, segment, cursor, first)
         cursor = stop
     if cursor < end and segments:
-        raise gap_error(place, segments[-1], cursor, end)
+        raise gap_error(url, segments[-1], cursor, end)
     return tiles
 
 
@@ -297,7 +297,7 @@ def check_one_state(
     tiles: Sequence[Tile],
     *,
     compare: Compare,
-    place: str,
+    url: str,
 ) -> None:
     """Check that the tiles are of one state of the log.
 
@@ -305,7 +305,7 @@ def check_one_state(
         segments: The segments that were tiled.
         tiles: What ``tile`` returned.
         compare: Which of two copies has fewer records.
-        place: Store name used in error messages.
+        url: The store's URL, for error messages.
 
     Raises:
         CorruptDataError: It is not known which of two objects is right, or an older
@@ -314,9 +314,9 @@ def check_one_state(
     if not overlaps(segments):
         return
     for shorter, longer in disputes(segments, compare):
-        raise CorruptDataError(f"{place}: {disputed(shorter, longer)} ({_TO_GO_ON})")
+        raise CorruptDataError(f"{url}: {disputed(shorter, longer)} ({_TO_GO_ON})")
     for older, later in stale_pairs(tiles, lineage_of(segments), compare):
-        raise CorruptDataError(f"{place}: {mixed(older, later)} ({_TO_GO_ON})")
+        raise CorruptDataError(f"{url}: {mixed(older, later)} ({_TO_GO_ON})")
 
 
 def disputed(shorter: SegmentMetadata, longer: SegmentMetadata) -> str:
@@ -331,8 +331,9 @@ def disputed(shorter: SegmentMetadata, longer: SegmentMetadata) -> str:
 def mixed(older: Tile, later: Tile) -> str:
     """Describe two states of a compacted log that would be read as one."""
     return (
-        f"the offsets {older[1]} to {older[2] - 1} are only in {older[0]}, which is "
-        f"older than {later[0]}: read together, they may bring back deleted records"
+        f"the offsets {older.start} to {older.end - 1} are only in "
+        f"{older.segment}, which is older than {later.segment}: read "
+        "together, they may bring back deleted records"
     )
 
 
@@ -341,7 +342,7 @@ def check_served(
     tiles: Sequence[Tile],
     end: int,
     *,
-    place: str,
+    url: str,
 ) -> None:
     """Check that only offsets that no segment has are left out of the tiles.
 
@@ -349,7 +350,7 @@ def check_served(
         segments: The segments that were tiled.
         tiles: What ``tile`` returned from the beginning of the log on.
         end: End (exclusive) of the log.
-        place: Store name used in error messages.
+        url: The store's URL, for error messages.
 
     Raises:
         CorruptDataError: A segment has an offset that no tile serves: the epochs of a
@@ -359,11 +360,11 @@ def check_served(
     for _, first, stop in (*tiles, (None, end, end)):
         for segment in segments if cursor < first else ():
             if segment.start_offset < first and cursor < min(_end(segment), first):
-                raise gap_error(place, segment, cursor, first)
+                raise gap_error(url, segment, cursor, first)
         cursor = stop
 
 
-def holes(tiles: Sequence[Tile], start: int) -> list[tuple[int, int]]:
+def gaps(tiles: Sequence[Tile], start: int) -> list[tuple[int, int]]:
     """Return the offsets ``[from, to)`` inside the log that no segment serves.
 
     Args:
@@ -386,7 +387,7 @@ def first_of(segments: Iterable[SegmentMetadata]) -> int:
 def _clipped(tiles: Iterable[Tile], start: int, end: int) -> list[Tile]:
     """Return the tiles, cut to the offsets ``[start, end)``."""
     return [
-        (segment, max(first, start), min(stop, end))
+        Tile(segment, max(first, start), min(stop, end))
         for segment, first, stop in tiles
         if max(first, start) < min(stop, end)
     ]
@@ -402,7 +403,7 @@ def _in_order(
             own = LeaderEpochs(segment.leader_epochs or ())
             stop = own.agreement_end(lineage, first, stop)
         if first < stop:
-            yield segment, first, stop
+            yield Tile(segment, first, stop)
 
 
 def _without_wrong_copies(
@@ -440,10 +441,10 @@ def _end(segment: SegmentMetadata) -> int:
 
 
 def gap_error(
-    place: str, segment: SegmentMetadata, start: int, end: int
+    url: str, segment: SegmentMetadata, start: int, end: int
 ) -> CorruptDataError:
     """Return the error for the offsets ``[start, end)``, which no segment has."""
     return CorruptDataError(
-        f"{place}: {segment.partition}: no segment holds the offsets {start} to "
+        f"{url}: {segment.partition}: no segment holds the offsets {start} to "
         f"{end - 1} ({_TO_GO_ON})"
     )

@@ -23,8 +23,8 @@ from tieredfs.storage.segment_log.stream import LogFetch
 
 __all__ = ["HeldBytes", "PartitionRead"]
 
-_SMALL = 1 << 20
-"""Bytes of a slice up to which it is fetched whole instead of its index."""
+_MAX_WHOLE_SLICE_BYTES = 1 << 20
+"""Maximum bytes of a slice that is fetched whole instead of its index."""
 
 _NOTHING = memoryview(b"")
 
@@ -176,7 +176,7 @@ class PartitionRead:
 
     def _cut(self, part: SegmentSlice, until: int) -> SegmentSlice:
         """Return a slice whose requests extend to an offset, and not much further."""
-        if until == part.end_offset or part.size <= _SMALL:
+        if until == part.end_offset or part.size <= _MAX_WHOLE_SLICE_BYTES:
             return part
         end = offset_index(self.storage, part.segment).end_position(until)
         if end is None or end >= part.end_position:

@@ -15,7 +15,7 @@ from tieredfs.log.planning.tiles import (
     check_one_state,
     check_served,
     deciding_ends,
-    holes,
+    gaps,
     lineage_of,
     log_end,
     overlaps,
@@ -73,19 +73,29 @@ class TieredReader:
             CorruptDataError: A segment is inconsistent with its indexes.
         """
         found = self._catalog.segments(self.partition, without=without)
-        if overlaps(found) or self._catalog.may_part(found):
+        if overlaps(found) or self._catalog.may_diverge(found):
             found = self._catalog.full_segments(self.partition, without=without)
         return self._with_checked_ends(found)
 
     def timed_segments(self) -> list[SegmentMetadata]:
-        """Return the segments with their end offsets and largest timestamps as well."""
+        """Return the segments with their end offsets and largest timestamps as well.
+
+        Raises:
+            NotFoundError: As in ``segments``.
+            CorruptDataError: As in ``segments``.
+        """
         found = self._catalog.timed_segments(self.partition)
-        if overlaps(found) or self._catalog.may_part(found):
+        if overlaps(found) or self._catalog.may_diverge(found):
             found = self._catalog.full_segments(self.partition)
         return self._with_checked_ends(found)
 
     def bounds(self) -> Bounds:
-        """Return the first offset and the end (exclusive) of the log."""
+        """Return the first offset and the end (exclusive) of the log.
+
+        Raises:
+            NotFoundError: As in ``segments``.
+            CorruptDataError: As in ``segments``.
+        """
         return bounds_of(self.segments())
 
     def tiles(
@@ -109,17 +119,15 @@ class TieredReader:
             CorruptDataError: No segment has an offset, or the segments are not one
                 state of the log, and ``skip_gaps`` is false.
         """
-        place, compare = self.storage.store.url, self._catalog.compare
+        url, compare = self.storage.store.url, self._catalog.compare
         tiles = tile(
-            segments, start, end, skip_gaps=skip_gaps, compare=compare, place=place
+            segments, start, end, skip_gaps=skip_gaps, compare=compare, url=url
         )
         if not skip_gaps and overlaps(segments):
             # Also against later offsets, which another call may read.
             last = log_end(segments)
-            rest = tile(
-                segments, end, last, skip_gaps=True, compare=compare, place=place
-            )
-            check_one_state(segments, [*tiles, *rest], compare=compare, place=place)
+            rest = tile(segments, end, last, skip_gaps=True, compare=compare, url=url)
+            check_one_state(segments, [*tiles, *rest], compare=compare, url=url)
         return tiles
 
     def served_tiles(self, segments: Sequence[SegmentMetadata]) -> list[Tile]:
@@ -134,11 +142,11 @@ class TieredReader:
             CorruptDataError: A segment has an offset that no tile serves, or the
                 segments are not one state of the log.
         """
-        place, compare = self.storage.store.url, self._catalog.compare
+        url, compare = self.storage.store.url, self._catalog.compare
         held = bounds_of(segments)
         tiles = self.tiles(segments, held.beginning, held.end, skip_gaps=True)
-        check_served(segments, tiles, held.end, place=place)
-        check_one_state(segments, tiles, compare=compare, place=place)
+        check_served(segments, tiles, held.end, url=url)
+        check_one_state(segments, tiles, compare=compare, url=url)
         return tiles
 
     def slices(
@@ -152,6 +160,7 @@ class TieredReader:
             skip_gaps: Whether offsets that no segment has are left out.
 
         Raises:
+            NotFoundError: There is no such partition, or a listed segment is gone.
             OffsetOutOfRangeError: ``start`` is outside the log, or ``end`` is negative.
             CorruptDataError: No segment has an offset, and ``skip_gaps`` is false.
             CorruptIndexError: An index that is needed is malformed.
@@ -292,8 +301,8 @@ class TieredReader:
             CorruptDataError: ``start`` is in a gap.
         """
         end = bounds_of(segments).end
-        gaps = holes(self.tiles(segments, start, end, skip_gaps=True), start)
-        reached = gaps[0][0] if gaps else end
+        found = gaps(self.tiles(segments, start, end, skip_gaps=True), start)
+        reached = found[0][0] if found else end
         return self.slices_of(segments, start, end if reached == start else reached)
 
 

@@ -6,7 +6,7 @@ from importlib.util import find_spec
 from itertools import groupby
 from operator import attrgetter
 from types import TracebackType
-from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
+from typing import TYPE_CHECKING, Final, Literal, Self, SupportsIndex
 
 import pyarrow as pa
 
@@ -30,8 +30,8 @@ Order = Literal["partition", "fair"]
 OnGap = Literal["raise", "skip"]
 """Raise an error for offsets that are in no segment, or leave them out."""
 
-
-_WIDENING = 4
+_WIDENING: Final = 4
+"""By how much each fetch of ``read_gradually`` covers more offsets than the last."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,10 +23,10 @@ from tieredfs.log.planning.same_log import LogCopy, are_of_one_log
 from tieredfs.log.planning.tiles import (
     disputed,
     disputes,
-    holes,
+    gaps,
     lineage_of,
     log_end,
-    may_part,
+    may_diverge,
     mixed,
     overlaps,
     tile,
@@ -48,7 +48,7 @@ class Depth(IntEnum):
     """How much of a tier is read."""
 
     LISTING = 1
-    """Names and sizes, and whether the offsets have holes."""
+    """Names and sizes, and whether the offsets have gaps."""
 
     INDEXES = 2
     """Indexes and manifests as well."""
@@ -115,7 +115,7 @@ def verify(
     *,
     progress: Callable[[SegmentMetadata], object] = lambda _: None,
 ) -> list[PartitionReport]:
-    """Verify partitions: whole objects, consistent indexes, offsets without holes.
+    """Verify partitions: whole objects, consistent indexes, offsets without gaps.
 
     Args:
         storage: The tier.
@@ -166,7 +166,7 @@ class _PartitionCheck:
             segments = self._with_needed_fields(
                 pool, self._survey(), self._needs_description
             )
-            if overlaps(segments) or self._may_part(segments):
+            if overlaps(segments) or self._may_diverge(segments):
                 # Only their epochs determine which one counts.
                 segments = self._with_needed_fields(pool, segments, _lacks_epochs)
             self._note_history(segments)
@@ -184,9 +184,11 @@ class _PartitionCheck:
             tuple(self._superseded),
         )
 
-    def _may_part(self, segments: Sequence[SegmentMetadata]) -> bool:
+    def _may_diverge(self, segments: Sequence[SegmentMetadata]) -> bool:
         """Return whether segments, as listed, may be of different histories."""
-        return may_part(segments, self._storage.highest_epoch, self._storage.describe)
+        return may_diverge(
+            segments, self._storage.highest_epoch, self._storage.describe
+        )
 
     def _survey(self) -> list[SegmentMetadata]:
         """Return the segments that are whole according to a listing."""
@@ -243,14 +245,14 @@ class _PartitionCheck:
                 log_end(segments),
                 skip_gaps=True,
                 compare=self._compare,
-                place=self._storage.store.url,
+                url=self._storage.store.url,
             )
             stale = list(stale_pairs(tiles, lineage_of(segments), self._compare))
             disputed_ends = disputes(segments, self._compare)
         except (*_UNUSABLE, NotFoundError) as error:
             self._note(error)  # a log had to be read, to compare it
             return
-        for start, end in holes(tiles, segments[0].start_offset if segments else 0):
+        for start, end in gaps(tiles, segments[0].start_offset if segments else 0):
             self._note_history_problem(
                 f"no segment holds the offsets {start} to {end - 1}"
             )
@@ -258,7 +260,7 @@ class _PartitionCheck:
             self._note_history_problem(disputed(shorter, longer))
         for older, later in stale:
             self._note_history_problem(mixed(older, later))
-        served = {segment for segment, _, _ in tiles}
+        served = {tile.segment for tile in tiles}
         for segment in segments:
             holds_offsets = (segment.end_offset or 0) >= segment.start_offset
             if holds_offsets and segment not in served:
@@ -282,7 +284,7 @@ class _PartitionCheck:
         self, segments: Sequence[SegmentMetadata], tiles: Sequence[Tile]
     ) -> None:
         """Record segments with other records than those that serve their offsets."""
-        starts = [start for _, start, _ in tiles]
+        starts = [tile.start for tile in tiles]
         for segment in segments:
             first = segment.start_offset
             behind = bisect_right(starts, segment.end_offset or 0)

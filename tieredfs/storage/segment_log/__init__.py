@@ -1,1 +1,1 @@
-"""A segment's log while it is copied: its source and its contents."""
+"""A segment's log: fetched, split into batches, inspected, copied."""
