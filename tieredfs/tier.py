@@ -28,7 +28,7 @@ from tieredfs.integers import is_integer, to_integer
 from tieredfs.log.append.append import SEGMENT_BYTES, Appender
 from tieredfs.log.partitions import missing_topic_error, without_internal
 from tieredfs.log.planning.catalog import SegmentCatalog
-from tieredfs.log.planning.tiles import ScanPlan, SegmentSlice
+from tieredfs.log.planning.scan_plan import ScanPlan, SegmentSlice
 from tieredfs.log.read.fetch import Fetched
 from tieredfs.log.read.reader import Bounds, TieredReader
 from tieredfs.log.read.replan import plan_despite_deletes

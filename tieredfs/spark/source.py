@@ -13,7 +13,7 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.format.records.schema import COLUMNS
-from tieredfs.log.planning.tiles import ScanPlan, SegmentSlice
+from tieredfs.log.planning.scan_plan import ScanPlan, SegmentSlice
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.log.read.replan import plan_despite_deletes
 from tieredfs.log.read.scan import Scan

@@ -6,8 +6,7 @@ are left out; ``overlap`` decides which of several segments of one history count
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Final, Self
+from typing import Final
 
 from tieredfs.epochs import NO_EPOCH, LeaderEpochs
 from tieredfs.errors import (
@@ -15,7 +14,6 @@ from tieredfs.errors import (
     NotFoundError,
     UnsupportedFormatError,
 )
-from tieredfs.format.batch.table import LogBatches
 from tieredfs.log.planning.end_claims import beyond, is_disputed
 from tieredfs.log.planning.overlap import (
     Compare,
@@ -27,8 +25,6 @@ from tieredfs.log.planning.overlap import (
 from tieredfs.model import SegmentMetadata
 
 __all__ = [
-    "ScanPlan",
-    "SegmentSlice",
     "check_one_state",
     "check_served",
     "deciding_ends",
@@ -48,86 +44,6 @@ _TO_GO_ON: Final = (
     "to read the rest: scan with on_gap='skip', cat with --on-gap skip, or Spark "
     "with failOnDataLoss=false"
 )
-
-
-@dataclass(frozen=True, slots=True)
-class SegmentSlice:
-    """A range of offsets of one segment, and their positions in its log.
-
-    Attributes:
-        segment: The segment, whose end offset and size are known.
-        start_offset: First offset to serve.
-        end_offset: End (exclusive) of the offsets to serve.
-        start_position: Position of a batch at or before ``start_offset``.
-        end_position: Position at or after ``end_offset``.
-        lineage: The epochs that a batch must have been written under.
-        previous_offset: Last offset of the batch before ``start_position``, if reading
-            continues there; -1 if the position comes from an index.
-    """
-
-    segment: SegmentMetadata
-    start_offset: int
-    end_offset: int
-    start_position: int
-    end_position: int
-    lineage: LeaderEpochs
-    previous_offset: int = -1
-
-    @property
-    def size(self) -> int:
-        """Bytes of the log from its first position to its last."""
-        return self.end_position - self.start_position
-
-    def remaining_after(self, batches: LogBatches) -> Self:
-        """Return the rest of the slice after some of its batches."""
-        last = int(batches["last_offset"][-1])
-        position = int(batches["position"][-1] + batches["size"][-1])
-        return replace(
-            self,
-            start_offset=min(last + 1, self.end_offset),
-            start_position=position,
-            end_position=max(position, self.end_position),
-            previous_offset=last,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ScanPlan:
-    """What a scan will read.
-
-    Attributes:
-        slices: The parts of segments, in the order in which they are read.
-        fetch_size: Bytes of each request.
-    """
-
-    slices: tuple[SegmentSlice, ...]
-    fetch_size: int
-
-    @property
-    def segments(self) -> int:
-        """Number of segments to read from."""
-        return len({(s.segment.partition, s.segment.id) for s in self.slices})
-
-    @property
-    def requests(self) -> int:
-        """Number of requests for the bytes of the slices.
-
-        A slice that ends inside a segment may need more, for the batch after it. So may
-        a layout, for a manifest or for a log that is stored in chunks.
-        """
-        return sum(-(-part.size // self.fetch_size) for part in self.slices)
-
-    @property
-    def size(self) -> int:
-        """Bytes of the slices, as the broker wrote them."""
-        return sum(part.size for part in self.slices)
-
-    def __repr__(self) -> str:
-        """Show the number of segments, requests and bytes."""
-        return (
-            f"ScanPlan(segments={self.segments}, requests={self.requests}, "
-            f"size={self.size})"
-        )
 
 
 def last_of(segments: Iterable[SegmentMetadata]) -> SegmentMetadata | None:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from tieredfs.format.batch.header import CONTROL
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.records.decode import RecordDecoder
-from tieredfs.log.planning.tiles import SegmentSlice
+from tieredfs.log.planning.scan_plan import SegmentSlice
 from tieredfs.log.read.pipeline import read_records
 from tieredfs.log.read.segment_slice import fetch_slice
 from tieredfs.model import TopicIdPartition

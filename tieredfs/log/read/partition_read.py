@@ -14,7 +14,7 @@ from tieredfs.format.batch.reader import claimed_size
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.log.planning.catalog import SegmentCatalog, SegmentContent, content_of
 from tieredfs.log.planning.positions import offset_index
-from tieredfs.log.planning.tiles import SegmentSlice
+from tieredfs.log.planning.scan_plan import SegmentSlice
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.replan import plan_present
 from tieredfs.log.read.segment_slice import fetch_slice

@@ -10,8 +10,8 @@ from tieredfs.integers import to_integer
 from tieredfs.log.planning.catalog import SegmentCatalog, SegmentContent
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.positions import locate, offset_index
+from tieredfs.log.planning.scan_plan import SegmentSlice
 from tieredfs.log.planning.tiles import (
-    SegmentSlice,
     check_one_state,
     check_served,
     deciding_ends,

@@ -5,7 +5,7 @@ from typing import TypeVar
 
 from tieredfs.errors import NotFoundError, OffsetOutOfRangeError
 from tieredfs.log.planning.catalog import SegmentContent
-from tieredfs.log.planning.tiles import SegmentSlice
+from tieredfs.log.planning.scan_plan import SegmentSlice
 from tieredfs.log.read.reader import TieredReader, bounds_of
 
 __all__ = ["plan_despite_deletes", "plan_present"]

@@ -14,7 +14,7 @@ from tieredfs.errors import PluginNotInstalledError
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.format.records.schema import project
 from tieredfs.integers import to_integer
-from tieredfs.log.planning.tiles import ScanPlan, SegmentSlice
+from tieredfs.log.planning.scan_plan import ScanPlan, SegmentSlice
 from tieredfs.log.read.partition_read import HeldBytes, PartitionRead
 from tieredfs.log.read.pipeline import read_records
 from tieredfs.storage import RemoteStorageManager

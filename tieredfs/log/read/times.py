@@ -13,7 +13,11 @@ from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.parse import parse_index
 from tieredfs.format.index.time import TimeIndex, TimestampOffset
 from tieredfs.format.records.decode import RecordDecoder
-from tieredfs.log.planning.tiles import SegmentSlice, gap_error, lineage_of
+from tieredfs.log.planning.scan_plan import SegmentSlice
+from tieredfs.log.planning.tiles import (
+    gap_error,
+    lineage_of,
+)
 from tieredfs.log.read.pipeline import read_slice
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.model import IndexType, OffsetAndTimestamp, SegmentMetadata
