@@ -4,14 +4,12 @@ An append whose call failed is in doubt: its segment may exist, may be created b
 later append, or may never exist. The appender remembers it until its records are
 appended again. That is the same append, not a new one, and ends the doubt:
 
-======================  ==============================  ================================
-the append in doubt     the same records again          other records meanwhile
-======================  ==============================  ================================
-is a segment            are found there: its offsets    are appended after it claimed
-its offset      become a segment: its offsets   make it one; go after it claimed nothing
-are written, at its offset      are written, at its offset lost to another writer  are
-written at the new end      are written at the new end ======================
-==============================  ================================
+| the append in doubt | the same records again | other records meanwhile |
+|---|---|---|
+| is a segment | are found there: its offsets | are appended after it |
+| claimed its offset | become a segment: its offsets | make it one; go after it |
+| claimed nothing | are written, at its offset | are written, at its offset |
+| lost to another writer | are written at the new end | are written at the new end |
 
 So appending other records never adds an append in doubt that has no claim to the log,
 and records that are not appended again exist once or not at all. After a success the
@@ -36,133 +34,32 @@ from typing import Final
 
 import pyarrow as pa
 
-from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
     AlreadyExistsError,
     InvalidArgumentError,
-    NotFoundError,
     UnsupportedOperationError,
 )
 from tieredfs.format.compression.codec import Codec
-from tieredfs.format.index.producer_snapshot import ProducerSnapshot
-from tieredfs.format.records.writer import BatchOptions, encode_batch
+from tieredfs.format.records.writer import encode_batch
 from tieredfs.integers import MAX_INT32
 from tieredfs.log.append.rows import AppendRows
-from tieredfs.log.planning.catalog import SegmentCatalog
-from tieredfs.log.planning.tiles import last_of, lineage_of, log_end
-from tieredfs.log.read.reader import TieredReader
-from tieredfs.model import (
-    EpochEntry,
-    IndexType,
-    LogSegmentData,
-    SegmentId,
-    SegmentIndexes,
-    SegmentMetadata,
-    TopicIdPartition,
-    Uuid,
+from tieredfs.log.append.segment_append import (
+    AppendOptions,
+    SegmentAppend,
+    begun_elsewhere,
+    find_end,
+    topic_ids,
 )
+from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.objects.concurrency.fork_locks import make_lock
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.segment_log.content_id import ContentId
-from tieredfs.storage.segment_log.inspection import PriorState, inspect_segment
-from tieredfs.storage.segment_log.source import log_in_memory
-from tieredfs.storage.segment_log.stream import read_batches
 
 __all__ = ["SEGMENT_BYTES", "Appender"]
 
 SEGMENT_BYTES: Final = 1 << 30
-"""Most bytes of a segment's log: Kafka's own default of ``segment.bytes``."""
+"""Maximum bytes of a segment's log: Kafka's own default of ``segment.bytes``."""
 
 _MAX_SEGMENT_BYTES: Final = MAX_INT32  # the positions of an offset index are int32
-
-_FIRST: Final = EpochEntry(0, 0)
-
-
-@dataclass(frozen=True, slots=True)
-class _LogEnd:
-    """The end of a partition, and the history up to it."""
-
-    offset: int
-    epochs: LeaderEpochs
-    producers: ProducerSnapshot
-
-
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """How records become segments.
-
-    Attributes:
-        codec: How the records are compressed.
-        now_ms: The timestamp of records that have none.
-        segment_bytes: Maximum bytes of a segment's log, unless a single batch is
-            larger.
-    """
-
-    codec: Codec
-    now_ms: int
-    segment_bytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Append:
-    """One append, without its records.
-
-    Attributes:
-        partition: The partition.
-        end: The end of the log when the append began.
-        options: How the records become a segment.
-        nonce: Distinguishes it from other appends of the same records.
-        begins_topic: Whether there was no topic of the name.
-    """
-
-    partition: TopicIdPartition
-    end: _LogEnd
-    options: _Options
-    nonce: bytes
-    begins_topic: bool
-
-    def encode(self, rows: AppendRows) -> tuple[SegmentMetadata, memoryview]:
-        """Return a segment with as many of the rows as fit, and its log."""
-        options = BatchOptions(
-            codec=self.options.codec, leader_epoch=self.end.epochs.entries[-1].epoch
-        )
-        start = following = self.end.offset
-        content = ContentId(self.partition, start).add(self.nonce)
-        log = bytearray()
-        for batch in rows.batches(start, self.options.now_ms):
-            encoded = encode_batch(batch, options)
-            if log and len(log) + len(encoded) > self.options.segment_bytes:
-                break
-            content.add(encoded)
-            log += encoded
-            following += batch.num_rows
-        segment = SegmentMetadata(
-            self.partition,
-            content.finish(),
-            start,
-            end_offset=following - 1,
-            size=len(log),
-        )
-        return segment, memoryview(log).toreadonly()
-
-    def store(
-        self, storage: RemoteStorageManager, segment: SegmentMetadata, log: memoryview
-    ) -> None:
-        """Store the result of ``encode``, unless it is already stored.
-
-        Raises:
-            AlreadyExistsError: Another writer was first; nothing was written.
-            InvalidArgumentError: Another writer has begun a topic of the same name;
-                nothing is left of this one.
-        """
-        batches = read_batches(log_in_memory(log, "log"))
-        lead = PriorState(self.end.producers, self.end.epochs)
-        indexes = inspect_segment(batches, segment, {}, lead).rebuilt
-        storage.append_log_segment(segment, LogSegmentData(log, indexes))
-        # Two writers that each create a topic give it two ids; readers see one of them.
-        if self.begins_topic and len(_topic_ids(storage, self.partition)) > 1:
-            storage.delete_log_segment(segment)
-            raise _begun_elsewhere(self.partition)
 
 
 @dataclass(slots=True)
@@ -176,7 +73,7 @@ class _Progress:
         written: The segments that are written.
     """
 
-    options: _Options
+    options: AppendOptions
     count: int
     digest: bytes = b""
     written: list[SegmentMetadata] = field(default_factory=list)
@@ -228,7 +125,7 @@ class Appender:
         self._storage = storage
         self._partition = partition
         self._lock = make_lock()
-        self._in_doubt: dict[SegmentMetadata, _Append] = {}
+        self._in_doubt: dict[SegmentMetadata, SegmentAppend] = {}
         self._unfinished: list[_Progress] = []
 
     def append(
@@ -278,7 +175,7 @@ class Appender:
         with self._lock:
             progress = self._resumed(rows)
             if progress is None:
-                options = _Options(codec, now_ms, segment_bytes)
+                options = AppendOptions(codec, now_ms, segment_bytes)
                 progress = _Progress(options, len(rows))
             first = len(progress.written)
             try:
@@ -333,7 +230,7 @@ class Appender:
             begun = self._begin_behind(progress, first)
             self._store(begun, *begun.encode(rest), rows, progress)
 
-    def _begin_behind(self, progress: _Progress, first: int) -> _Append:
+    def _begin_behind(self, progress: _Progress, first: int) -> SegmentAppend:
         """Begin at the end of the log, which must be that of the previous segment.
 
         Raises:
@@ -347,8 +244,8 @@ class Appender:
                 raise AlreadyExistsError(msg)
         return begun
 
-    def _begin(self, options: _Options) -> _Append:
-        end, there = _log_end(self._storage, self._partition)
+    def _begin(self, options: AppendOptions) -> SegmentAppend:
+        end, there = find_end(self._storage, self._partition)
         # An append before the end of the log that is not in it never will be.
         self._in_doubt = {
             segment: append
@@ -357,7 +254,7 @@ class Appender:
         }
         begins_topic = not there and self._begins_topic()
         nonce = secrets.token_bytes(16)
-        return _Append(self._partition, end, options, nonce, begins_topic)
+        return SegmentAppend(self._partition, end, options, nonce, begins_topic)
 
     def _begins_topic(self) -> bool:
         """Return whether no topic of the name is there.
@@ -365,14 +262,14 @@ class Appender:
         Raises:
             InvalidArgumentError: There are others, and not this one.
         """
-        ids = _topic_ids(self._storage, self._partition)
+        ids = topic_ids(self._storage, self._partition)
         if ids and self._partition.topic_id not in ids:
-            raise _begun_elsewhere(self._partition)
+            raise begun_elsewhere(self._partition)
         return not ids
 
     def _store(
         self,
-        append: _Append,
+        append: SegmentAppend,
         segment: SegmentMetadata,
         log: memoryview,
         rows: AppendRows,
@@ -405,46 +302,3 @@ def _count(segment: SegmentMetadata) -> int:
     """Return the number of records in an appended segment."""
     end = segment.start_offset if segment.end_offset is None else segment.end_offset
     return end - segment.start_offset + 1
-
-
-def _topic_ids(storage: RemoteStorageManager, partition: TopicIdPartition) -> set[Uuid]:
-    """Return the ids of the topics that have a partition's name."""
-    return {found.topic_id for found in storage.list_partitions(partition.topic)}
-
-
-def _begun_elsewhere(partition: TopicIdPartition) -> InvalidArgumentError:
-    return InvalidArgumentError(
-        f"{partition}: another writer has begun a topic of this name; nothing was "
-        "written: open the topic by its name, and append to that"
-    )
-
-
-def _log_end(
-    storage: RemoteStorageManager, partition: TopicIdPartition
-) -> tuple[_LogEnd, frozenset[SegmentId]]:
-    """Return the end of a partition, and the ids of its segments."""
-    catalog = SegmentCatalog(storage)
-    try:
-        segments = TieredReader(storage, catalog, partition).segments()
-    except NotFoundError:
-        segments = []
-    ids = frozenset(segment.id for segment in segments)
-    last = last_of(segments)
-    if last is None:
-        return _LogEnd(0, LeaderEpochs((_FIRST,)), ProducerSnapshot()), ids
-    indexes = storage.fetch_all_indexes(last)
-    last = catalog.describe(last, indexes)
-    epochs = lineage_of([last])
-    known = epochs if epochs.entries else LeaderEpochs((_FIRST,))
-    return _LogEnd(log_end([last]), known, _producers(storage, last, indexes)), ids
-
-
-def _producers(
-    storage: RemoteStorageManager, segment: SegmentMetadata, indexes: SegmentIndexes
-) -> ProducerSnapshot:
-    """Return the producers at a segment's end: an open transaction stays open."""
-    data = indexes.get(IndexType.PRODUCER_SNAPSHOT)
-    if data is None:
-        return ProducerSnapshot()
-    name = f"{storage.name_of(segment)}: producer snapshot"
-    return ProducerSnapshot.parse(data, name=name)
