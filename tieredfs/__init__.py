@@ -58,7 +58,8 @@ from tieredfs.storage import (
     installed_plugins,
     open_storage,
 )
-from tieredfs.tier import Tier, Topic, open_tier
+from tieredfs.tier import Tier, open_tier
+from tieredfs.topic import Topic
 
 __all__ = [
     "AlreadyExistsError",

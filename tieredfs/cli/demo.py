@@ -35,7 +35,8 @@ from tieredfs.log.push.push import push
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects import ObjectStore, RequestCounter
 from tieredfs.storage import NATIVE_LAYOUT, RemoteStorageManager, open_storage
-from tieredfs.tier import Tier, Topic
+from tieredfs.tier import Tier
+from tieredfs.topic import Topic
 
 __all__ = ["demo"]
 

@@ -33,7 +33,8 @@ from tieredfs.format.index.time import NO_TIMESTAMP
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.model import SegmentId, SegmentMetadata
 from tieredfs.storage import check_layout
-from tieredfs.tier import Tier, Topic
+from tieredfs.tier import Tier
+from tieredfs.topic import Topic
 
 __all__ = ["ls"]
 

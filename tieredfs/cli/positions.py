@@ -10,7 +10,8 @@ import click
 
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.log.read.reader import Bounds
-from tieredfs.tier import Position, Topic, to_milliseconds
+from tieredfs.log.read.scan_bounds import Position, to_milliseconds
+from tieredfs.topic import Topic
 
 __all__ = ["End", "LastRecords", "Place", "PositionType", "check_order", "range_of"]
 

@@ -25,7 +25,8 @@ from tieredfs.spark.options import (
     parse_options,
 )
 from tieredfs.spark.ranges import check_named, resolve_range
-from tieredfs.tier import Tier, Topic, open_tier
+from tieredfs.tier import Tier, open_tier
+from tieredfs.topic import Topic
 
 try:
     from pyspark.sql.datasource import (

@@ -1,0 +1,339 @@
+"""The public API: a topic of partitions, to scan, to read and to append to."""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
+from functools import partial
+from time import time_ns
+from typing import Final, SupportsIndex, get_args
+
+import pyarrow as pa
+
+from tieredfs.errors import InvalidArgumentError, NotFoundError
+from tieredfs.format.compression.codec import Codec, CodecName
+from tieredfs.format.records.schema import project
+from tieredfs.integers import to_integer
+from tieredfs.log.append.append import SEGMENT_BYTES, Appender
+from tieredfs.log.planning.catalog import SegmentCatalog
+from tieredfs.log.planning.scan_plan import ScanPlan, SegmentSlice
+from tieredfs.log.read.fetch import Fetched
+from tieredfs.log.read.reader import Bounds, TieredReader
+from tieredfs.log.read.replan import plan_despite_deletes
+from tieredfs.log.read.scan import OnGap, Order, Scan
+from tieredfs.log.read.scan_bounds import (
+    Position,
+    check_order,
+    offset_of,
+    parse_position,
+    to_milliseconds,
+)
+from tieredfs.log.read.times import find_offset
+from tieredfs.model import OffsetAndTimestamp, TopicIdPartition
+from tieredfs.storage import RemoteStorageManager
+
+__all__ = ["Topic"]
+
+_MAX_TURN_BYTES: Final = 4 << 20
+"""Maximum stored bytes of a partition's turn in a fair scan."""
+
+
+class Topic:
+    """One topic of a tier.
+
+    Each call lists the store again, so new segments are seen.
+
+    Attributes:
+        name: Its name.
+        topic_id: Its id in Kafka; all ``A`` when unknown.
+        partitions: The numbers of its partitions, sorted.
+    """
+
+    def __init__(
+        self,
+        storage: RemoteStorageManager,
+        catalog: SegmentCatalog,
+        partitions: Iterable[TopicIdPartition],
+    ) -> None:
+        """Create a topic from the partitions of one topic id; called by Tier."""
+        self._storage = storage
+        self._read(catalog, partitions)
+        first = next(iter(self._readers.values())).partition
+        self.name = first.topic
+        self.topic_id = first.topic_id
+        self.partitions = tuple(self._readers)
+
+    def reader(self, partition: SupportsIndex) -> TieredReader:
+        """Return the reader of one partition.
+
+        Raises:
+            NotFoundError: There is no such partition.
+            InvalidArgumentError: It is not an integer.
+        """
+        number = to_integer(partition, "partition")
+        try:
+            return self._readers[number]
+        except KeyError:
+            listed = ", ".join(map(str, self.partitions))
+            msg = f"not found: partition {number} of {self.name!r}; it has {listed}"
+            raise NotFoundError(msg) from None
+
+    def beginning_offsets(self) -> dict[int, int]:
+        """Return the first offset of each partition.
+
+        Raises:
+            NotFoundError: A partition was deleted.
+            CorruptDataError: A segment is inconsistent with its indexes.
+        """
+        return {number: held.beginning for number, held in self._bounds().items()}
+
+    def end_offsets(self) -> dict[int, int]:
+        """Return the end (exclusive) of each partition.
+
+        Raises:
+            NotFoundError: A partition was deleted.
+            CorruptDataError: A segment is inconsistent with its indexes.
+        """
+        return {number: held.end for number, held in self._bounds().items()}
+
+    def offsets_for_times(
+        self, times: Mapping[int, SupportsIndex | datetime | str]
+    ) -> dict[int, OffsetAndTimestamp | None]:
+        """Find in each partition the first record at or after a time.
+
+        Args:
+            times: For each partition, milliseconds since 1970 UTC, a datetime or ISO
+                text.
+
+        Returns:
+            The record's offset, timestamp and leader epoch; None where all are older.
+
+        Raises:
+            NotFoundError: There is no such partition.
+            InvalidArgumentError: ``times`` is not a mapping, or not of times.
+            CorruptDataError: A time falls into a gap, so its record may be missing.
+        """
+        _check_by_partition(times)
+        asked = [(self.reader(n), to_milliseconds(time)) for n, time in times.items()]
+        return {
+            reader.partition.partition: find_offset(reader, time)
+            for reader, time in asked
+        }
+
+    def scan(
+        self,
+        partitions: Iterable[SupportsIndex] | None = None,
+        start: Position = None,
+        end: Position = None,
+        *,
+        columns: str | Iterable[str] | None = None,
+        order: Order = "partition",
+        on_gap: OnGap = "raise",
+    ) -> Scan:
+        """Plan the reading of records; no record is read yet.
+
+        A time means the offset that ``offsets_for_times`` returns; it does not filter
+        records. An end past the log's end means the log's end.
+
+        Args:
+            partitions: Their numbers; None for all.
+            start: First offset or time.
+            end: End (exclusive).
+            columns: The columns to read, or one of them; None for all. Other columns
+                are not decoded.
+            order: ``partition`` for one after the other, ``fair`` for about 4 MiB of
+                each in turn, in the memory of one partition.
+            on_gap: What to do when offsets are in no segment: ``raise``, or ``skip`` to
+                read the rest, also when segments are deleted after the call.
+
+        Raises:
+            NotFoundError: There is no such partition.
+            OffsetOutOfRangeError: ``start`` is outside the log of a partition.
+            CorruptDataError: Offsets are missing, or an index is malformed.
+            InvalidArgumentError: A position, column, order or on_gap is invalid, or
+                ``start`` is after ``end`` where both are offsets or both are times.
+        """
+        _check_choice("order", order, get_args(Order))
+        _check_choice("on_gap", on_gap, get_args(OnGap))
+        wanted = _names(columns)
+        project(wanted)
+        numbers = self.partitions if partitions is None else _numbers(partitions)
+        start, end = parse_position(start, numbers), parse_position(end, numbers)
+        check_order(start, end, numbers)
+
+        def slices_of(reader: TieredReader) -> list[SegmentSlice]:
+            return reader.slices(
+                offset_of(reader, start, skip_gaps=on_gap == "skip"),
+                offset_of(reader, end, skip_gaps=on_gap == "skip"),
+                skip_gaps=on_gap == "skip",
+            )
+
+        slices: list[SegmentSlice] = []
+        for number in dict.fromkeys(numbers):
+            reader = self.reader(number)
+            slices += plan_despite_deletes(reader, partial(slices_of, reader))
+        fetch_size = self._storage.store.options.fetch_bytes
+        if order == "fair":
+            fetch_size = min(fetch_size, _MAX_TURN_BYTES)
+        plan = ScanPlan(tuple(slices), fetch_size)
+        return Scan(self._storage, self.name, plan, wanted, order, on_gap)
+
+    def read(
+        self,
+        partition: SupportsIndex,
+        offset: SupportsIndex,
+        max_bytes: SupportsIndex = 1 << 20,
+    ) -> Fetched:
+        """Fetch about ``max_bytes`` of records, as Kafka's consumer does.
+
+        At least one record is returned unless there is none from ``offset`` to the end
+        of the log: holes that compaction left, and control records, are skipped.
+        If segments are deleted meanwhile, the log is listed and fetched again.
+
+        Args:
+            partition: Its number.
+            offset: First offset wanted.
+            max_bytes: Stored bytes of the batches to return; the first one with a
+                wanted record is returned, however large it is.
+
+        Returns:
+            The records, and ``next_offset`` for the next call; no record at the end of
+            the log.
+
+        Raises:
+            NotFoundError: There is no such partition, or a segment that is still listed
+                does not exist.
+            OffsetOutOfRangeError: ``offset`` is outside the log, perhaps because its
+                segment was just deleted.
+            CorruptDataError: The next record may be in a gap, or the log is corrupt.
+            InvalidArgumentError: An argument is not an integer, or ``max_bytes`` is
+                negative.
+        """
+        reader = self.reader(partition)
+        return plan_despite_deletes(reader, partial(reader.read, offset, max_bytes))
+
+    def append(
+        self,
+        records: pa.Table | pa.RecordBatch,
+        partition: SupportsIndex = 0,
+        *,
+        compression: CodecName = "none",
+        segment_bytes: SupportsIndex = SEGMENT_BYTES,
+    ) -> range:
+        """Write records as a new segment at the end of a partition.
+
+        Afterwards the segment exists whole, or, also after a crash, not at all. After
+        an error of the store it may exist: append the same records to the same Topic
+        again, which writes them only if they are missing. The method is meant for tests
+        and small writers: each call creates one segment.
+
+        Records that do not fit into one segment become several segments, one after the
+        other, in the memory of one. An error or a crash then leaves the first ones,
+        each whole; after an error, appending the same records again writes the rest.
+
+        Args:
+            records: Any of the columns key, value, headers and timestamp, as ``scan``
+                gives them; a record without a timestamp gets the current time.
+            partition: Its number.
+            compression: The codec of the record batches, named as Kafka's
+                ``compression.type``.
+            segment_bytes: Maximum bytes of a segment's log, as Kafka's
+                ``segment.bytes``; a single batch, of 1 MiB or one record, may be
+                larger.
+
+        Returns:
+            The offsets of the records. If a failed append is repeated and another
+            writer has appended between its segments, those of the rest.
+
+        Raises:
+            NotFoundError: There is no such partition.
+            InvalidArgumentError: A column or the compression is unknown, there is no
+                record, a record cannot be written, or another writer has begun a topic
+                of this name; nothing was written.
+            AlreadyExistsError: Another writer appended meanwhile; nothing was written
+                except the segments that the message names.
+            UnsupportedOperationError: The layout cannot be appended to.
+            StorageUnavailableError: The store failed; the records may be written.
+            DeadlineExceededError: The store did not answer in time; the records may be
+                written.
+            TieredFSError: Any other error of the store, such as StorageFullError; the
+                records may be written, or become so with the next append.
+        """
+        codec = _codec(compression)
+        number = self.reader(partition).partition.partition
+        return self._appenders[number].append(
+            records,
+            codec=codec,
+            now_ms=time_ns() // 1_000_000,
+            segment_bytes=to_integer(segment_bytes, "segment_bytes"),
+        )
+
+    def __repr__(self) -> str:
+        """Show name and partitions."""
+        return f"Topic({self.name!r}, partitions={len(self.partitions)})"
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return the storage, the partitions and the attributes of a subclass."""
+        parts = [reader.partition for reader in self._readers.values()]
+        made = {"_readers": parts, "_appenders": None}
+        return vars(self) | made
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Restore the state, without sending a request."""
+        vars(self).update(state)
+        catalog = SegmentCatalog(self._storage)
+        self._read(catalog, state["_readers"])  # type: ignore[arg-type] # what __getstate__ gave
+
+    def _read(
+        self, catalog: SegmentCatalog, partitions: Iterable[TopicIdPartition]
+    ) -> None:
+        """Create the readers and appenders of the partitions."""
+        self._readers = {
+            partition.partition: TieredReader(self._storage, catalog, partition)
+            for partition in sorted(partitions)
+        }
+        self._appenders = {
+            number: Appender(self._storage, reader.partition)
+            for number, reader in self._readers.items()
+        }
+
+    def _bounds(self) -> dict[int, Bounds]:
+        return {number: reader.bounds() for number, reader in self._readers.items()}
+
+
+def _codec(compression: str) -> Codec:
+    try:
+        return Codec[compression.upper()]
+    except (AttributeError, KeyError):  # no text, or another one
+        known = ", ".join(codec.name.lower() for codec in Codec)
+        msg = f"unknown compression {compression!r}: give one of {known}"
+        raise InvalidArgumentError(msg) from None
+
+
+def _check_by_partition(times: object) -> None:
+    if not isinstance(times, Mapping):
+        msg = f"invalid times {times!r}: give a time by partition, such as {{0: 0}}"
+        raise InvalidArgumentError(msg)
+
+
+def _check_choice(name: str, value: object, choices: Collection[str]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        listed = " or ".join(map(repr, choices))
+        raise InvalidArgumentError(f"{name} must be {listed}, not {value!r}")
+
+
+def _names(columns: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    if columns is None or isinstance(columns, str):
+        return columns if columns is None else (columns,)
+    try:
+        return tuple(columns)
+    except TypeError as error:
+        msg = f"invalid columns {columns!r}: give a list of names"
+        raise InvalidArgumentError(msg) from error
+
+
+def _numbers(partitions: Iterable[SupportsIndex]) -> tuple[int, ...]:
+    try:
+        given = tuple(partitions)
+    except TypeError as error:
+        msg = f"invalid partitions {partitions!r}: give a list of numbers"
+        raise InvalidArgumentError(msg) from error
+    return tuple(to_integer(number, "partition") for number in given)
