@@ -12,22 +12,28 @@ import pytest
 from support.kafka_data import KAFKA, REMOTE
 from support.segments import records, segment
 from support.stores import files_of, fill
-from support.wire import encode_batch
+from support.wire import CONTROL, WireRecord, encode_batch
 from tieredfs import (
     CorruptBatchError,
     CorruptDataError,
     InvalidArgumentError,
+    LogSegmentData,
     NotFoundError,
     ObjectStore,
     OffsetOutOfRangeError,
     RequestCounter,
     Scan,
+    SegmentId,
+    SegmentMetadata,
     Tier,
     TieredFSError,
     Topic,
+    TopicIdPartition,
     open_storage,
     open_tier,
 )
+from tieredfs.model import UNKNOWN_TOPIC_ID
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 TXN = KAFKA / "txn" / REMOTE
 ID = "dao62lTOQsGBPyjJLrpQKw"
@@ -599,6 +605,47 @@ class TestErrors:
                 for offset in batch["offset"].to_pylist()
             )
         assert found == [o for o in whole["offset"].to_pylist() if o < 76]
+
+    @pytest.mark.parametrize("order", ["partition", "fair"])
+    @pytest.mark.parametrize(
+        ("row", "at", "bits"),
+        [
+            (3, -1, 1),  # in the records of a control batch
+            (3, 22, 0x20),  # a control batch becomes one of records
+            (2, 22, 0x20),  # a batch of records becomes a control batch
+            (5, -1, 1),  # in the second control batch
+            (6, -1, 1),  # in records behind both
+        ],
+    )
+    def test_a_wrong_control_batch_hides_no_record_before_it(
+        self,
+        memory: ObjectStore,
+        order: Literal["partition", "fair"],
+        row: int,
+        at: int,
+        bits: int,
+    ) -> None:
+        batches = [
+            encode_batch(
+                [WireRecord(offset, 0, b"\0\0\0\1", b"\0" * 6)], attributes=flags
+            )
+            for offset in range(8)
+            for flags in [CONTROL * (offset in {3, 5})]
+        ]
+        partition = TopicIdPartition("t", 0, UNKNOWN_TOPIC_ID)
+        metadata = SegmentMetadata(partition, SegmentId(ID), 0, 7)
+        data = LogSegmentData(b"".join(batches), {})
+        SingleObject(memory).copy_log_segment(metadata, data)
+        (key,) = [e.key for e in memory.list() if e.key.endswith(".segment")]
+        position = sum(map(len, batches[:row]))
+        changed = bytearray(memory.get(key))
+        changed[position + at % len(batches[row])] ^= bits
+        memory.put(key, changed, overwrite=True)
+        scan = Tier(SingleObject(memory)).topic("t").scan(order=order)
+        found: list[int] = []
+        with pytest.raises(CorruptBatchError, match=f"position {position}: CRC-32C"):
+            found.extend(o for batch in scan for o in batch["offset"].to_pylist())
+        assert found == [offset for offset in range(row) if offset not in {3, 5}]
 
     def test_a_corrupt_batch_is_named_with_its_store(
         self, broken: Topic, memory: ObjectStore

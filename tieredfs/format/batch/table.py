@@ -176,17 +176,24 @@ class LogBatches:
         """Return the same batches, limited to a range of offsets."""
         return replace(self, first_offset=first_offset, end_offset=end_offset)
 
-    def without_control(self) -> "LogBatches":
-        """Return the batches that are not control batches.
+    def without_control(self) -> Iterator["LogBatches"]:
+        """Yield the batches that are not control batches.
 
         Raises:
-            CorruptBatchError: The checksum of a control batch does not match.
+            CorruptBatchError: The checksum of a control batch does not match. The
+                batches before it have been yielded.
         """
         control = self["attributes"] & CONTROL != 0
         if not control.any():
-            return self
-        self.take(control).check()
-        return self.take(~control)
+            yield self
+            return
+        left_out = self.take(control)
+        valid = left_out.count_valid()
+        if valid < len(left_out):
+            end = np.flatnonzero(control)[valid]
+            yield self.take(slice(end)).take(~control[:end])
+            left_out.take([valid]).check()
+        yield self.take(~control)
 
     def where(self, row: int) -> str:
         """The batch name used in error messages."""

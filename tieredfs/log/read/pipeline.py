@@ -72,7 +72,7 @@ def read_records(
         for part in slices:
             batches = _split_and_filter(read.fetch(part), part, read.storage)
             for kept in read.follow(batches):
-                yield kept.without_control()
+                yield from kept.without_control()
 
     # Closed explicitly: a reference to an error would keep its thread alive.
     with closing(
