@@ -67,8 +67,8 @@ class Options:
             record is a batch by itself. A batch is complete at about 3/8 of it, and has
             131,072 records at most.
         max_decompressed_bytes: Maximum bytes that a compressed batch of records may
-            decompress to when it is read, 4 MiB to 2 GiB: more is treated as damage or
-            an attack.
+            decompress to when it is read, 4 MiB to 2 GiB less 64 KiB: more is treated
+            as damage or an attack.
         multipart_threshold_bytes: Maximum bytes of an object that is put in one
             request, 5 MiB to 5000 MiB; a larger one is uploaded in parts, where the
             store takes parts.
@@ -87,11 +87,11 @@ class Options:
 
     fetch_bytes: Annotated[int, OptionRange(64 * _KIB, _GIB)] = 16 * _MIB
     output_batch_bytes: Annotated[int, OptionRange(64 * _KIB, 256 * _MIB)] = 8 * _MIB
-    # Small batches are decompressed together, up to 2 MiB of them; the largest buffer
-    # of Kafka's client has 2 GiB less one byte.
-    max_decompressed_bytes: Annotated[int, OptionRange(4 * _MIB, 2 * _GIB - 1)] = (
-        256 * _MIB
-    )
+    # Small batches are decompressed together, up to 2 MiB of them. A column of an Arrow
+    # batch has less than 2 GiB, in which decoding needs a few spare bytes.
+    max_decompressed_bytes: Annotated[
+        int, OptionRange(4 * _MIB, 2 * _GIB - 64 * _KIB)
+    ] = 256 * _MIB
     # S3 refuses smaller parts, and larger objects in one request.
     multipart_threshold_bytes: Annotated[
         int, OptionRange(5 * _MIB, MAX_SINGLE_PUT_BYTES)

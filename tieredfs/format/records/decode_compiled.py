@@ -23,6 +23,7 @@ from tieredfs.format.records.schema import (
     RecordColumns,
     fixed_bytes,
 )
+from tieredfs.integers import MAX_INT32
 
 __all__ = ["build_columns"]
 
@@ -51,6 +52,7 @@ _COLUMNS: Final = {
 }
 _MIN_ROOM: Final = (64, 1 << 10, 1 << 10, 16, 256, 256)
 _MAX_GROWTH: Final = 16  # factor by which a buffer may outgrow the current need
+_MAX_ROOM: Final = MAX_INT32  # of any buffer: Arrow's offsets are int32
 _TYPES: Final = {field.name: field.type for field in SCHEMA}
 _BINARY: Final = pa.binary()
 _HEADER: Final = HEADERS.value_type
@@ -106,7 +108,7 @@ class _OutputChunk:
             if ended == _kernel.IS_FULL:
                 yield self.take()
             elif ended == _kernel.HAS_NO_ROOM:
-                self._grow()
+                self._grow(batches)
             else:
                 row = int(self._state[_kernel.STATE_BATCH])
                 batches.take([row]).check()  # a wrong checksum has a better message
@@ -127,7 +129,7 @@ class _OutputChunk:
         )
         # Chunks of a log are similar: a little more room than the last one used.
         self._room = [
-            max(minimum, count + count // 8)
+            min(max(minimum, count + count // 8), _MAX_ROOM)
             for minimum, count in zip(_MIN_ROOM, held, strict=False)
         ]
         self._state[: 2 * _kernel.COUNTER_COUNT] = 0
@@ -172,15 +174,24 @@ class _OutputChunk:
                 wasteful = 4 * count < 3 * self._room[holds]
                 buffer.resize(size, shrink_to_fit=wasteful)
 
-    def _grow(self) -> None:
-        """Enlarge the buffers for what the kernel needs now and is likely to need."""
+    def _grow(self, batches: LogBatches) -> None:
+        """Enlarge the buffers for what the kernel needs now and is likely to need.
+
+        Raises:
+            CorruptBatchError: A record is too large for a column.
+        """
         held = int(self._state[_kernel.STATE_NEEDED_COUNTER])
         need = int(self._state[_kernel.STATE_NEEDED_ROOM])
+        if need > _MAX_ROOM:
+            where = batches.where(int(self._state[_kernel.STATE_BATCH]))
+            most = _MAX_ROOM - _SPARE
+            msg = f"{where}: a record has more than {most} bytes in a column"
+            raise CorruptBatchError(msg)
         # The need of a full chunk if all its records are like those so far.
         full = self._full
         filled = max(int(self._state[_ROW_BYTES]), full // _MAX_GROWTH)
         whole = min(need * full // filled * 9 // 8, _full_room(full)[held])
-        self._room[held] = max(2 * self._room[held], need, whole)
+        self._room[held] = min(max(2 * self._room[held], need, whole), _MAX_ROOM)
         for name, buffers in self._buffers.items():
             for (holds, kind), buffer in zip(_COLUMNS[name], buffers, strict=True):
                 if holds == held:
