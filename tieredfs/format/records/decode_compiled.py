@@ -14,11 +14,12 @@ from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch.header import MIN_RECORD
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.kernel import _kernel
-from tieredfs.format.records.header_keys import decode_text
+from tieredfs.format.records.header_keys import MAX_REPLACED_BYTES, decode_text
 from tieredfs.format.records.schema import (
     HEADERS,
     MAX_ROWS,
     SCHEMA,
+    MalformedRecordsError,
     OutputSize,
     RecordColumns,
     fixed_bytes,
@@ -91,6 +92,7 @@ class _OutputChunk:
         self._state = np.zeros(_kernel.STATE_SIZE, np.int64)
         self._room: list[int] = []
         self._buffers: dict[str, list[pa.Buffer]] = {}
+        self._grown_for = ""  # the last batch that needed more room
 
     @property
     def rows(self) -> int:
@@ -116,25 +118,28 @@ class _OutputChunk:
                 raise CorruptBatchError(msg)
 
     def take(self) -> RecordColumns:
-        """Return the columns of the chunk, and start a new one."""
+        """Return the columns of the chunk, and start a new one.
+
+        Raises:
+            CorruptBatchError: The header keys of its only record are too large as text.
+        """
         held: list[int] = self._state[: _kernel.COUNTER_COUNT].tolist()
         self._trim(held)
-        made = RecordColumns(
-            held[_ROWS],
-            {
-                name: _column(name, self._buffers[name], held)
-                for name in _COLUMNS
-                if name in self._names
-            },
-        )
+        buffers, self._buffers = self._buffers, {}
+        self._state[: 2 * _kernel.COUNTER_COUNT] = 0
         # Chunks of a log are similar: a little more room than the last one used.
         self._room = [
             min(max(minimum, count + count // 8), _MAX_ROOM)
             for minimum, count in zip(_MIN_ROOM, held, strict=False)
         ]
-        self._state[: 2 * _kernel.COUNTER_COUNT] = 0
-        self._buffers = {}
-        return made
+        # Keys that may be too large as text need more, which gives their batch's name.
+        self._room[_HEADER_KEYS] = min(self._room[_HEADER_KEYS], MAX_REPLACED_BYTES)
+        try:
+            columns = {name: _column(name, buffers[name], held) for name in buffers}
+        except MalformedRecordsError as error:
+            msg = f"{self._grown_for}: {error}"
+            raise CorruptBatchError(msg) from error
+        return RecordColumns(held[_ROWS], columns)
 
     def _fill(self, batches: LogBatches) -> int:
         if not self._buffers:
@@ -182,10 +187,10 @@ class _OutputChunk:
         """
         held = int(self._state[_kernel.STATE_NEEDED_COUNTER])
         need = int(self._state[_kernel.STATE_NEEDED_ROOM])
+        self._grown_for = batches.where(int(self._state[_kernel.STATE_BATCH]))
         if need > _MAX_ROOM:
-            where = batches.where(int(self._state[_kernel.STATE_BATCH]))
             most = _MAX_ROOM - _SPARE
-            msg = f"{where}: a record has more than {most} bytes in a column"
+            msg = f"{self._grown_for}: a record has more than {most} bytes in a column"
             raise CorruptBatchError(msg)
         # The need of a full chunk if all its records are like those so far.
         full = self._full

@@ -16,7 +16,6 @@ from tieredfs.errors import CorruptBatchError
 from tieredfs.format.batch.table import BATCH_ROW, LogBatches
 from tieredfs.format.buffers import Int64Array
 from tieredfs.format.records.fields_numpy import (
-    MalformedRecordsError,
     Payloads,
     RecordFields,
     RecordRange,
@@ -29,6 +28,7 @@ from tieredfs.format.records.schema import (
     HEADERS,
     MALFORMED_BYTES,
     MAX_ROWS,
+    MalformedRecordsError,
     OutputSize,
     RecordColumns,
     fixed_bytes,

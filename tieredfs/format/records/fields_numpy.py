@@ -12,11 +12,10 @@ import numpy.typing as npt
 from tieredfs.format.batch.header import LOG_APPEND_TIME
 from tieredfs.format.batch.table import BatchTable
 from tieredfs.format.buffers import Int64Array
-from tieredfs.format.records.schema import MAX_HEADERS
+from tieredfs.format.records.schema import MAX_HEADERS, MalformedRecordsError
 from tieredfs.format.varints import VARINT, VARLONG, VarintError, read_varint, varints
 
 __all__ = [
-    "MalformedRecordsError",
     "Payloads",
     "RecordFields",
     "RecordRange",
@@ -28,10 +27,6 @@ _MORE = 0x80
 _LOW = 0x7F
 _MIN_LANES = 500  # with fewer lanes a Python loop is faster than numpy
 _MIN_BATCHES = 64  # the same limit for batches with equal numbers of records
-
-
-class MalformedRecordsError(ValueError):
-    """The records of a batch do not follow the format."""
 
 
 class RecordRange(NamedTuple):

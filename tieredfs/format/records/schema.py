@@ -18,6 +18,7 @@ __all__ = [
     "OFFSET_BYTES",
     "SCHEMA",
     "ColumnBuilder",
+    "MalformedRecordsError",
     "OutputSize",
     "RecordColumns",
     "fixed_bytes",
@@ -92,6 +93,10 @@ _FIXED: Final = {
 }
 
 
+class MalformedRecordsError(ValueError):
+    """The records of a batch do not follow the format, or their columns' limits."""
+
+
 class RecordColumns(NamedTuple):
     """Columns of some records.
 
@@ -145,10 +150,11 @@ class ColumnBuilder(Protocol):
         Raises:
             CorruptBatchError: The records of a batch are malformed: a record does not
                 fill its length, the records do not fill the batch, the offsets do not
-                increase, or the headers are malformed and ``names`` includes them. This
-                error and any error of ``batches`` is raised after the records before
-                that batch have been yielded. When that batch is larger than a chunk,
-                some of its own records may have been yielded as well.
+                increase, or the headers are malformed, or exceed 2 GiB as text, and
+                ``names`` includes them. This error and any error of ``batches`` is
+                raised after the records before that batch have been yielded. When that
+                batch is larger than a chunk, some of its own records may have been
+                yielded as well.
         """
 
 
