@@ -300,3 +300,57 @@ def test_a_forked_process_has_a_helper_of_its_own() -> None:
         env=child_environment(),
     )
     assert done.stdout.split() == ["40", "40", "0"], done.stderr
+
+
+_FORK = """
+    import os, signal, threading
+    from format.test_decompress_ahead import Batch, read_ahead, _ahead, _open
+
+    read_ahead._cores = lambda: 2
+    held, release = threading.Event(), threading.Event()
+    child = None
+
+    def open_one(batch):
+        if threading.current_thread() is not threading.main_thread():
+            held.set()
+            release.wait()
+        return _open(batch)
+
+    def source():
+        global child
+        yield from map(Batch, range(2))
+        held.wait()  # the helper opens the second batch
+        child = os.fork()
+        if child:
+            release.set()
+        else:
+            signal.alarm(20)
+        yield from map(Batch, range(2, 9))
+
+    pieces = _ahead(source(), open_one)
+    found = [next(pieces).number, next(pieces).number]
+    if {is_closed} and not child:
+        pieces.close()
+        os._exit(3)
+    found += [piece.number for piece in pieces]
+    assert found == list(range(9)), found
+    if not child:
+        os._exit(3)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize("is_closed", [False, True], ids=["read on", "closed"])
+def test_a_process_forked_half_way_does_not_wait_for_the_thread(
+    is_closed: bool,
+) -> None:
+    code = textwrap.dedent(_FORK).format(is_closed=is_closed)
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-W", "ignore", "-c", code],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=child_environment(),
+        timeout=120,
+    )
+    assert done.stdout.split() == ["3"], done.stderr

@@ -50,7 +50,8 @@ def decompress_ahead(
     at most 4 MiB plus one batch when open. A batch without work is opened when its turn
     comes, and so is every batch on a machine with a single core. The helper thread
     lives from the first group until the iterator ends or is closed; closing waits for
-    the group that the thread is opening.
+    the group that the thread is opening. A process forked meanwhile has no such thread,
+    and opens the rest itself.
 
     Args:
         batches: The batches; iterated in the caller's thread.
@@ -63,15 +64,16 @@ def decompress_ahead(
     """
     errors: list[Exception] = []
     source = _until_error(batches, errors)
+    process = os.getpid()
     yield from map(open_one, islice(source, 1 if _cores() > 1 else None))
     with ExitStack() as stack:
         helper = ThreadPoolExecutor(1, "tieredfs-open")  # no thread until it has work
-        stack.callback(helper.shutdown, cancel_futures=True)
+        stack.callback(_shut_down, helper, process)
         window: deque[_Job[Batch, Piece]] = deque()
         for group, total in _groups(source, work):
-            if total >= _MIN_GROUP_BYTES:
+            if total >= _MIN_GROUP_BYTES and os.getpid() == process:
                 future = helper.submit(_open_group, group, open_one)
-                window.append(_Job(group, future))
+                window.append(_Job(group, future, process))
                 if len(window) == _MAX_GROUPS:
                     yield from _take(window, open_one)
                 continue
@@ -93,10 +95,11 @@ class _Result(NamedTuple, Generic[Piece]):
 
 @dataclass
 class _Job(Generic[Batch, Piece]):
-    """A group that is opened ahead."""
+    """A group that is opened ahead, by a thread of one process."""
 
     group: list[Batch]
     future: Future[_Result[Piece]]
+    process: int
 
 
 def _take(
@@ -105,7 +108,9 @@ def _take(
     """Remove the first group from the window, and yield its pieces."""
     job = window.popleft()
     done: list[Piece] = []
-    if not job.future.cancel():
+    if os.getpid() != job.process:
+        pass  # the thread does not exist here, and may have held the future's lock
+    elif not job.future.cancel():
         for later in window:  # open later groups rather than wait
             if not job.future.done() and later.future.cancel():
                 later.future = Future()
@@ -115,6 +120,12 @@ def _take(
         if error is not None:
             raise error
     yield from map(open_one, job.group[len(done) :])
+
+
+def _shut_down(helper: ThreadPoolExecutor, process: int) -> None:
+    """End the helper thread, unless it is that of another process."""
+    if os.getpid() == process:
+        helper.shutdown(cancel_futures=True)
 
 
 def _open_group(
