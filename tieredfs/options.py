@@ -121,12 +121,12 @@ class Options:
             object.__setattr__(self, field.name, number)
 
     @classmethod
-    def parse(cls, texts: Mapping[str, str]) -> Self:
+    def parse(cls, texts: Mapping[str, str | int]) -> Self:
         """Return options from texts, as a command line and Spark have them.
 
         Args:
             texts: Values by name; a number of bytes may have a suffix, K, M or G: 8M is
-                8,388,608.
+                8,388,608. An integer is taken as it is.
 
         Raises:
             InvalidArgumentError: A name is unknown, or a value is not a number or out
@@ -146,7 +146,7 @@ DEFAULTS: Final = Options()
 """The default options."""
 
 
-def _parsed(name: str, text: str) -> int:
+def _parsed(name: str, text: str | int) -> int:
     ranges = option_ranges()
     if name not in ranges:
         near = get_close_matches(name, ranges, n=1)
@@ -154,6 +154,8 @@ def _parsed(name: str, text: str) -> int:
         known = ", ".join(f"{each} ({allowed})" for each, allowed in ranges.items())
         msg = f"no option is called {name!r}{hint}; the options are {known}"
         raise InvalidArgumentError(msg)
+    if not isinstance(text, str):
+        return text  # checked with the other fields
     found = _NUMBER.fullmatch(text.strip())
     if found is None or (found[2] and ranges[name].unit != "bytes"):
         raise _refused(name, text)

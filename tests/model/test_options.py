@@ -94,6 +94,17 @@ def test_a_text_that_is_not_a_number_of_bytes_is_refused(text: str) -> None:
         Options.parse({"part_bytes": text})
 
 
+def test_an_integer_is_parsed_as_it_is() -> None:
+    assert Options.parse({"part_bytes": 8 << 20}) == of("part_bytes", 8 << 20)
+
+
+@pytest.mark.parametrize("value", [5, True, 1e7, None, b"8M", [1]])
+def test_what_is_neither_a_text_nor_an_integer_in_range_is_refused(value: Any) -> None:  # noqa: ANN401 - wrong ones
+    told = re.escape(f"option fetch_bytes is {value!r}: give 65536 to 1073741824 bytes")
+    with pytest.raises(InvalidArgumentError, match=told):
+        Options.parse({"fetch_bytes": value})
+
+
 def test_only_bytes_have_a_suffix() -> None:
     told = "max_concurrent_parts is '1K': give 1 to 64 parts"
     with pytest.raises(InvalidArgumentError, match=told):
