@@ -203,7 +203,8 @@ class Topic:
                 does not exist.
             OffsetOutOfRangeError: ``offset`` is outside the log, perhaps because its
                 segment was just deleted.
-            CorruptDataError: The next record may be in a gap, or the log is corrupt.
+            CorruptDataError: The next record may be in a gap, or its batch is corrupt:
+                records before a corrupt batch are returned first.
             InvalidArgumentError: An argument is not an integer, or ``max_bytes`` is
                 negative.
         """

@@ -9,11 +9,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+from support.damage import flipped
 from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.log_directories import ID, source_of, topic_of, write_log
 from support.segments import records
 from support.wire import CONTROL, WireRecord, encode_batch
 from tieredfs import (
+    CorruptBatchError,
     Fetched,
     LogSegmentData,
     ObjectStore,
@@ -311,6 +313,28 @@ class TestFetched:
     def test_it_says_where_it_ends(self, fetched: Fetched) -> None:
         expected = f"Fetched(num_rows={len(fetched)}, next_offset="
         assert repr(fetched).startswith(expected)
+
+
+@pytest.mark.parametrize("max_bytes", [1, 500, 1 << 20])
+def test_records_before_a_corrupt_batch_are_returned_before_the_error(
+    memory: ObjectStore, max_bytes: int
+) -> None:
+    batches = [encode_batch(records(start, 5)) for start in range(0, 50, 5)]
+    partition, name = TopicIdPartition("t", 0, ID), SegmentId("A" * 22)
+    copied = SegmentMetadata(partition, name, 0, 49)
+    SingleObject(memory).copy_log_segment(copied, LogSegmentData(b"".join(batches), {}))
+    (entry,) = memory.list()
+    damaged = flipped(bytes(memory.get(entry.key)), len(b"".join(batches[:8])) + 30)
+    memory.put(entry.key, damaged, overwrite=True)
+    topic = topic_of(SingleObject(memory))
+    offset, found = 0, []
+    while offset < 40:
+        fetched = topic.read(0, offset, max_bytes)
+        found += fetched["offset"].to_pylist()
+        offset = fetched.next_offset
+    assert found == list(range(40))
+    with pytest.raises(CorruptBatchError):
+        topic.read(0, 40, max_bytes)
 
 
 def test_a_time_may_lead_to_a_control_record(memory: ObjectStore) -> None:

@@ -1,12 +1,14 @@
 """One fetch of a partition, as Kafka's consumer makes it: records up to a size."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from tieredfs.errors import CorruptDataError, UnsupportedFormatError
 from tieredfs.format.batch.header import CONTROL
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.records.decode import RecordDecoder
@@ -86,18 +88,28 @@ def fetch_records(
 
     Returns:
         The records, which are empty if no slice has a wanted one, and the next offset.
+        Before a corrupt batch the records end: the next fetch raises its error.
 
     Raises:
         NotFoundError: A segment is gone.
-        CorruptDataError: The stored data is corrupt.
+        CorruptDataError: The first batch is corrupt.
+        UnsupportedFormatError: The first batch is of an unsupported format.
         StorageUnavailableError: The store failed in all attempts of its policy.
     """
     options = storage.store.options
     decoder = RecordDecoder(partition.topic, partition.partition, None, options)
     read = _LimitedRead(storage, offset, max_bytes)
-    batches = read_records(read, read.limited(slices), decoder)
-    records = pa.Table.from_batches(batches, schema=decoder.schema)
-    return Fetched(records, read.next_offset)
+    found: list[pa.RecordBatch] = []
+    try:
+        for records in read_records(read, read.limited(slices), decoder):
+            found.append(records)  # noqa: PERF402 - kept if a later one is corrupt
+    except (CorruptDataError, UnsupportedFormatError):
+        if not found:
+            raise
+        next_offset = found[-1]["offset"][-1].as_py() + 1
+    else:
+        next_offset = read.next_offset
+    return Fetched(pa.Table.from_batches(found, schema=decoder.schema), next_offset)
 
 
 class _LimitedRead:
@@ -164,5 +176,6 @@ def _hold_wanted(batches: LogBatches, decoder: RecordDecoder) -> npt.NDArray[np.
     reaching = (base < batches.first_offset) | (last > batches.end_offset - 1)
     for row in np.flatnonzero(holding & reaching & (count <= last - base)):
         decoded = decoder.decode([batches.take([row])])
-        holding[row] = any(records.num_rows for records in decoded)
+        with suppress(CorruptDataError):  # raised where it is decoded to be returned
+            holding[row] = any(records.num_rows for records in decoded)
     return holding
