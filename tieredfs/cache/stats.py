@@ -1,7 +1,8 @@
 """The metrics of a cache.
 
 A metric is a field of both classes here, and is counted where it occurs: hits in
-``cache``, misses, loads, evictions and corrupt files in ``entries``.
+``cache``, misses, loads, evictions and corrupt files in ``entries``. The size alone is
+measured.
 """
 
 from dataclasses import asdict, dataclass

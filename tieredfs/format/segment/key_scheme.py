@@ -2,8 +2,9 @@
 
 A key is ``<folders>/<stem><suffix>``: the folders are those of a partition, and the
 stem has the fields of one segment. The native layout knows names only through its
-scheme, so another scheme is one subclass of ``KeyScheme``, which a subclass of
-``SingleObject`` has as its ``keys``.
+scheme, so another scheme is one subclass of ``KeyScheme`` in a module beside
+``native_keys``, which a subclass of ``SingleObject`` has as its ``keys``; an entry
+point in ``pyproject.toml`` gives that layout a name.
 """
 
 from abc import ABC, abstractmethod

@@ -1,4 +1,8 @@
-"""Multipart uploads: their limits, their parts, and unfinished ones."""
+"""Multipart uploads: their limits, their parts, and unfinished ones.
+
+Which objects are uploaded in parts is ``multipart_threshold_bytes`` in
+``tieredfs.options``.
+"""
 
 from dataclasses import dataclass, replace
 from typing import Self

@@ -1,6 +1,7 @@
 """Upload a large object in parts, several at a time; it appears when it is complete.
 
-Which objects, and how large the parts are, is in ``backends/multipart``.
+Which objects is ``multipart_threshold_bytes`` in ``tieredfs.options``; how large the
+parts are is in ``backends/multipart``.
 """
 
 import secrets
