@@ -202,6 +202,7 @@ class TestWhich:
         assert OTHER_ID in done.err[0]
         assert not back.exists()
         assert run("pull", several, str(back), "--topic-id", OTHER_ID).code == 0
+        assert {path.name for path in back.iterdir()} == {"t-0", "u-0", "__x-0"}
         assert OTHER_ID in (back / "t-0" / "partition.metadata").read_text()
 
     @pytest.mark.parametrize(

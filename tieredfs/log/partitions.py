@@ -30,7 +30,8 @@ def select_partitions(
     Args:
         storage: The storage to list.
         topics: Names of topics; None for all, including Kafka's internal ones.
-        topic_id: Select only this one of several topics of one name.
+        topic_id: Which of several topics of one name to select; topics of other names
+            are selected as well.
 
     Raises:
         NotFoundError: There is no topic at all, a name does not exist, or no topic has
@@ -43,17 +44,15 @@ def select_partitions(
             raise missing_topic_error(storage, name)
         if not partitions:
             raise NotFoundError(f"not found: a topic in {storage.store.url}")
-    chosen = [
-        partition
-        for partitions in found.values()
-        for partition in partitions
-        if topic_id in {None, partition.topic_id}
-    ]
-    if topic_id is not None and not chosen:
+    listed = [partition for partitions in found.values() for partition in partitions]
+    if topic_id is None:
+        return listed
+    with_id = {p.topic for p in listed if p.topic_id == topic_id}
+    if not with_id:
         which = "a topic" if topics is None else f"topic {', '.join(topics)!r}"
         msg = f"not found: {which} with id {topic_id} in {storage.store.url}"
         raise NotFoundError(msg)
-    return chosen
+    return [p for p in listed if p.topic not in with_id or p.topic_id == topic_id]
 
 
 def missing_topic_error(storage: RemoteStorageManager, topic: str) -> NotFoundError:

@@ -347,5 +347,6 @@ def _check_names(partitions: Sequence[TopicIdPartition]) -> None:
         if other != partition:
             raise UnsupportedOperationError(
                 f"{partition} exists several times (topic ids {other.topic_id} and "
-                f"{partition.topic_id}): choose one with topic_id, or --topic-id"
+                f"{partition.topic_id}): choose one with topic_id, or --topic-id; "
+                "where several topics have two ids, pull each of them alone"
             )
