@@ -3,7 +3,7 @@
     python mutate.py FOLDER [MODULE...]
 
 It is done in a copy of the checkout, which is made in the folder. The table below says
-which tests have to notice; but for those of requests they are quick.
+which tests have to notice.
 """
 
 import os
@@ -29,10 +29,7 @@ TESTS: Final = {
     ),
     "log/read/replan.py": ("tests/tier/test_retention.py",),
     "objects/ranges.py": ("tests/objects/test_ranges.py",),
-    "objects/request.py": (
-        "tests/objects/test_retries.py",
-        "tests/objects/test_events.py",
-    ),
+    "objects/request.py": ("tests/objects/test_request.py",),
 }
 """Each module that is tried, and its tests."""
 
