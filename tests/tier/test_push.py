@@ -186,7 +186,7 @@ class TestWhatIsPushed:
         assert [p.topic for p in every] == ["__x", "t"]
         assert [p.topic for p in without_internal(every)] == ["t"]
         assert [p.topic for p in select_partitions(source, ["__x"])] == ["__x"]
-        by_id = select_partitions(source, topic_id=OTHER_ID)
+        by_id = select_partitions(source, ["__x"], OTHER_ID)
         assert [p.topic for p in by_id] == ["__x"]
         push_all(source, target)
         assert {p.topic for p in target.list_partitions()} == {"t"}
