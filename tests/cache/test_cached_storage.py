@@ -77,7 +77,8 @@ def test_a_description_takes_the_indexes_that_are_kept(
 
     cold = described()
     assert all(segment.is_described for segment in cold)
-    assert events.by_verb() == {"get": 5 * len(cold), "get_range": len(cold)}
+    count = len(cold)  # none has a transaction index, which is looked up
+    assert events.by_verb() == {"get": 5 * count, "head": count, "get_range": count}
     assert described() == cold  # after a restart: the ends of the logs only
     assert events.by_verb() == {"get_range": len(cold)}
     plain = KafkaLocal(ObjectStore(str(folder)))
@@ -115,6 +116,16 @@ def test_an_index_that_is_not_there_is_not_found_and_not_asked_for_again(
             storage.fetch_index(SEGMENT, IndexType.TRANSACTION)
         assert IndexType.TRANSACTION not in storage.fetch_indexes(SEGMENT, IndexType)
     assert made.fetches == 1
+
+
+def test_a_segment_without_any_index_is_not_kept(tmp_path: Path) -> None:
+    """It was deleted, which most layouts cannot tell, and may be copied again."""
+    made, cache = open_cache(tmp_path)
+    made.damage = dict.fromkeys(IndexType)
+    assert not cache.get(made_segment(0)).indexes
+    assert files_in(cache.directory) == []
+    made.damage = {}
+    assert bytes_of(cache.get(made_segment(0)).indexes) == content_of(made_segment(0))
 
 
 def test_a_damaged_index_does_not_keep_the_others_from_being_read(

@@ -102,6 +102,24 @@ def test_what_was_pickled_brings_its_bound_where_there_is_none(tmp_path: Path) -
     assert pickle.loads(stored).max_bytes == 10 * entry_size()  # noqa: S301 - our own
 
 
+@pytest.mark.parametrize("lost", ["directory", "ledger"])
+@pytest.mark.parametrize("is_given", [True, False])
+def test_a_cache_keeps_its_bound_when_the_directory_loses_it(
+    tmp_path: Path, lost: str, is_given: bool
+) -> None:
+    made, first = open_cache(tmp_path, max_bytes=2 * entry_size())
+    cache = first if is_given else RemoteIndexCache(made, first.directory)
+    cache.get(MANY[0])
+    if lost == "directory":
+        shutil.rmtree(cache.directory)
+    else:
+        (cache.directory / "tieredfs-ledger").unlink()
+    assert cache.max_bytes == 2 * entry_size()
+    for segment in MANY[:4]:
+        cache.get(segment)
+    assert cache.stats.size == cache.max_bytes == 2 * entry_size()
+
+
 def test_a_relative_directory_stays_where_it_was_when_the_process_goes_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -253,6 +253,23 @@ class TestFetching:
         with pytest.raises(NotFoundError, match=str(first.id)):
             storage.fetch_index(first, IndexType.OFFSET)
 
+    @pytest.mark.parametrize("deleted", range(1, 6))
+    def test_a_segment_that_is_being_deleted_is_not_one_without_some_index(
+        self, memory: ObjectStore, deleted: int
+    ) -> None:
+        """A cache would keep it so, and a copy of the same id has the same name."""
+        storage = over(memory)
+        first = storage.list_segments(made(memory))[0]
+        assert len(storage.fetch_all_indexes(first)) == 4
+        files = [key for key in files_of_store(memory) if str(first.id) in key]
+        log = next(key for key in files if key.endswith(".log"))
+        memory.delete([log, *(key for key in files if key != log)][:deleted])
+        if deleted > 1:
+            with pytest.raises(NotFoundError, match=str(first.id)):
+                storage.fetch_indexes(first, [*IndexType][:4])
+        with pytest.raises(NotFoundError, match=str(first.id)):
+            storage.fetch_all_indexes(first)
+
     def test_every_index_is_the_file_beside_the_log(self) -> None:
         storage = real("txn")
         (partition,) = storage.list_partitions()

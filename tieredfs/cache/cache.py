@@ -9,12 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tieredfs.cache.default_directory import given_directory
 from tieredfs.cache.directory import DEFAULT_BYTES, CacheDirectory, max_bytes_if_new
 from tieredfs.cache.entries import DiskEntries, EntryLoader, ProcessState
 from tieredfs.cache.entry import CachedIndexes, EntryKey, entry_name, key_of
 from tieredfs.cache.entry_file import InvalidEntryError
 from tieredfs.cache.stats import CacheStats
+from tieredfs.cache.user_directory import given_directory
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.buffers import Int64Array
 from tieredfs.format.index.offset import OffsetPosition
@@ -119,9 +119,10 @@ class RemoteIndexCache:
     ) -> CachedIndexes:
         """Return the indexes of a segment, fetching them in one operation if necessary.
 
-        An invalid file is replaced. Of concurrent callers for one segment, in any
-        process, one fetches. The fetch goes on after ``timeout``, and serves the next
-        call.
+        An invalid file is replaced. A segment without any index is not kept: it may
+        have been deleted, and may be copied again. Of concurrent callers for one
+        segment, in any process, one fetches. The fetch goes on after ``timeout``, and
+        serves the next call.
 
         Args:
             metadata: Metadata of the segment, as listed.

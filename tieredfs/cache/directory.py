@@ -111,13 +111,14 @@ class CacheDirectory:
 
         Args:
             max_bytes: The limit to set for all processes, before any eviction; None to
-                keep the current one.
+                keep the current one. It is kept if the directory loses it.
 
         Raises:
             OSError: The directory cannot be created or written.
         """
         with self._changing(self._counted()) as change:
             change.max_bytes = change.max_bytes if max_bytes is None else max_bytes
+            self._max_bytes = change.max_bytes
             change.evict_to_fit(0)
 
     def resize(self, max_bytes: int) -> list[str]:

@@ -306,6 +306,8 @@ class EntryLoader:
                 opened = entries.open_counted(entry, base_offset)
                 if opened is None:
                     fetched = self._fetch(metadata)
+                    if not fetched.indexes:  # it was deleted, and may be copied again
+                        return CachedIndexes(fetched, base_offset)
                     timeout = policy.deadline * _PUBLISH_SHARE
                     entries.publish(entry, fetched, timeout)
                     removals = state.removals

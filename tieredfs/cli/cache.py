@@ -11,7 +11,7 @@ from tieredfs.cache import (
     default_directory,
     inspect_entries,
 )
-from tieredfs.cache.default_directory import given_directory
+from tieredfs.cache.user_directory import given_directory
 from tieredfs.cli.exit_codes import CORRUPT
 from tieredfs.cli.options import json_option
 from tieredfs.cli.output.tables import show_json, show_line, show_table

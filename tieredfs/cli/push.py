@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 import click
 
-from tieredfs.cache.default_directory import default_directory
+from tieredfs.cache.user_directory import default_directory
 from tieredfs.cli.exit_codes import worst_code
 from tieredfs.cli.log_directory import (
     check_is_directory,

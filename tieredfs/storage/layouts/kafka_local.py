@@ -7,7 +7,7 @@ read what is written here.
 """
 
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from tieredfs.errors import (
@@ -118,6 +118,20 @@ class KafkaLocal(RemoteStorageManager):
     ) -> memoryview:
         """Return the file of one index."""
         return self.store.get(self._key(metadata, SUFFIXES[index_type]))
+
+    def fetch_indexes(
+        self, metadata: SegmentMetadata, index_types: Iterable[IndexType]
+    ) -> SegmentIndexes:
+        """Return several indexes of a segment, one request each.
+
+        If one is missing, the segment is looked up again: while a segment is deleted,
+        its log is the first to go, so that no index is taken for one that it never had.
+        """
+        wanted = list(index_types)
+        found = super().fetch_indexes(metadata, wanted)
+        if found.keys() != set(wanted):
+            self.store.head(self._key(metadata, LOG_SUFFIX))
+        return found
 
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
