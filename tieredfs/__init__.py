@@ -55,6 +55,7 @@ from tieredfs.storage import (
     PluginInfo,
     RemoteStorageManager,
     check_max_timestamp,
+    inspect_log_segment,
     installed_plugins,
     open_storage,
 )
@@ -116,6 +117,7 @@ __all__ = [
     "UnsupportedOperationError",
     "Uuid",
     "check_max_timestamp",
+    "inspect_log_segment",
     "installed_plugins",
     "open_storage",
     "open_tier",

@@ -13,13 +13,24 @@ from tieredfs.storage.plugins.registry import (
     open_storage,
     split_plugin_url,
 )
+from tieredfs.storage.segment_log.facts import LogFacts
+from tieredfs.storage.segment_log.inspection import (
+    Inspection,
+    inspect_copy,
+    inspect_log_segment,
+)
+from tieredfs.storage.segment_log.source import LogContent, LogSource
 from tieredfs.storage.time_claim import check_max_timestamp
 from tieredfs.storage.wrapper import StorageWrapper
 
 __all__ = [
     "NATIVE_LAYOUT",
     "Capability",
+    "Inspection",
     "Leftover",
+    "LogContent",
+    "LogFacts",
+    "LogSource",
     "PluginInfo",
     "RemoteStorageManager",
     "StorageAddress",
@@ -30,6 +41,8 @@ __all__ = [
     "check_target",
     "compressed",
     "detect_layout",
+    "inspect_copy",
+    "inspect_log_segment",
     "installed_plugins",
     "open_storage",
     "split_plugin_url",

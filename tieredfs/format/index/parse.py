@@ -1,6 +1,6 @@
 """Parse an index of any type, and check that it points into its segment."""
 
-from typing import Literal, assert_never, overload
+from typing import assert_never
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.format.buffers import Buffer
@@ -17,39 +17,6 @@ ParsedIndex = (
     OffsetIndex | TimeIndex | ProducerSnapshot | LeaderEpochs | TransactionIndex
 )
 """The contents of an index, of one of the types in ``IndexType``."""
-
-
-@overload
-def parse_index(
-    kind: Literal[IndexType.OFFSET],
-    data: Buffer,
-    base_offset: int,
-    end_offset: int | None,
-    log_size: int | None,
-    name: str | None = None,
-) -> OffsetIndex: ...
-
-
-@overload
-def parse_index(
-    kind: Literal[IndexType.TIMESTAMP],
-    data: Buffer,
-    base_offset: int,
-    end_offset: int | None,
-    log_size: int | None,
-    name: str | None = None,
-) -> TimeIndex: ...
-
-
-@overload
-def parse_index(
-    kind: IndexType,
-    data: Buffer,
-    base_offset: int,
-    end_offset: int | None,
-    log_size: int | None,
-    name: str | None = None,
-) -> ParsedIndex: ...
 
 
 def parse_index(

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.index.offset import OffsetIndex
-from tieredfs.format.index.parse import parse_index
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.stored_batches import fetch_batches
@@ -76,11 +75,10 @@ def offset_index(
         CorruptIndexError: The index is malformed.
     """
     found = storage.fetch_indexes(segment, [IndexType.OFFSET])
-    return parse_index(
-        IndexType.OFFSET,
+    return OffsetIndex.parse(
         found.get(IndexType.OFFSET, b""),
         segment.start_offset,
-        segment.end_offset,
-        segment.size,
-        storage.name_of(segment),
+        end_offset=segment.end_offset,
+        log_size=segment.size,
+        name=f"{storage.name_of(segment)}: offset index",
     )

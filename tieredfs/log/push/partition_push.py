@@ -138,7 +138,7 @@ class PartitionPush:
         while True:
             self._listing = listed_segments(self._source, self._partition)
             previous = {later: earlier for earlier, later in pairwise(self._listing)}
-            for listed in self._not_in(done):
+            for listed in self._remaining(done):
                 earlier = previous.get(listed)
                 before = None if earlier is None else done.get(earlier)
                 try:
@@ -166,7 +166,7 @@ class PartitionPush:
                 yield from self._resolve_ends()
                 return
 
-    def _not_in(self, done: Container[SegmentMetadata]) -> list[SegmentMetadata]:
+    def _remaining(self, done: Container[SegmentMetadata]) -> list[SegmentMetadata]:
         """Return the segments that are still to be pushed, in the order to do so."""
         diverged_from = self._diverged_from or 0
         starts = [*(listed.start_offset for listed in self._listing), MAX_INT64]

@@ -37,7 +37,7 @@ UNUSABLE: Final = (
     PermissionDeniedError,
     UnsupportedFormatError,
 )
-"""Errors for which an index is rebuilt."""
+"""Errors of one log or index, without which a push continues."""
 
 UNREADABLE: Final = (
     DeadlineExceededError,

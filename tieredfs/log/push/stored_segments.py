@@ -3,25 +3,13 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tieredfs.errors import (
-    CorruptDataError,
-    NotFoundError,
-    PermissionDeniedError,
-    UnsupportedFormatError,
-)
+from tieredfs.errors import CorruptDataError, NotFoundError
+from tieredfs.log.push.source_log import UNUSABLE
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.content_id import ContentId
 
 __all__ = ["StoredSegments"]
-
-_UNUSABLE = (
-    CorruptDataError,
-    NotFoundError,
-    PermissionDeniedError,
-    UnsupportedFormatError,
-)
-"""Errors of a stored log that cannot be compared."""
 
 _Identity = tuple[int, int | None, SegmentId]
 """First and last offset and id of a copy."""
@@ -119,6 +107,6 @@ def _content_id(
     try:
         for piece in storage.stream_log(segment):
             content.add(piece)
-    except _UNUSABLE:
+    except UNUSABLE:
         return None
     return content.finish()

@@ -10,7 +10,6 @@ from tieredfs.errors import CorruptBatchError, CorruptIndexError
 from tieredfs.format.batch.table import LogBatch, LogBatches
 from tieredfs.format.buffers import int64s
 from tieredfs.format.index.offset import OffsetIndex
-from tieredfs.format.index.parse import parse_index
 from tieredfs.format.index.time import TimeIndex, TimestampOffset
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log.planning.scan_plan import SegmentSlice
@@ -140,11 +139,20 @@ def _indexes(
     )
     times = indexes.get(IndexType.TIMESTAMP, b"")
     offsets = indexes.get(IndexType.OFFSET, b"")
-    base, end, size = segment.start_offset, segment.end_offset, segment.size
-    name = reader.storage.name_of(segment)
+    base, end, name = (
+        segment.start_offset,
+        segment.end_offset,
+        reader.storage.name_of(segment),
+    )
     return (
-        parse_index(IndexType.TIMESTAMP, times, base, end, size, name),
-        parse_index(IndexType.OFFSET, offsets, base, end, size, name),
+        TimeIndex.parse(times, base, end_offset=end, name=f"{name}: time index"),
+        OffsetIndex.parse(
+            offsets,
+            base,
+            end_offset=end,
+            log_size=segment.size,
+            name=f"{name}: offset index",
+        ),
     )
 
 

@@ -142,6 +142,9 @@ class StorageLayout(ABC):
         copying again completes it. Copying a segment that was already copied succeeds
         and changes nothing.
 
+        Implementers: ``inspect_log_segment`` reads the log, and raises the errors for
+        what may not be stored.
+
         Args:
             metadata: The segment's partition, id, first and last offset; the rest is
                 read from the log.

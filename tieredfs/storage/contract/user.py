@@ -5,6 +5,7 @@ that it can do in fewer requests.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from copy import copy
 from functools import wraps
 from types import TracebackType
@@ -69,7 +70,9 @@ class RemoteStorageManager(StorageVerification):
         Each is what ``fetch_index`` returns.
 
         Implementers: the default fetches each index separately. A layout that stores
-        them in one object fetches one range.
+        them in one object fetches one range. One that stores them in several looks at
+        the end, if one was missing, whether the segment is still there: while it is
+        deleted, an index that is already gone is none that it never had.
 
         Args:
             metadata: As ``fetch_log_segment`` takes it.
@@ -221,8 +224,9 @@ class RemoteStorageManager(StorageVerification):
         it raises, or the process dies, readers see one of the two, or with the default
         implementation possibly neither: replacing again repairs it.
 
-        Implementers: the default deletes the segment and copies it. A layout that can
-        overwrite its objects does that instead.
+        Implementers: the default deletes the segment as it is listed, with its custom
+        metadata, and copies it. A layout that can overwrite its objects does that
+        instead.
 
         Args:
             metadata: As in ``copy_open_log``.
@@ -235,7 +239,11 @@ class RemoteStorageManager(StorageVerification):
         Raises:
             TieredFSError: As in ``copy_log_segment``.
         """
-        self.delete_log_segment(metadata)
+        name = metadata.start_offset, metadata.id
+        with suppress(NotFoundError):
+            for stored in self.list_segments(metadata.partition, metadata.start_offset):
+                if (stored.start_offset, stored.id) == name:
+                    self.delete_log_segment(stored)
         return self.copy_open_log(metadata, log, indexes)
 
     def append_log_segment(

@@ -7,6 +7,7 @@ from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import (
     CorruptDataError,
     CorruptIndexError,
+    InvalidArgumentError,
     UnsupportedFormatError,
 )
 from tieredfs.format.batch.control import ControlRecord, parse_control_record
@@ -23,15 +24,16 @@ from tieredfs.format.index.producer_snapshot import ProducerSnapshot, ProducerSt
 from tieredfs.format.index.producer_state import ProducerTracker
 from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
 from tieredfs.format.records.decode import RecordDecoder
-from tieredfs.model import IndexType, SegmentMetadata
+from tieredfs.model import IndexType, LogSegmentData, SegmentMetadata
 from tieredfs.storage.segment_log.facts import LogFacts, facts_of
-from tieredfs.storage.segment_log.source import LogSource
+from tieredfs.storage.segment_log.source import LogSource, open_log
 from tieredfs.storage.segment_log.stream import read_batches
 
 __all__ = [
     "Inspection",
     "PriorState",
     "inspect_copy",
+    "inspect_log_segment",
     "inspect_segment",
     "parse_producers",
     "prior_state",
@@ -186,6 +188,35 @@ def inspect_copy(
     for kind, detail in inspection.inconsistent.items():
         raise CorruptIndexError(f"{source.name}: {kind} index: {detail}")
     return inspection
+
+
+def inspect_log_segment(
+    metadata: SegmentMetadata,
+    data: LogSegmentData,
+    write: Callable[[memoryview], object],
+) -> Inspection:
+    """Read what ``copy_log_segment`` is given, and reject what no reader could read.
+
+    It is ``inspect_copy`` for a log that is a file or bytes.
+
+    Args:
+        metadata: The segment's partition, id, first and last offset.
+        data: The log and its indexes.
+        write: Takes each piece of the log, in order. Where the log is a file that
+            changes meanwhile, store these and not the file: they are what was checked.
+
+    Raises:
+        InvalidArgumentError: ``metadata`` has no end offset.
+        NotFoundError: The log's file does not exist.
+        CorruptBatchError: A batch is malformed, or outside the segment.
+        CorruptIndexError: An index is malformed or inconsistent with the log, or the
+            log has an abort and the transaction index is missing.
+    """
+    if metadata.end_offset is None:
+        raise InvalidArgumentError(f"{metadata}: the segment has no end offset")
+    with open_log(data.log, str(metadata)) as log:
+        measured = replace(metadata, size=log.size)
+        return inspect_copy(log, write, measured, data.indexes)
 
 
 def prior_state(indexes: Mapping[IndexType, Buffer]) -> PriorState:
