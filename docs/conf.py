@@ -8,7 +8,7 @@ project_copyright = author
 version = release = version_of("tieredfs")
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
-exclude_patterns = ["_build"]
+exclude_patterns = ["_build", "how-to/plugin-template/README.md"]
 
 html_theme = "furo"
 html_title = f"tieredfs {version}"

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from importlib.metadata import entry_points
 from itertools import chain
 from pathlib import Path
 
@@ -29,13 +30,53 @@ _HEAVY = {
 }
 
 
-def test_importing_tieredfs_imports_no_client_no_spark_and_no_test_tools() -> None:
-    code = "import sys, tieredfs; print(*sys.modules)"
+def _imported_by(module: str) -> set[str]:
+    """Return the names of all packages that importing a module imports."""
+    code = f"import sys, {module}; print(*sys.modules)"
     done = subprocess.run(  # noqa: S603 - our own interpreter
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
-    assert not {name.partition(".")[0] for name in done.stdout.split()} & _HEAVY
     assert done.stderr == ""
+    return {name.partition(".")[0] for name in done.stdout.split()}
+
+
+def test_importing_tieredfs_imports_no_client_no_spark_and_no_test_tools() -> None:
+    assert not _imported_by("tieredfs") & _HEAVY
+
+
+def test_importing_the_conformance_kit_imports_no_test_tools() -> None:
+    assert not _imported_by("tieredfs.testing") & _HEAVY
+
+
+def test_what_pytest_finds_of_tieredfs_imports_nothing_but_itself() -> None:
+    brought = _imported_by("pytest, pytest_tieredfs") - _imported_by("pytest")
+    assert brought == {"pytest_tieredfs"}
+    (found,) = (e for e in entry_points(group="pytest11") if e.name == "tieredfs")
+    assert found.value == "pytest_tieredfs"
+
+
+def test_a_start_of_pytest_that_does_not_use_the_kit_imports_no_tieredfs(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "test_nothing.py").write_text("def test_nothing(): pass")
+    (tmp_path / "conftest.py").write_text(
+        "import sys\n"
+        "def pytest_unconfigure(config):\n"
+        "    assert config.pluginmanager.has_plugin('tieredfs')\n"
+        "    print('imported', *sys.modules)\n"
+    )
+    # pytest-randomly imports numpy.
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "-n0", "-p", "no:randomly"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    (line,) = (s for s in done.stdout.splitlines() if s.startswith("imported "))
+    found = {name.partition(".")[0] for name in line.split()}
+    assert "pytest_tieredfs" in found
+    assert not found & {"tieredfs", "pyarrow", "fsspec", "numpy"}
 
 
 def test_importing_tieredfs_warns_of_nothing() -> None:

@@ -77,9 +77,10 @@ class Unit(Enum):
     LOOKUPS = ("lookups/s", 1)
     CALLS = ("calls/s", 1)
     IMPORTS = ("imports/s", 1)
+    STARTS = ("starts/s", 1)
 
     def rate(self, speed: float) -> str:
-        """Write a speed in bytes, lookups or imports a second."""
+        """Write a speed in bytes, lookups, imports or starts a second."""
         amount = speed / self.value[1]
         return f"{amount:,.0f}" if amount >= 100 else f"{amount:.1f}"
 
@@ -207,7 +208,8 @@ class Comparison:
         speed = self.speed(promise.work)
         if promise.of is not None and promise.more is not None:
             added = 1 / speed - 1 / self.speed(promise.of)
-            said = f"≤ {promise.more * 1e6:.0f} µs more: {added * 1e6:.1f}"
+            each, name = (1e3, "ms") if promise.more >= 1e-3 else (1e6, "µs")
+            said = f"≤ {promise.more * each:.0f} {name} more: {added * each:.1f}"
             return f"{said} {'yes' if added <= promise.more else 'NO'}"
         if promise.of is None:
             said = f"≥ {unit.rate(promise.least)} {unit.value[0]}: {unit.rate(speed)}"

@@ -20,6 +20,7 @@ from benchmarks.bench_import import bench_import
 from benchmarks.bench_indexes import bench_lookups, bench_parsing
 from benchmarks.bench_objects import CLOUDS, bench_calls, bench_clouds
 from benchmarks.bench_push import bench_push
+from benchmarks.bench_pytest_start import bench_pytest_start
 from benchmarks.decoders import (
     AIOKAFKA,
     KAFKA_PYTHON,
@@ -127,6 +128,16 @@ def test_a_restart_is_measured_by_what_it_takes_and_holds(tmp_path: Path) -> Non
 
 def test_importing_is_measured_beside_pyarrow() -> None:
     _check(bench_import(SMOKE), 1, {"tieredfs, after pyarrow", "pyarrow", "aiokafka"})
+
+
+def test_a_start_of_pytest_is_measured_with_and_without_the_kit(
+    tmp_path: Path,
+) -> None:
+    report = bench_pytest_start(SMOKE, tmp_path)
+    works = {"with the kit", "with hypothesis alone", "without"}
+    _check(report, 1, works)
+    (comparison,) = report.comparisons
+    assert {figures.outcomes for figures in comparison.figures} == {("0",)}
 
 
 def test_calls_of_stores_are_measured_beside_plain_filesystems(tmp_path: Path) -> None:

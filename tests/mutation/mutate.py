@@ -15,6 +15,9 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 
+_SINGLE_OBJECT: Final = ("tests/mutation/kit_single_object.py",)
+_KAFKA_LOCAL: Final = ("tests/mutation/kit_kafka_local.py",)
+
 TESTS: Final = {
     "cache/entry_file.py": ("tests/cache/test_entry_file.py",),
     "cache/eviction.py": ("tests/cache/test_eviction.py",),
@@ -30,6 +33,15 @@ TESTS: Final = {
     "log/read/replan.py": ("tests/tier/test_retention.py",),
     "objects/ranges.py": ("tests/objects/test_ranges.py",),
     "objects/request.py": ("tests/objects/test_request.py",),
+    # By the conformance kit alone, which is to notice what it notices for others.
+    "storage/layouts/kafka_files.py": _KAFKA_LOCAL,
+    "storage/layouts/kafka_local.py": _KAFKA_LOCAL,
+    "storage/layouts/single_object/layout.py": _SINGLE_OBJECT,
+    "storage/layouts/single_object/listing.py": _SINGLE_OBJECT,
+    "storage/layouts/single_object/object_reader.py": _SINGLE_OBJECT,
+    "storage/layouts/single_object/object_writer.py": _SINGLE_OBJECT,
+    "storage/layouts/single_object/segment_object.py": _SINGLE_OBJECT,
+    "storage/layouts/single_object/stored_log.py": _SINGLE_OBJECT,
 }
 """Each module that is tried, and its tests."""
 

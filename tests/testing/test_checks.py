@@ -1,13 +1,24 @@
+from contextlib import suppress
+from itertools import count
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from typing_extensions import override
 
-from testing.broken import BROKEN, Broken
-from tieredfs import Capability, ObjectStore, testing
+from testing.broken import BROKEN, BUGS
+from testing.broken.plugin import Broken
+from tieredfs import (
+    Capability,
+    LogSegmentData,
+    ObjectStore,
+    SegmentMetadata,
+    testing,
+)
+from tieredfs.errors import AlreadyExistsError
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
-from tieredfs.testing import CHECKS, Check
+from tieredfs.testing import CHECKS, Check, deleting
 from tieredfs.testing.rule import checks_in
 
 _RULE = """
@@ -72,6 +83,21 @@ def test_what_a_layout_cannot_do_is_not_asked(tmp_path: Path) -> None:
     assert not list(store.list())
 
 
+def test_each_bug_that_authors_make_is_of_a_plugin_of_its_own() -> None:
+    assert len(BUGS) == len({broken.make for broken in BUGS.values()}) == 21
+    assert len(BUGS) == len([broken for broken in BROKEN if broken.bug])
+
+
+def test_a_segment_of_two_objects_may_be_deleted_whole() -> None:
+    """As where two writers of the native layout have another compression each."""
+    numbers = count()
+
+    def make(store: ObjectStore) -> SingleObject:
+        return SingleObject(store, compression="zstd" if next(numbers) % 2 else None)
+
+    testing.check_delete_removes_every_copy(make)
+
+
 def test_a_check_asks_the_store_that_it_is_given(tmp_path: Path) -> None:
     store = ObjectStore(str(tmp_path / "store"))
     testing.check_copy_is_idempotent(SingleObject, store)
@@ -88,3 +114,23 @@ def test_nothing_is_left_where_no_store_is_given() -> None:
     testing.check_copy_is_idempotent(make)
     assert stores
     assert not [entry for store in stores for entry in store.list()]
+
+
+class MarksItsStore(SingleObject):
+    """Writes the version of its format once, at the root of the store."""
+
+    capabilities = SingleObject.capabilities - {Capability.ATOMIC_COPY}
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        custom = super().copy_log_segment(metadata, data)
+        with suppress(AlreadyExistsError):
+            self.store.put("format.json", b"1", overwrite=False)
+        return custom
+
+
+def test_what_a_layout_keeps_for_good_is_not_left_over() -> None:
+    for check in checks_in(deleting):
+        check(MarksItsStore)

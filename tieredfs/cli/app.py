@@ -14,6 +14,7 @@ import click
 
 from tieredfs.cli.cache import cache
 from tieredfs.cli.cat import cat
+from tieredfs.cli.conformance import conformance
 from tieredfs.cli.demo import demo
 from tieredfs.cli.exit_codes import EXIT_CODES, INTERRUPTED, OTHER
 from tieredfs.cli.ls import ls
@@ -43,7 +44,7 @@ def cli() -> None:
     """Read what Kafka tiers, from any fsspec URL, with no broker in the way."""
 
 
-for _command in (ls, cat, push, pull, verify, cache, plugins, demo):
+for _command in (ls, cat, push, pull, verify, cache, plugins, conformance, demo):
     cli.add_command(_command)
 
 

@@ -1,30 +1,49 @@
 """Rules for segments that are copied to a storage."""
 
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from tieredfs.errors import (
-    AlreadyExistsError,
     InvalidArgumentError,
     NotFoundError,
+    PermissionDeniedError,
+    StorageUnavailableError,
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.model import MAX_CUSTOM_METADATA_BYTES, SegmentMetadata
-from tieredfs.storage import Capability, RemoteStorageManager
-from tieredfs.testing.rule import Asked, Case, expect_error, require, rule
+from tieredfs.model import MAX_CUSTOM_METADATA_BYTES
+from tieredfs.storage import Capability
+from tieredfs.testing.faults import (
+    CRASHES,
+    FAILURES,
+    FaultPlan,
+    FaultyStore,
+    SeededPlan,
+    StoreFault,
+)
+from tieredfs.testing.rule import (
+    Asked,
+    Case,
+    expect_error,
+    require,
+    require_whole,
+    rule,
+)
 from tieredfs.testing.samples import PARTITIONS, Sample, sample
 from tieredfs.testing.stores import WRITES, WatchedStore
 
 __all__ = [
-    "check_append_has_one_winner",
+    "check_cancelled_copy_can_be_repeated",
     "check_copied_segment_is_read_back",
+    "check_copy_after_a_delete_is_stored",
     "check_copy_is_idempotent",
     "check_copy_is_one_write",
     "check_copy_is_visible_only_whole",
     "check_copy_of_a_missing_file_is_not_found",
+    "check_copy_survives_a_cleaner",
+    "check_copy_that_returns_is_whole",
     "check_copy_without_an_end_is_refused",
     "check_custom_metadata_is_small",
     "check_leftovers_are_found_and_removed",
@@ -34,7 +53,6 @@ __all__ = [
 
 _PARTITION = PARTITIONS[0]
 _MAX_WRITES = 100
-_WRITERS = 4
 
 
 @rule(Capability.WRITE)
@@ -44,7 +62,7 @@ def check_copied_segment_is_read_back(case: Case) -> None:
         custom = case.storage.copy_log_segment(one.metadata, one.data)
         listed = case.listed(one)
         for storage in (case.storage, case.another()):
-            _require_whole(storage, listed, one)
+            require_whole(storage, listed, one)
             kept = replace(one.metadata, custom_metadata=custom)
             found = storage.fetch_log_segment(kept)
             require(
@@ -62,7 +80,7 @@ def check_log_may_be_a_file(case: Case) -> None:
         path = Path(folder, "0.log")
         path.write_bytes(one.log)
         case.storage.copy_log_segment(one.metadata, replace(one.data, log=path))
-    _require_whole(case.another(), case.listed(one), one)
+    require_whole(case.another(), case.listed(one), one)
 
 
 @rule(Capability.WRITE)
@@ -87,7 +105,7 @@ def check_copy_is_idempotent(case: Case) -> None:
         require(again == first, f"The second time {again!r} came, not {first!r}.")
         found = storage.list_segments(_PARTITION)
         require(found == [listed], f"Afterwards it listed {found}, not {[listed]}.")
-        _require_whole(storage, listed, one)
+        require_whole(storage, listed, one)
 
 
 @rule(Capability.WRITE)
@@ -126,16 +144,47 @@ def check_copy_is_visible_only_whole(case: Case) -> None:
             if not _fails(case, one, limit, is_landed=is_landed):
                 break
             where = f"A copy failed at write {limit + 1}, and then"
-            seen = _seen(case, one)
+            seen = case.seen(one)
             if seen is not None:
                 try:
-                    _require_whole(case.another(), seen, one)
+                    require_whole(case.another(), seen, one)
                 except (AssertionError, TieredFSError) as error:
                     raise AssertionError(f"{where} it was listed: {error}") from error
             case.another().copy_log_segment(one.metadata, one.data)
-            seen = _seen(case, one)
+            seen = case.seen(one)
             require(seen is not None, f"{where} copying again did not complete it.")
-            _require_whole(case.another(), case.listed(one), one)
+            require_whole(case.another(), case.listed(one), one)
+
+
+@rule(Capability.WRITE)
+def check_copy_after_a_delete_is_stored(case: Case) -> None:
+    """A segment that another process has deleted since is stored when copied again."""
+    one = sample(_PARTITION, 1)
+    for said in ("delete_log_segment", "delete_partition"):
+        case.storage.copy_log_segment(one.metadata, one.data)
+        if said == "delete_partition":
+            case.another().delete_partition(_PARTITION)
+        else:
+            case.another().delete_log_segment(case.stored(one))
+        case.storage.copy_log_segment(one.metadata, one.data)
+        where = f"After another storage's {said}, the copy returned."
+        require_whole(case.another(), case.stored(one, where), one, where)
+
+
+@rule(Capability.WRITE)
+def check_copy_that_returns_is_whole(case: Case) -> None:
+    """A copy of which one write failed raises that error, or has stored the segment."""
+    for effect in FAILURES:
+        for at in range(_MAX_WRITES):
+            one = sample(_PARTITION, 1, f"{effect}{at}")
+            plan = FaultPlan((StoreFault(effect, at, of_writes=True),))
+            store = FaultyStore.over(case.store, plan)
+            where = f"Write {at + 1} of a copy failed ({effect}), and it returned."
+            with suppress(StorageUnavailableError, PermissionDeniedError):
+                case.another(store).copy_log_segment(one.metadata, one.data)
+                require_whole(case.another(), case.stored(one, where), one, where)
+            if not any(request.effect for request in store.requests):
+                break
 
 
 @rule(Capability.WRITE)
@@ -145,15 +194,15 @@ def check_leftovers_are_found_and_removed(case: Case) -> None:
     case.storage.copy_log_segment(kept.metadata, kept.data)
     other = sample(PARTITIONS[1], 0)
     case.storage.copy_log_segment(other.metadata, other.data)
-    whole = {entry.key for entry in case.store.list()}
+    whole = case.raw_keys()
     for limit in range(_MAX_WRITES):
         one = sample(_PARTITION, 1, str(limit))
         if not _fails(case, one, limit, is_landed=False):
             case.storage.delete_log_segment(case.listed(one))
             break
-        left = {entry.key for entry in case.store.list()} - whole
+        left = case.raw_keys() - whole
         where = f"After a copy that failed at write {limit + 1}"
-        if _seen(case, one) is None:
+        if case.seen(one) is None:
             found = {leftover.key for leftover in case.another().scrub(_PARTITION)}
             require(
                 found == left,
@@ -162,9 +211,9 @@ def check_leftovers_are_found_and_removed(case: Case) -> None:
         case.another().cancel_copying(_PARTITION)
         rest = [leftover.key for leftover in case.another().scrub(_PARTITION)]
         require(not rest, f"{where} and cancel_copying, scrub still found {rest}.")
-        if _seen(case, one) is not None:
+        if case.seen(one) is not None:
             case.storage.delete_log_segment(case.listed(one))
-    there = {entry.key for entry in case.store.list()}
+    there = case.raw_keys()
     require(
         there >= whole,
         f"Of whole segments it removed {sorted(whole - there)}.",
@@ -174,7 +223,48 @@ def check_leftovers_are_found_and_removed(case: Case) -> None:
             not list(case.storage.scrub(one.metadata.partition)),
             f"Of {one.metadata.partition} scrub found what is whole.",
         )
-        _require_whole(case.another(), case.listed(one), one)
+        require_whole(case.another(), case.listed(one), one)
+
+
+@rule(Capability.WRITE)
+def check_cancelled_copy_can_be_repeated(case: Case) -> None:
+    """After ``cancel_copying`` a copy that had died works, under its id or another.
+
+    KIP-405 repeats a copy under another id, and the contract under the same one.
+    """
+    for effect in CRASHES:
+        for at in range(_MAX_WRITES):
+            one = sample(_PARTITION, 1, f"{effect}{at}")
+            if not case.dies_copying(one, effect, at):
+                break
+            case.another().cancel_copying(_PARTITION)
+            for again in (one, sample(_PARTITION, 1, f"other {effect}{at}")):
+                where = f"A copy died at write {at + 1}, was cancelled, and repeated"
+                try:
+                    case.another().copy_log_segment(again.metadata, again.data)
+                except TieredFSError as error:
+                    raise AssertionError(f"{where} it raised {error!r}.") from error
+                require_whole(case.another(), case.listed(again), again, where)
+            case.another().delete_partition(_PARTITION)
+            left = sorted(case.raw_keys())
+            require(not left, f"{where} and deleted it left {left}.")
+
+
+@rule(Capability.WRITE, Capability.ATOMIC_COPY)
+def check_copy_survives_a_cleaner(case: Case) -> None:
+    """With ATOMIC_COPY a copy that returns is stored, though ``cancel_copying`` ran.
+
+    Without it nothing may be cancelled while a copy is made: it would be destroyed.
+    """
+    one = sample(_PARTITION, 1)
+    store = FaultyStore.over(
+        case.store,
+        SeededPlan(0, 1.0, ("delay",), tuple(sorted(WRITES))),
+        sleep=lambda _: case.another().cancel_copying(_PARTITION),
+    )
+    case.another(store).copy_log_segment(one.metadata, one.data)
+    case.another().cancel_copying(_PARTITION)
+    require_whole(case.another(), case.stored(one), one)
 
 
 @rule(Capability.WRITE, Capability.ATOMIC_COPY)
@@ -186,38 +276,9 @@ def check_copy_is_one_write(case: Case) -> None:
     require(watched.calls == 1, f"It took {watched.calls}.")
 
 
-@rule(Capability.WRITE)
-def check_append_has_one_winner(case: Case) -> None:
-    """Of writers that append at one offset exactly one succeeds; the others fail.
-
-    A layout that cannot be appended to raises an error, and stores nothing.
-    """
-    ones = [sample(_PARTITION, 0, f"writer {number}") for number in range(_WRITERS)]
-
-    def append(one: Sample) -> str:
-        try:
-            case.another().append_log_segment(one.metadata, one.data)
-        except AlreadyExistsError:
-            return "lost"
-        except UnsupportedOperationError:
-            return "cannot"
-        return "won"
-
-    with ThreadPoolExecutor(_WRITERS) as pool:
-        ends = sorted(pool.map(append, ones))
-    if ends == ["cannot"] * _WRITERS:
-        _require_nothing(case)
-        return
-    require(ends == ["lost"] * (_WRITERS - 1) + ["won"], f"They ended so: {ends}.")
-    listed = case.another().list_segments(_PARTITION)
-    require(len(listed) == 1, f"Afterwards it listed {listed}.")
-
-
-@rule()
+@rule(excludes={Capability.WRITE})
 def check_read_only_refuses_to_write(case: Case) -> None:
     """Without WRITE every method that writes is an UnsupportedOperationError."""
-    if case.can(Capability.WRITE):
-        return
     listed = case.segments()[0]
     before = [(entry.key, entry.version) for entry in case.store.list()]
     one = sample(_PARTITION, 0)
@@ -245,40 +306,6 @@ def _fails(case: Case, one: Sample, limit: int, *, is_landed: bool) -> bool:
     except TieredFSError:
         return True
     return False
-
-
-def _seen(case: Case, one: Sample) -> SegmentMetadata | None:
-    """Return a sample as it is listed now; None if it is not listed."""
-    try:
-        found = case.another().list_segments(one.metadata.partition)
-    except NotFoundError:
-        return None
-    mine = [s for s in found if (s.start_offset, s.id) == one.identity]
-    return mine[0] if mine else None
-
-
-def _require_whole(
-    storage: RemoteStorageManager, listed: SegmentMetadata, one: Sample
-) -> None:
-    """Require that a segment is, to the byte, the sample that was copied."""
-    described = storage.describe(listed)
-    found = replace(described, version="", custom_metadata=b"")
-    require(
-        found == one.described,
-        f"Copied was {one.described}, described is {found}.",
-    )
-    log = storage.fetch_log_segment(listed)
-    require(
-        log == one.log,
-        f"The log of {one.metadata} has other bytes: {len(log)} came, "
-        f"{len(one.log)} were copied.",
-    )
-    indexes = storage.fetch_all_indexes(listed)
-    for kind, content in one.data.indexes.items():
-        require(
-            kind in indexes and indexes[kind] == content,
-            f"{kind} of {one.metadata} is not the one that was copied.",
-        )
 
 
 def _require_nothing(case: Case) -> None:

@@ -1,19 +1,26 @@
 """Rules for segments that are deleted."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from itertools import product
 
 from tieredfs.errors import NotFoundError, TieredFSError
-from tieredfs.model import SegmentMetadata
+from tieredfs.model import SegmentId, SegmentMetadata
 from tieredfs.storage import Capability
-from tieredfs.testing.rule import Case, expect_error, require, rule
-from tieredfs.testing.samples import MISSING, PARTITIONS, sample
+from tieredfs.testing.rendezvous import Rendezvous
+from tieredfs.testing.rule import Case, expect_error, require, require_whole, rule
+from tieredfs.testing.samples import MISSING, PARTITIONS, Sample, sample
+from tieredfs.testing.segment_plan import build_segment
 from tieredfs.testing.stores import WRITES, WatchedStore
 
 __all__ = [
     "check_delete_is_idempotent",
     "check_delete_is_seen_whole",
     "check_delete_partition_deletes_all_of_it",
+    "check_delete_removes_every_copy",
+    "check_delete_spares_similar_names",
     "check_deleted_segment_is_gone",
 ]
 
@@ -37,13 +44,13 @@ def check_delete_is_idempotent(case: Case) -> None:
 def check_deleted_segment_is_gone(case: Case) -> None:
     """A deleted segment is not listed, all others are, and nothing of it is left."""
     case.segments()
-    before = {entry.key for entry in case.store.list()}
+    before = case.raw_keys()
     one = sample(_PARTITION, 7)
     custom = case.storage.copy_log_segment(one.metadata, one.data)
     kept = [s for s in case.all_listed(case.another()) if s.id != one.metadata.id]
     case.another().delete_log_segment(case.listed(one))
     _require_listed(case, kept, "After one was deleted")
-    left = {entry.key for entry in case.store.list()} - before
+    left = case.raw_keys() - before
     require(not left, f"These objects are left: {sorted(left)}.")
     case.storage.copy_log_segment(one.metadata, one.data)
     case.another().delete_log_segment(replace(one.metadata, custom_metadata=custom))
@@ -53,6 +60,7 @@ def check_deleted_segment_is_gone(case: Case) -> None:
 @rule(Capability.WRITE)
 def check_delete_is_seen_whole(case: Case) -> None:
     """A delete that fails anywhere leaves a whole segment or none that is listed."""
+    lasting = _lasting_keys(case)
     one = sample(_PARTITION, 1)
     for is_landed in (False, True):
         for limit in range(_MAX_WRITES):
@@ -75,13 +83,14 @@ def check_delete_is_seen_whole(case: Case) -> None:
                     f"{where} it was listed, but not whole.",
                 )
             case.another().delete_log_segment(listed)
-            left = [entry.key for entry in case.store.list()]
+            left = sorted(case.raw_keys() - lasting)
             require(not left, f"{where} deleting again left {left}.")
 
 
 @rule(Capability.WRITE)
 def check_delete_partition_deletes_all_of_it(case: Case) -> None:
     """``delete_partition`` leaves nothing of one partition, and all of the others."""
+    lasting = _lasting_keys(case)
     segments = case.segments()
     one = sample(_PARTITION, 8)
     dying = WatchedStore.over(case.store, WRITES, limit=1)
@@ -105,8 +114,78 @@ def check_delete_partition_deletes_all_of_it(case: Case) -> None:
         case.another().fetch_log_segment(segment)
     for partition in PARTITIONS[1:]:
         case.storage.delete_partition(partition)
-    left = [entry.key for entry in case.store.list()]
+    left = sorted(case.raw_keys() - lasting)
     require(not left, f"With all partitions deleted, these objects are left: {left}.")
+
+
+@rule(Capability.WRITE)
+def check_delete_spares_similar_names(case: Case) -> None:
+    """What has a name like that of what is deleted stays: offsets 1 and 10, a-1, a-10.
+
+    It stays where the start offset is the same and the id is not, too, and where a
+    topic of the same name was created anew.
+    """
+    tens = replace(PARTITIONS[1], partition=10)
+    again = replace(PARTITIONS[1], topic_id=PARTITIONS[2].topic_id)
+    alike = [*PARTITIONS, tens, again]
+    starts = [1, 1, 10, 100]
+    ones = [
+        build_segment(partition, SegmentId.from_bytes(bytes([number] * 16)), start)
+        for number, (partition, start) in enumerate(product(alike, starts), 2)
+    ]
+    for one in ones:
+        case.storage.copy_log_segment(one.metadata, one.data)
+    gone, *rest = (one for one in ones if one.metadata.partition == PARTITIONS[1])
+    case.another().delete_log_segment(case.stored(gone))
+    kept = [one for one in ones if one is not gone]
+    _require_kept(case, kept, f"{gone.metadata} was deleted.")
+    case.another().delete_partition(PARTITIONS[1])
+    kept = [one for one in kept if one not in rest]
+    _require_kept(case, kept, f"{PARTITIONS[1]} was deleted.")
+
+
+@rule(Capability.WRITE)
+def check_delete_removes_every_copy(case: Case) -> None:
+    """A segment that two writers copied concurrently is deleted by one delete."""
+    lasting = _lasting_keys(case)
+    one = sample(_PARTITION, 1)
+    for by_listing in (True, False):
+        together = Rendezvous(2)
+        writers = [
+            case.another(together.before_first_write(case.store)) for _ in range(2)
+        ]
+        copies = [
+            partial(storage.copy_log_segment, one.metadata, one.data)
+            for storage in writers
+        ]
+        custom, _ = together.run(copies)
+        listed = case.stored(one)
+        found = case.another().list_segments(_PARTITION)
+        require(len(found) == 1, f"Two writers copied it, and it listed {found}.")
+        require_whole(case.another(), listed, one)
+        if by_listing:
+            case.another().delete_log_segment(listed)
+        else:
+            known = replace(one.metadata, custom_metadata=custom)
+            writers[0].delete_log_segment(known)
+        for storage in (*writers, case.another()):
+            found = case.all_listed(storage)
+            require(not found, f"Two copied it, one deleted it, and it listed {found}.")
+        left = sorted(case.raw_keys() - lasting)
+        require(not left, f"Two copied it, one deleted it, and it left {left}.")
+
+
+def _lasting_keys(case: Case) -> set[str]:
+    """Return what a layout keeps for good, such as a marker of its version."""
+    one = sample(MISSING, 0)
+    case.storage.copy_log_segment(one.metadata, one.data)
+    case.storage.delete_partition(MISSING)
+    return case.raw_keys()
+
+
+def _require_kept(case: Case, kept: Sequence[Sample], where: str) -> None:
+    for one in kept:
+        require_whole(case.another(), case.stored(one, where), one, where)
 
 
 def _require_listed(case: Case, kept: list[SegmentMetadata], when: str) -> None:

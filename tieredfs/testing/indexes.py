@@ -1,8 +1,10 @@
 """Rules for the indexes of a segment."""
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import combinations
 from typing import Final
 
@@ -11,17 +13,31 @@ from tieredfs.errors import CorruptDataError, NotFoundError
 from tieredfs.format.index.leader_epochs import format_leader_epochs
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot, ProducerState
 from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
-from tieredfs.model import EpochEntry, IndexType
-from tieredfs.storage import Capability
-from tieredfs.testing.rule import Case, expect_error, require, rule
+from tieredfs.model import (
+    EpochEntry,
+    IndexType,
+    SegmentId,
+    SegmentIndexes,
+    SegmentMetadata,
+)
+from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.testing.rule import Case, expect_error, require, require_whole, rule
 from tieredfs.testing.samples import PARTITIONS, Sample, sample
+from tieredfs.testing.segment_plan import (
+    BatchPlan,
+    PlannedRecord,
+    SegmentPlan,
+    build_segment,
+)
 from tieredfs.testing.stores import READS, WatchedStore
 
 __all__ = [
     "check_fetch_indexes_equals_one_by_one",
     "check_inconsistent_indexes_are_refused",
+    "check_indexes_are_of_the_id",
     "check_indexes_are_what_was_copied",
     "check_indexes_cost_one_request",
+    "check_missing_index_is_left_out",
     "check_missing_index_is_not_found",
 ]
 
@@ -90,12 +106,7 @@ def check_indexes_are_what_was_copied(case: Case) -> None:
 def check_fetch_indexes_equals_one_by_one(case: Case) -> None:
     """``fetch_indexes`` returns what ``fetch_index`` does, and nothing else."""
     for listed in case.segments():
-        alone: dict[IndexType, bytes] = {}
-        for kind in IndexType:
-            try:
-                alone[kind] = bytes(case.storage.fetch_index(listed, kind))
-            except NotFoundError:
-                continue
+        alone = _fetched_alone(case.storage, listed)
         everything = case.storage.fetch_all_indexes(listed)
         require(
             dict(everything) == alone,
@@ -115,26 +126,111 @@ def check_fetch_indexes_equals_one_by_one(case: Case) -> None:
 
 @rule()
 def check_missing_index_is_not_found(case: Case) -> None:
-    """An index that a segment does not have is a NotFoundError."""
-    if case.can(Capability.WRITE):
-        one = sample(PARTITIONS[0], 0)  # it has no aborted transaction
-        case.storage.copy_log_segment(one.metadata, one.data)
-        found = case.storage.list_segments(PARTITIONS[0])
-        gone = [(listed, IndexType.TRANSACTION) for listed in found]
-    else:
-        gone = [
-            (listed, kind)
-            for listed in case.segments()
-            for kind in set(IndexType) - set(case.storage.fetch_all_indexes(listed))
-        ]
-    for listed, kind in gone:
+    """An index that a segment does not have is a NotFoundError of ``fetch_index``."""
+    for listed, kind in _missing(case):
         expect_error(
             lambda listed=listed, kind=kind: case.storage.fetch_index(listed, kind),  # type: ignore[misc]
             NotFoundError,
             f"{listed} has no {kind} index, and fetch_index",
         )
-        found_all = case.storage.fetch_indexes(listed, [kind])
-        require(not found_all, f"fetch_indexes found {kind} of {listed}.")
+
+
+@rule()
+def check_missing_index_is_left_out(case: Case) -> None:
+    """An index that a segment does not have is left out where several are fetched.
+
+    KIP-1002 fetches all indexes in one call, and most segments have no TRANSACTION.
+    """
+    for listed, kind in _missing(case):
+        there = _fetched_alone(case.storage, listed)
+        asked: dict[str, tuple[Callable[[], SegmentIndexes], set[IndexType]]] = {
+            f"fetch_indexes of {kind}": (
+                partial(case.storage.fetch_indexes, listed, [kind]),
+                set(),
+            ),
+            "fetch_indexes of all": (
+                partial(case.storage.fetch_indexes, listed, list(IndexType)),
+                set(there),
+            ),
+            "fetch_all_indexes": (
+                partial(case.storage.fetch_all_indexes, listed),
+                set(there),
+            ),
+        }
+        for said, (fetch, wanted) in asked.items():
+            try:
+                found = set(fetch())
+            except NotFoundError as error:
+                raise AssertionError(
+                    f"{listed} has no {kind} index, and {said} raised {error!r}."
+                ) from error
+            require(
+                found == wanted,
+                f"{listed} has no {kind} index, and {said} returned {sorted(found)}.",
+            )
+
+
+@rule(Capability.WRITE)
+def check_indexes_are_of_the_id(case: Case) -> None:
+    """A segment that is copied again under a new id is read with that one's indexes.
+
+    KIP-405 gives every attempt to copy a segment an id of its own.
+    """
+    old = sample(PARTITIONS[0], 1)
+    start = old.metadata.start_offset
+    plan = SegmentPlan((BatchPlan((PlannedRecord(value=b"new"),)),) * 3)
+    new = build_segment(
+        PARTITIONS[0], SegmentId.from_bytes(b"new id".ljust(16)), start, plan
+    )
+    reader = case.another()
+    case.another().copy_log_segment(old.metadata, old.data)
+    require_whole(reader, case.stored(old), old)
+    listed = case.stored(old)
+    case.another().copy_log_segment(new.metadata, new.data)
+    for storage in (reader, case.another()):
+        for one in (new, old):
+            require_whole(storage, case.stored(one), one, "Both are stored.")
+            _require_own(storage, case.stored(one), one)
+    case.another().delete_log_segment(listed)
+    for storage in (reader, case.another()):
+        require_whole(storage, case.stored(new), new, "The old one was deleted.")
+        _require_own(storage, case.stored(new), new)
+
+
+def _fetched_alone(
+    storage: RemoteStorageManager, listed: SegmentMetadata
+) -> dict[IndexType, bytes]:
+    """Return the indexes of a segment, fetched one by one."""
+    alone: dict[IndexType, bytes] = {}
+    for kind in IndexType:
+        with suppress(NotFoundError):
+            alone[kind] = bytes(storage.fetch_index(listed, kind))
+    return alone
+
+
+def _require_own(
+    storage: RemoteStorageManager, listed: SegmentMetadata, one: Sample
+) -> None:
+    """Require that a segment has no index besides its own."""
+    found = storage.fetch_all_indexes(listed)
+    require(
+        dict(found) == dict(one.data.indexes),
+        f"{listed} was copied with {sorted(one.data.indexes)}; {sorted(found)} came, "
+        "or other bytes.",
+    )
+
+
+def _missing(case: Case) -> list[tuple[SegmentMetadata, IndexType]]:
+    """Return segments, each with a type of index that it does not have."""
+    if case.can(Capability.WRITE):
+        one = sample(PARTITIONS[0], 0)  # it has no aborted transaction
+        case.storage.copy_log_segment(one.metadata, one.data)
+        return [(case.listed(one), IndexType.TRANSACTION)]
+    return [
+        (listed, kind)
+        for listed in case.segments()
+        for kind in sorted(set(IndexType) - set(_fetched_alone(case.storage, listed)))
+    ]
 
 
 @rule(Capability.SINGLE_REQUEST_INDEXES)

@@ -1,19 +1,36 @@
 """Rules for what a storage lists."""
 
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
 from itertools import groupby
+from pathlib import PurePosixPath
+from time import monotonic
+from typing import Final
 
 from tieredfs.errors import NotFoundError, TieredFSError
-from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import Capability, RemoteStorageManager
-from tieredfs.testing.rule import Asked, Case, expect_error, require, rule
-from tieredfs.testing.samples import MISSING, PARTITIONS, sample
+from tieredfs.testing.faults import CRASHES
+from tieredfs.testing.rule import (
+    Asked,
+    Case,
+    expect_error,
+    require,
+    require_whole,
+    rule,
+)
+from tieredfs.testing.samples import MISSING, PARTITIONS, Sample, sample
+from tieredfs.testing.segment_plan import build_segment
 
 __all__ = [
+    "check_dead_copy_is_not_listed",
     "check_description_is_complete",
     "check_empty_storage_lists_nothing",
     "check_foreign_objects_are_skipped",
-    "check_listing_is_never_stale",
+    "check_listing_has_every_page",
     "check_listing_is_sorted_and_complete",
+    "check_malformed_names_are_skipped",
     "check_missing_partition_is_not_found",
     "check_partitions_are_sorted_and_complete",
     "check_plan_is_in_the_listing",
@@ -22,7 +39,13 @@ __all__ = [
     "check_survey_agrees_with_the_listing",
 ]
 
+_Found = Sequence[SegmentMetadata | TieredFSError]
+
 _FOREIGN_KEYS = ("README.md", "_SUCCESS", "some/other/part-0.parquet", "orders.txt")
+_PAGE_OBJECTS: Final = 1000
+_MAX_WRITES: Final = 100
+_WRITERS: Final = 8
+_SOON_SECONDS: Final = 4.0
 _FIELDS = ("end_offset", "max_timestamp_ms", "leader_epochs", "size")
 
 
@@ -72,25 +95,79 @@ def check_listing_is_sorted_and_complete(case: Case) -> None:
 
 
 @rule(Capability.WRITE)
-def check_listing_is_never_stale(case: Case) -> None:
-    """What another storage has copied or deleted is seen immediately."""
-    first, second = (sample(PARTITIONS[0], number) for number in range(2))
-    other = case.another()
-    case.storage.copy_log_segment(first.metadata, first.data)
-    case.storage.list_partitions()
-    (listed,) = case.storage.list_segments(PARTITIONS[0])
-    other.copy_log_segment(second.metadata, second.data)
-    found = _identities(case.storage.list_segments(PARTITIONS[0]))
-    require(
-        found == [first.identity, second.identity],
-        f"After another storage had copied {second.identity}, it listed {found}.",
-    )
-    other.delete_log_segment(listed)
-    found = _identities(case.storage.list_segments(PARTITIONS[0]))
-    require(
-        found == [second.identity],
-        f"After another storage had deleted {first.identity}, it listed {found}.",
-    )
+def check_listing_has_every_page(case: Case) -> None:
+    """Of more segments than fit on a page of a listing, all are listed and deleted.
+
+    A page holds 1000 objects. At least so many segments are copied that they have more
+    objects than that; where it takes seconds only, it is more than 1000 segments.
+    """
+    partition = PARTITIONS[0]
+    _copy_small(case, partition, range(1))
+    count = _PAGE_OBJECTS // max(len(case.raw_keys()), 1) + 1
+    seconds = _copy_concurrently(case, partition, range(1, count))
+    if count <= _PAGE_OBJECTS and seconds * _PAGE_OBJECTS / count < _SOON_SECONDS:
+        _copy_concurrently(case, partition, range(count, _PAGE_OBJECTS + 1))
+        count = _PAGE_OBJECTS + 1
+    storage = case.another()
+    asked: dict[str, tuple[_Found, int]] = {
+        "list_segments": (storage.list_segments(partition), 0),
+        "list_segments from the last": (
+            storage.list_segments(partition, count - 1),
+            count - 1,
+        ),
+        "survey": (list(storage.survey(partition)), 0),
+    }
+    for said, (listed, first) in asked.items():
+        starts = [s.start_offset for s in listed if isinstance(s, SegmentMetadata)]
+        missing = sorted(set(range(first, count)) - set(starts))
+        require(
+            not missing and len(starts) <= count,
+            f"Of {count} segments {said} returned {len(starts)}, without those at "
+            f"{missing[:5]}.",
+        )
+    sought = [s.start_offset for s in storage.seek(partition, count - 1)]
+    require(count - 1 in sought, f"seek of the last of {count} returned {sought[:5]}.")
+    storage.delete_partition(partition)
+    left = case.raw_keys()
+    require(not left, f"Deleting {count} segments left {len(left)} objects.")
+
+
+@rule(Capability.WRITE)
+def check_dead_copy_is_not_listed(case: Case) -> None:
+    """A segment whose copy died is in every listing, and whole, or in none.
+
+    KIP-405 shows a segment to readers when its copy has finished.
+    """
+    other = sample(PARTITIONS[0], 0)  # so that the partition exists
+    case.storage.copy_log_segment(other.metadata, other.data)
+    for effect in CRASHES:
+        for at in range(_MAX_WRITES):
+            one = sample(PARTITIONS[0], 1, f"{effect}{at}")
+            if not case.dies_copying(one, effect, at):
+                break
+            where = f"A copy died at write {at + 1}."
+            listed = case.seen(one)
+            if listed is not None:
+                require_whole(case.another(), listed, one, where)
+            storage, partition = case.another(), PARTITIONS[0]
+            asked: dict[str, _Found] = {
+                "list_segments": storage.list_segments(partition),
+                "list_segments from it": storage.list_segments(
+                    partition, one.metadata.start_offset
+                ),
+                "survey": list(storage.survey(partition)),
+            }
+            for said, found in asked.items():
+                segments = [s for s in found if isinstance(s, SegmentMetadata)]
+                require(
+                    (one.identity in _identities(segments)) == (listed is not None),
+                    f"{where} list_segments returned {listed}, {said} {segments}.",
+                )
+            sought = _identities(storage.seek(partition, 0))
+            require(
+                listed is not None or one.identity not in sought,
+                f"{where} list_segments did not return it, and seek did: {sought}.",
+            )
 
 
 @rule()
@@ -143,16 +220,40 @@ def check_survey_agrees_with_the_listing(case: Case) -> None:
 def check_foreign_objects_are_skipped(case: Case) -> None:
     """Objects that are not of the layout are skipped: no error, no segment."""
     listed = case.segments()
-    folders = {entry.key.rpartition("/")[0] for entry in case.store.list()}
+    folders = {key.rpartition("/")[0] for key in case.raw_keys()}
     beside = [f"{folder}/foreign.bin" for folder in folders if folder]
     for key in (*_FOREIGN_KEYS, *beside):
-        case.store.put(key, b"not of this layout", overwrite=True)
+        case.raw_put(key, b"not of this layout")
     for storage in (case.storage, case.another()):
         found = case.all_listed(storage)
         require(
             found == listed,
             f"With foreign objects it listed {found}, without them {listed}.",
         )
+
+
+@rule(Capability.WRITE)
+def check_malformed_names_are_skipped(case: Case) -> None:
+    """An object is skipped if its name is malformed, however close to a segment's."""
+    listed = case.segments()
+    own = case.raw_keys()
+    one_of_each = {PurePosixPath(key).suffix: key for key in sorted(own)}
+    for key in one_of_each.values():
+        for name, said in _malformed(key, listed).items():
+            case.raw_put(name, b"not of this layout")
+            for storage in (case.storage, case.another()):
+                try:
+                    found = case.all_listed(storage)
+                except TieredFSError as error:
+                    sentence = (
+                        f"With an object {name}, {said}, a call raised {error!r}."
+                    )
+                    raise AssertionError(sentence) from error
+                require(
+                    found == listed,
+                    f"With an object {name}, {said}, it listed {found}, not {listed}.",
+                )
+            case.raw_delete(name)
 
 
 @rule()
@@ -194,12 +295,69 @@ def check_plan_is_in_the_listing(case: Case) -> None:
 def check_recogniser_knows_its_own(case: Case) -> None:
     """``recognises`` answers from 0 to 1, and 0 for what is not of the layout."""
     case.segments()
-    own = [entry.key for entry in case.store.list()]
+    own = sorted(case.raw_keys())
     score = case.storage.recognises(own)
     require(0 <= score <= 1, f"For its own keys it answered {score!r}.")
     for keys in ([], list(_FOREIGN_KEYS)):
         score = case.storage.recognises(keys)
         require(score == 0, f"For {keys} it answered {score!r}.")
+    mixed = case.storage.recognises([*own, *_FOREIGN_KEYS])
+    require(0 <= mixed <= 1, f"For its own keys and others it answered {mixed!r}.")
+
+
+def _malformed(key: str, listed: list[SegmentMetadata]) -> dict[str, str]:
+    """Return names that no object of a segment can have, and what is wrong with each.
+
+    Args:
+        key: Of an object of a segment.
+        listed: All segments, whose parts are looked for in the key.
+    """
+    found = {f"{key}.tmp": "a suffix too many"}
+    for segment in listed:
+        partition, number = segment.partition, segment.partition.partition
+        zeroed, zero = (
+            f"{partition.topic}-0{number}",
+            "a zero too many in its partition",
+        )
+        start, topic_id = f"{segment.start_offset:020d}", partition.topic_id
+        for right, wrong, said in (
+            # 22 characters have four bits more than an id, and these are not zero.
+            (segment.id, f"{segment.id[:-1]}B", "a malformed segment id"),
+            (topic_id, f"{topic_id[:-1]}B", "a malformed topic id"),
+            (start, "9" * len(start), "an offset past the last"),
+            (f"/{number}/", f"/0{number}/", zero),
+            (f"{partition}/", f"{zeroed}/", zero),
+            (f"{partition}-{topic_id}", f"{zeroed}-{topic_id}", zero),
+        ):
+            found[key.replace(right, wrong)] = said
+    found.pop(key, None)  # it does not have all of these
+    return found
+
+
+def _copy_concurrently(
+    case: Case, partition: TopicIdPartition, numbers: range
+) -> float:
+    """Copy segments of one record by several storages, and return the seconds."""
+    began = monotonic()
+    with ThreadPoolExecutor(_WRITERS) as pool:
+        shares = [numbers[first::_WRITERS] for first in range(_WRITERS)]
+        list(pool.map(partial(_copy_small, case, partition), shares))
+    return monotonic() - began
+
+
+def _copy_small(case: Case, partition: TopicIdPartition, numbers: range) -> None:
+    """Copy segments of one record, by a storage of their own."""
+    storage = case.another()
+    for number in numbers:
+        one = _small(partition, number)
+        storage.copy_log_segment(one.metadata, one.data)
+
+
+@cache
+def _small(partition: TopicIdPartition, number: int) -> Sample:
+    """Return a numbered segment of one record."""
+    made = SegmentId.from_bytes((number + 2).to_bytes(16))
+    return build_segment(partition, made, number)
 
 
 def _first_from(

@@ -1,30 +1,53 @@
 """Rules for reading a log, and for the errors."""
 
+import tempfile
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Final
 
 from tieredfs.errors import (
     CorruptDataError,
     InvalidArgumentError,
     NotFoundError,
+    PermissionDeniedError,
     StorageUnavailableError,
     TieredFSError,
 )
-from tieredfs.model import IndexType, SegmentMetadata
+from tieredfs.model import IndexType, SegmentId, SegmentMetadata
 from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.testing.faults import FAILURES, FaultPlan, FaultyStore, StoreFault
 from tieredfs.testing.rule import Asked, Case, expect_error, require, rule
-from tieredfs.testing.samples import PARTITIONS, sample
+from tieredfs.testing.samples import PARTITIONS, Sample, sample
+from tieredfs.testing.segment_plan import (
+    BatchPlan,
+    PlannedRecord,
+    SegmentPlan,
+    build_segment,
+)
 from tieredfs.testing.stores import READS, WatchedStore
 
 __all__ = [
     "check_buffers_are_read_only",
     "check_errors_are_typed",
+    "check_large_log_is_whole",
     "check_layout_changes_nothing",
     "check_missing_segment_is_not_found",
+    "check_range_costs_no_more",
     "check_ranges_are_exact",
     "check_ranges_outside_the_log_are_errors",
+    "check_short_object_is_an_error",
     "check_store_errors_pass_through",
     "check_stream_is_the_log",
+    "check_transient_errors_are_raised",
 ]
+
+
+_MAX_REQUESTS: Final = 100
+_LARGE_BATCH_BYTES: Final = 1_000_000
+_LARGE_BATCHES: Final = 9
 
 
 @rule()
@@ -183,16 +206,134 @@ def check_store_errors_pass_through(case: Case) -> None:
         )
 
 
+@rule()
+def check_transient_errors_are_raised(case: Case) -> None:
+    """An error of any one request is raised, never taken for not found or for less."""
+    listed = case.segments()[0]
+    if case.can(Capability.WRITE):
+        listed = case.listed(sample(PARTITIONS[0], 1))  # it has every index
+    for said in _reads(case.storage, listed):
+        expected = _answer(_reads(case.another(), listed)[said])
+        for effect in FAILURES:
+            for at in range(_MAX_REQUESTS):
+                store = FaultyStore.over(case.store)
+                call = _reads(case.another(store), listed)[said]
+                store.follow(FaultPlan((StoreFault(effect, at),)))
+                try:
+                    answer = _answer(call)
+                except (StorageUnavailableError, PermissionDeniedError):
+                    continue
+                if effect == "denied" and said == "list_partitions":
+                    # One that may not be looked into is reported where it is listed.
+                    answer, wanted = _names(answer), _names(expected)
+                else:
+                    wanted = expected
+                require(
+                    answer == wanted,
+                    f"Request {at + 1} of {said} failed ({effect}), and it ended with "
+                    f"{answer!r}; without that with {wanted!r}.",
+                )
+                if not any(request.effect for request in store.requests):
+                    break
+
+
+@rule(Capability.WRITE)
+def check_large_log_is_whole(case: Case) -> None:
+    """A log that is larger than the pieces it is read in is whole to its last byte."""
+    one = _large()
+    size = len(one.log)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "0.log")
+        path.write_bytes(one.log)
+        for log in (one.data.log, path):
+            case.storage.copy_log_segment(one.metadata, replace(one.data, log=log))
+            storage = case.another()
+            listed = storage.describe(case.listed(one))
+            found: dict[str, tuple[bytes, bytes]] = {
+                "fetch_log_segment": (
+                    bytes(storage.fetch_log_segment(listed)),
+                    one.log,
+                ),
+                "fetch_log_segment of the last half": (
+                    bytes(storage.fetch_log_segment(listed, size // 2, size)),
+                    one.log[size // 2 :],
+                ),
+                "fetch_log_segment of the last byte": (
+                    bytes(storage.fetch_log_segment(listed, size - 1)),
+                    one.log[-1:],
+                ),
+                "stream_log": (b"".join(storage.stream_log(listed)), one.log),
+            }
+            for said, (came, wanted) in found.items():
+                require(
+                    came == wanted,
+                    f"Of a log of {size} bytes {said} returned {len(came)}, not "
+                    f"{len(wanted)}, or others.",
+                )
+            case.storage.delete_log_segment(listed)
+
+
+@rule(Capability.WRITE, Capability.RANGE_READ)
+def check_range_costs_no_more(case: Case) -> None:
+    """With RANGE_READ a small part of a large log is not read with the rest of it."""
+    one = _large()
+    case.storage.copy_log_segment(one.metadata, one.data)
+    listed = case.listed(one)
+    watched = WatchedStore.over(case.store, READS)
+    middle = len(one.log) // 2
+    case.another(watched).fetch_log_segment(listed, middle, middle + 1)
+    require(
+        watched.received < middle,
+        f"For one byte of {len(one.log)} it read {watched.received}.",
+    )
+
+
+@rule(Capability.WRITE)
+def check_short_object_is_an_error(case: Case) -> None:
+    """Where a stored object has lost its end, a log is whole or an error, not less."""
+    one = sample(PARTITIONS[0], 1)
+    size = len(one.log)
+    case.storage.copy_log_segment(one.metadata, one.data)
+    listed = case.storage.describe(case.listed(one))
+    asked: dict[str, tuple[Callable[[RemoteStorageManager], bytes], bytes]] = {
+        "fetch_log_segment": (
+            lambda s: bytes(s.fetch_log_segment(listed, 0, size)),
+            one.log,
+        ),
+        "fetch_log_segment of the last half": (
+            lambda s: bytes(s.fetch_log_segment(listed, size // 2, size)),
+            one.log[size // 2 :],
+        ),
+        "stream_log": (lambda s: b"".join(s.stream_log(listed)), one.log),
+    }
+    for key in sorted(case.raw_keys()):
+        whole = case.raw_get(key)
+        for left in (len(whole) - 1, len(whole) // 2):
+            case.raw_put(key, whole[: max(left, 0)])
+            for said, (call, wanted) in asked.items():
+                try:
+                    found = call(case.another())
+                except TieredFSError:
+                    continue
+                require(
+                    found == wanted,
+                    f"{key} has {left} of {len(whole)} bytes, and {said} returned "
+                    f"{len(found)}, not {len(wanted)}, or others.",
+                )
+        case.raw_put(key, whole)
+
+
 @rule(Capability.WRITE)
 def check_errors_are_typed(case: Case) -> None:
     """Whatever is stored, the error is a TieredFSError."""
     one = sample(PARTITIONS[0], 1)
     case.storage.copy_log_segment(one.metadata, one.data)
     (listed,) = case.storage.list_segments(PARTITIONS[0])
-    for key in [entry.key for entry in case.store.list()]:
-        whole = bytes(case.store.get(key))
+    for key in sorted(case.raw_keys()):
+        whole = case.raw_get(key)
         half = len(whole) // 2
-        damaged = {
+        damaged: dict[str, bytes | None] = {
+            "gone": None,
             "empty": b"",
             "cut": whole[:half],
             "longer": whole + b"\xff" * 9,
@@ -200,7 +341,10 @@ def check_errors_are_typed(case: Case) -> None:
             "changed in the middle": whole[:half] + b"\xff" * (len(whole) - half),
         }
         for how, content in damaged.items():
-            case.store.put(key, content, overwrite=True)
+            if content is None:
+                case.raw_delete(key)
+            else:
+                case.raw_put(key, content)
             storage = case.another()
             for said, call in _reads(storage, listed).items():
                 try:
@@ -211,7 +355,34 @@ def check_errors_are_typed(case: Case) -> None:
                     raise AssertionError(
                         f"With {key} {how}, {said} raised {error!r}."
                     ) from error
-        case.store.put(key, whole, overwrite=True)
+        case.raw_put(key, whole)
+
+
+def _answer(call: Callable[[], object]) -> object:
+    """Return what a call returns, or that it found nothing."""
+    try:
+        return call()
+    except NotFoundError:
+        return NotFoundError
+
+
+def _names(listed: object) -> object:
+    """Return the names of partitions, without the ids of their topics."""
+    if not isinstance(listed, list):
+        return listed
+    return [(one.topic, one.partition) for one in listed]
+
+
+@cache
+def _large() -> Sample:
+    """Return a segment that is larger than the pieces it is read in."""
+    random = Random(0)  # noqa: S311 - repeatable, not secret
+    batches = tuple(
+        BatchPlan((PlannedRecord(value=random.randbytes(_LARGE_BATCH_BYTES)),))
+        for _ in range(_LARGE_BATCHES)
+    )
+    made = SegmentId.from_bytes(b"a large segment.")
+    return build_segment(PARTITIONS[0], made, 0, SegmentPlan(batches))
 
 
 def _reads(storage: RemoteStorageManager, listed: SegmentMetadata) -> Asked:

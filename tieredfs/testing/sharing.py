@@ -2,17 +2,21 @@
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import pairwise
 from threading import Barrier
 
 from tieredfs.model import SegmentMetadata
 from tieredfs.objects import RequestPolicy
 from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.testing.rendezvous import Rendezvous
 from tieredfs.testing.rule import Case, require, rule
 from tieredfs.testing.samples import PARTITIONS, Sample, sample
 from tieredfs.testing.stores import READS, WRITES, WatchedStore
 
 __all__ = [
     "check_close_leaves_the_store",
+    "check_concurrent_fetches_stay_apart",
     "check_construction_sends_no_request",
     "check_policy_is_that_of_the_view",
     "check_storage_pickles",
@@ -77,6 +81,29 @@ def check_threads_share_it(case: Case) -> None:
         _read(case.storage, segments) == expected,
         "Afterwards alone it read other bytes.",
     )
+
+
+@rule()
+def check_concurrent_fetches_stay_apart(case: Case) -> None:
+    """What is fetched concurrently is of the segment that each call has named.
+
+    Each request of one thread waits for one of the other.
+    """
+    segments = case.segments()[:_THREADS]
+    alone = {str(segment): _read(case.another(), [segment]) for segment in segments}
+    pairs = list(pairwise([*segments, segments[0]]))
+    for pair in pairs * _ROUNDS:
+        together = Rendezvous(2)
+        storage = case.another(together.before_reads(case.store))
+        reads = [partial(_read, storage, [segment]) for segment in pair]
+        found = together.run(reads)
+        found += [_read(storage, [segment]) for segment in pair]
+        for segment, read in zip(pair * 2, found, strict=True):
+            require(
+                read == alone[str(segment)],
+                f"{pair[0]} and {pair[1]} were read concurrently, and {segment} had "
+                "other bytes than alone.",
+            )
 
 
 @rule()

@@ -41,12 +41,14 @@ class WatchedStore(ObjectStore):
     Attributes:
         verbs: The counted verbs.
         calls: Number of counted calls.
+        received: Bytes of objects that counted calls have returned.
         limit: How many calls succeed before all others fail; None for all of them.
         is_landed: Whether the first call that fails is executed nevertheless.
     """
 
     verbs: frozenset[str]
     calls: int
+    received: int
     limit: int | None
     is_landed: bool
 
@@ -64,6 +66,7 @@ class WatchedStore(ObjectStore):
         vars(made).update(vars(store))
         made.verbs = frozenset(verbs)
         made.calls = 0
+        made.received = 0
         made.limit = limit
         made.is_landed = is_landed
         made._lock = threading.Lock()  # noqa: SLF001 - of this class
@@ -130,7 +133,16 @@ class WatchedStore(ObjectStore):
         with self._lock:
             before, watched.calls = watched.calls, watched.calls + 1
         if watched.limit is None or before < watched.limit:
-            return call()
+            answer = call()
+            with self._lock:
+                watched.received += _size(answer)
+            return answer
         if watched.is_landed and before == watched.limit:
             call()
         raise StorageUnavailableError(f"{verb} {self.url}: a fault was injected")
+
+
+def _size(answer: object) -> int:
+    """Return how many bytes of objects an answer has."""
+    pieces = answer if isinstance(answer, list) else [answer]
+    return sum(piece.nbytes for piece in pieces if isinstance(piece, memoryview))

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import hypothesis
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from moto.server import ThreadedMotoServer
 
 from support.samples import new_store
 from tieredfs import ObjectStore
@@ -30,3 +31,18 @@ def _forget() -> Iterator[None]:
 def memory() -> ObjectStore:
     """An empty store."""
     return new_store()
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[dict[str, object]]:
+    """What fsspec needs to know of an S3 server of this module's own."""
+    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield {
+        "key": "test",
+        "secret": "test",
+        "endpoint_url": f"http://{host}:{port}",
+        "client_kwargs": {"region_name": "eu-west-1"},
+    }
+    server.stop()

@@ -6,12 +6,10 @@ import os
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import s3fs
-from moto.server import ThreadedMotoServer
 
 import tieredfs
 import tieredfs_aiven
@@ -105,21 +103,6 @@ def test_the_command_line_reads_a_tier(site: Path) -> None:
     assert "one-batch_topic" in topics
     lines = _run(site, code, "cat", url, "one-batch_topic", "--format", "jsonl")
     assert len(lines.splitlines()) == 3
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[dict[str, object]]:
-    """What fsspec needs to know of an S3 server of this module's own."""
-    server = ThreadedMotoServer("127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield {
-        "key": "test",
-        "secret": "test",
-        "endpoint_url": f"http://{host}:{port}",
-        "client_kwargs": {"region_name": "eu-west-1"},
-    }
-    server.stop()
 
 
 @pytest.mark.parametrize("name", ["", "aiven+"])

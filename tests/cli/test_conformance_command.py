@@ -1,0 +1,167 @@
+"""``tieredfs conformance``: the verdict on a plugin, and what it leaves behind."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typing_extensions import override
+
+from cli.commands import Run
+from support.kafka_data import KAFKA, LOCAL
+from support.stores import files_of
+from testing.broken.reading import TakesTheEndAsIncluded
+from tieredfs import ObjectStore, SegmentMetadata
+from tieredfs.cli import conformance
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.testing import CHECKS, search
+from tieredfs.testing.promise import Promise
+from tieredfs.testing.search import Limits
+from tieredfs.testing.verdict import Outcome, Profile
+
+BROKEN = f"{TakesTheEndAsIncluded.__module__}:TakesTheEndAsIncluded"
+
+
+class CutsLogs(KafkaLog):
+    @override
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        found = super().fetch_log_segment(metadata, start, end, layout=layout)
+        return found[:-1] if start else found
+
+
+class HasAToken(TakesTheEndAsIncluded):
+    def __init__(self, store: ObjectStore, *, token: str) -> None:
+        super().__init__(store)
+        self.token = token
+
+
+@pytest.fixture(autouse=True)
+def _few_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try few sequences of calls: what they find is tested where they are made."""
+    few = Limits(sequences=5, steps=10, search_seconds=25.0, shrink_seconds=1.0)
+    monkeypatch.setitem(search.LIMITS, Profile.QUICK, few)
+
+
+def broken_rules(text: str) -> dict[str, Any]:
+    return {
+        rule["name"]: rule
+        for rule in json.loads(text)["rules"]
+        if rule["outcome"] == "broken"
+    }
+
+
+def test_a_sound_plugin_keeps_all_rules_and_leaves_nothing(
+    run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "other").write_bytes(b"of somebody else")
+    done = run("conformance", "kafka-local", "--url", str(tmp_path))
+    assert (done.code, done.err) == (0, [])
+    for check in CHECKS:
+        assert check.__name__ in done.text
+    lines = [line.split() for line in done.text.splitlines()]
+    skipped = {line[0] for line in lines if line[1:3] == ["not", "applicable"]}
+    assert "check_copy_is_one_write" in skipped
+    assert "the layout does not have ATOMIC_COPY" in done.text
+    rules = len(CHECKS) + len(Promise)
+    assert done.text.splitlines()[-1].startswith(f"{rules - len(skipped)} held, ")
+    assert [path.name for path in tmp_path.rglob("*")] == ["other"]
+
+
+def test_a_broken_plugin_gets_the_sentence_and_the_code(run: Run) -> None:
+    url = "memory://conformance-of-a-broken-one"
+    done = run("conformance", BROKEN, "--url", url)
+    assert done.code == 1
+    assert "check_ranges_are_exact: `fetch_log_segment` returns exactly" in done.text
+    assert "The bytes [0, 0) of" in done.text
+    assert "    check_ranges_are_exact(make_storage)\n" in done.text
+    assert not list(ObjectStore(url).list())
+
+
+def test_the_code_breaks_the_rule_again(run: Run) -> None:
+    asked = ("conformance", BROKEN, "--url", "memory://conformance-as-json", "--json")
+    done = run(*asked, "--profile", "quick")
+    assert done.code == 1
+    said = json.loads(done.text)
+    assert (said["plugin"], said["profile"]) == (BROKEN, "quick")
+    assert sum(said[outcome] for outcome in Outcome) == len(said["rules"])
+    for rule in broken_rules(done.text).values():
+        with pytest.raises(AssertionError):
+            exec(rule["code"], {})  # noqa: S102 - what an author pastes
+
+
+def test_what_only_reads_is_asked_about_a_copy_of_what_is_there(
+    run: Run, tmp_path: Path
+) -> None:
+    for name, content in files_of(KAFKA / "plain" / LOCAL).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    before = files_of(tmp_path)
+    done = run("conformance", "kafka-log", "--url", str(tmp_path), "--json")
+    assert (done.code, json.loads(done.text)["broken"]) == (0, 0)
+    plugin = f"{__name__}:CutsLogs"
+    done = run("conformance", plugin, "--url", str(tmp_path), "--json")
+    assert done.code == 1
+    broken = broken_rules(done.text)["check_ranges_are_exact"]
+    with pytest.raises(AssertionError, match="were asked for"):
+        exec(broken["code"], {})  # noqa: S102 - what an author pastes
+    assert files_of(tmp_path) == before
+
+
+def test_what_only_reads_needs_something_to_read(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = run("conformance", "kafka-log", "--url", str(tmp_path))
+    assert done.code == 3
+    assert "read only: give the URL of some segments" in done.err[0]
+    (tmp_path / "large").write_bytes(bytes(9))
+    done = run("conformance", "kafka-log", "--url", str(tmp_path))
+    assert done.code == 3
+    assert "no segment in" in done.err[0]
+    monkeypatch.setattr(conformance, "_MAX_SAMPLE_BYTES", 8)
+    done = run("conformance", "kafka-log", "--url", str(tmp_path))
+    assert done.code == 2
+    assert "9 bytes are too many" in done.err[0]
+
+
+def test_options_are_named_in_the_code_and_their_values_are_not(run: Run) -> None:
+    url = ("--url", "memory://conformance-with-options")
+    options = ("--plugin-options", '{"token": "hunter2"}')
+    done = run("conformance", f"{__name__}:HasAToken", *url, *options)
+    assert done.code == 1
+    assert ':HasAToken", {"token": ...})' in done.text
+    assert "hunter2" not in done.text
+
+
+def test_a_plugin_that_cannot_be_opened_is_wrong_usage(run: Run) -> None:
+    url = ("--url", "memory://conformance-of-none")
+    options = ("--plugin-options", '{"compression": "none-such"}')
+    assert run("conformance", "single-object", *url, *options).code == 2
+    done = run("conformance", "no-such-layout", *url)
+    assert done.code == 2
+    assert "no plugin is called 'no-such-layout'" in done.err[0]
+    assert run("conformance", "single-object").code == 2
+
+
+def test_a_store_that_cannot_be_reached_is_no_verdict(run: Run) -> None:
+    reach = {"endpoint_url": "http://127.0.0.1:9", "key": "k", "secret": "s"}
+    options = ("--storage-options", json.dumps(reach), "--deadline", "2")
+    done = run("conformance", "single-object", "--url", "s3://bucket/a", *options)
+    assert (done.code, done.text) == (5, "")
+
+
+def test_nothing_is_left_in_the_current_directory(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("HYPOTHESIS_STORAGE_DIRECTORY", raising=False)
+    url = "memory://conformance-without-traces"
+    assert run("conformance", "single-object", "--url", url).code == 0
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,41 @@
+"""The kit alone, asked about the native layout: does it notice a change of it?"""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import Phase, seed, settings
+
+from testing.layouts import LAYOUTS
+from tieredfs import ObjectStore, RemoteStorageManager
+from tieredfs.testing import RemoteStorageTests, state_machine_test
+from tieredfs.testing.stores import scratch_store
+
+settings.register_profile("mutation", phases=[Phase.generate], database=None)
+settings.load_profile("mutation")
+
+
+@pytest.fixture
+def tieredfs_store() -> Iterator[ObjectStore]:
+    """A store in memory."""
+    with scratch_store() as store:
+        yield store
+
+
+class TestPlain(RemoteStorageTests):
+    """Each rule, of logs stored as they are."""
+
+    def make_storage(self, store: ObjectStore) -> RemoteStorageManager:
+        """Open the layout."""
+        return LAYOUTS["single-object"](store)
+
+
+class TestChunked(RemoteStorageTests):
+    """Each rule, of logs in compressed chunks."""
+
+    def make_storage(self, store: ObjectStore) -> RemoteStorageManager:
+        """Open the layout."""
+        return LAYOUTS["single-object-zstd"](store)
+
+
+TestPlainMachine = seed(0)(state_machine_test(TestPlain, examples=40))
+TestChunkedMachine = seed(0)(state_machine_test(TestChunked, examples=20))

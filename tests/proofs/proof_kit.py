@@ -1,0 +1,64 @@
+"""The conformance kit at length: it finds what is broken, and blames nothing else.
+
+Each of the plugins that have a bug which authors make is asked by the quick profile:
+the rule that names the bug has to find it, with code that breaks it again. Correct
+plugins are asked with many seeds, and no rule is ever said to be broken.
+"""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import product
+
+import pytest
+
+from proofs.extent import WHOLE, extent
+from testing.broken import BUGS
+from testing.layouts import LAYOUTS
+from tieredfs.testing import CHECKS, MakeStorage
+from tieredfs.testing.stores import scratch_store
+from tieredfs.testing.verdict import PRODUCERS, Outcome, Recipe, Subject, ask_checks
+
+RECIPE = Recipe(("ObjectStore",), "make_storage = PLUGIN", "ObjectStore()")
+PRODUCED = PRODUCERS if WHOLE else (ask_checks,)
+FOUND = list(BUGS)[:: extent(1, 4)]
+
+CORRECT = ("single-object", "single-object-zstd", "kafka-local")
+ASKED = list(product(CORRECT, range(20)))[:: extent(1, 41)]
+
+
+@pytest.fixture
+def opened() -> Iterator[ExitStack]:
+    with ExitStack() as opened:
+        yield opened
+
+
+def subject_of(make: MakeStorage, opened: ExitStack, seed: int = 0) -> Subject:
+    """Return a plugin to be asked in memory."""
+    return Subject(
+        make,
+        lambda: opened.enter_context(scratch_store()),
+        lambda _: None,
+        RECIPE,
+        seed=seed,
+    )
+
+
+@pytest.mark.parametrize("bug", FOUND)
+def test_a_bug_is_found_by_the_rule_that_names_it(bug: str, opened: ExitStack) -> None:
+    broken = BUGS[bug]
+    subject = subject_of(broken.make, opened)
+    verdicts = [verdict for ask in PRODUCED for verdict in ask(subject)]
+    found = {v.name: v for v in verdicts if v.outcome is Outcome.BROKEN}
+    code = found[broken.check.__name__].code
+    with pytest.raises(AssertionError):
+        exec(code, {"PLUGIN": broken.make})  # noqa: S102 - what an author pastes
+
+
+@pytest.mark.parametrize(("layout", "seed"), ASKED)
+def test_a_correct_plugin_breaks_no_rule_with_any_seed(
+    layout: str, seed: int, opened: ExitStack
+) -> None:
+    subject = subject_of(LAYOUTS[layout], opened, seed)
+    verdicts = [verdict for ask in PRODUCERS for verdict in ask(subject)]
+    assert not [v for v in verdicts if v.outcome is Outcome.BROKEN]
+    assert len([v for v in verdicts if v.outcome is Outcome.HELD]) > len(CHECKS)

@@ -1,0 +1,325 @@
+"""Plugins that list in a wrong way."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Final
+
+from typing_extensions import override
+
+from testing.broken.plugin import Broken, Native
+from tieredfs import (
+    Capability,
+    CorruptDataError,
+    NotFoundError,
+    ObjectStore,
+    SegmentIndexes,
+    SegmentMetadata,
+    TieredFSError,
+    TopicIdPartition,
+)
+from tieredfs import testing as rules
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+
+__all__ = ["BROKEN", "ListsOnePage", "RemembersThatItWasEmpty"]
+
+
+class InventsAPartition(Native):
+    """Lists a partition that nothing was copied to."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        return [*super().list_partitions(topic), TopicIdPartition("zzz", 0)]
+
+
+class ListsPartitionsBackwards(Native):
+    """Lists partitions in the order in which a stack gives them back."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        return super().list_partitions(topic)[::-1]
+
+
+class ForgetsAPartition(Native):
+    """Takes the first entry of a listing for the folder itself."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        return super().list_partitions(topic)[1:]
+
+
+class ListsEveryTopic(Native):
+    """Does not look at the topic that it is asked for."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        return super().list_partitions()
+
+
+class ListsBackwards(Native):
+    """Lists the newest segment first."""
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        return super().list_segments(partition, min_offset)[::-1]
+
+
+class ListsFirstPageOnly(Native):
+    """Asks for one page of a listing, of two segments."""
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        return super().list_segments(partition, min_offset)[:2]
+
+
+class ListsOnePage(SingleObject):
+    """Asks for one page of a listing, of 1000 objects as S3 has them."""
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        return super().list_segments(partition, min_offset)[:1000]
+
+
+class LeavesOutTheLastOffset(Native):
+    """Takes an inclusive end offset for an exclusive one."""
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        found = super().list_segments(partition, min_offset)
+        return [s for s in found if not min_offset or (s.end_offset or 0) > min_offset]
+
+
+class ListsOnce(Native):
+    """Keeps its first listing of a partition."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.listed: dict[TopicIdPartition, list[SegmentMetadata]] = {}
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        if partition not in self.listed:
+            self.listed[partition] = super().list_segments(partition)
+        return self.listed[partition]
+
+
+class RemembersThatItWasEmpty(SingleObject):
+    """Lists a partition no more that it once found missing."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.missing: set[TopicIdPartition] = set()
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        if partition in self.missing:
+            raise NotFoundError(str(partition))
+        try:
+            return super().list_segments(partition, min_offset)
+        except NotFoundError:
+            self.missing.add(partition)
+            raise
+
+
+class FindsEverythingEmpty(Native):
+    """Takes a partition that is missing for an empty one."""
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        try:
+            return super().list_segments(partition, min_offset)
+        except NotFoundError:
+            return []
+
+
+class ListsByAnyFile(KafkaLocal):
+    """Takes any file for a segment, those of an incomplete copy too."""
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        files, empty = self._files(partition)
+        if empty:
+            raise NotFoundError(str(partition))
+        return [
+            SegmentMetadata(
+                partition, made, start, size=parts["log"].size if "log" in parts else 0
+            )
+            for (start, made), parts in sorted(files.items())
+        ]
+
+
+class SeeksTooFar(Native):
+    """Begins after the segment that is sought."""
+
+    @override
+    def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
+        found = super().seek(partition, offset)
+        return found[1:] if offset else found
+
+
+class SurveysTheFirst(Native):
+    """Ends a survey after one segment."""
+
+    @override
+    def survey(
+        self, partition: TopicIdPartition
+    ) -> Iterator[SegmentMetadata | TieredFSError]:
+        yield next(iter(super().survey(partition)))
+
+
+class FearsStrangers(Native):
+    """Stumbles over an object of another program."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        if any(not entry.key.endswith(".segment") for entry in self.store.list()):
+            raise CorruptDataError("what is this?")
+        return super().list_partitions(topic)
+
+
+class TellsNothing(KafkaLocal):
+    """Does not read what the listing lacks."""
+
+    @override
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        return metadata
+
+
+class TellsAnotherEnd(Native):
+    """Returns the end offset as an exclusive one."""
+
+    @override
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        told = super().describe(metadata, indexes)
+        return replace(told, end_offset=(told.end_offset or 0) + 1)
+
+
+class TellsLessWithIndexes(Native):
+    """Believes that the indexes say all."""
+
+    @override
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        return super().describe(metadata) if indexes is None else metadata
+
+
+class ClaimsAPlan(KafkaLocal):
+    """Claims what its listing does not have."""
+
+    capabilities = KafkaLocal.capabilities | {Capability.PLAN_FROM_LISTING}
+
+
+class ClaimsEverything(SingleObject):
+    """Recognises every store as its own."""
+
+    @classmethod
+    @override
+    def recognises(cls, keys: Collection[str]) -> float:
+        return 1.0
+
+
+class ClaimsTooMuch(SingleObject):
+    """Answers in percent."""
+
+    @classmethod
+    @override
+    def recognises(cls, keys: Collection[str]) -> float:
+        return 100.0 * super().recognises(keys)
+
+
+BROKEN: Final = (
+    Broken(rules.check_empty_storage_lists_nothing, InventsAPartition, "zzz"),
+    Broken(
+        rules.check_partitions_are_sorted_and_complete,
+        ListsPartitionsBackwards,
+        "is not sorted",
+    ),
+    Broken(
+        rules.check_partitions_are_sorted_and_complete,
+        ForgetsAPartition,
+        r"\['orders-1', 'orders-1-0'\], not",
+    ),
+    Broken(
+        rules.check_partitions_are_sorted_and_complete,
+        ListsEveryTopic,
+        r"Of topic '.*' it returned \['.*-0', ",
+    ),
+    Broken(
+        rules.check_listing_is_sorted_and_complete,
+        ListsBackwards,
+        "is not sorted",
+        bug="an unsorted listing",
+    ),
+    Broken(rules.check_listing_is_sorted_and_complete, ListsFirstPageOnly, ", not "),
+    Broken(
+        rules.check_listing_is_sorted_and_complete,
+        LeavesOutTheLastOffset,
+        "From offset 19 on",
+    ),
+    Broken(rules.check_listing_is_never_stale, ListsOnce, "another storage had copied"),
+    Broken(
+        rules.check_missing_partition_is_not_found,
+        FindsEverythingEmpty,
+        r"list_segments returned \[\], not NotFoundError",
+    ),
+    Broken(rules.check_seek_finds_the_first, SeeksTooFar, "From offset"),
+    Broken(rules.check_survey_agrees_with_the_listing, SurveysTheFirst, "it yielded"),
+    Broken(rules.check_foreign_objects_are_skipped, FearsStrangers, "what is this"),
+    Broken(
+        rules.check_description_is_complete,
+        TellsNothing,
+        "leaves end_offset, max_timestamp_ms, leader_epochs",
+    ),
+    Broken(
+        rules.check_description_is_complete,
+        TellsAnotherEnd,
+        "returns another end_offset",
+    ),
+    Broken(
+        rules.check_description_is_complete,
+        TellsLessWithIndexes,
+        "with its indexes it returns",
+    ),
+    Broken(rules.check_plan_is_in_the_listing, ClaimsAPlan, r"\(end, time\) = \(None"),
+    Broken(rules.check_recogniser_knows_its_own, ClaimsEverything, r"For \[\]"),
+    Broken(rules.check_recogniser_knows_its_own, ClaimsTooMuch, "answered 100"),
+    Broken(
+        rules.check_listing_has_every_page,
+        ListsOnePage,
+        "Of 1001 segments list_segments returned 1000",
+        bug="a listing that is incomplete beyond one page",
+    ),
+    Broken(
+        rules.check_emptiness_is_not_remembered,
+        RemembersThatItWasEmpty,
+        "had copied it, list_segments raised",
+        bug="remembers for ever that a store was empty",
+    ),
+    Broken(
+        rules.check_dead_copy_is_not_listed,
+        ListsByAnyFile,
+        "A copy died at write 2",
+        bug="a listing that includes incomplete segments",
+    ),
+)

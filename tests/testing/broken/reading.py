@@ -1,0 +1,368 @@
+"""Plugins that read logs in a wrong way, or take an error for an answer."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from typing_extensions import override
+
+from testing.broken.plugin import Broken, Native
+from tieredfs import (
+    CorruptDataError,
+    IndexType,
+    NotFoundError,
+    ObjectStore,
+    PermissionDeniedError,
+    RequestPolicy,
+    SegmentIndexes,
+    SegmentMetadata,
+    StorageUnavailableError,
+    TopicIdPartition,
+)
+from tieredfs import testing as rules
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+
+__all__ = [
+    "BROKEN",
+    "LosesTheLastByte",
+    "TakesOutagesForAMissingIndex",
+    "TakesOutagesForNothing",
+    "TakesTheEndAsIncluded",
+]
+
+_BLOCK_BYTES: Final = 512
+
+
+class Ranges(Native):
+    """Its log is read in a wrong way."""
+
+    @override
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        stop = (metadata.size or 0) if end is None else end
+        return self.wrong(metadata, start, stop, layout)
+
+    def wrong(
+        self, metadata: SegmentMetadata, start: int, end: int, layout: bytes
+    ) -> memoryview:
+        raise NotImplementedError
+
+
+class TakesTheEndAsIncluded(Ranges):
+    """Includes the end of a range, as HTTP does."""
+
+    @override
+    def wrong(
+        self, metadata: SegmentMetadata, start: int, end: int, layout: bytes
+    ) -> memoryview:
+        end = min(end + 1, metadata.size or 0)
+        return self.inner.fetch_log_segment(metadata, start, end, layout=layout)
+
+
+class ReturnsWholeBlocks(Ranges):
+    """Reads whole blocks, more than it was asked for, and returns what came."""
+
+    @override
+    def wrong(
+        self, metadata: SegmentMetadata, start: int, end: int, layout: bytes
+    ) -> memoryview:
+        if start < end < (metadata.size or 0):
+            end = min(end - end % -_BLOCK_BYTES, metadata.size or 0)
+        return self.inner.fetch_log_segment(metadata, start, end, layout=layout)
+
+
+class CutsRanges(Ranges):
+    """Cuts a range that goes past the end of the log, as a slice does."""
+
+    @override
+    def wrong(
+        self, metadata: SegmentMetadata, start: int, end: int, layout: bytes
+    ) -> memoryview:
+        end = min(end, metadata.size or 0)
+        return self.inner.fetch_log_segment(metadata, min(start, end), end)
+
+
+class ReadsIntoTheIndexes(SingleObject):
+    """Reads on into the indexes, which follow the log in its object."""
+
+    @override
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        if end is None:
+            return super().fetch_log_segment(metadata, start, layout=layout)
+        return self.store.get_range(self._object(metadata).path, start, end)
+
+
+class CountsFromTheEnd(Ranges):
+    """Counts a negative start from the end, as a slice does."""
+
+    @override
+    def wrong(
+        self, metadata: SegmentMetadata, start: int, end: int, layout: bytes
+    ) -> memoryview:
+        if start < 0:
+            return self.inner.fetch_log_segment(metadata)[start:end]
+        return self.inner.fetch_log_segment(metadata, start, end)
+
+
+class LetsWrite(Ranges):
+    """Returns bytes that its caller can change."""
+
+    @override
+    def wrong(
+        self, metadata: SegmentMetadata, start: int, end: int, layout: bytes
+    ) -> memoryview:
+        found = self.inner.fetch_log_segment(metadata, start, end)
+        return memoryview(bytearray(found))
+
+
+class BelievesTheLayout(Ranges):
+    """Reads by a layout that is not the segment's."""
+
+    @override
+    def wrong(
+        self, metadata: SegmentMetadata, start: int, end: int, layout: bytes
+    ) -> memoryview:
+        found = self.inner.fetch_log_segment(metadata, start, end)
+        return memoryview(bytes(len(found))) if layout else found
+
+
+class FindsMissingLogsEmpty(Ranges):
+    """Takes a log that is gone for an empty one."""
+
+    @override
+    def wrong(
+        self, metadata: SegmentMetadata, start: int, end: int, layout: bytes
+    ) -> memoryview:
+        try:
+            return self.inner.fetch_log_segment(metadata, start, end)
+        except NotFoundError:
+            return memoryview(b"")
+
+
+class ChangesAByte(Ranges):
+    """Returns another byte than was stored."""
+
+    @override
+    def wrong(
+        self, metadata: SegmentMetadata, start: int, end: int, layout: bytes
+    ) -> memoryview:
+        found = bytes(self.inner.fetch_log_segment(metadata, start, end))
+        return memoryview(found.replace(b"key-3", b"key-4"))
+
+
+class LosesTheLastByte(SingleObject):
+    """Loses the last byte of a large segment."""
+
+    @override
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        found = super().fetch_log_segment(metadata, start, end, layout=layout)
+        return found[:-1] if len(found) > 1 << 20 else found
+
+
+class TrustsItsStore(KafkaLocal):
+    """Reads all, more than it was asked for, and returns what its store has of it."""
+
+    @override
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        if end is None or not 0 <= start <= end <= (metadata.size or 0):
+            return super().fetch_log_segment(metadata, start, end)
+        return self.store.get(self._key(metadata, "log"))[start:end]
+
+
+class ClaimsRanges(KafkaLocal):
+    """Claims that a part of a log costs that part, and reads all of it."""
+
+    @override
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        super().fetch_log_segment(metadata)
+        return super().fetch_log_segment(metadata, start, end)
+
+
+class LosesWhatIsAhead(Native):
+    """Returns less than was asked for, where more is allowed."""
+
+    @override
+    def fetch_log_ahead(
+        self, metadata: SegmentMetadata, start: int, end: int, *, layout: bytes = b""
+    ) -> memoryview:
+        found = super().fetch_log_ahead(metadata, start, end, layout=layout)
+        return found[: max(len(found) - 1, 0)]
+
+
+class StreamsTooLittle(Native):
+    """Loses the last byte of each piece."""
+
+    @override
+    def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
+        for piece in super().stream_log(metadata):
+            yield piece[:-1]
+
+
+class TakesOutagesForNothing(Native):
+    """Takes a store that cannot be reached for an empty one."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        try:
+            return super().list_partitions(topic)
+        except StorageUnavailableError:
+            return []
+
+
+class TakesOutagesForNothingBehindAView(TakesOutagesForNothing):
+    """As one whose store has a policy of the plugin's own."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store.with_policy(RequestPolicy(attempts=1)))
+
+
+class TakesOutagesForAMissingIndex(KafkaLocal):
+    """Takes an index that could not be fetched for one that does not exist."""
+
+    @override
+    def fetch_index(
+        self, metadata: SegmentMetadata, index_type: IndexType
+    ) -> memoryview:
+        try:
+            return super().fetch_index(metadata, index_type)
+        except StorageUnavailableError as error:
+            raise NotFoundError(str(error)) from error
+
+
+class RaisesItsOwn(Native):
+    """Raises the error of a list that is too short."""
+
+    @override
+    def fetch_all_indexes(self, metadata: SegmentMetadata) -> SegmentIndexes:
+        try:
+            return super().fetch_all_indexes(metadata)
+        except CorruptDataError as error:
+            raise IndexError("list index out of range") from error
+
+
+class TakesForbiddenForMissing(Native):
+    """Takes an index that it may not read for a missing one, as S3 does."""
+
+    @override
+    def fetch_index(
+        self, metadata: SegmentMetadata, index_type: IndexType
+    ) -> memoryview:
+        try:
+            return super().fetch_index(metadata, index_type)
+        except PermissionDeniedError as error:
+            raise NotFoundError(str(error)) from error
+
+
+BROKEN: Final = (
+    Broken(
+        rules.check_transient_errors_are_raised, TakesForbiddenForMissing, r"\(denied\)"
+    ),
+    Broken(
+        rules.check_ranges_are_exact,
+        TakesTheEndAsIncluded,
+        "1 came, 0 were",
+        bug="an off-by-one range end",
+    ),
+    Broken(rules.check_ranges_are_exact, LosesWhatIsAhead, "ahead from 0 on, 0 bytes"),
+    Broken(
+        rules.check_ranges_outside_the_log_are_errors,
+        CutsRanges,
+        r"The range \[0, 1285\)",
+    ),
+    Broken(
+        rules.check_ranges_outside_the_log_are_errors,
+        CountsFromTheEnd,
+        r"The range \[-1",
+    ),
+    Broken(rules.check_buffers_are_read_only, LetsWrite, "not a read-only memoryview"),
+    Broken(rules.check_stream_is_the_log, StreamsTooLittle, "it yielded 1283 bytes"),
+    Broken(rules.check_layout_changes_nothing, BelievesTheLayout, "With the layout"),
+    Broken(
+        rules.check_missing_segment_is_not_found,
+        FindsMissingLogsEmpty,
+        "is gone, and its log returned",
+    ),
+    Broken(
+        rules.check_store_errors_pass_through,
+        TakesOutagesForNothing,
+        r"list_partitions returned \[\]",
+    ),
+    Broken(
+        rules.check_store_errors_pass_through,
+        TakesOutagesForNothingBehindAView,
+        r"list_partitions returned \[\]",
+    ),
+    Broken(
+        rules.check_store_errors_pass_through,
+        TakesOutagesForAMissingIndex,
+        "NotFoundError|fetch_indexes returned",
+    ),
+    Broken(
+        rules.check_errors_are_typed,
+        RaisesItsOwn,
+        "fetch_all_indexes raised IndexError",
+    ),
+    Broken(rules.check_copied_segment_is_read_back, ChangesAByte, "has other bytes"),
+    Broken(
+        rules.check_ranges_are_exact, ReturnsWholeBlocks, "512 came, 1 were asked for"
+    ),
+    Broken(
+        rules.check_ranges_outside_the_log_are_errors,
+        ReadsIntoTheIndexes,
+        "returned <memory",
+        bug="a range past the end gives garbage",
+    ),
+    Broken(
+        rules.check_large_log_is_whole,
+        LosesTheLastByte,
+        "or others",
+        bug="loses the last byte of large segments",
+    ),
+    Broken(
+        rules.check_short_object_is_an_error,
+        TrustsItsStore,
+        r"\.log has \d+ of",
+        bug="reads more than it was asked for and returns what its store gave",
+    ),
+    Broken(rules.check_range_costs_no_more, ClaimsRanges, "For one byte of"),
+    Broken(
+        rules.check_transient_errors_are_raised,
+        TakesOutagesForAMissingIndex,
+        r"of describe failed \(error\), and it ended with",
+        bug='takes a transient error for "not found"',
+    ),
+)

@@ -1,0 +1,176 @@
+"""Plugins that are created, pickled, shared or closed in a wrong way."""
+
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Final, Self
+
+from typing_extensions import override
+
+from testing.broken.plugin import Broken, Native
+from tieredfs import (
+    Capability,
+    IndexType,
+    LogSegmentData,
+    NotFoundError,
+    ObjectStore,
+    RequestPolicy,
+    SegmentIndexes,
+    SegmentMetadata,
+    TopicIdPartition,
+)
+from tieredfs import testing as rules
+from tieredfs.storage import StorageWrapper
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+
+__all__ = ["BROKEN", "SharesOneSlot"]
+
+
+class AsksAtOnce(Native):
+    """Looks into the store while it is created."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        list(store.list())
+
+
+class HoldsALock(Native):
+    """Has an attribute that cannot be pickled."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.lock = threading.Lock()
+
+
+class ComesBackAsAnother(Native):
+    """Comes back from a pickle as another class."""
+
+    @override
+    def __reduce__(self) -> tuple[Callable[..., object], tuple[object, ...]]:
+        return StorageWrapper, (self.inner,)
+
+
+class BelongsToAThread(Native):
+    """Serves only the thread that created it."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.thread = threading.get_ident()
+
+    @override
+    def fetch_all_indexes(self, metadata: SegmentMetadata) -> SegmentIndexes:
+        if threading.get_ident() != self.thread:
+            raise RuntimeError("this is not my thread")
+        return super().fetch_all_indexes(metadata)
+
+
+class SharesOneSlot(KafkaLocal):
+    """Keeps what it is asked for in one place, whichever thread asks."""
+
+    asked: SegmentMetadata
+
+    @override
+    def fetch_all_indexes(self, metadata: SegmentMetadata) -> SegmentIndexes:
+        self.asked = metadata
+        found: dict[IndexType, memoryview] = {}
+        for kind in IndexType:
+            with suppress(NotFoundError):
+                found[kind] = self.fetch_index(self.asked, kind)
+        return SegmentIndexes(found)
+
+
+class ChangesItsPolicy(Native):
+    """Changes its own policy, instead of a view's."""
+
+    @override
+    def with_policy(self, policy: RequestPolicy) -> Self:
+        self.inner = self.inner.with_policy(policy)
+        self.store = self.inner.store
+        return self
+
+
+class IgnoresThePolicy(Native):
+    """Ignores the policy of a view."""
+
+    @override
+    def with_policy(self, policy: RequestPolicy) -> Self:
+        return self
+
+
+class ClosesWithItsView(Native):
+    """As one whose views are closed as the storage itself is."""
+
+    @override
+    def with_policy(self, policy: RequestPolicy) -> Self:
+        view = super().with_policy(policy)
+        view._view = None
+        return view
+
+    @override
+    def close(self) -> None:
+        self.store.delete([entry.key for entry in self.store.list()])
+
+
+class ClosesTheStore(Native):
+    """Deletes what is stored when it is closed."""
+
+    @override
+    def close(self) -> None:
+        self.store.delete([entry.key for entry in self.store.list()])
+
+
+class KeepsAManifest(SingleObject):
+    """Lists what an object names, which each copy reads, changes and writes."""
+
+    capabilities = SingleObject.capabilities - {Capability.ATOMIC_COPY}
+
+    def _ids(self) -> set[str]:
+        with suppress(NotFoundError):
+            return set(bytes(self.store.get("manifest")).decode().split())
+        return set()
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        ids = self._ids()
+        return [s for s in super().list_segments(partition, min_offset) if s.id in ids]
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        custom = super().copy_log_segment(metadata, data)
+        text = " ".join({*self._ids(), metadata.id})
+        self.store.put("manifest", text.encode(), overwrite=True)
+        return custom
+
+
+BROKEN: Final = (
+    Broken(
+        rules.check_copies_of_two_processes_stay, KeepsAManifest, "both returned, and"
+    ),
+    Broken(rules.check_construction_sends_no_request, AsksAtOnce, "It made 1 calls"),
+    Broken(rules.check_storage_pickles, HoldsALock, "cannot pickle"),
+    Broken(rules.check_storage_pickles, ComesBackAsAnother, "as StorageWrapper"),
+    Broken(rules.check_threads_share_it, BelongsToAThread, "not my thread"),
+    Broken(rules.check_policy_is_that_of_the_view, ChangesItsPolicy, "storage itself"),
+    Broken(
+        rules.check_policy_is_that_of_the_view, IgnoresThePolicy, "The view's policy"
+    ),
+    Broken(
+        rules.check_policy_is_that_of_the_view,
+        ClosesWithItsView,
+        "A call raised NotFound",
+    ),
+    Broken(
+        rules.check_close_leaves_the_store, ClosesTheStore, "A call raised NotFound"
+    ),
+    Broken(
+        rules.check_concurrent_fetches_stay_apart,
+        SharesOneSlot,
+        "were read concurrently",
+        bug="serves another segment's index under concurrency",
+    ),
+)

@@ -1,0 +1,222 @@
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from itertools import count
+
+import pytest
+from typing_extensions import override
+
+import tieredfs.testing
+from testing.broken.reading import TakesTheEndAsIncluded
+from tieredfs import (
+    LogSegmentData,
+    NotFoundError,
+    ObjectStore,
+    SegmentMetadata,
+    StorageUnavailableError,
+    TopicIdPartition,
+    UnsupportedOperationError,
+)
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.testing import CHECKS
+from tieredfs.testing.promise import BrokenPromiseError, Promise
+from tieredfs.testing.rule import MakeStorage
+from tieredfs.testing.search import LIMITS, Limits
+from tieredfs.testing.stores import READS, WRITES, WatchedStore, scratch_store
+from tieredfs.testing.verdict import (
+    PRODUCERS,
+    Outcome,
+    Profile,
+    Recipe,
+    Subject,
+    Verdict,
+    VerdictProducer,
+    ask_checks,
+    ask_promises,
+)
+
+RECIPE = Recipe(
+    ("ObjectStore",), "make_storage = TakesTheEndAsIncluded", "ObjectStore()"
+)
+
+
+class Stores:
+    """Empty stores, and how many were asked for."""
+
+    def __init__(self) -> None:
+        self.opened = ExitStack()
+        self.count = 0
+
+    def __call__(self) -> ObjectStore:
+        self.count += 1
+        return self.opened.enter_context(scratch_store())
+
+
+@pytest.fixture
+def stores() -> Iterator[Stores]:
+    made = Stores()
+    with made.opened:
+        yield made
+
+
+def ask(
+    make: MakeStorage,
+    stores: Stores,
+    profile: Profile = Profile.QUICK,
+    *producers: VerdictProducer,
+) -> list[Verdict]:
+    """Return the verdicts of some producers, by default of the checks."""
+    subject = Subject(make, stores, lambda _: None, RECIPE, profile)
+    return [
+        verdict
+        for produce in producers or (ask_checks,)
+        for verdict in produce(subject)
+    ]
+
+
+def test_there_is_a_verdict_on_each_rule(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = Limits(sequences=10, steps=10, search_seconds=25.0, shrink_seconds=1.0)
+    monkeypatch.setitem(LIMITS, Profile.QUICK, few)
+    verdicts = ask(SingleObject, stores, Profile.QUICK, *PRODUCERS)
+    named = [*(c.__name__ for c in CHECKS), *(promise.rule for promise in Promise)]
+    assert [v.name for v in verdicts] == named
+    assert {v.outcome for v in verdicts} == {Outcome.HELD, Outcome.NOT_APPLICABLE}
+    (skipped,) = (v for v in verdicts if v.outcome is Outcome.NOT_APPLICABLE)
+    assert skipped.name == "check_read_only_refuses_to_write"
+    assert skipped.reason == "the layout has WRITE"
+
+
+def test_a_broken_rule_comes_with_code_that_breaks_it_again(stores: Stores) -> None:
+    verdicts = ask(TakesTheEndAsIncluded, stores)
+    found = {v.name: v for v in verdicts if v.outcome is Outcome.BROKEN}
+    broken = found["check_ranges_are_exact"]
+    assert broken.rule.startswith("`fetch_log_segment` returns exactly")
+    assert broken.reason.startswith("The bytes [0, 0)")
+    assert broken.code.endswith("check_ranges_are_exact(make_storage)")
+    with pytest.raises(AssertionError, match="1 came, 0 were asked for"):
+        exec(  # noqa: S102 - what an author pastes
+            broken.code, {"TakesTheEndAsIncluded": TakesTheEndAsIncluded}
+        )
+
+
+def test_a_store_that_fails_is_no_verdict(stores: Stores) -> None:
+    calls = count()
+
+    def failing() -> ObjectStore:
+        limit = 0 if next(calls) > 5 else None
+        return WatchedStore.over(stores(), READS | WRITES, limit=limit)
+
+    subject = Subject(SingleObject, failing, lambda _: None, RECIPE)
+    with pytest.raises(StorageUnavailableError):
+        list(PRODUCERS[0](subject))
+
+
+def test_a_longer_profile_asks_more_often(stores: Stores) -> None:
+    ask(SingleObject, stores)
+    once = stores.count
+    stores.count = 0
+    ask(SingleObject, stores, Profile.FULL)
+    assert stores.count - 1 == 5 * (once - 1)
+
+
+def test_what_is_broken_now_and_then_is_found_by_a_longer_profile(
+    stores: Stores,
+) -> None:
+    made = count()
+
+    def sometimes(store: ObjectStore) -> SingleObject:
+        if next(made) == 1000:
+            raise RuntimeError("it was the thousandth")
+        return SingleObject(store)
+
+    assert not [v for v in ask(sometimes, stores) if v.outcome is Outcome.BROKEN]
+    (broken,) = (
+        verdict
+        for verdict in ask(sometimes, stores, Profile.FULL)
+        if verdict.outcome is Outcome.BROKEN
+    )
+    assert "it was the thousandth" in broken.reason
+    # In memory it does not break again: then the store is named.
+    assert broken.code.endswith("(make_storage, ObjectStore())")
+
+
+def test_a_broken_promise_comes_with_the_steps_that_break_it_again(
+    stores: Stores,
+) -> None:
+    class ListsNoMore(SingleObject):
+        """Lists a partition no more that it once found empty."""
+
+        def __init__(self, store: ObjectStore) -> None:
+            super().__init__(store)
+            self.empty: set[TopicIdPartition] = set()
+
+        @override
+        def list_segments(
+            self, partition: TopicIdPartition, min_offset: int = 0
+        ) -> list[SegmentMetadata]:
+            if partition in self.empty:
+                raise NotFoundError(str(partition))
+            try:
+                return super().list_segments(partition, min_offset)
+            except NotFoundError:
+                self.empty.add(partition)
+                raise
+
+    verdicts = ask(ListsNoMore, stores, Profile.QUICK, ask_promises)
+    (broken,) = (v for v in verdicts if v.outcome is Outcome.BROKEN)
+    assert broken.name == "promise_copies_stay"
+    code = broken.code.replace("TakesTheEndAsIncluded", "ListsNoMore")
+    calls = [line for line in code.splitlines() if line.startswith("state.")]
+    assert len(calls) <= 3
+    with pytest.raises(BrokenPromiseError, match="lacks"):
+        exec(code, {"ListsNoMore": ListsNoMore})  # noqa: S102 - what an author pastes
+    others = {v.outcome for v in verdicts if v is not broken}
+    assert others == {Outcome.UNDECIDED}
+
+
+def test_without_hypothesis_there_is_no_verdict_on_promises(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(sys.modules, "tieredfs.testing.search", raising=False)
+    monkeypatch.delattr(tieredfs.testing, "search", raising=False)
+    monkeypatch.setitem(sys.modules, "hypothesis", None)
+    with pytest.raises(UnsupportedOperationError, match=r"tieredfs\[testing\]"):
+        ask(SingleObject, stores, Profile.QUICK, ask_promises)
+
+
+class ExitsOnCopy(SingleObject):
+    """Ends the process where it should raise."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        raise SystemExit(0)
+
+
+def test_a_plugin_that_ends_the_process_breaks_the_rule(stores: Stores) -> None:
+    verdicts = ask(ExitsOnCopy, stores, Profile.QUICK, *PRODUCERS)
+    broken = {v.name for v in verdicts if v.outcome is Outcome.BROKEN}
+    assert {"check_copied_segment_is_read_back", "promise_calls_succeed"} <= broken
+
+
+class FailsOnce(SingleObject):
+    """Reaches its store but once."""
+
+    calls = count()
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        if next(self.calls) == 3:
+            raise StorageUnavailableError("list: 503 Slow Down")
+        return super().list_segments(partition, min_offset)
+
+
+def test_an_outage_of_a_moment_breaks_no_rule(stores: Stores) -> None:
+    verdicts = ask(FailsOnce, stores)
+    assert next(FailsOnce.calls) > 4
+    assert not [v for v in verdicts if v.outcome is Outcome.BROKEN]

@@ -1,0 +1,35 @@
+"""All checks: those of each module of rules."""
+
+from typing import Final
+
+from tieredfs.testing import (
+    appending,
+    copying,
+    deleting,
+    freshness,
+    indexes,
+    listing,
+    logs,
+    names,
+    reading,
+    sharing,
+    verifying,
+)
+from tieredfs.testing.rule import Check, checks_in
+
+__all__ = ["CHECKS"]
+
+CHECKS: Final[tuple[Check, ...]] = (
+    *checks_in(listing),
+    *checks_in(freshness),
+    *checks_in(logs),
+    *checks_in(names),
+    *checks_in(reading),
+    *checks_in(indexes),
+    *checks_in(copying),
+    *checks_in(appending),
+    *checks_in(deleting),
+    *checks_in(sharing),
+    *checks_in(verifying),
+)
+"""Every check, by subject."""

@@ -1,0 +1,349 @@
+"""An object store that fails as planned, and records every request.
+
+A plan decides about each request before it is made. Its repr is one line that makes it
+again, so a failure is repeated by pasting it. What a plugin sees is what a store may do
+by its own contract: an error instead of an answer, an answer that ends early, a late
+answer, a lost reply to a request that was executed, and no answer ever again.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Final, Literal, Protocol, Self, TypeVar
+
+from tieredfs.errors import PermissionDeniedError, StorageUnavailableError
+from tieredfs.model import ByteRange
+from tieredfs.objects import Content, ObjectInfo, ObjectStore
+from tieredfs.testing.stores import WRITES
+
+__all__ = [
+    "CRASHES",
+    "FAILURES",
+    "NO_FAULTS",
+    "CrashError",
+    "Effect",
+    "FaultPlan",
+    "FaultyStore",
+    "Plan",
+    "SeededPlan",
+    "StoreFault",
+    "StoreRequest",
+]
+
+_T = TypeVar("_T")
+
+Effect = Literal[
+    "error", "denied", "cut", "delay", "lost_reply", "crash", "crash_after"
+]
+"""What happens to a request. ``error``: it is not executed. ``denied``: neither, for
+want of permission. ``cut``: half of it is: a
+listing ends early, half of the keys are deleted, no other request has an effect.
+``delay``: it is executed late. ``lost_reply``: it is executed, and fails nevertheless.
+``crash``: the process dies before it. ``crash_after``: the process dies after it."""
+
+FAILURES: Final[tuple[Effect, ...]] = ("error", "denied", "cut", "lost_reply")
+"""Effects after which the process lives, and has no answer."""
+
+CRASHES: Final[tuple[Effect, ...]] = ("crash", "crash_after")
+"""Effects after which the process is dead."""
+
+_EXECUTED: Final = frozenset({"lost_reply", "crash_after"})
+
+
+class CrashError(BaseException):
+    """The process has died: a plugin that survives it sends no further request.
+
+    It is not an Exception, so that no handler takes it for an error of the store.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRequest:
+    """One request to a store.
+
+    Attributes:
+        verb: The method of the store.
+        key: Its key, or the prefix of a listing; the first one of several.
+        number: How many requests came before.
+        write: How many writes came before, if it is one; None for reads.
+        repeat: How many requests with this verb and key came before.
+        effect: What happened to it; None if it was executed.
+    """
+
+    verb: str
+    key: str
+    number: int
+    write: int | None
+    repeat: int
+    effect: Effect | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFault:
+    """What happens to one request.
+
+    Attributes:
+        effect: What happens.
+        at: Number of the request, from 0.
+        of_writes: Whether ``at`` counts only writes.
+        seconds: How long a delay takes.
+    """
+
+    effect: Effect
+    at: int
+    of_writes: bool = False
+    seconds: float = 0.0
+
+    def strikes(self, request: StoreRequest) -> bool:
+        """Return whether a request is the one."""
+        return self.at == (request.write if self.of_writes else request.number)
+
+
+class Plan(Protocol):
+    """Decides what happens to each request."""
+
+    def fault(self, request: StoreRequest) -> StoreFault | None:
+        """Return what happens to a request; None to execute it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultPlan:
+    """Let the listed requests fail, and execute all others.
+
+    Attributes:
+        faults: What happens; of several faults of one request the first one.
+    """
+
+    faults: tuple[StoreFault, ...] = ()
+
+    def fault(self, request: StoreRequest) -> StoreFault | None:
+        """Return the fault of a request."""
+        return next((fault for fault in self.faults if fault.strikes(request)), None)
+
+
+NO_FAULTS: Final = FaultPlan()
+"""Execute every request."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeededPlan:
+    """Let a share of the requests fail, which a seed determines.
+
+    What happens to a request follows from the seed, the verb, the key, and how often
+    both were sent, so that it does not depend on the order of concurrent requests.
+
+    Attributes:
+        seed: Any number.
+        rate: Share of the requests that fail, from 0 to 1.
+        effects: What may happen.
+        verbs: Verbs that may fail; empty for all.
+        seconds: The longest delay.
+    """
+
+    seed: int
+    rate: float = 0.1
+    effects: tuple[Effect, ...] = ("error", "cut", "lost_reply")
+    verbs: tuple[str, ...] = ()
+    seconds: float = 0.0
+
+    def fault(self, request: StoreRequest) -> StoreFault | None:
+        """Return the fault of a request."""
+        random = Random(f"{self.seed}/{request.verb}/{request.key}/{request.repeat}")  # noqa: S311 - repeatable, not secret
+        if self.verbs and request.verb not in self.verbs:
+            return None
+        if random.random() >= self.rate:
+            return None
+        effect = random.choice(self.effects)
+        return StoreFault(
+            effect, request.number, seconds=random.uniform(0, self.seconds)
+        )
+
+
+class FaultyStore(ObjectStore):
+    """The same objects, where requests fail as planned and are recorded.
+
+    Views under another policy follow the same plan, and are recorded with it.
+    """
+
+    _journal: "_Journal"
+
+    @classmethod
+    def over(
+        cls,
+        store: ObjectStore,
+        plan: Plan = NO_FAULTS,
+        *,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> Self:
+        """Return another store over the objects of ``store``, on its connections.
+
+        Args:
+            store: Any store.
+            plan: What happens to each request.
+            sleep: Waits so many seconds; a test's own takes no time.
+        """
+        made = cls.__new__(cls)
+        vars(made).update(vars(store))
+        made._journal = _Journal(plan, sleep)  # noqa: SLF001 - of this class
+        return made
+
+    @property
+    def requests(self) -> tuple[StoreRequest, ...]:
+        """The requests since the current plan began, in the order they were sent."""
+        return tuple(self._journal.requests)
+
+    def follow(self, plan: Plan = NO_FAULTS) -> None:
+        """Follow another plan from now on, which counts requests from 0.
+
+        A store whose process has died stays dead.
+        """
+        self._journal.follow(plan)
+
+    def get(self, key: str) -> memoryview:
+        """Return the whole object."""
+        return self._send("get", key, partial(super().get, key))
+
+    def get_range(self, key: str, start: int, end: int) -> memoryview:
+        """Return the bytes ``[start, end)`` of an object."""
+        get = partial(super().get_range, key, start, end)
+        return get() if start == end else self._send("get_range", key, get)
+
+    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        """Return several ranges of one object."""
+        get = partial(super().get_ranges, key, ranges)
+        return self._send("get_ranges", key, get) if any(ranges) else get()
+
+    def head(self, key: str) -> ObjectInfo:
+        """Return an object's size and version."""
+        return self._send("head", key, partial(super().head, key))
+
+    def list(
+        self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
+    ) -> Iterator[ObjectInfo]:
+        """Yield the objects whose keys begin with ``prefix``."""
+        found = super().list(prefix, start_after=start_after, delimiter=delimiter)
+        return self._yielded(prefix, found)
+
+    def put(
+        self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
+    ) -> None:
+        """Store an object."""
+        self._send("put", key, partial(super().put, key, data, overwrite=overwrite))
+
+    def put_new(self, prefix: str, data: bytes | bytearray | memoryview) -> str:
+        """Store an object under a key that no other write has."""
+        return self._send("put_new", prefix, partial(super().put_new, prefix, data))
+
+    def put_file(self, key: str, source: Path | Content, *, overwrite: bool) -> None:
+        """Store an object from a local file."""
+        put = partial(super().put_file, key, source, overwrite=overwrite)
+        self._send("put_file", key, put)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy one object to another key."""
+        self._send("copy", target, partial(super().copy, source, target))
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; without a key no request is sent."""
+        wanted = sorted(keys)
+        if wanted:
+            half = partial(super().delete, wanted[: len(wanted) // 2])
+            self._send("delete", wanted[0], partial(super().delete, wanted), half)
+
+    def _send(
+        self,
+        verb: str,
+        key: str,
+        execute: Callable[[], _T],
+        execute_half: Callable[[], object] = lambda: None,
+    ) -> _T:
+        """Send one request, or let it fail."""
+        fault = self._journal.begin(verb, key)
+        if fault is None:
+            return execute()
+        if fault.effect == "delay":
+            self._journal.sleep(fault.seconds)
+            return execute()
+        if fault.effect == "cut":
+            execute_half()
+        elif fault.effect in _EXECUTED:
+            execute()
+        raise self._failure(verb, key, fault)
+
+    def _yielded(
+        self, prefix: str, found: Iterator[ObjectInfo]
+    ) -> Iterator[ObjectInfo]:
+        """Yield a listing; its request is sent when the first entry is needed."""
+        fault = self._journal.begin("list", prefix)
+        if fault is not None and fault.effect == "delay":
+            self._journal.sleep(fault.seconds)
+        elif fault is not None:
+            entries = [*found] if fault.effect == "cut" else []
+            yield from entries[: len(entries) // 2]
+            raise self._failure("list", prefix, fault)
+        yield from found
+
+    def _failure(self, verb: str, key: str, fault: StoreFault) -> BaseException:
+        """Return what a request raises; after a crash every later one raises it."""
+        where = f"{verb} {self.url}/{key}"
+        if fault.effect in CRASHES:
+            self._journal.is_dead = True
+            return CrashError(f"{where}: the process died")
+        if fault.effect == "denied":
+            return PermissionDeniedError(f"{where}: a fault was injected: denied")
+        return StorageUnavailableError(f"{where}: a fault was injected: {fault.effect}")
+
+    def __getstate__(self) -> dict[str, object]:
+        """Return what another process needs to create the same store."""
+        return super().__getstate__() | {"journal": self._journal}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        """Create the same store in this process; requests are counted from 0."""
+        super().__setstate__(state)
+        vars(self).update(_journal=state["journal"])
+
+
+class _Journal:
+    """The requests of a store and its views; safe to share between threads."""
+
+    def __init__(self, plan: Plan, sleep: Callable[[float], object]) -> None:
+        self.sleep = sleep
+        self.is_dead = False
+        self._lock = threading.Lock()
+        self.follow(plan)
+
+    def follow(self, plan: Plan) -> None:
+        """Begin another plan."""
+        with self._lock:
+            self._plan = plan
+            self.requests: list[StoreRequest] = []
+
+    def begin(self, verb: str, key: str) -> StoreFault | None:
+        """Record a request, and return what happens to it.
+
+        Raises:
+            CrashError: The process has died.
+        """
+        with self._lock:
+            if self.is_dead:
+                raise CrashError(f"{verb} {key}: the process is dead")
+            sent = self.requests
+            request = StoreRequest(
+                verb,
+                key,
+                len(sent),
+                sum(one.verb in WRITES for one in sent) if verb in WRITES else None,
+                sum((one.verb, one.key) == (verb, key) for one in sent),
+            )
+            fault = self._plan.fault(request)
+            effect = None if fault is None else fault.effect
+            sent.append(replace(request, effect=effect))
+            return fault
+
+    def __reduce__(self) -> "tuple[type[_Journal], tuple[Plan, Callable[..., object]]]":
+        """Count anew in another process, and wait by its clock."""
+        return _Journal, (self._plan, time.sleep)

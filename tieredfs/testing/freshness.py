@@ -1,0 +1,129 @@
+"""Rules for what one storage sees of what another has done."""
+
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from typing import Final
+
+from tieredfs.errors import NotFoundError
+from tieredfs.model import IndexType, SegmentId, SegmentMetadata
+from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.testing.faults import FaultPlan, FaultyStore, StoreFault
+from tieredfs.testing.rule import Asked, Case, require, rule
+from tieredfs.testing.samples import PARTITIONS, Sample, sample
+
+__all__ = [
+    "check_copies_of_two_processes_stay",
+    "check_emptiness_is_not_remembered",
+    "check_listing_is_never_stale",
+]
+
+_MAX_WRITES: Final = 12
+_LOCK_SECONDS: Final = 0.2
+
+
+@rule(Capability.WRITE)
+def check_emptiness_is_not_remembered(case: Case) -> None:
+    """What was not there is found once another storage has copied it."""
+    one = sample(PARTITIONS[0], 1)
+    for _ in range(2):  # an empty store, and one that has become empty
+        for call in _finding(case.storage, one.metadata).values():
+            with suppress(NotFoundError):
+                call()
+        case.another().copy_log_segment(one.metadata, one.data)
+        for said, call in _finding(case.storage, case.stored(one)).items():
+            try:
+                found = call()
+            except NotFoundError as error:
+                raise AssertionError(
+                    f"After another storage had copied it, {said} raised {error!r}."
+                ) from error
+            require(
+                bool(found),
+                f"After another storage had copied it, {said} returned {found!r}.",
+            )
+        case.another().delete_log_segment(case.stored(one))
+
+
+@rule(Capability.WRITE)
+def check_listing_is_never_stale(case: Case) -> None:
+    """What another storage has copied or deleted is seen immediately."""
+    first, second = (sample(PARTITIONS[0], number) for number in range(2))
+    other = case.another()
+    case.storage.copy_log_segment(first.metadata, first.data)
+    case.storage.list_partitions()
+    (listed,) = case.storage.list_segments(PARTITIONS[0])
+    other.copy_log_segment(second.metadata, second.data)
+    found = _listed(case)
+    require(
+        found == [first.identity, second.identity],
+        f"After another storage had copied {second.identity}, it listed {found}.",
+    )
+    other.delete_log_segment(listed)
+    found = _listed(case)
+    require(
+        found == [second.identity],
+        f"After another storage had deleted {first.identity}, it listed {found}.",
+    )
+
+
+def _listed(case: Case) -> list[tuple[int, SegmentId]]:
+    found = case.storage.list_segments(PARTITIONS[0])
+    return [(segment.start_offset, segment.id) for segment in found]
+
+
+def _finding(storage: RemoteStorageManager, segment: SegmentMetadata) -> Asked:
+    """Return the calls that find a segment, or its partition."""
+    partition = segment.partition
+    return {
+        "list_partitions": storage.list_partitions,
+        "list_partitions of its topic": lambda: storage.list_partitions(
+            partition.topic
+        ),
+        "list_segments": lambda: storage.list_segments(partition),
+        "seek": lambda: storage.seek(partition, segment.start_offset),
+        "survey": lambda: list(storage.survey(partition)),
+        "fetch_log_segment": lambda: storage.fetch_log_segment(segment),
+        "fetch_index": lambda: storage.fetch_index(segment, IndexType.OFFSET),
+        "fetch_all_indexes": lambda: storage.fetch_all_indexes(segment),
+    }
+
+
+@rule(Capability.WRITE)
+def check_copies_of_two_processes_stay(case: Case) -> None:
+    """Of two copies that two processes make concurrently, neither is lost."""
+    for write in range(_MAX_WRITES):
+        first, second = (sample(PARTITIONS[0], 2 * write + n) for n in range(2))
+        if not _copy_beside(case, write, first, second):
+            return
+        found = _listed(case)
+        for one in (first, second):
+            require(
+                one.identity in found,
+                f"{second.metadata} was copied before write {write} of the copy of "
+                f"{first.metadata}; both returned, and listed is {found}.",
+            )
+
+
+def _copy_beside(case: Case, write: int, first: Sample, second: Sample) -> bool:
+    """Copy a segment, and another one just before a write of it.
+
+    Returns:
+        Whether there was such a write.
+    """
+    other = case.another()
+    begun: list[Future[bytes]] = []
+    with ThreadPoolExecutor(1) as pool:
+
+        def copy_meanwhile(seconds: float) -> None:
+            del seconds
+            copy = other.copy_log_segment
+            begun.append(pool.submit(copy, second.metadata, second.data))
+            # One that waits for a lock of the process goes on when the call has ended.
+            wait(begun, timeout=_LOCK_SECONDS)
+
+        plan = FaultPlan((StoreFault("delay", write, of_writes=True),))
+        store = FaultyStore.over(case.store, plan, sleep=copy_meanwhile)
+        case.another(store).copy_log_segment(first.metadata, first.data)
+        for copied in begun:
+            copied.result()
+    return bool(begun)

@@ -1,0 +1,88 @@
+"""Test cases that try any calls in any order; hypothesis is imported with the first.
+
+Importing this module imports no hypothesis, so that the checks beside it need none.
+"""
+
+import unittest
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Final, Protocol
+
+from tieredfs.objects import ObjectStore
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.testing.object_samples import KEYS
+from tieredfs.testing.stores import scratch_store
+
+__all__ = [
+    "CROWD",
+    "OpenStore",
+    "PluginCase",
+    "state_machine_test",
+    "store_machine_test",
+]
+
+CROWD: Final = 1001
+"""Segments of one partition that do not fit on one page of a listing."""
+
+OpenStore = Callable[[], AbstractContextManager[ObjectStore]]
+"""Opens a store without objects, and removes it afterwards."""
+
+
+class PluginCase(Protocol):
+    """What is tested: a class that makes the storages of a plugin."""
+
+    def make_storage(self, store: ObjectStore) -> RemoteStorageManager:
+        """Return a new storage over a store, on each call."""
+
+
+def state_machine_test(
+    case: Callable[[], PluginCase],
+    *,
+    open_store: OpenStore = scratch_store,
+    examples: int | None = None,
+    steps: int = 30,
+    crowd: int = CROWD,
+) -> type[unittest.TestCase]:
+    """Return a test case that tries any calls of a plugin in any order.
+
+    Each sequence of calls is made over a store of its own. A failure is printed as the
+    shortest sequence that hypothesis has found.
+
+    Args:
+        case: Makes the storages of the plugin, such as a class ``TestMine`` with the
+            method ``make_storage(self, store)``.
+        open_store: Opens a store without objects, and removes it afterwards; by
+            default one in memory.
+        examples: How many sequences are tried; None for as many as the profile of
+            hypothesis says.
+        steps: Maximum calls of each.
+        crowd: Segments of the largest partition. By default they do not fit on one page
+            of a listing; fewer are quicker where a request takes long.
+    """
+    from tieredfs.testing.machine import machine_test, storage_machine  # noqa: PLC0415 - see above
+
+    name = f"{getattr(case, '__name__', 'Plugin')}Machine"
+    machine = storage_machine(case().make_storage, open_store=open_store, crowd=crowd)
+    return machine_test(name, machine, examples, steps)
+
+
+def store_machine_test(
+    open_store: OpenStore = scratch_store,
+    *,
+    keys: Sequence[str] = KEYS,
+    examples: int | None = None,
+    steps: int = 30,
+) -> type[unittest.TestCase]:
+    """Return a test case that tries any calls of an object store in any order.
+
+    Args:
+        open_store: Opens a store without objects, and removes it afterwards; one that
+            is read only has some.
+        keys: The keys to draw from; plainer ones for a server that is known to list
+            some in a wrong order, or to take one key for another.
+        examples: As in ``state_machine_test``.
+        steps: As in ``state_machine_test``.
+    """
+    from tieredfs.testing.store_machine import machine_test  # noqa: PLC0415 - see above
+
+    return machine_test(open_store, keys, examples, steps)

@@ -1,0 +1,57 @@
+"""Rules of names: those of topics, of partitions, and of storages."""
+
+from tieredfs.errors import InvalidArgumentError, UnsupportedOperationError
+from tieredfs.model import SegmentId, TopicIdPartition, Uuid
+from tieredfs.storage import Capability
+from tieredfs.testing.rule import Case, require, require_whole, rule
+from tieredfs.testing.segment_plan import build_segment
+from tieredfs.testing.stores import scratch_store
+
+__all__ = ["check_identity_tells_stores_apart", "check_names_stay_apart"]
+
+_TOPIC = Uuid.from_bytes(bytes(range(2, 18)))
+_NAMES = ("a.b", "a_b", "A.b", "a-b", *("x" * 248 + last for last in "yz"))
+_LONG = 100
+_ALIKE = (
+    *(TopicIdPartition(name, 0, _TOPIC) for name in _NAMES),
+    *(TopicIdPartition("a.b", number, _TOPIC) for number in (2, 10, 11)),
+)
+
+
+@rule(Capability.WRITE)
+def check_names_stay_apart(case: Case) -> None:
+    """Names that are alike are not mixed up, and numbers are not sorted as text.
+
+    Names are alike if they differ in a dot, in case, or after 248 characters.
+    """
+    ones = []
+    for number, partition in enumerate(_ALIKE, 2):
+        one = build_segment(partition, SegmentId.from_bytes(bytes([number] * 16)), 0)
+        try:
+            case.storage.copy_log_segment(one.metadata, one.data)
+        except (UnsupportedOperationError, InvalidArgumentError):
+            require(len(partition.topic) > _LONG, f"It refused {one.metadata}.")
+            continue  # too long a name for the layout, or for its store
+        ones.append(one)
+    wanted = sorted(one.metadata.partition for one in ones)
+    found = case.another().list_partitions()
+    require(found == wanted, f"It listed {found}, not {wanted}.")
+    for one in ones:
+        listed = case.another().list_segments(one.metadata.partition)
+        ids = [segment.id for segment in listed]
+        require(
+            ids == [one.metadata.id],
+            f"Of {one.metadata.partition} it listed {ids}, not {[one.metadata.id]}.",
+        )
+        require_whole(case.another(), listed[0], one)
+
+
+@rule()
+def check_identity_tells_stores_apart(case: Case) -> None:
+    """Storages over one store have one ``identity``, and over two stores have two."""
+    mine = case.storage.identity
+    again = case.another().identity
+    require(mine == again, f"Over one store it is {mine!r}, and then {again!r}.")
+    with scratch_store() as store:
+        other = case.another(store).identity
+    require(mine != other, f"Over two stores it is {mine!r}.")

@@ -1,0 +1,215 @@
+"""A verdict on each promise: sequences of calls are searched for one that breaks it."""
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from time import monotonic
+from typing import Final
+
+from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tieredfs.objects import ObjectStore
+from tieredfs.testing.machine import StorageMachine, Trial, storage_machine
+from tieredfs.testing.machines import OpenStore
+from tieredfs.testing.promise import Promise
+from tieredfs.testing.steps import Failure, Step, TimeUpError
+from tieredfs.testing.stores import scratch_store
+from tieredfs.testing.verdict import Outcome, Profile, Subject, Verdict
+
+__all__ = ["LIMITS", "Limits", "ask_promises"]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long is searched.
+
+    Attributes:
+        sequences: Maximum sequences.
+        steps: Maximum calls of each.
+        search_seconds: After so long no further sequence is begun.
+        shrink_seconds: So long a failure is made shorter by hypothesis, and so long
+            each broken promise's by leaving out steps.
+    """
+
+    sequences: int
+    steps: int
+    search_seconds: float
+    shrink_seconds: float
+
+
+_MIN_SEQUENCES: Final = 10
+"""Fewer decide nothing, if time has ended the search."""
+
+LIMITS: Final = {
+    Profile.QUICK: Limits(100, 30, 25.0, 10.0),
+    Profile.FULL: Limits(1000, 40, 300.0, 60.0),
+    Profile.NIGHTLY: Limits(20_000, 50, 3600.0, 300.0),
+}
+"""How long is searched in each profile."""
+
+
+def ask_promises(subject: Subject) -> Iterator[Verdict]:
+    """Yield the verdict on each promise.
+
+    Raises:
+        TieredFSError: The store cannot be reached, which says nothing of the plugin.
+    """
+    capabilities = subject.make_storage(subject.make_store()).capabilities
+    found = _search(subject)
+    for promise in Promise:
+        rule = promise.value
+        missing = sorted(one.name for one in promise.needs - capabilities)
+        failure = found.failures.shortest.get(promise)
+        if missing:
+            reason = f"the layout does not have {' and '.join(missing)}"
+            yield Verdict(promise.rule, rule, Outcome.NOT_APPLICABLE, reason)
+        elif failure is not None:
+            sentence, code = failure.error.sentence, _code(failure, subject)
+            yield Verdict(promise.rule, rule, Outcome.BROKEN, sentence, code)
+        elif found.failures.shortest:
+            reason = "the search ended at the promise that is broken"
+            yield Verdict(promise.rule, rule, Outcome.UNDECIDED, reason)
+        elif found.is_over() and found.failures.sequences < _MIN_SEQUENCES:
+            reason = (
+                f"the time was enough for {found.failures.sequences} sequences of calls"
+            )
+            yield Verdict(promise.rule, rule, Outcome.UNDECIDED, reason)
+        else:
+            reason = f"in {found.failures.sequences} sequences of calls"
+            yield Verdict(promise.rule, rule, Outcome.HELD, reason)
+
+
+@dataclass(slots=True)
+class _Timed:
+    """A search that ends in time.
+
+    Attributes:
+        limits: How long it takes.
+        trial: What it found.
+        clock: Seconds from any point in time on.
+    """
+
+    limits: Limits
+    trial: Trial
+    clock: Callable[[], float] = monotonic
+    began: float = field(init=False)
+    failed: float | None = None
+
+    def __post_init__(self) -> None:
+        """Begin."""
+        self.began = self.clock()
+        self.trial.is_over = self.is_over
+
+    def is_over(self) -> bool:
+        """Return whether no further sequence is to be begun."""
+        if not self.trial.failures.shortest:
+            return self.clock() - self.began > self.limits.search_seconds
+        if self.failed is None:
+            self.failed = self.clock()
+        return self.clock() - self.failed > self.limits.shrink_seconds
+
+
+def _search(subject: Subject) -> Trial:
+    """Try sequences of calls until one breaks a promise, and make that one shorter."""
+    limits, trial = LIMITS[subject.profile], Trial()
+    timed = _Timed(limits, trial)
+    machine = storage_machine(
+        subject.make_storage, open_store=_opener(subject), trial=trial
+    )
+    how = settings(
+        max_examples=limits.sequences,
+        stateful_step_count=limits.steps,
+        deadline=None,
+        database=None,
+        derandomize=False,
+        verbosity=Verbosity.quiet,
+        phases=[Phase.generate, Phase.shrink],
+        suppress_health_check=list(HealthCheck),
+    )
+    try:
+        run_state_machine_as_test(seed(subject.seed)(machine), settings=how)
+    except TimeUpError:
+        pass
+    except Exception:
+        # Of a failure the shortest sequence was noted; and a sequence that time has
+        # ended was another one before, for hypothesis.
+        if not (trial.failures.shortest or timed.is_over()):
+            raise
+    if trial.failures.shortest:
+        next(subject.make_store().list(), None)
+    return trial
+
+
+def _opener(subject: Subject) -> OpenStore:
+    def open_store() -> AbstractContextManager[ObjectStore]:
+        return nullcontext(subject.make_store())
+
+    return open_store
+
+
+def _code(failure: Failure, subject: Subject) -> str:
+    """Return the shortest code that fails so again: in memory, if it fails there."""
+    failure = _shortened(failure, subject)
+    recipe, opened = subject.recipe, ""
+    imports = {
+        *_imports(failure.steps),
+        ("tieredfs.testing.machine", "storage_machine"),
+    }
+    imports |= {("tieredfs", name) for name in recipe.imports}
+    if not _fails_in_memory(failure, subject):
+        imports |= {("contextlib", "nullcontext"), ("tieredfs", "ObjectStore")}
+        opened = f", open_store=lambda: nullcontext({recipe.store})"
+    lines = [
+        f"from {module} import {', '.join(sorted(name for _, name in names))}"
+        for module, names in groupby(sorted(imports), lambda one: one[0])
+    ]
+    calls = [step.code for step in failure.steps]
+    begun = f"state = storage_machine(make_storage{opened})()"
+    return "\n".join([*lines, "", "", recipe.lines, "", begun, *calls])
+
+
+def _imports(steps: tuple[Step, ...]) -> set[tuple[str, str]]:
+    return set().union(*(step.imports for step in steps))
+
+
+def _fails_in_memory(failure: Failure, subject: Subject) -> bool:
+    """Return whether steps break the same promise over a store in memory."""
+    with scratch_store() as store:
+        subject.fill(store)
+        trial = Trial()
+        machine = storage_machine(
+            subject.make_storage, open_store=lambda: nullcontext(store), trial=trial
+        )
+        _make(machine(), failure.steps)
+        again = trial.failures.shortest.get(failure.error.promise)
+        return again is not None and _kind(again) is _kind(failure)
+
+
+def _kind(failure: Failure) -> type[BaseException] | None:
+    """Return the class of the error that a plugin raised, if it raised one."""
+    cause = failure.error.__cause__
+    return None if cause is None else type(cause)
+
+
+def _make(machine: StorageMachine, steps: Iterable[Step]) -> None:
+    """Make steps until one fails."""
+    with suppress(AssertionError):
+        for step in steps:
+            getattr(machine, step.name)(**dict(step.arguments))
+
+
+def _shortened(failure: Failure, subject: Subject) -> Failure:
+    """Leave out every step without which the others fail as well, in memory."""
+    if not _fails_in_memory(failure, subject):
+        return failure
+    end = monotonic() + LIMITS[subject.profile].shrink_seconds
+    for number in reversed(range(1, len(failure.steps))):  # the first begins it all
+        if monotonic() > end:
+            break
+        steps = failure.steps[:number] + failure.steps[number + 1 :]
+        shorter = replace(failure, steps=steps)
+        if _fails_in_memory(shorter, subject):
+            failure = shorter
+    return failure

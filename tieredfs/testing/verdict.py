@@ -1,0 +1,207 @@
+"""The verdict on a plugin: of each rule whether it holds, and how it is broken."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from tieredfs.errors import StorageUnavailableError, UnsupportedOperationError
+from tieredfs.objects import ObjectStore
+from tieredfs.testing.checks import CHECKS
+from tieredfs.testing.rule import Check, MakeStorage, why_not_applicable
+from tieredfs.testing.stores import scratch_store
+
+__all__ = [
+    "PRODUCERS",
+    "Outcome",
+    "Profile",
+    "Recipe",
+    "Subject",
+    "Verdict",
+    "VerdictProducer",
+    "ask_checks",
+    "ask_promises",
+]
+
+
+class Profile(StrEnum):
+    """How long a plugin is asked."""
+
+    QUICK = "quick"
+    FULL = "full"
+    NIGHTLY = "nightly"
+
+
+_ROUNDS: Final = {Profile.QUICK: 1, Profile.FULL: 5, Profile.NIGHTLY: 25}
+"""How often each rule is asked: a race is not lost each time."""
+
+
+class Outcome(StrEnum):
+    """What was found out about a rule."""
+
+    HELD = "held"
+    BROKEN = "broken"
+    NOT_APPLICABLE = "not_applicable"
+    UNDECIDED = "undecided"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What was found out about one rule.
+
+    Attributes:
+        name: The name of what asks the rule, such as a check's.
+        rule: The rule, a sentence.
+        outcome: Whether it holds.
+        reason: How it is broken, why it does not apply or is undecided, or how far it
+            was looked into; may be empty if it holds.
+        code: Python that breaks it again; empty unless it is broken.
+    """
+
+    name: str
+    rule: str
+    outcome: Outcome
+    reason: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How code makes what was asked, so that a verdict can be repeated in a test.
+
+    Attributes:
+        imports: Names to import from ``tieredfs``.
+        lines: Python that defines the function ``make_storage``.
+        store: An expression for an empty store of the kind that was asked.
+    """
+
+    imports: tuple[str, ...]
+    lines: str
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A plugin and the stores to ask it on.
+
+    Attributes:
+        make_storage: Makes the plugin's storage over a store.
+        make_store: Makes a store that nothing else uses: empty, or with segments if the
+            plugin is read only.
+        fill: Puts into an empty store what ``make_store`` begins with.
+        recipe: How code makes the same.
+        profile: How long to ask.
+        seed: What is drawn at random follows from it.
+    """
+
+    make_storage: MakeStorage
+    make_store: Callable[[], ObjectStore]
+    fill: Callable[[ObjectStore], None]
+    recipe: Recipe
+    profile: Profile = Profile.QUICK
+    seed: int = 0
+
+
+VerdictProducer = Callable[[Subject], Iterator[Verdict]]
+"""Asks a plugin about some rules, and yields a verdict on each.
+
+It raises the TieredFSError of a store that fails: that is no verdict on a plugin.
+"""
+
+
+def ask_checks(subject: Subject) -> Iterator[Verdict]:
+    """Yield the verdict of each check."""
+    capabilities = subject.make_storage(subject.make_store()).capabilities
+    for check in CHECKS:
+        said = (check.__doc__ or "").partition("\n")[0]
+        rule = said.replace("``", "`")
+        reason = why_not_applicable(check, capabilities)
+        if reason:
+            outcome = Outcome.NOT_APPLICABLE
+            yield Verdict(check.__name__, rule, outcome, reason)
+            continue
+        how = _broken(check, subject)
+        if how is None:
+            yield Verdict(check.__name__, rule, Outcome.HELD)
+            continue
+        yield Verdict(
+            check.__name__,
+            rule,
+            Outcome.BROKEN,
+            how.removeprefix(said).strip(),
+            _code(check, subject),
+        )
+
+
+def ask_promises(subject: Subject) -> Iterator[Verdict]:
+    """Yield the verdict on each promise that takes a sequence of calls to be broken.
+
+    Raises:
+        UnsupportedOperationError: hypothesis is not installed.
+    """
+    try:
+        # The only verdict that needs hypothesis, which takes long to import.
+        from tieredfs.testing import search  # noqa: PLC0415 - see above
+    except ModuleNotFoundError as error:
+        if error.name != "hypothesis":
+            raise
+        raise UnsupportedOperationError(
+            "hypothesis is not installed, and sequences of calls need it: "
+            "pip install 'tieredfs[testing]'"
+        ) from None
+    yield from search.ask_promises(subject)
+
+
+PRODUCERS: Final[tuple[VerdictProducer, ...]] = (ask_checks, ask_promises)
+"""All that have a say in the verdict on a plugin, in this order."""
+
+
+def _broken(check: Check, subject: Subject) -> str | None:
+    """Return how a rule is broken; None if it holds.
+
+    Raises:
+        TieredFSError: The store cannot be reached, which says nothing of the plugin.
+    """
+    for _ in range(_ROUNDS[subject.profile]):
+        broken = _ask(check, subject)
+        if broken is None:
+            continue
+        # A request that failed may have been the store's fault: it is asked again.
+        if isinstance(broken.__cause__, (StorageUnavailableError, TimeoutError)):
+            broken = _ask(check, subject)
+        if broken is not None:
+            return str(broken)
+    return None
+
+
+def _ask(check: Check, subject: Subject) -> AssertionError | None:
+    """Return how a rule is broken on a new store; None if it holds."""
+    store = subject.make_store()
+    try:
+        check(subject.make_storage, store)
+    except AssertionError as error:
+        next(store.list(), None)
+        return error
+    return None
+
+
+def _code(check: Check, subject: Subject) -> str:
+    """Return the shortest code that breaks a rule: in memory, if it is broken there."""
+    recipe = subject.recipe
+    imports = set(recipe.imports)
+    given = "make_storage"
+    with scratch_store() as store:
+        subject.fill(store)
+        try:
+            check(subject.make_storage, store)
+        except AssertionError:
+            pass
+        else:
+            imports.add("ObjectStore")
+            given += f", {recipe.store}"
+    return (
+        f"from tieredfs import {', '.join(sorted(imports))}\n"
+        f"from tieredfs.testing import {check.__name__}\n\n\n"
+        f"{recipe.lines}\n\n"
+        f"{check.__name__}({given})"
+    )
