@@ -42,6 +42,9 @@ class Limits:
 _MIN_SEQUENCES: Final = 10
 """Fewer decide nothing, if time has ended the search."""
 
+_TRIES: Final = 3
+"""How often shorter steps are tried: a race is not lost each time."""
+
 LIMITS: Final = {
     Profile.QUICK: Limits(100, 30, 25.0, 10.0),
     Profile.FULL: Limits(1000, 40, 300.0, 60.0),
@@ -210,6 +213,6 @@ def _shortened(failure: Failure, subject: Subject) -> Failure:
             break
         steps = failure.steps[:number] + failure.steps[number + 1 :]
         shorter = replace(failure, steps=steps)
-        if _fails_in_memory(shorter, subject):
+        if any(_fails_in_memory(shorter, subject) for _ in range(_TRIES)):
             failure = shorter
     return failure
