@@ -1,7 +1,11 @@
+import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import count
+from pathlib import Path
+from threading import Lock
 
 import pytest
 from typing_extensions import override
@@ -24,6 +28,7 @@ from tieredfs.testing.rule import MakeStorage
 from tieredfs.testing.search import LIMITS, Limits
 from tieredfs.testing.stores import READS, WRITES, WatchedStore, scratch_store
 from tieredfs.testing.verdict import (
+    CALL_SECONDS,
     PRODUCERS,
     Outcome,
     Profile,
@@ -220,3 +225,66 @@ def test_an_outage_of_a_moment_breaks_no_rule(stores: Stores) -> None:
     verdicts = ask(FailsOnce, stores)
     assert next(FailsOnce.calls) > 4
     assert not [v for v in verdicts if v.outcome is Outcome.BROKEN]
+
+
+class WaitsForItself(SingleObject):
+    """Takes a lock twice where a segment is deleted."""
+
+    @override
+    def delete_log_segment(self, metadata: SegmentMetadata) -> None:
+        lock = Lock()
+        with lock:
+            lock.acquire()
+
+
+def test_a_plugin_that_hangs_is_broken_and_the_verdict_says_where(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CALL_SECONDS, Profile.QUICK, 2.0)
+    verdicts = ask(WaitsForItself, stores, Profile.QUICK, *PRODUCERS)
+    rule, promise = (v for v in verdicts if v.outcome is Outcome.BROKEN)
+    where = rf"did not end within 2 s: it is at \S+{Path(__file__).name}:\d+ in delete_"
+    for broken in (rule, promise):
+        assert re.search(where, broken.reason)
+    assert rule.code.endswith(f"{rule.name}(make_storage, ObjectStore())")
+    assert "state.delete" in promise.code
+    (reason,) = {v.reason for v in verdicts if f"{rule.name} did not end" in v.reason}
+    assert reason == f"{rule.name} did not end"
+
+
+def test_what_hangs_in_a_plugin_does_not_keep_the_process_running() -> None:
+    script = """
+from threading import Event
+from tieredfs.testing.rendezvous import Rendezvous
+from tieredfs.testing.stuck import StuckCallError, call_within
+try:
+    call_within(0.1, lambda: Rendezvous(2).run([Event().wait, Event().wait]))
+except StuckCallError as error:
+    print(error)
+"""
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert done.stdout.startswith("A call did not end within 0.1 s: it is at")
+    assert done.stderr == ""
+
+
+class Panics(SingleObject):
+    """Raises what is no Exception, as a panic of Rust."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        raise BaseException("a panic")  # noqa: TRY002 - see above
+
+
+def test_what_is_no_exception_breaks_the_rule(stores: Stores) -> None:
+    verdicts = ask(Panics, stores, Profile.QUICK, *PRODUCERS)
+    broken = [v for v in verdicts if v.outcome is Outcome.BROKEN]
+    assert "promise_calls_succeed" in {v.name for v in broken}
+    assert all("BaseException('a panic')" in v.reason for v in broken)

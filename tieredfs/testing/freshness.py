@@ -1,11 +1,12 @@
 """Rules for what one storage sees of what another has done."""
 
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import suppress
 from typing import Final
 
 from tieredfs.errors import NotFoundError
 from tieredfs.model import IndexType, SegmentId, SegmentMetadata
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, RemoteStorageManager
 from tieredfs.testing.faults import FaultPlan, FaultyStore, StoreFault
 from tieredfs.testing.rule import Asked, Case, require, rule
@@ -112,7 +113,7 @@ def _copy_beside(case: Case, write: int, first: Sample, second: Sample) -> bool:
     """
     other = case.another()
     begun: list[Future[bytes]] = []
-    with ThreadPoolExecutor(1) as pool:
+    with DaemonExecutor(1) as pool:
 
         def copy_meanwhile(seconds: float) -> None:
             del seconds

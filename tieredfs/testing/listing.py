@@ -1,7 +1,6 @@
 """Rules for what a storage lists."""
 
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache, partial
 from itertools import groupby
 from pathlib import PurePosixPath
@@ -10,6 +9,7 @@ from typing import Final
 
 from tieredfs.errors import NotFoundError, TieredFSError
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, RemoteStorageManager
 from tieredfs.testing.faults import CRASHES
 from tieredfs.testing.rule import (
@@ -339,7 +339,7 @@ def _copy_concurrently(
 ) -> float:
     """Copy segments of one record by several storages, and return the seconds."""
     began = monotonic()
-    with ThreadPoolExecutor(_WRITERS) as pool:
+    with DaemonExecutor(_WRITERS) as pool:
         shares = [numbers[first::_WRITERS] for first in range(_WRITERS)]
         list(pool.map(partial(_copy_small, case, partition), shares))
     return monotonic() - began

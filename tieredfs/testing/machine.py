@@ -16,7 +16,7 @@ A failure is printed as the shortest sequence of steps that hypothesis has found
 
 import unittest
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -46,6 +46,7 @@ from tieredfs.model import (
     TopicIdPartition,
     Uuid,
 )
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, RemoteStorageManager
 from tieredfs.testing.faults import (
     FAILURES,
@@ -194,7 +195,7 @@ class _Beside:
     """
 
     one: Sample
-    pool: ThreadPoolExecutor
+    pool: DaemonExecutor
     copied: Future[bytes | None] | None = None
 
 
@@ -298,7 +299,7 @@ class StorageMachine(RuleBasedStateMachine):
     def copy_beside(self, number: int, handle: int, write: int, deletes: bool) -> None:  # noqa: FBT001 - hypothesis names it
         """Copy or delete a segment while another process copies its neighbour."""
         plan = FaultPlan((StoreFault("delay", write, of_writes=True),))
-        with ThreadPoolExecutor(1) as pool:
+        with DaemonExecutor(1) as pool:
             self._beside = _Beside(self._neighbour(number), pool)
             if deletes:
                 self._delete(self._pool[number], handle, plan)
@@ -686,5 +687,5 @@ def _found(call: Callable[[], _T]) -> _T | None:
 
 def _run_concurrently(calls: Sequence[Callable[[], _T]]) -> list[_T]:
     """Make calls in a thread each, and return their results."""
-    with ThreadPoolExecutor(len(calls)) as pool:
+    with DaemonExecutor(len(calls)) as pool:
         return [future.result() for future in [pool.submit(call) for call in calls]]

@@ -5,12 +5,12 @@ each request of one waits until the others have sent theirs.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from threading import Barrier, BrokenBarrierError
 from typing import Final, TypeVar
 
 from tieredfs.objects import ObjectStore
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.testing.faults import FaultPlan, FaultyStore, Plan, SeededPlan, StoreFault
 from tieredfs.testing.stores import READS
 
@@ -63,7 +63,7 @@ class Rendezvous:
             finally:
                 self._barrier.abort()
 
-        with ThreadPoolExecutor(len(calls)) as pool:
+        with DaemonExecutor(len(calls)) as pool:
             return [future.result() for future in [pool.submit(make, c) for c in calls]]
 
     def _with(self, store: ObjectStore, plan: Plan) -> ObjectStore:

@@ -315,5 +315,7 @@ def _telling(said: str) -> Iterator[None]:
         yield
     except AssertionError as error:
         raise AssertionError(f"{said} {error}") from error.__cause__
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a panic of Rust is no Exception, nor is an exit
         raise AssertionError(f"{said} A call raised {error!r}") from error

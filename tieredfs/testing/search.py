@@ -1,6 +1,8 @@
 """A verdict on each promise: sequences of calls are searched for one that breaks it."""
 
+import threading
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import wait
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -11,12 +13,15 @@ from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from tieredfs.objects import ObjectStore
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
+from tieredfs.objects.concurrency.waiting import SIGNAL_CHECK_SECONDS
 from tieredfs.testing.machine import StorageMachine, Trial, storage_machine
 from tieredfs.testing.machines import OpenStore
-from tieredfs.testing.promise import Promise
+from tieredfs.testing.promise import BrokenPromiseError, Promise
 from tieredfs.testing.steps import Failure, Step, TimeUpError
 from tieredfs.testing.stores import scratch_store
-from tieredfs.testing.verdict import Outcome, Profile, Subject, Verdict
+from tieredfs.testing.stuck import StuckCallError, call_within, where_threads_stand
+from tieredfs.testing.verdict import CALL_SECONDS, Outcome, Profile, Subject, Verdict
 
 __all__ = ["LIMITS", "Limits", "ask_promises"]
 
@@ -60,7 +65,7 @@ def ask_promises(subject: Subject) -> Iterator[Verdict]:
         TieredFSError: The store cannot be reached, which says nothing of the plugin.
     """
     capabilities = subject.make_storage(subject.make_store()).capabilities
-    found = _search(subject)
+    found = _found(subject)
     for promise in Promise:
         rule = promise.value
         missing = sorted(one.name for one in promise.needs - capabilities)
@@ -69,7 +74,8 @@ def ask_promises(subject: Subject) -> Iterator[Verdict]:
             reason = f"the layout does not have {' and '.join(missing)}"
             yield Verdict(promise.rule, rule, Outcome.NOT_APPLICABLE, reason)
         elif failure is not None:
-            sentence, code = failure.error.sentence, _code(failure, subject)
+            sentence = failure.error.sentence
+            code = _code(failure, subject)
             yield Verdict(promise.rule, rule, Outcome.BROKEN, sentence, code)
         elif found.failures.shortest:
             reason = "the search ended at the promise that is broken"
@@ -114,9 +120,29 @@ class _Timed:
         return self.clock() - self.failed > self.limits.shrink_seconds
 
 
-def _search(subject: Subject) -> Trial:
+def _found(subject: Subject) -> Trial:
+    """Search on a thread of its own, and give up a step that does not end."""
+    trial, seconds = Trial(), CALL_SECONDS[subject.profile]
+    others = {thread.ident for thread in threading.enumerate()}
+    searching = DaemonExecutor(1).submit(_search, subject, trial)
+    steps, since = trial.failures.current, monotonic()
+    while not wait([searching], SIGNAL_CHECK_SECONDS).done:
+        if trial.failures.current is not steps:
+            steps, since = trial.failures.current, monotonic()
+        elif steps and monotonic() - since > seconds:
+            places = " and ".join(where_threads_stand(others))
+            said = f"A call did not end within {seconds:g} s: it is at {places}."
+            error = BrokenPromiseError(Promise.CALLS_SUCCEED, said)
+            error.__cause__ = StuckCallError(said)
+            stuck = Trial()
+            stuck.failures.add(Failure(error, steps))
+            return stuck
+    return searching.result()
+
+
+def _search(subject: Subject, trial: Trial) -> Trial:
     """Try sequences of calls until one breaks a promise, and make that one shorter."""
-    limits, trial = LIMITS[subject.profile], Trial()
+    limits = LIMITS[subject.profile]
     timed = _Timed(limits, trial)
     machine = storage_machine(
         subject.make_storage, open_store=_opener(subject), trial=trial
@@ -154,14 +180,15 @@ def _opener(subject: Subject) -> OpenStore:
 
 def _code(failure: Failure, subject: Subject) -> str:
     """Return the shortest code that fails so again: in memory, if it fails there."""
-    failure = _shortened(failure, subject)
+    is_stuck = isinstance(failure.error.__cause__, StuckCallError)
+    failure = failure if is_stuck else _shortened(failure, subject)
     recipe, opened = subject.recipe, ""
     imports = {
         *_imports(failure.steps),
         ("tieredfs.testing.machine", "storage_machine"),
     }
     imports |= {("tieredfs", name) for name in recipe.imports}
-    if not _fails_in_memory(failure, subject):
+    if is_stuck or not _fails_in_memory(failure, subject):
         imports |= {("contextlib", "nullcontext"), ("tieredfs", "ObjectStore")}
         opened = f", open_store=lambda: nullcontext({recipe.store})"
     lines = [
@@ -185,7 +212,9 @@ def _fails_in_memory(failure: Failure, subject: Subject) -> bool:
         machine = storage_machine(
             subject.make_storage, open_store=lambda: nullcontext(store), trial=trial
         )
-        _make(machine(), failure.steps)
+        with suppress(StuckCallError):
+            seconds = CALL_SECONDS[subject.profile]
+            call_within(seconds, lambda: _make(machine(), failure.steps))
         again = trial.failures.shortest.get(failure.error.promise)
         return again is not None and _kind(again) is _kind(failure)
 

@@ -1,13 +1,13 @@
 """Rules for how a storage is created, pickled, shared and closed."""
 
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from threading import Barrier
 
 from tieredfs.model import SegmentMetadata
 from tieredfs.objects import RequestPolicy
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, RemoteStorageManager
 from tieredfs.testing.rendezvous import Rendezvous
 from tieredfs.testing.rule import Case, require, rule
@@ -74,7 +74,7 @@ def check_threads_share_it(case: Case) -> None:
                     return f"Thread {number} read other bytes than it had copied."
         return ""
 
-    with ThreadPoolExecutor(_THREADS) as pool:
+    with DaemonExecutor(_THREADS) as pool:
         wrong = [said for said in pool.map(work, range(_THREADS)) if said]
     require(not wrong, " ".join(wrong))
     require(

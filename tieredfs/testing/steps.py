@@ -12,7 +12,7 @@ from enum import Enum
 from functools import wraps
 from typing import Concatenate, Final, ParamSpec, Protocol, TypeVar
 
-from hypothesis.errors import HypothesisException
+from hypothesis.errors import HypothesisException, StopTest
 
 from tieredfs.testing.promise import BrokenPromiseError, Promise
 
@@ -82,10 +82,12 @@ class Failures:
     Attributes:
         shortest: The shortest sequence that breaks each broken promise.
         sequences: How many sequences were begun.
+        current: The steps of the sequence that is being made, another tuple with each.
     """
 
     shortest: dict[Promise, Failure] = field(default_factory=dict)
     sequences: int = 0
+    current: tuple[Step, ...] = ()
 
     def add(self, failure: Failure) -> None:
         """Note a failure."""
@@ -136,13 +138,14 @@ def recorded(
             raise TimeUpError
         given = [*signature.bind(self, *args, **kwargs).arguments.items()]
         self.steps.append(Step(method.__name__, tuple(given[1:])))
+        self.failures.current = tuple(self.steps)
         self.is_outage_ignored = False
         try:
             method(self, *args, **kwargs)
             self.check()
-        except HypothesisException:
+        except (HypothesisException, StopTest, KeyboardInterrupt, GeneratorExit):
             raise
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             broken = _broken(error, is_outage=self.is_outage_ignored)
             broken.__cause__ = error
             self.failures.add(Failure(broken, tuple(self.steps)))

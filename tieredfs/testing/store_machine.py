@@ -21,7 +21,6 @@ import pickle
 import threading
 import unittest
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -48,6 +47,7 @@ from tieredfs.errors import (
 )
 from tieredfs.model import ByteRange
 from tieredfs.objects import Content, ObjectStore, StoreCapability
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.options import Options
 from tieredfs.testing.object_model import ObjectModel
 from tieredfs.testing.object_samples import PiecewiseContent, noise
@@ -208,7 +208,7 @@ class StoreMachine(RuleBasedStateMachine):
                 return False
             return True
 
-        with ThreadPoolExecutor(count) as pool:
+        with DaemonExecutor(count) as pool:
             won = [*pool.map(created, range(count))]
         wanted = 0 if key in self.model.objects else 1
         # Two writers of the same bytes may both win, but these have bytes of their own.
@@ -329,7 +329,7 @@ class StoreMachine(RuleBasedStateMachine):
         said = self._says(f"put of {count} objects below 'crowd/'")
         store = self._handles[handle]
         keys = [f"crowd/{number:04}" for number in range(count)]
-        with ThreadPoolExecutor(8) as pool:
+        with DaemonExecutor(8) as pool:
             put = partial(store.put, data=b"", overwrite=True)
             for key, _ in zip(keys, pool.map(put, keys), strict=True):
                 self.model.put(key, b"")
@@ -354,7 +354,7 @@ class StoreMachine(RuleBasedStateMachine):
         said = self._says(f"a put of {key!r} beside a reader")
         before = self.model.objects[key]
         writer, reader = self._handles
-        with ThreadPoolExecutor(1) as pool:
+        with DaemonExecutor(1) as pool:
             ended = pool.submit(writer.put, key, content, overwrite=True)
             while True:
                 is_over = ended.done()

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from tieredfs.errors import StorageUnavailableError, UnsupportedOperationError
@@ -10,8 +11,10 @@ from tieredfs.objects import ObjectStore
 from tieredfs.testing.checks import CHECKS
 from tieredfs.testing.rule import Check, MakeStorage, why_not_applicable
 from tieredfs.testing.stores import scratch_store
+from tieredfs.testing.stuck import StuckCallError, call_within
 
 __all__ = [
+    "CALL_SECONDS",
     "PRODUCERS",
     "Outcome",
     "Profile",
@@ -31,6 +34,13 @@ class Profile(StrEnum):
     FULL = "full"
     NIGHTLY = "nightly"
 
+
+CALL_SECONDS: Final = {
+    Profile.QUICK: 60.0,
+    Profile.FULL: 300.0,
+    Profile.NIGHTLY: 900.0,
+}
+"""After so long a rule, or one step of a sequence, is taken for a call that hangs."""
 
 _ROUNDS: Final = {Profile.QUICK: 1, Profile.FULL: 5, Profile.NIGHTLY: 25}
 """How often each rule is asked: a race is not lost each time."""
@@ -112,6 +122,7 @@ It raises the TieredFSError of a store that fails: that is no verdict on a plugi
 def ask_checks(subject: Subject) -> Iterator[Verdict]:
     """Yield the verdict of each check."""
     capabilities = subject.make_storage(subject.make_store()).capabilities
+    stuck = ""
     for check in CHECKS:
         said = (check.__doc__ or "").partition("\n")[0]
         rule = said.replace("``", "`")
@@ -120,7 +131,14 @@ def ask_checks(subject: Subject) -> Iterator[Verdict]:
             outcome = Outcome.NOT_APPLICABLE
             yield Verdict(check.__name__, rule, outcome, reason)
             continue
-        how = _broken(check, subject)
+        if stuck:  # its threads may hold what this one needs
+            reason = f"{stuck} did not end"
+            yield Verdict(check.__name__, rule, Outcome.UNDECIDED, reason)
+            continue
+        try:
+            how = _broken(check, subject)
+        except StuckCallError as error:
+            stuck, how = check.__name__, str(error)
         if how is None:
             yield Verdict(check.__name__, rule, Outcome.HELD)
             continue
@@ -129,7 +147,7 @@ def ask_checks(subject: Subject) -> Iterator[Verdict]:
             rule,
             Outcome.BROKEN,
             how.removeprefix(said).strip(),
-            _code(check, subject),
+            _code(check, subject, is_stuck=bool(stuck)),
         )
 
 
@@ -160,6 +178,7 @@ def _broken(check: Check, subject: Subject) -> str | None:
     """Return how a rule is broken; None if it holds.
 
     Raises:
+        StuckCallError: A call did not end.
         TieredFSError: The store cannot be reached, which says nothing of the plugin.
     """
     for _ in range(_ROUNDS[subject.profile]):
@@ -178,30 +197,41 @@ def _ask(check: Check, subject: Subject) -> AssertionError | None:
     """Return how a rule is broken on a new store; None if it holds."""
     store = subject.make_store()
     try:
-        check(subject.make_storage, store)
+        seconds = CALL_SECONDS[subject.profile]
+        call_within(seconds, partial(check, subject.make_storage, store))
+    except StuckCallError:
+        raise
     except AssertionError as error:
         next(store.list(), None)
         return error
     return None
 
 
-def _code(check: Check, subject: Subject) -> str:
-    """Return the shortest code that breaks a rule: in memory, if it is broken there."""
+def _code(check: Check, subject: Subject, *, is_stuck: bool) -> str:
+    """Return the shortest code that breaks a rule: in memory, if it is broken there.
+
+    What does not end is not tried again.
+    """
     recipe = subject.recipe
     imports = set(recipe.imports)
     given = "make_storage"
-    with scratch_store() as store:
-        subject.fill(store)
-        try:
-            check(subject.make_storage, store)
-        except AssertionError:
-            pass
-        else:
-            imports.add("ObjectStore")
-            given += f", {recipe.store}"
+    if is_stuck or not _is_broken_in_memory(check, subject):
+        imports.add("ObjectStore")
+        given += f", {recipe.store}"
     return (
         f"from tieredfs import {', '.join(sorted(imports))}\n"
         f"from tieredfs.testing import {check.__name__}\n\n\n"
         f"{recipe.lines}\n\n"
         f"{check.__name__}({given})"
     )
+
+
+def _is_broken_in_memory(check: Check, subject: Subject) -> bool:
+    with scratch_store() as store:
+        subject.fill(store)
+        seconds = CALL_SECONDS[subject.profile]
+        try:
+            call_within(seconds, partial(check, subject.make_storage, store))
+        except AssertionError:
+            return True
+        return False
