@@ -16,6 +16,7 @@ from sybil import Sybil
 from sybil.parsers.myst import PythonCodeBlockParser, SkipParser
 
 ROOT = Path(__file__).parent.parent
+TAKES_LONG = "docs/how-to/prove-a-plugin.md"  # it proves a plugin
 DOCUMENTS = Sybil([PythonCodeBlockParser(), SkipParser()])
 
 
@@ -26,7 +27,10 @@ def _uses_spark(path: Path) -> bool:
 def _documents() -> Iterator[object]:
     for path in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]:
         marks = [pytest.mark.xdist_group("spark")] if _uses_spark(path) else []
-        yield pytest.param(path, id=str(path.relative_to(ROOT)), marks=marks)
+        name = str(path.relative_to(ROOT))
+        if name == TAKES_LONG:
+            marks.append(pytest.mark.timeout(400))
+        yield pytest.param(path, id=name, marks=marks)
 
 
 @pytest.mark.parametrize("path", list(_documents()))

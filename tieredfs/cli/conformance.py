@@ -42,7 +42,7 @@ _COLUMNS = {"name": "RULE", "verdict": "VERDICT", "why": "WHY"}
 
 @click.command
 @click.argument("plugin")
-@click.option("--url", required=True, help="Where to ask it, in a folder of its own.")
+@click.option("--url", required=True, help="Where to test it, in a folder of its own.")
 @click.option(
     "--plugin-options", type=JsonObject(), metavar="JSON", help="The layout's own."
 )
@@ -51,7 +51,7 @@ _COLUMNS = {"name": "RULE", "verdict": "VERDICT", "why": "WHY"}
     type=click.Choice([profile.value for profile in Profile]),
     default=Profile.QUICK.value,
     show_default=True,
-    help="How long to ask: at most a minute, some minutes, or an hour.",
+    help="How thoroughly to test: about a minute, some minutes, or an hour.",
 )
 @click.option(
     "--seed",
@@ -72,11 +72,11 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
     *,
     as_json: bool,
 ) -> None:
-    """Ask PLUGIN each rule of the contract, and report which it breaks.
+    """Test PLUGIN against every rule of the contract, and report those it breaks.
 
-    PLUGIN is the name of a layout, or module:Class. It is asked in a new folder below
-    the URL, which is removed in the end. A layout that is read only is asked about a
-    copy of what the URL holds. The exit code is 1 when a rule is broken.
+    PLUGIN is the name of a layout, or module:Class. It is tested in a new folder below
+    the URL, which is removed at the end. A layout that is read only is tested on copies
+    of what the URL holds. The exit code is 1 when a rule is broken.
     """
     address = StorageAddress.of(
         url,
@@ -89,7 +89,7 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
     with (
         _without_traces(),
         trial.subject(Profile(profile)) as subject,
-        counting(f"ask {plugin}") as done,
+        counting(f"test {plugin}") as done,
     ):
         verdicts: list[Verdict] = []
         for produce in PRODUCERS:
@@ -106,7 +106,7 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A plugin, and the URL below which it is asked.
+    """A plugin, and the URL below which it is tested.
 
     Attributes:
         reach: How to reach the store.
@@ -123,7 +123,7 @@ class _Trial:
 
     @contextmanager
     def subject(self, profile: Profile) -> Iterator[Subject]:
-        """Yield what is to be asked; its objects are deleted in the end.
+        """Yield what is to be tested; its objects are deleted at the end.
 
         Raises:
             NotFoundError: The plugin is read only, and the URL holds nothing to read.

@@ -48,7 +48,10 @@ def prefixes(subject: Subject) -> None:
 
 @guarantee("a delimiter folds folders", given=FILES)
 def folded(subject: Subject) -> None:
-    """With `delimiter="/"`, all keys below a folder are one entry."""
+    """With `delimiter="/"`, all keys below a folder are one entry.
+
+    A server that has folders, such as SeaweedFS, may list one that was emptied.
+    """
     for prefix in PREFIXES:
         found = set()
         for key in KEYS:
