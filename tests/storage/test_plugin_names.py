@@ -129,7 +129,8 @@ class TestModuleAndAttribute:
         self, memory: ObjectStore
     ) -> None:
         with pytest.raises(
-            PluginError, match=r"'nowhere:P' cannot be imported: .*No m"
+            PluginError,
+            match=r"'nowhere:P' cannot be imported: .*No m.* by python -m",
         ):
             open_storage(memory, "nowhere:P")
 

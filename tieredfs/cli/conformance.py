@@ -24,6 +24,8 @@ from tieredfs.storage import (
     StorageAddress,
     open_storage,
 )
+from tieredfs.testing.checks import CHECKS
+from tieredfs.testing.promise import Promise
 from tieredfs.testing.verdict import (
     PRODUCERS,
     Outcome,
@@ -89,7 +91,7 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
     with (
         _without_traces(),
         trial.subject(Profile(profile)) as subject,
-        counting(f"test {plugin}") as done,
+        counting(f"test {plugin}", len(CHECKS) + len(Promise)) as done,
     ):
         verdicts: list[Verdict] = []
         for produce in PRODUCERS:

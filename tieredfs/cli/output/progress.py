@@ -166,8 +166,12 @@ class _Writes:
 
 
 @contextmanager
-def counting(what: str) -> Iterator[Callable[[int], object]]:
-    """Show how many segments are done, of a number that is not known.
+def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], object]]:
+    """Show how many are done.
+
+    Args:
+        what: What is being done.
+        total: How many there are; None if that is not known.
 
     Yields:
         What to call, from any thread, with the size of one more that is done.
@@ -176,7 +180,7 @@ def counting(what: str) -> Iterator[Callable[[int], object]]:
         yield lambda _: None
         return
     with _on_stderr(SpinnerColumn(), _label(), MofNCompleteColumn()) as bar:
-        task = bar.add_task(escape(what), total=None)
+        task = bar.add_task(escape(what), total=total)
         yield lambda _: bar.advance(task)
 
 

@@ -169,6 +169,8 @@ def _guarded(doing: str, options: Mapping[str, object] | None = None) -> Iterato
             doing = f"{doing} with the options {', '.join(map(str, options))}"
         hidden = _may_hold_secrets(options or {})
         text = type(error).__name__ if hidden else redact_url(text_of(error))
+        if isinstance(error, ModuleNotFoundError):
+            text += " (one in the current directory is found by python -m tieredfs)"
         # What is hidden in the message must not be in the traceback below it.
         is_safe = not hidden and _is_without_secrets(error)
         raise kind(f"{doing}: {text}") from (error if is_safe else None)
