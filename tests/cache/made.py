@@ -4,28 +4,30 @@ Any process knows what the indexes of a segment have to be, so that one wrong by
 seen, and counts in a file that all of them share.
 """
 
-import random
-import struct
 from collections.abc import Callable, Mapping
 from functools import partial
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
 
-from support.segments import empty_snapshot
 from tieredfs import (
     IndexType,
     NotFoundError,
     ObjectStore,
     RemoteStorageManager,
     RequestPolicy,
-    SegmentId,
     SegmentIndexes,
     SegmentMetadata,
     TopicIdPartition,
-    Uuid,
 )
 from tieredfs.cache import RemoteIndexCache
-from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
+from tieredfs.testing.cache_damage import entry_files as files_in
+from tieredfs.testing.cache_samples import (
+    BASE,
+    PARTITION,
+    Clock,
+    content_of,
+    made_segment,
+)
 
 __all__ = [
     "BASE",
@@ -41,63 +43,7 @@ __all__ = [
     "open_cache",
 ]
 
-BASE = (1 << 31) - 1 + 101_337
-"""Kafka's tests begin their segments here, where offsets need 64 bits."""
-
-PARTITION = TopicIdPartition("foo", 0, Uuid("dao62lTOQsGBPyjJLrpQKw"))
-
-_OFFSETS = 1000
-_FIRST_TIME = 1_700_000_000_000
-_SIZE = 1 << 20
 _STORE = "memory://index-cache-tests"
-
-
-class Clock:
-    """Seconds since 1970 that pass when a test says so."""
-
-    def __init__(self) -> None:
-        """Begin in 2026."""
-        self.now = 1_795_000_000.0
-
-    def __call__(self) -> float:
-        """Return the time."""
-        return self.now
-
-
-def made_segment(number: int, *, version: str = "") -> SegmentMetadata:
-    """Say of the segment of a thousand offsets that it is the so manyth."""
-    start = BASE + number * _OFFSETS
-    return SegmentMetadata(
-        PARTITION,
-        SegmentId.from_bytes((number + 1).to_bytes(16, "big")),
-        start,
-        start + _OFFSETS - 1,
-        size=_SIZE,
-        version=version,
-    )
-
-
-def content_of(metadata: SegmentMetadata, entries: int = 20) -> dict[IndexType, bytes]:
-    """Make the indexes of a segment."""
-    seed = f"{metadata.id}{metadata.version!r}"
-    draw = random.Random(seed)  # noqa: S311 - no secret
-    offsets = sorted(draw.sample(range(1, _OFFSETS), entries))
-    positions = sorted(draw.sample(range(1, _SIZE), entries))
-    times = sorted(draw.sample(range(_OFFSETS * 1000), entries))
-    first = metadata.start_offset
-    aborted = AbortedTransaction(7, first + 10, first + 20, first + 21)
-    return {
-        IndexType.OFFSET: b"".join(
-            struct.pack(">ii", *pair) for pair in zip(offsets, positions, strict=True)
-        ),
-        IndexType.TIMESTAMP: b"".join(
-            struct.pack(">qi", _FIRST_TIME + stamp, offset)
-            for stamp, offset in zip(times, offsets, strict=True)
-        ),
-        IndexType.PRODUCER_SNAPSHOT: empty_snapshot(),
-        IndexType.LEADER_EPOCH: f"0\n1\n3 {first}\n".encode(),
-        IndexType.TRANSACTION: TransactionIndex((aborted,)).encode(),
-    }
 
 
 def bytes_of(found: Mapping[IndexType, memoryview]) -> dict[IndexType, bytes]:
@@ -199,11 +145,6 @@ def open_cache(
         **options,  # type: ignore[arg-type] # ttl and clock, as their names say
     )
     return made, cache
-
-
-def files_in(directory: Path) -> list[Path]:
-    """Return the files of the entries."""
-    return sorted(directory.glob("*.indexes"))
 
 
 def entry_size() -> int:

@@ -5,13 +5,13 @@ from pathlib import Path
 import fsspec.asyn
 import pytest
 
-from cache.harm import HARM
 from cache.made import bytes_of, files_in
 from servers import Bucket, ProxiedBucket
 from support.golden import rows_of
 from support.log_directories import native, push_all, recorded, source_of
 from tieredfs import SegmentMetadata, Tier, UnsupportedOperationError, open_tier
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
+from tieredfs.testing.cache_damage import DAMAGE
 
 LATENCY = 0.030
 
@@ -106,19 +106,19 @@ def test_any_single_corruption_is_one_request(
     remote: ProxiedBucket, segments: list[SegmentMetadata], tmp_path: Path
 ) -> None:
     first, second, *_ = segments
-    for harm in HARM:
-        folder = tmp_path / harm.__name__
+    for damage in DAMAGE:
+        folder = tmp_path / damage.__name__
         cache = opened(remote, folder)
         true = bytes_of(cache.get(first).indexes)
         (file,) = files_in(cache.directory)
         cache.get(second)
         cache.close()
-        harm(file)
+        damage(file)
         again = opened(remote, folder)
         seen = Requests(remote)
         for _ in range(2):
             assert bytes_of(again.get(first).indexes) == true
-        assert seen.new() == 1, harm
+        assert seen.new() == 1, damage
 
 
 def test_a_second_read_asks_for_no_index_and_neither_does_another_process(

@@ -12,7 +12,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from cache.apart import run_apart
-from cache.harm import HARM
 from cache.made import (
     Made,
     bytes_of,
@@ -27,13 +26,14 @@ from support.damage import damaged, flipped
 from tieredfs import IndexType, SegmentMetadata
 from tieredfs.cache import RemoteIndexCache
 from tieredfs.errors import TieredFSWarning
+from tieredfs.testing.cache_damage import DAMAGE
 
 SEGMENT = made_segment(0)
 CONTENT = content_of(SEGMENT)
 
 
 @pytest.mark.parametrize("is_open", [True, False], ids=["while open", "while closed"])
-@pytest.mark.parametrize("damage", HARM, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize("damage", DAMAGE, ids=lambda damage: damage.__name__)
 def test_one_damage_costs_one_fetch(
     tmp_path: Path, damage: Callable[[Path], None], is_open: bool
 ) -> None:

@@ -1,0 +1,101 @@
+"""Segments whose indexes follow from their metadata, and a clock that is set.
+
+Any process knows what the indexes of such a segment have to be, without the segment.
+"""
+
+import struct
+from random import Random
+from typing import Final
+
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
+from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
+from tieredfs.model import (
+    IndexType,
+    SegmentId,
+    SegmentMetadata,
+    TopicIdPartition,
+    Uuid,
+)
+
+__all__ = ["BASE", "OFFSETS", "PARTITION", "Clock", "content_of", "made_segment"]
+
+BASE: Final = (1 << 31) - 1 + 101_337
+"""Kafka's tests begin their segments here, where offsets need 64 bits."""
+
+PARTITION: Final = TopicIdPartition("foo", 0, Uuid("dao62lTOQsGBPyjJLrpQKw"))
+
+OFFSETS: Final = 1000
+"""Offsets of each segment."""
+
+_FIRST_TIME: Final = 1_700_000_000_000
+_SIZE: Final = 1 << 20
+
+
+class Clock:
+    """Seconds since 1970 that pass when a test says so.
+
+    Attributes:
+        now: The time.
+    """
+
+    def __init__(self) -> None:
+        """Begin in 2026."""
+        self.now = 1_795_000_000.0
+
+    def __call__(self) -> float:
+        """Return the time."""
+        return self.now
+
+
+def made_segment(
+    number: int, *, version: str = "", custom_metadata: bytes = b"", copy: int = 0
+) -> SegmentMetadata:
+    """Return the metadata of a numbered segment; the first has number 0.
+
+    Args:
+        number: Its number; each segment begins where the previous one ends.
+        version: Its version.
+        custom_metadata: Its custom metadata.
+        copy: Distinguishes copies of one segment: they have other ids.
+    """
+    start = BASE + number * OFFSETS
+    return SegmentMetadata(
+        PARTITION,
+        SegmentId.from_bytes((number + 1 + (copy << 64)).to_bytes(16, "big")),
+        start,
+        start + OFFSETS - 1,
+        size=_SIZE,
+        version=version,
+        custom_metadata=custom_metadata,
+    )
+
+
+def content_of(
+    metadata: SegmentMetadata, entries: int = 20, store: int = 0
+) -> dict[IndexType, bytes]:
+    """Return the indexes of a segment: those of another one have other bytes.
+
+    Args:
+        metadata: Of the segment.
+        entries: How many the offset index and the time index have.
+        store: Distinguishes stores that have segments of the same names.
+    """
+    seed = f"{metadata.id}{metadata.version!r}{metadata.custom_metadata!r}{store}"
+    draw = Random(seed)  # noqa: S311 - repeatable, not secret
+    offsets = sorted(draw.sample(range(1, OFFSETS), entries))
+    positions = sorted(draw.sample(range(1, _SIZE), entries))
+    times = sorted(draw.sample(range(OFFSETS * 1000), entries))
+    first = metadata.start_offset
+    aborted = AbortedTransaction(7, first + 10, first + 20, first + 21)
+    return {
+        IndexType.OFFSET: b"".join(
+            struct.pack(">ii", *pair) for pair in zip(offsets, positions, strict=True)
+        ),
+        IndexType.TIMESTAMP: b"".join(
+            struct.pack(">qi", _FIRST_TIME + stamp, offset)
+            for stamp, offset in zip(times, offsets, strict=True)
+        ),
+        IndexType.PRODUCER_SNAPSHOT: ProducerSnapshot().encode(),
+        IndexType.LEADER_EPOCH: f"0\n1\n3 {first}\n".encode(),
+        IndexType.TRANSACTION: TransactionIndex((aborted,)).encode(),
+    }
