@@ -28,7 +28,11 @@ from tieredfs.testing.freshness import *
 from tieredfs.testing.indexes import *
 from tieredfs.testing.listing import *
 from tieredfs.testing.logs import *
-from tieredfs.testing.machines import state_machine_test, store_machine_test
+from tieredfs.testing.machines import (
+    cache_machine_test,
+    state_machine_test,
+    store_machine_test,
+)
 from tieredfs.testing.names import *
 from tieredfs.testing.raw import RawAccess
 from tieredfs.testing.reading import *
@@ -43,6 +47,7 @@ __all__ = [
     "MakeStorage",
     "RawAccess",
     "RemoteStorageTests",
+    "cache_machine_test",
     "replaces_rule",
     "state_machine_test",
     "store_machine_test",

@@ -8,11 +8,24 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from secrets import token_hex
 from typing import Final
 
-__all__ = ["DAMAGE", "LEDGER_DAMAGE", "change_byte", "entry_files", "put_in_place"]
+from tieredfs.cache.ledger import Balance, Ledger
+
+__all__ = [
+    "DAMAGE",
+    "LEDGER_DAMAGE",
+    "change_byte",
+    "crash",
+    "entry_files",
+    "put_in_place",
+]
 
 _LEDGER: Final = "tieredfs-ledger"
+
+_NO_PROCESS: Final = 2**31 - 1
+"""The id of no process: larger than any that a system gives."""
 
 
 def entry_files(directory: Path) -> list[Path]:
@@ -41,6 +54,21 @@ def change_byte(file: Path, permille: int, bits: int) -> None:
     data = bytearray(file.read_bytes())
     data[(len(data) - 1) * permille // 1000] ^= bits
     put_in_place(file, bytes(data))
+
+
+def crash(directory: Path) -> Path:
+    """Leave what a process leaves that was killed while it wrote an entry.
+
+    Returns:
+        The file that it had not finished.
+    """
+    ledger = Ledger(directory / _LEDGER)
+    balance = ledger.read()
+    if balance is not None:
+        ledger.write(Balance(balance.max_bytes, None))
+    unfinished = directory / f"{_NO_PROCESS}-{token_hex(8)}.tmp"
+    unfinished.write_bytes(b"TFSINDEX")
+    return unfinished
 
 
 def empty(file: Path) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import Final, Protocol
 
+from tieredfs.cache import RemoteIndexCache
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.testing.object_samples import KEYS
@@ -15,8 +16,10 @@ from tieredfs.testing.stores import scratch_store
 
 __all__ = [
     "CROWD",
+    "OpenCache",
     "OpenStore",
     "PluginCase",
+    "cache_machine_test",
     "state_machine_test",
     "store_machine_test",
 ]
@@ -26,6 +29,10 @@ CROWD: Final = 1001
 
 OpenStore = Callable[[], AbstractContextManager[ObjectStore]]
 """Opens a store without objects, and removes it afterwards."""
+
+
+OpenCache = Callable[..., RemoteIndexCache]
+"""Opens a cache: ``open_cache(storage, directory, max_bytes=…)``."""
 
 
 class PluginCase(Protocol):
@@ -86,3 +93,29 @@ def store_machine_test(
     from tieredfs.testing.store_machine import machine_test  # noqa: PLC0415 - see above
 
     return machine_test(open_store, keys, examples, steps)
+
+
+def cache_machine_test(
+    open_cache: OpenCache = RemoteIndexCache,
+    *,
+    ttl: float | None = None,
+    examples: int | None = None,
+    steps: int = 30,
+) -> type[unittest.TestCase]:
+    """Return a test case that tries any calls of a cache of indexes in any order.
+
+    Each sequence of calls is made in a directory of its own, by several handles. Entry
+    files, the ledger and the directory are damaged meanwhile, and the storage fails.
+
+    Args:
+        open_cache: Opens a cache as ``RemoteIndexCache`` does, with the storage, the
+            directory, which may exist, and ``max_bytes``, None for the current limit.
+        ttl: Seconds without use after which an entry is no longer served;
+            ``open_cache`` is given it and a ``clock``. None for no limit: then it is
+            given neither.
+        examples: As in ``state_machine_test``.
+        steps: As in ``state_machine_test``.
+    """
+    from tieredfs.testing.cache_machine import machine_test  # noqa: PLC0415 - see above
+
+    return machine_test(open_cache, ttl, examples, steps)
