@@ -26,7 +26,7 @@ from support.damage import damaged, flipped
 from tieredfs import IndexType, SegmentMetadata
 from tieredfs.cache import RemoteIndexCache
 from tieredfs.errors import TieredFSWarning
-from tieredfs.testing.cache_damage import DAMAGE
+from tieredfs.testing.cache_damage import DAMAGE, folder, put_in_place
 
 SEGMENT = made_segment(0)
 CONTENT = content_of(SEGMENT)
@@ -55,6 +55,30 @@ def test_one_damage_costs_one_fetch(
     assert bytes_of(again.get(SEGMENT).indexes) == CONTENT
     assert made.fetches == 3
     assert file.is_file()
+
+
+@pytest.mark.parametrize("is_removed", [True, False])
+@pytest.mark.parametrize("size", [None, 100_000], ids=["folder", "large file"])
+def test_what_takes_the_place_of_an_entry_does_not_make_room(
+    tmp_path: Path, size: int | None, is_removed: bool
+) -> None:
+    limit = 3 * entry_size()
+    _, first = open_cache(tmp_path, max_bytes=limit)
+    first.get(SEGMENT)
+    (file,) = files_in(first.directory)
+    for number in (1, 2):
+        first.get(made_segment(number))
+    _, cache = open_cache(tmp_path, max_bytes=limit)
+    if size is None:
+        folder(file)
+    else:
+        put_in_place(file, bytes(size))
+    if is_removed:
+        cache.remove([SEGMENT])
+    cache.get(SEGMENT)
+    for number in (3, 4):
+        cache.get(made_segment(number))
+        assert cache.stats.size <= limit
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

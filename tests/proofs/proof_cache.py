@@ -1,18 +1,18 @@
 """The index cache at length: whatever is done to it, no byte comes out wrong.
 
 Eight processes share a directory for a minute, are killed and see bits flipped on disk;
-and one does everything in any order, beside a model that says what has to come of it.
+and handles do everything in any order, beside a model that says what has to come of it.
 """
 
 import os
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
-from hypothesis.stateful import run_state_machine_as_test
+import pytest
 
 from cache.crowd import run_crowd
-from cache.machine import Machine
 from proofs.extent import extent
+from testing.running import run_machine
+from tieredfs.testing import cache_machine_test
 
 _SECONDS = extent(60, 3)
 _PROCESSES = 8
@@ -27,12 +27,6 @@ def test_a_crowd_of_killed_processes_sees_no_wrong_byte(
     assert told["acts"] > extent(1000, 10), f"seed {seed}"
 
 
-def test_a_cache_does_as_its_model_whatever_is_done_to_it() -> None:
-    run_state_machine_as_test(
-        Machine,
-        settings=settings(
-            max_examples=extent(1000, 5),
-            stateful_step_count=60,
-            suppress_health_check=[HealthCheck.too_slow],
-        ),
-    )
+@pytest.mark.parametrize("ttl", [None, 100.0])
+def test_a_cache_does_as_its_model_whatever_is_done_to_it(ttl: float | None) -> None:
+    run_machine(cache_machine_test(ttl=ttl, examples=extent(1000, 5), steps=60))

@@ -169,7 +169,7 @@ class CacheDirectory:
             with self._changing(timeout=min(timeout, _MAX_LOCK_SECONDS)) as change:
                 if size > change.max_bytes:
                     return []
-                change.remove(name)
+                change.discard(name)
                 gone = change.evict_to_fit(size)
                 temporary.replace(self._file(name))
                 change.total += size
@@ -186,7 +186,7 @@ class CacheDirectory:
         """
         with self._changing() as change:
             for name in names:
-                change.remove(name)
+                change.discard(name)
 
     def clear(self) -> None:
         """Remove all entries.
@@ -196,7 +196,7 @@ class CacheDirectory:
         """
         with self._changing() as change:
             for candidate in self.scan():
-                change.remove(candidate.name)
+                change.discard(candidate.name)
             change.total = 0
 
     def touch(self, name: str) -> None:
@@ -376,6 +376,14 @@ class _DirectoryChange:
     def remove(self, name: str) -> None:
         """Remove an entry, if it exists."""
         self.total = max(0, self.total - self._directory.unlink(name))
+
+    def discard(self, name: str) -> None:
+        """Remove an entry, if it exists, but count it until the next eviction.
+
+        Another program may have put something larger in its place. Less than the actual
+        total would let the directory grow beyond its limit; more costs one scan.
+        """
+        self._directory.unlink(name)
 
     def evict_to_fit(self, size: int) -> list[str]:
         """Evict entries to make room for ``size`` bytes; return their names."""

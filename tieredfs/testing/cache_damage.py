@@ -114,7 +114,8 @@ def link_in_a_circle(file: Path) -> None:
 
 def another_entry(file: Path) -> None:
     """Put another entry in its place."""
-    others = [path for path in entry_files(file.parent) if path != file]
+    found = [path for path in entry_files(file.parent) if path.is_file()]
+    others = [path for path in found if path != file]
     put_in_place(file, others[0].read_bytes())
 
 
