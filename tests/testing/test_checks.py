@@ -1,3 +1,4 @@
+import re
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -18,8 +19,9 @@ from tieredfs import (
 from tieredfs.errors import AlreadyExistsError
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
-from tieredfs.testing import CHECKS, Check, deleting
-from tieredfs.testing.rule import checks_in
+from tieredfs.testing import CHECKS, Check, case, deleting
+from tieredfs.testing.rule import BrokenRuleError, NotApplicableError, checks_in
+from tieredfs.testing.stores import scratch_store
 
 _RULE = """
 from tieredfs.storage import Capability
@@ -34,10 +36,11 @@ def check_it_is_blue(case: Case) -> None: ...
 def test_a_broken_storage_is_found_and_the_sentence_says_what_is_wrong(
     broken: Broken,
 ) -> None:
-    with pytest.raises(AssertionError, match=f"(?s){broken.said}") as told:
+    with pytest.raises(BrokenRuleError) as told:
         broken.check(broken.make)
-    rule = (broken.check.__doc__ or "").partition("\n")[0]
-    assert str(told.value).startswith(f"{rule} ")
+    assert re.search(broken.said, told.value.how, re.DOTALL)
+    assert told.value.rule == broken.check.sentence
+    assert str(told.value) == f"{told.value.rule} {told.value.how}"
 
 
 def test_each_check_was_seen_to_find_something() -> None:
@@ -63,9 +66,9 @@ def test_a_check_is_found_in_the_module_that_defines_it() -> None:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 def test_a_rule_is_one_sentence_that_a_person_can_read(check: Check) -> None:
-    rule = (check.__doc__ or "").partition("\n")[0]
-    assert rule.endswith(".")
-    assert len(rule) > 20
+    assert check.sentence.endswith(".")
+    assert len(check.sentence) > 20
+    assert "``" not in check.sentence
 
 
 def test_what_a_layout_cannot_do_is_not_asked(tmp_path: Path) -> None:
@@ -81,6 +84,34 @@ def test_what_a_layout_cannot_do_is_not_asked(tmp_path: Path) -> None:
 
         check(make, store)
     assert not list(store.list())
+
+
+def test_more_requests_than_are_tried_are_not_passed_over(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(case, "_MAX_REQUESTS", 3)
+    with pytest.raises(BrokenRuleError, match="sent 3 requests or more: too many"):
+        testing.check_copy_that_returns_is_whole(KafkaLocal)
+    with pytest.raises(BrokenRuleError, match="sent 3 requests or more: too many"):
+        testing.check_copy_is_visible_only_whole(KafkaLocal)
+    testing.check_copy_that_returns_is_whole(SingleObject)
+
+
+def test_a_plugin_that_bypasses_the_store_is_not_said_to_survive_its_failures() -> None:
+    with scratch_store() as place:
+
+        def make(store: ObjectStore) -> SingleObject:
+            del store
+            return SingleObject(place)
+
+        for check in (
+            testing.check_copy_that_returns_is_whole,
+            testing.check_transient_errors_are_raised,
+            testing.check_store_errors_pass_through,
+            testing.check_range_costs_no_more,
+        ):
+            with pytest.raises(NotApplicableError, match="through the given store"):
+                check.apply(make)
 
 
 def test_each_bug_that_authors_make_is_of_a_plugin_of_its_own() -> None:

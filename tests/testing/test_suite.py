@@ -21,9 +21,11 @@ from tieredfs.testing import (
     CHECKS,
     Check,
     RemoteStorageTests,
+    check_append_has_one_winner,
     check_copy_is_one_write,
     check_deleted_segment_is_gone,
     check_errors_are_typed,
+    check_key_that_contradicts_the_log_is_found,
     check_read_only_refuses_to_write,
     replaces_rule,
 )
@@ -80,6 +82,20 @@ def test_what_does_not_apply_is_skipped_with_the_capability() -> None:
     with pytest.raises(SkipTest, match=r"the layout has WRITE$"):
         run(Single(), check_read_only_refuses_to_write)
     run(Reads(), check_read_only_refuses_to_write)
+
+
+def test_what_turns_out_not_to_apply_is_skipped_with_the_reason() -> None:
+    class Kafka(RemoteStorageTests):
+        def make_storage(self, store: ObjectStore) -> RemoteStorageManager:
+            return KafkaLocal(store)
+
+    for check, reason in {
+        check_append_has_one_winner: "the layout cannot be appended to",
+        check_key_that_contradicts_the_log_is_found: "states no leader epochs",
+    }.items():
+        with pytest.raises(SkipTest, match=f"^not applicable: .*{reason}$"):
+            run(Kafka(), check)
+        check(KafkaLocal)  # called directly, it passes
 
 
 def test_a_test_that_is_replaced_unknowingly_is_refused() -> None:

@@ -1,11 +1,11 @@
 """Rules for segments that are appended to a log.
 
 A layout that cannot be appended to refuses with an UnsupportedOperationError, and
-stores nothing: then the rules hold.
+stores nothing: then the rules say nothing about it.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum
 from functools import partial
 from typing import Final
 
@@ -14,17 +14,17 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.objects import ObjectStore
-from tieredfs.storage import Capability
-from tieredfs.testing.faults import (
-    CRASHES,
-    CrashError,
-    FaultPlan,
-    FaultyStore,
-    StoreFault,
-)
+from tieredfs.model import TopicIdPartition
+from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.testing.faults import CRASHES, CrashError
 from tieredfs.testing.rendezvous import Rendezvous
-from tieredfs.testing.rule import Case, require, require_whole, rule
+from tieredfs.testing.rule import (
+    Case,
+    NotApplicableError,
+    require,
+    require_whole,
+    rule,
+)
 from tieredfs.testing.samples import PARTITIONS, Sample, sample
 
 __all__ = [
@@ -34,8 +34,14 @@ __all__ = [
 ]
 
 _PARTITION = PARTITIONS[0]
-_MAX_WRITES: Final = 100
 _WRITERS: Final = 4
+
+
+class _End(Enum):
+    """How an append ended; its value says it of the writer."""
+
+    WON = "succeeded"
+    LOST = "was refused"
 
 
 @rule(Capability.WRITE)
@@ -44,18 +50,15 @@ def check_append_has_one_winner(case: Case) -> None:
 
     None of them writes before all have seen that the offset is free.
     """
+    _require_appends(case)
     ones = [sample(_PARTITION, 0, f"writer {number}") for number in range(_WRITERS)]
     together = Rendezvous(_WRITERS)
     appends = [
-        partial(_append, case, one, together.before_first_write(case.store))
+        partial(_append, case.another(together.before_first_write(case.store)), one)
         for one in ones
     ]
-    ends = sorted(together.run(appends))
-    if ends == ["cannot"] * _WRITERS:
-        found = case.all_listed(case.another())
-        require(not found, f"None could append, and it lists {found}.")
-        return
-    require(ends == ["lost"] * (_WRITERS - 1) + ["won"], f"They ended so: {ends}.")
+    winners = together.run(appends).count(_End.WON)
+    require(winners == 1, f"Of {_WRITERS} writers {winners} succeeded.")
     listed = case.another().list_segments(_PARTITION)
     require(len(listed) == 1, f"Afterwards it listed {listed}.")
 
@@ -63,60 +66,66 @@ def check_append_has_one_winner(case: Case) -> None:
 @rule(Capability.WRITE)
 def check_append_survives_a_cleaner(case: Case) -> None:
     """An append that returns has stored its segment, though ``cancel_copying`` ran."""
-    for at in range(_MAX_WRITES):
-        one = sample(replace(_PARTITION, partition=at), 0)
-        cancel = partial(case.another().cancel_copying, one.metadata.partition)
-        plan = FaultPlan((StoreFault("delay", at, of_writes=True),))
-        store = FaultyStore.over(case.store, plan, sleep=_calling(cancel))
+    _require_appends(case)
+
+    def cancel(at: int) -> None:
+        case.another().cancel_copying(_numbered(at))
+
+    for at, storage in case.failing_writes("delay", cancel):
+        one = sample(_numbered(at), 0)
         where = f"It ran before write {at + 1}, and the append returned."
         try:
-            if _append(case, one, store) == "cannot":
-                return
+            _append(storage, one)
         except TieredFSError:
             continue
         require_whole(case.another(), case.stored(one, where), one, where)
-        if not any(request.effect for request in store.requests):
-            break
 
 
 @rule(Capability.WRITE)
 def check_append_that_died_blocks_no_other(case: Case) -> None:
     """What a dead append left is completed by the next writer, or never visible."""
+    _require_appends(case)
     for number, effect in enumerate(CRASHES):
-        for at in range(_MAX_WRITES):
-            partition = replace(_PARTITION, partition=at * len(CRASHES) + number)
+        for at, storage in case.failing_writes(effect):
+            partition = _numbered(at * len(CRASHES) + number)
             dead, other = (sample(partition, 0, name) for name in ("dead", "other"))
-            plan = FaultPlan((StoreFault(effect, at, of_writes=True),))
             try:
-                _append(case, dead, FaultyStore.over(case.store, plan))
+                _append(storage, dead)
             except CrashError:
                 pass
             else:
-                break
-            end = _append(case, other, case.store)
-            where = f"An append died at write {at + 1}, and another one {end}."
-            right = other if end == "won" else dead
+                continue
+            end = _append(case.another(), other)
+            where = f"An append died at write {at + 1}, and another one {end.value}."
+            right = other if end is _End.WON else dead
             require_whole(case.another(), case.stored(right, where), right, where)
             listed = case.another().list_segments(partition)
             require(len(listed) == 1, f"{where} Afterwards it listed {listed}.")
 
 
-def _append(case: Case, one: Sample, store: ObjectStore) -> str:
-    """Append as a process of its own, and return how that ended."""
+def _require_appends(case: Case) -> None:
+    """Require that a layout can be appended to, or says so and stores nothing.
+
+    Raises:
+        NotApplicableError: It cannot be appended to.
+    """
+    one = sample(PARTITIONS[1], 0)
     try:
-        case.another(store).append_log_segment(one.metadata, one.data)
-    except AlreadyExistsError:
-        return "lost"
+        case.another().append_log_segment(one.metadata, one.data)
     except UnsupportedOperationError:
-        return "cannot"
-    return "won"
+        found = case.all_listed(case.another())
+        require(not found, f"An append was refused, and it lists {found}.")
+        raise NotApplicableError("the layout cannot be appended to") from None
 
 
-def _calling(call: Callable[[], object]) -> Callable[[float], object]:
-    """Return what makes a call instead of waiting."""
+def _append(storage: RemoteStorageManager, one: Sample) -> _End:
+    try:
+        storage.append_log_segment(one.metadata, one.data)
+    except AlreadyExistsError:
+        return _End.LOST
+    return _End.WON
 
-    def wait(seconds: float) -> None:
-        del seconds
-        call()
 
-    return wait
+def _numbered(number: int) -> TopicIdPartition:
+    """Return a partition that nothing was appended to."""
+    return replace(_PARTITION, partition=number + len(PARTITIONS))

@@ -8,7 +8,6 @@ from tieredfs.errors import NotFoundError
 from tieredfs.model import IndexType, SegmentId, SegmentMetadata
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, RemoteStorageManager
-from tieredfs.testing.faults import FaultPlan, FaultyStore, StoreFault
 from tieredfs.testing.rule import Asked, Case, require, rule
 from tieredfs.testing.samples import PARTITIONS, Sample, sample
 
@@ -18,7 +17,6 @@ __all__ = [
     "check_listing_is_never_stale",
 ]
 
-_MAX_WRITES: Final = 12
 _LOCK_SECONDS: Final = 0.2
 
 
@@ -92,39 +90,32 @@ def _finding(storage: RemoteStorageManager, segment: SegmentMetadata) -> Asked:
 @rule(Capability.WRITE)
 def check_copies_of_two_processes_stay(case: Case) -> None:
     """Of two copies that two processes make concurrently, neither is lost."""
-    for write in range(_MAX_WRITES):
-        first, second = (sample(PARTITIONS[0], 2 * write + n) for n in range(2))
-        if not _copy_beside(case, write, first, second):
-            return
-        found = _listed(case)
-        for one in (first, second):
-            require(
-                one.identity in found,
-                f"{second.metadata} was copied before write {write} of the copy of "
-                f"{first.metadata}; both returned, and listed is {found}.",
-            )
-
-
-def _copy_beside(case: Case, write: int, first: Sample, second: Sample) -> bool:
-    """Copy a segment, and another one just before a write of it.
-
-    Returns:
-        Whether there was such a write.
-    """
+    begun: dict[int, Future[bytes]] = {}
     other = case.another()
-    begun: list[Future[bytes]] = []
     with DaemonExecutor(1) as pool:
 
-        def copy_meanwhile(seconds: float) -> None:
-            del seconds
+        def copy_beside(at: int) -> None:
+            _, second = _pair(at)
             copy = other.copy_log_segment
-            begun.append(pool.submit(copy, second.metadata, second.data))
+            begun[at] = pool.submit(copy, second.metadata, second.data)
             # One that waits for a lock of the process goes on when the call has ended.
-            wait(begun, timeout=_LOCK_SECONDS)
+            wait([begun[at]], timeout=_LOCK_SECONDS)
 
-        plan = FaultPlan((StoreFault("delay", write, of_writes=True),))
-        store = FaultyStore.over(case.store, plan, sleep=copy_meanwhile)
-        case.another(store).copy_log_segment(first.metadata, first.data)
-        for copied in begun:
-            copied.result()
-    return bool(begun)
+        for at, storage in case.failing_writes("delay", copy_beside):
+            first, second = _pair(at)
+            storage.copy_log_segment(first.metadata, first.data)
+            if at not in begun:
+                continue
+            begun[at].result()
+            found = _listed(case)
+            for one in (first, second):
+                require(
+                    one.identity in found,
+                    f"{second.metadata} was copied before write {at + 1} of the copy "
+                    f"of {first.metadata}; both returned, and listed is {found}.",
+                )
+
+
+def _pair(number: int) -> tuple[Sample, Sample]:
+    """Return two segments that no other number has."""
+    return sample(PARTITIONS[0], 2 * number), sample(PARTITIONS[0], 2 * number + 1)

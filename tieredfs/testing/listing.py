@@ -1,6 +1,7 @@
 """Rules for what a storage lists."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache, partial
 from itertools import groupby
 from pathlib import PurePosixPath
@@ -11,10 +12,11 @@ from tieredfs.errors import NotFoundError, TieredFSError
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, RemoteStorageManager
-from tieredfs.testing.faults import CRASHES
+from tieredfs.testing.faults import CRASHES, CrashError
 from tieredfs.testing.rule import (
     Asked,
     Case,
+    NotApplicableError,
     expect_error,
     require,
     require_whole,
@@ -43,7 +45,6 @@ _Found = Sequence[SegmentMetadata | TieredFSError]
 
 _FOREIGN_KEYS = ("README.md", "_SUCCESS", "some/other/part-0.parquet", "orders.txt")
 _PAGE_OBJECTS: Final = 1000
-_MAX_WRITES: Final = 100
 _WRITERS: Final = 8
 _SOON_SECONDS: Final = 4.0
 _FIELDS = ("end_offset", "max_timestamp_ms", "leader_epochs", "size")
@@ -141,10 +142,10 @@ def check_dead_copy_is_not_listed(case: Case) -> None:
     other = sample(PARTITIONS[0], 0)  # so that the partition exists
     case.storage.copy_log_segment(other.metadata, other.data)
     for effect in CRASHES:
-        for at in range(_MAX_WRITES):
+        for at, dying in case.failing_writes(effect):
             one = sample(PARTITIONS[0], 1, f"{effect}{at}")
-            if not case.dies_copying(one, effect, at):
-                break
+            with suppress(CrashError):
+                dying.copy_log_segment(one.metadata, one.data)
             where = f"A copy died at write {at + 1}."
             listed = case.seen(one)
             if listed is not None:
@@ -236,7 +237,7 @@ def check_foreign_objects_are_skipped(case: Case) -> None:
 def check_malformed_names_are_skipped(case: Case) -> None:
     """An object is skipped if its name is malformed, however close to a segment's."""
     listed = case.segments()
-    own = case.raw_keys()
+    own = case.stored_keys()
     one_of_each = {PurePosixPath(key).suffix: key for key in sorted(own)}
     for key in one_of_each.values():
         for name, said in _malformed(key, listed).items():
@@ -296,13 +297,15 @@ def check_recogniser_knows_its_own(case: Case) -> None:
     """``recognises`` answers from 0 to 1, and 0 for what is not of the layout."""
     case.segments()
     own = sorted(case.raw_keys())
-    score = case.storage.recognises(own)
-    require(0 <= score <= 1, f"For its own keys it answered {score!r}.")
+    known = case.storage.recognises(own)
+    require(0 <= known <= 1, f"For its own keys it answered {known!r}.")
     for keys in ([], list(_FOREIGN_KEYS)):
         score = case.storage.recognises(keys)
         require(score == 0, f"For {keys} it answered {score!r}.")
     mixed = case.storage.recognises([*own, *_FOREIGN_KEYS])
     require(0 <= mixed <= 1, f"For its own keys and others it answered {mixed!r}.")
+    if not known:
+        raise NotApplicableError("the layout has to be named: it recognises no keys")
 
 
 def _malformed(key: str, listed: list[SegmentMetadata]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.testing.checks import CHECKS
 from tieredfs.testing.raw import RawAccess
-from tieredfs.testing.rule import Check, why_not_applicable
+from tieredfs.testing.rule import Check, NotApplicableError
 
 __all__ = ["RemoteStorageTests", "replaces_rule"]
 
@@ -26,11 +26,11 @@ _REASON: Final = "__replaces_rule_because__"
 class RemoteStorageTests(RawAccess):
     """Tests of a plugin, one for each rule of ``CHECKS``; subclass it as ``Test…``.
 
-    ``test_copy_is_idempotent`` asks the rule of ``check_copy_is_idempotent``, and so
-    on; a rule whose capabilities the plugin does not have is skipped. Each is asked on
-    an empty store of its own, of those that the fixture ``tieredfs_store`` gives: one
-    in memory and one in a local folder. A fixture of that name in the class, or in a
-    ``conftest.py``, gives others.
+    ``test_copy_is_idempotent`` tests the rule of ``check_copy_is_idempotent``, and so
+    on; a rule that says nothing about the plugin is skipped, with the reason. Each is
+    tested on an empty store of its own, of those that the fixture ``tieredfs_store``
+    gives: one in memory and one in a local folder. A fixture of that name in the class,
+    or in a ``conftest.py``, gives others.
 
     A plugin that stores its objects elsewhere than in the given store overrides the
     four methods of ``RawAccess``, too.
@@ -72,18 +72,18 @@ class RemoteStorageTests(RawAccess):
                     f"{cls.__qualname__}.{name} replaces no test of a rule{hint}"
                 )
 
-    def _ask(self, check: Check, store: ObjectStore) -> None:
-        reason = why_not_applicable(check, self.make_storage(store).capabilities)
-        if reason:
-            raise SkipTest(f"not applicable: {reason}")
-        check(self.make_storage, store, self)
+    def _apply(self, check: Check, store: ObjectStore) -> None:
+        try:
+            check.apply(self.make_storage, store, self)
+        except NotApplicableError as error:
+            raise SkipTest(f"not applicable: {error}") from None
 
 
 def replaces_rule(reason: str) -> Callable[[_Test], _Test]:
     """Mark a method that replaces the test of a rule on purpose.
 
     Args:
-        reason: Why the rule is not asked as it stands.
+        reason: Why the rule is not tested as it stands.
 
     Raises:
         InvalidArgumentError: ``reason`` has nothing in it.
@@ -100,7 +100,7 @@ def replaces_rule(reason: str) -> Callable[[_Test], _Test]:
 
 def _test_of(check: Check) -> Callable[[RemoteStorageTests, ObjectStore], None]:
     def test(self: RemoteStorageTests, tieredfs_store: ObjectStore) -> None:
-        self._ask(check, tieredfs_store)
+        self._apply(check, tieredfs_store)
 
     test.__name__ = check.__name__.replace("check_", "test_", 1)
     test.__qualname__ = f"{RemoteStorageTests.__qualname__}.{test.__name__}"

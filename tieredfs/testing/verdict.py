@@ -9,7 +9,13 @@ from typing import Final
 from tieredfs.errors import StorageUnavailableError, UnsupportedOperationError
 from tieredfs.objects import ObjectStore
 from tieredfs.testing.checks import CHECKS
-from tieredfs.testing.rule import Check, MakeStorage, why_not_applicable
+from tieredfs.testing.rule import (
+    BrokenRuleError,
+    Check,
+    MakeStorage,
+    NotApplicableError,
+    why_not_applicable,
+)
 from tieredfs.testing.stores import scratch_store
 from tieredfs.testing.stuck import StuckCallError, call_within
 
@@ -28,7 +34,7 @@ __all__ = [
 
 
 class Profile(StrEnum):
-    """How long a plugin is asked."""
+    """How thoroughly a plugin is tested."""
 
     QUICK = "quick"
     FULL = "full"
@@ -43,7 +49,7 @@ CALL_SECONDS: Final = {
 """After so long a rule, or one step of a sequence, is taken for a call that hangs."""
 
 _ROUNDS: Final = {Profile.QUICK: 1, Profile.FULL: 5, Profile.NIGHTLY: 25}
-"""How often each rule is asked: a race is not lost each time."""
+"""How often each rule is tested: a race is not lost each time."""
 
 
 class Outcome(StrEnum):
@@ -60,7 +66,7 @@ class Verdict:
     """What was found out about one rule.
 
     Attributes:
-        name: The name of what asks the rule, such as a check's.
+        name: The name of what tests the rule, such as a check's.
         rule: The rule, a sentence.
         outcome: Whether it holds.
         reason: How it is broken, why it does not apply or is undecided, or how far it
@@ -77,12 +83,12 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """How code makes what was asked, so that a verdict can be repeated in a test.
+    """How code makes what was tested, so that a verdict can be repeated in a test.
 
     Attributes:
         imports: Names to import from ``tieredfs``.
         lines: Python that defines the function ``make_storage``.
-        store: An expression for an empty store of the kind that was asked.
+        store: An expression for an empty store of the kind that was used.
     """
 
     imports: tuple[str, ...]
@@ -92,7 +98,7 @@ class Recipe:
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """A plugin and the stores to ask it on.
+    """A plugin and the stores to test it on.
 
     Attributes:
         make_storage: Makes the plugin's storage over a store.
@@ -100,7 +106,7 @@ class Subject:
             plugin is read only.
         fill: Puts into an empty store what ``make_store`` begins with.
         recipe: How code makes the same.
-        profile: How long to ask.
+        profile: How thoroughly to test.
         seed: What is drawn at random follows from it.
     """
 
@@ -113,7 +119,7 @@ class Subject:
 
 
 VerdictProducer = Callable[[Subject], Iterator[Verdict]]
-"""Asks a plugin about some rules, and yields a verdict on each.
+"""Tests some rules with a plugin, and yields a verdict on each.
 
 It raises the TieredFSError of a store that fails: that is no verdict on a plugin.
 """
@@ -124,8 +130,7 @@ def ask_checks(subject: Subject) -> Iterator[Verdict]:
     capabilities = subject.make_storage(subject.make_store()).capabilities
     stuck = ""
     for check in CHECKS:
-        said = (check.__doc__ or "").partition("\n")[0]
-        rule = said.replace("``", "`")
+        rule = check.sentence
         reason = why_not_applicable(check, capabilities)
         if reason:
             outcome = Outcome.NOT_APPLICABLE
@@ -137,6 +142,9 @@ def ask_checks(subject: Subject) -> Iterator[Verdict]:
             continue
         try:
             how = _broken(check, subject)
+        except NotApplicableError as error:
+            yield Verdict(check.__name__, rule, Outcome.NOT_APPLICABLE, str(error))
+            continue
         except StuckCallError as error:
             stuck, how = check.__name__, str(error)
         if how is None:
@@ -146,7 +154,7 @@ def ask_checks(subject: Subject) -> Iterator[Verdict]:
             check.__name__,
             rule,
             Outcome.BROKEN,
-            how.removeprefix(said).strip(),
+            how,
             _code(check, subject, is_stuck=bool(stuck)),
         )
 
@@ -178,30 +186,29 @@ def _broken(check: Check, subject: Subject) -> str | None:
     """Return how a rule is broken; None if it holds.
 
     Raises:
+        NotApplicableError: The rule says nothing about the plugin.
         StuckCallError: A call did not end.
         TieredFSError: The store cannot be reached, which says nothing of the plugin.
     """
     for _ in range(_ROUNDS[subject.profile]):
-        broken = _ask(check, subject)
+        broken = _test(check, subject)
         if broken is None:
             continue
-        # A request that failed may have been the store's fault: it is asked again.
+        # A request that failed may have been the store's fault: it is tested again.
         if isinstance(broken.__cause__, (StorageUnavailableError, TimeoutError)):
-            broken = _ask(check, subject)
+            broken = _test(check, subject)
         if broken is not None:
-            return str(broken)
+            return broken.how
     return None
 
 
-def _ask(check: Check, subject: Subject) -> AssertionError | None:
+def _test(check: Check, subject: Subject) -> BrokenRuleError | None:
     """Return how a rule is broken on a new store; None if it holds."""
     store = subject.make_store()
     try:
         seconds = CALL_SECONDS[subject.profile]
-        call_within(seconds, partial(check, subject.make_storage, store))
-    except StuckCallError:
-        raise
-    except AssertionError as error:
+        call_within(seconds, partial(check.apply, subject.make_storage, store))
+    except BrokenRuleError as error:
         next(store.list(), None)
         return error
     return None

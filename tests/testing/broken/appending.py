@@ -72,11 +72,13 @@ class ClaimsForEver(SingleObject):
 
 
 BROKEN: Final = (
-    Broken(rules.check_append_has_one_winner, LetsEverybodyAppend, "'won', 'won'"),
+    Broken(
+        rules.check_append_has_one_winner, LetsEverybodyAppend, "4 writers 4 succeeded"
+    ),
     Broken(
         rules.check_append_has_one_winner,
         LooksBeforeItAppends,
-        "'won', 'won', 'won', 'won'",
+        "4 writers 4 succeeded",
         bug="two winners of one append",
     ),
     Broken(

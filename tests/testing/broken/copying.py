@@ -106,6 +106,21 @@ class TakesOutagesForLostReplies(KafkaLocal):
         return b""
 
 
+class WritesManyParts(SingleObject):
+    """Stores a log in many parts, and takes an outage at the last one for success."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        for number in range(120):
+            key = f"{OWN_FOLDER}parts/{number}"
+            self.store.put(key, b"a part", overwrite=True)
+        with suppress(StorageUnavailableError):
+            return super().copy_log_segment(metadata, data)
+        return b""
+
+
 class LeavesALock(KafkaLocal):
     """Locks a copy by an object that ``cancel_copying`` leaves, so that none begins."""
 
@@ -273,7 +288,7 @@ BROKEN: Final = (
         CutsWholeSegments,
         "Of whole segments it removed",
     ),
-    Broken(rules.check_copy_is_one_write, ClaimsOneWrite, "It took 5"),
+    Broken(rules.check_copy_is_one_write, ClaimsOneWrite, "made 5 writes, not 1"),
     Broken(
         rules.check_read_only_refuses_to_write,
         WritesAllTheSame.make,
@@ -291,6 +306,11 @@ BROKEN: Final = (
         rules.check_copy_that_returns_is_whole,
         TakesOutagesForLostReplies,
         r"Write 1 of a copy failed \(error\), and it returned",
+    ),
+    Broken(
+        rules.check_copy_that_returns_is_whole,
+        WritesManyParts,
+        r"Write 121 of a copy failed \(error\), and it returned",
     ),
     Broken(
         rules.check_cancelled_copy_can_be_repeated,
