@@ -13,6 +13,8 @@ from support.stores import files_of
 from testing.broken.reading import TakesTheEndAsIncluded
 from tieredfs import ObjectStore, SegmentMetadata
 from tieredfs.cli import conformance
+from tieredfs.cli.options import StoreOptions
+from tieredfs.storage import StorageAddress
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.testing import CHECKS, search
 from tieredfs.testing.promise import Promise
@@ -138,6 +140,14 @@ def test_options_are_named_in_the_code_and_their_values_are_not(run: Run) -> Non
     assert done.code == 1
     assert ':HasAToken", {"token": ...})' in done.text
     assert "hunter2" not in done.text
+
+
+def test_the_code_names_a_store_below_the_first_url_of_a_chain() -> None:
+    url = "zip://seg::file:///tmp/x.zip"
+    address = StorageAddress.of(url, plugin="kafka-local")
+    trial = conformance._Trial(StoreOptions(None, 30.0), address, "kafka-local", 0)
+    recipe = trial._recipe(is_writable=True)
+    assert recipe.store == 'ObjectStore("zip://seg/conformance::file:///tmp/x.zip")'
 
 
 def test_a_plugin_that_cannot_be_opened_is_wrong_usage(run: Run) -> None:

@@ -1,6 +1,9 @@
 """The machine passes on correct plugins, and finds what is wrong with broken ones."""
 
-from typing import Any
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, get_args
 
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
@@ -15,12 +18,13 @@ from testing.broken.reading import (
     TakesOutagesForAMissingIndex,
     TakesOutagesForNothing,
 )
-from testing.layouts import read_only
+from testing.layouts import LAYOUTS, read_only
 from tieredfs import ObjectStore, RemoteStorageManager
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing import MakeStorage, state_machine_test
-from tieredfs.testing.machine import Trial, storage_machine
+from tieredfs.testing.faults import Effect, FaultPlan, StoreFault
+from tieredfs.testing.machine import StorageMachine, Trial, storage_machine
 from tieredfs.testing.machines import CROWD
 from tieredfs.testing.promise import BrokenPromiseError, Promise
 from tieredfs.testing.segment_plan import SegmentPlan
@@ -109,3 +113,108 @@ def test_the_profile_of_hypothesis_says_how_many_examples() -> None:
     finally:
         settings.load_profile(before)
     assert (made.settings.max_examples, fixed.settings.max_examples) == (7, 3)
+
+
+@contextmanager
+def begun(make: MakeStorage, trial: Trial | None = None) -> Iterator[StorageMachine]:
+    """A machine whose steps can be made, as they are pasted."""
+    machine = storage_machine(make, trial=trial)()
+    try:
+        machine.begin([SegmentPlan()], ())
+        yield machine
+    finally:
+        machine.teardown()
+
+
+def fault(effect: Effect, at: int, *, of_writes: bool = False) -> FaultPlan:
+    return FaultPlan((StoreFault(effect, at, of_writes),))
+
+
+@pytest.mark.parametrize("make", [SingleObject, KafkaLocal])
+@pytest.mark.parametrize("effect", get_args(Effect))
+def test_a_sound_plugin_reports_each_fault_of_a_write(
+    make: MakeStorage, effect: Effect
+) -> None:
+    with begun(make) as machine:
+        for at in range(3):
+            machine.copy(at, 0, fault(effect, at, of_writes=True))
+            machine.delete_segment(at, 1, fault(effect, at, of_writes=True))
+            machine.scrub(0, 0, fault(effect, at), removes=True)
+
+
+@pytest.mark.parametrize("effect", get_args(Effect))
+def test_a_layout_may_list_the_name_alone_of_what_it_may_not_look_into(
+    effect: Effect,
+) -> None:
+    with begun(LAYOUTS["kafka-log-epochs"]) as machine:
+        for at in range(3):
+            machine.list_partitions(0, fault(effect, at))
+
+
+class RaisesOnCopy(SingleObject):
+    """Raises what no caller expects."""
+
+    def copy_log_segment(self, *_: object) -> bytes:
+        raise KeyError("of the plugin")
+
+
+def copy(machine: StorageMachine) -> None:
+    machine.copy(0, 0, FaultPlan())
+
+
+def fetch_what_is_gone(machine: StorageMachine) -> None:
+    copy(machine)
+    machine.delete_segment(0, 0, FaultPlan())
+    machine.fetch_what_is_gone(0, 0)
+
+
+def list_during_an_outage(machine: StorageMachine) -> None:
+    copy(machine)
+    machine.list_partitions(0, fault("error", 0))
+
+
+class ReturnsNothing(SingleObject):
+    """Reads each log as an empty one."""
+
+    def fetch_log_segment(self, *_: object, **__: object) -> memoryview:
+        return memoryview(b"")
+
+
+class RaisesForWhatIsGone(SingleObject):
+    """Raises another error than the contract's."""
+
+    def fetch_log_segment(self, *args: Any, **named: Any) -> memoryview:  # noqa: ANN401 - as it is called
+        try:
+            return super().fetch_log_segment(*args, **named)
+        except FileNotFoundError:
+            raise KeyError("of the plugin") from None
+
+
+@pytest.mark.parametrize(
+    ("make", "step", "raised", "promise"),
+    [
+        (RaisesOnCopy, copy, KeyError, Promise.CALLS_SUCCEED),
+        (RaisesForWhatIsGone, fetch_what_is_gone, KeyError, Promise.CALLS_SUCCEED),
+        (ReturnsNothing, copy, None, Promise.READS_ARE_EXACT),
+        (
+            TakesOutagesForNothing,
+            list_during_an_outage,
+            None,
+            Promise.OUTAGES_ARE_REPORTED,
+        ),
+    ],
+)
+def test_a_failure_says_its_sentence_once_and_what_the_plugin_raised(
+    make: MakeStorage,
+    step: Callable[[StorageMachine], None],
+    raised: type[Exception] | None,
+    promise: Promise,
+) -> None:
+    trial = Trial()
+    with begun(make, trial) as machine, pytest.raises(BrokenPromiseError) as found:
+        step(machine)
+    (failure,) = trial.failures.shortest.values()
+    assert (failure.error, failure.error.promise) == (found.value, promise)
+    assert failure.raised is raised
+    printed = "".join(traceback.format_exception(found.value))
+    assert printed.count(f"{promise.value} {failure.error.sentence}") == 1

@@ -203,7 +203,8 @@ class _Trial:
         given = _named(self.address.storage_options)
         url = self.reach.store(self.address.url).url
         head = "def make_storage(store):\n"
-        store = f"ObjectStore({to_json(f'{url}/conformance')}{given})"
+        empty = self._below("conformance").url
+        store = f"ObjectStore({to_json(empty)}{given})"
         if is_writable:
             return Recipe(("open_storage",), head + opened, store)
         lines = (

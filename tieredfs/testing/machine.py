@@ -35,6 +35,7 @@ from tieredfs.errors import (
     CorruptObjectError,
     InvalidArgumentError,
     NotFoundError,
+    PermissionDeniedError,
     StorageUnavailableError,
     UnsupportedOperationError,
 )
@@ -156,11 +157,15 @@ CONTENTS = st.lists(plans() | plans(is_compacted=True), min_size=1, max_size=2)
 STORED = st.sampled_from([(), (0, 1), (0, 1, 2, 3, 4, 5, 6, 7)])
 KINDS = st.sets(st.sampled_from(IndexType))
 READ_FAULTS = st.just(NO_FAULTS) | st.builds(
-    StoreFault, st.sampled_from(["error", "cut"]), st.sampled_from([0, 0, 1, 2])
+    StoreFault,
+    st.sampled_from(["error", "cut", "denied"]),
+    st.sampled_from([0, 0, 1, 2]),
 ).map(lambda fault: FaultPlan((fault,)))
 WRITE_FAULTS = READ_FAULTS | st.builds(
     StoreFault,
-    st.sampled_from(["delay", "crash", "crash_after", "lost_reply", "error", "cut"]),
+    st.sampled_from(
+        ["delay", "crash", "crash_after", "lost_reply", "error", "cut", "denied"]
+    ),
     st.integers(0, 6),
     st.just(True),  # noqa: FBT003 - of writes
 ).map(lambda fault: FaultPlan((fault,)))
@@ -389,7 +394,9 @@ class StorageMachine(RuleBasedStateMachine):
         storage = self._handles[handle].storage
         ended = self._try(handle, plan, storage.list_partitions)
         if ended is not None:
-            self.model.check_partitions(ended[0])
+            # What may not be looked into is listed by its name alone.
+            is_denied = any(fault.effect == "denied" for fault in plan.faults)
+            self.model.check_partitions(ended[0], has_ids=not is_denied)
 
     @rule(
         handle=HANDLES,
@@ -604,7 +611,7 @@ class StorageMachine(RuleBasedStateMachine):
             self._note_outage(store)
         except CrashError:
             self._handles[handle] = self._made()
-        except StorageUnavailableError as error:
+        except (StorageUnavailableError, PermissionDeniedError) as error:
             if not any(request.effect for request in store.requests):
                 raise AssertionError(f"without a fault it raised {error!r}") from error
         except Exception:

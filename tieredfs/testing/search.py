@@ -216,13 +216,7 @@ def _fails_in_memory(failure: Failure, subject: Subject) -> bool:
             seconds = CALL_SECONDS[subject.profile]
             call_within(seconds, lambda: _make(machine(), failure.steps))
         again = trial.failures.shortest.get(failure.error.promise)
-        return again is not None and _kind(again) is _kind(failure)
-
-
-def _kind(failure: Failure) -> type[BaseException] | None:
-    """Return the class of the error that a plugin raised, if it raised one."""
-    cause = failure.error.__cause__
-    return None if cause is None else type(cause)
+        return again is not None and again.raised is failure.raised
 
 
 def _make(machine: StorageMachine, steps: Iterable[Step]) -> None:

@@ -70,6 +70,14 @@ class Failure:
     steps: tuple[Step, ...]
 
     @property
+    def raised(self) -> type[BaseException] | None:
+        """The class of the error that the plugin raised; None if it raised none."""
+        cause = self.error.__cause__
+        if isinstance(cause, AssertionError) and cause.__cause__ is not None:
+            cause = cause.__cause__  # the kit's own says which call raised it
+        return None if isinstance(cause, AssertionError | None) else type(cause)
+
+    @property
     def size(self) -> tuple[int, int]:
         """What is to be small: the number of steps, and how long their code is."""
         return len(self.steps), sum(len(step.code) for step in self.steps)
@@ -125,8 +133,9 @@ def recorded(
 ) -> Callable[Concatenate[_Machine, _Arguments], None]:
     """Turn a method into a step: it is recorded, and the state is checked after it.
 
-    Whatever it raises is raised as BrokenPromiseError. When the time is up, the step is
-    not made, and TimeUpError ends the search.
+    Whatever it raises is raised as BrokenPromiseError, caused by what the plugin raised
+    if it raised anything. When the time is up, the step is not made, and TimeUpError
+    ends the search.
     """
     signature = inspect.signature(method)
 
@@ -147,9 +156,10 @@ def recorded(
             raise
         except BaseException as error:
             broken = _broken(error, is_outage=self.is_outage_ignored)
-            broken.__cause__ = error
             self.failures.add(Failure(broken, tuple(self.steps)))
-            raise broken from error
+            if broken is error:
+                raise
+            raise broken from broken.__cause__
 
     return made
 
@@ -157,14 +167,18 @@ def recorded(
 def _broken(error: BaseException, *, is_outage: bool) -> BrokenPromiseError:
     """Return which promise an error breaks."""
     if isinstance(error, BrokenPromiseError):
-        promise, sentence = error.promise, error.sentence
-    else:
-        promise = Promise.CALLS_SUCCEED
-        is_ours = isinstance(error, AssertionError)
-        sentence = f"{error}" if is_ours else f"A call raised {error!r}"
-    if is_outage:
-        promise = Promise.OUTAGES_ARE_REPORTED
-    return BrokenPromiseError(promise, sentence)
+        if not is_outage or error.promise is Promise.OUTAGES_ARE_REPORTED:
+            return error
+        broken = BrokenPromiseError(Promise.OUTAGES_ARE_REPORTED, error.sentence)
+        broken.__cause__ = error.__cause__
+        return broken.with_traceback(error.__traceback__)
+    promise = Promise.OUTAGES_ARE_REPORTED if is_outage else Promise.CALLS_SUCCEED
+    is_ours = isinstance(error, AssertionError)
+    broken = BrokenPromiseError(
+        promise, f"{error}" if is_ours else f"A call raised {error!r}"
+    )
+    broken.__cause__ = error
+    return broken
 
 
 def _code(value: object) -> str:

@@ -80,10 +80,16 @@ class StorageModel:
             del self.unknown[name]
         self.dirty.discard(partition)
 
-    def check_partitions(self, listed: Sequence[TopicIdPartition]) -> None:
+    def check_partitions(
+        self, listed: Sequence[TopicIdPartition], *, has_ids: bool = True
+    ) -> None:
         """Require that a listing of partitions is right.
 
         A store may list the folder of a partition without segments, if it is empty now.
+
+        Args:
+            listed: The result.
+            has_ids: Whether the ids of the topics could be read.
         """
         keep(
             Promise.LISTINGS_ARE_SORTED,
@@ -91,6 +97,9 @@ class StorageModel:
             f"list_partitions is not sorted, or repeats a partition: {listed}",
         )
         missing = {name.partition for name in self.whole} - set(listed)
+        if not has_ids:
+            found = {(one.topic, one.partition) for one in listed}
+            missing = {p for p in missing if (p.topic, p.partition) not in found}
         keep(
             Promise.COPIES_STAY, not missing, f"list_partitions lacks {sorted(missing)}"
         )
