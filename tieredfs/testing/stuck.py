@@ -38,10 +38,18 @@ def call_within(seconds: float, call: Callable[[], _T]) -> _T:
 
     Raises:
         StuckCallError: It did not end in time.
-        BaseException: What it raised.
+        AssertionError: It raised KeyboardInterrupt, which only Ctrl-C may do.
+        BaseException: What else it raised.
     """
+
+    def make() -> _T:
+        try:
+            return call()
+        except KeyboardInterrupt as error:
+            raise AssertionError(f"A call raised {error!r}") from error
+
     others = {thread.ident for thread in threading.enumerate()}
-    future = DaemonExecutor(1).submit(call)
+    future = DaemonExecutor(1).submit(make)
     try:
         return result_of(future, seconds)
     except TimeoutError:
