@@ -94,9 +94,7 @@ class ObjectStore:
                 not exist; or an argument is of another type: ``storage_options`` not a
                 dict, ``policy`` not a RequestPolicy, ``options`` not Options.
         """
-        if not isinstance(options, Options):
-            msg = f"give options=Options(…), not {type(options).__name__}"  # type: ignore[unreachable] # without types it is not
-            raise InvalidArgumentError(msg)
+        _check_options(options)
         given = to_path(url, "the URL of a store")
         if not given:
             raise InvalidArgumentError("the URL of a store is empty")
@@ -200,6 +198,23 @@ class ObjectStore:
         view = object.__new__(type(self))
         vars(view).update(vars(self))  # copy() would connect anew, as pickle does
         view._requests = replace(self._requests, policy=policy)
+        return view
+
+    def with_options(self, options: Options) -> Self:
+        """Return a view of this store, on the same connections, with other options.
+
+        The view has the same class and the same attributes, a subclass's included.
+
+        Args:
+            options: The sizes and limits of requests, in place of all of the store's.
+
+        Raises:
+            InvalidArgumentError: ``options`` is not Options.
+        """
+        _check_options(options)
+        view = object.__new__(type(self))
+        vars(view).update(vars(self))  # copy() would connect anew, as pickle does
+        view._requests = replace(self._requests, options=options)
         return view
 
     def get(self, key: str) -> memoryview:
@@ -588,6 +603,12 @@ class ObjectStore:
             at = page.following
             if at is None:
                 return
+
+
+def _check_options(options: Options) -> None:
+    if not isinstance(options, Options):
+        msg = f"give options=Options(…), not {type(options).__name__}"  # type: ignore[unreachable] # without types it is not
+        raise InvalidArgumentError(msg)
 
 
 def _cut(data: memoryview, request: ByteRange, span: ByteRange) -> memoryview:
