@@ -16,6 +16,8 @@ READ_ONLY = {
     "tieredfs/objects/backends/base.py",
     "tieredfs/format/segment/key_scheme.py",
     "tieredfs/storage/contract/author.py",
+    "tieredfs/testing/object_store_machine/state.py",
+    "tieredfs/testing/plugin_machine/state.py",
     "tieredfs/testing/rule.py",
 }
 """What is opened first to read, and not changed."""

@@ -17,8 +17,8 @@ from tieredfs.cli.options import StoreOptions
 from tieredfs.storage import StorageAddress
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.testing import CHECKS, search
+from tieredfs.testing.limited_search import Limits
 from tieredfs.testing.promise import Promise
-from tieredfs.testing.search import Limits
 from tieredfs.testing.verdict import Outcome, Profile
 
 BROKEN = f"{TakesTheEndAsIncluded.__module__}:TakesTheEndAsIncluded"

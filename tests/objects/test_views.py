@@ -1,4 +1,4 @@
-"""A store with other options: what it shares with the original, and what it does not."""
+"""A store with other options: what it shares with the original, and what not."""
 
 import pytest
 

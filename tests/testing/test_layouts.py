@@ -19,7 +19,7 @@ from tieredfs.testing import (
     RemoteStorageTests,
     state_machine_test,
 )
-from tieredfs.testing.machines import CROWD
+from tieredfs.testing.plugin_machine.pool import CROWD
 
 IN_MEMORY = {
     **WRAPPED,

@@ -24,8 +24,9 @@ from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing import MakeStorage, state_machine_test
 from tieredfs.testing.faults import Effect, FaultPlan, StoreFault
-from tieredfs.testing.machine import StorageMachine, Trial, storage_machine
-from tieredfs.testing.machines import CROWD
+from tieredfs.testing.limited_search import Search
+from tieredfs.testing.plugin_machine.machine import PluginMachine, plugin_machine
+from tieredfs.testing.plugin_machine.pool import CROWD
 from tieredfs.testing.promise import BrokenPromiseError, Promise
 from tieredfs.testing.segment_plan import SegmentPlan
 
@@ -75,7 +76,7 @@ BROKEN: dict[MakeStorage, set[Promise]] = {
 @pytest.mark.parametrize("make", BROKEN)
 def test_a_broken_plugin_is_found(make: MakeStorage) -> None:
     """By sequences from one seed, so that it does not depend on what else runs."""
-    trial = Trial()
+    search = Search()
     once = settings(
         max_examples=100,
         stateful_step_count=30,
@@ -88,14 +89,14 @@ def test_a_broken_plugin_is_found(make: MakeStorage) -> None:
     )
     with pytest.raises(BrokenPromiseError):
         run_state_machine_as_test(
-            seed(0)(storage_machine(make, trial=trial)), settings=once
+            seed(0)(plugin_machine(make, search=search)), settings=once
         )
-    assert trial.failures.shortest.keys() <= BROKEN[make]
+    assert search.failures.shortest.keys() <= BROKEN[make]
 
 
 def test_a_plugin_that_lists_one_page_is_found() -> None:
     """By the step itself: 1001 segments are copied in few of the examples."""
-    machine = storage_machine(ListsOnePage)()
+    machine = plugin_machine(ListsOnePage)()
     machine.begin([SegmentPlan()], ())
     machine.copy_a_crowd(3, 0)
     with pytest.raises(AssertionError, match="lacks"):
@@ -116,9 +117,9 @@ def test_the_profile_of_hypothesis_says_how_many_examples() -> None:
 
 
 @contextmanager
-def begun(make: MakeStorage, trial: Trial | None = None) -> Iterator[StorageMachine]:
+def begun(make: MakeStorage, search: Search | None = None) -> Iterator[PluginMachine]:
     """A machine whose steps can be made, as they are pasted."""
-    machine = storage_machine(make, trial=trial)()
+    machine = plugin_machine(make, search=search)()
     try:
         machine.begin([SegmentPlan()], ())
         yield machine
@@ -158,17 +159,17 @@ class RaisesOnCopy(SingleObject):
         raise KeyError("of the plugin")
 
 
-def copy(machine: StorageMachine) -> None:
+def copy(machine: PluginMachine) -> None:
     machine.copy(0, 0, FaultPlan())
 
 
-def fetch_what_is_gone(machine: StorageMachine) -> None:
+def fetch_what_is_gone(machine: PluginMachine) -> None:
     copy(machine)
     machine.delete_segment(0, 0, FaultPlan())
     machine.fetch_what_is_gone(0, 0)
 
 
-def list_during_an_outage(machine: StorageMachine) -> None:
+def list_during_an_outage(machine: PluginMachine) -> None:
     copy(machine)
     machine.list_partitions(0, fault("error", 0))
 
@@ -206,14 +207,14 @@ class RaisesForWhatIsGone(SingleObject):
 )
 def test_a_failure_says_its_sentence_once_and_what_the_plugin_raised(
     make: MakeStorage,
-    step: Callable[[StorageMachine], None],
+    step: Callable[[PluginMachine], None],
     raised: type[Exception] | None,
     promise: Promise,
 ) -> None:
-    trial = Trial()
-    with begun(make, trial) as machine, pytest.raises(BrokenPromiseError) as found:
+    search = Search()
+    with begun(make, search) as machine, pytest.raises(BrokenPromiseError) as found:
         step(machine)
-    (failure,) = trial.failures.shortest.values()
+    (failure,) = search.failures.shortest.values()
     assert (failure.error, failure.error.promise) == (found.value, promise)
     assert failure.raised is raised
     printed = "".join(traceback.format_exception(found.value))

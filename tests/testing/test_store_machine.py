@@ -22,7 +22,7 @@ from tieredfs.objects import Content, ObjectInfo
 from tieredfs.objects.content import BufferContent
 from tieredfs.objects.keys import check_keys, check_target
 from tieredfs.testing import store_machine_test
-from tieredfs.testing.store_machine import StoreMachine, _Setup
+from tieredfs.testing.object_store_machine.machine import object_store_machine
 from tieredfs.testing.stores import scratch_store
 
 UNNESTED = ("a0", "ab/c", "b/x", "b/y", "d e", "a%20b", "a+b", "~", "é/ü", "日本")
@@ -297,10 +297,7 @@ def test_a_store_that_lists_one_page_is_found() -> None:
         with scratch_store() as store:
             yield ListsOnePage(store.url)
 
-    class Machine(StoreMachine):
-        setup = _Setup(opened, ("a",))
-
-    machine = Machine()
+    machine = object_store_machine(opened, ("a",))()
     machine.begin(["a"])
     machine.put_a_crowd(3, 0)
     with pytest.raises(AssertionError, match="a listing is complete"):

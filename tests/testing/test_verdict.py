@@ -34,9 +34,10 @@ from tieredfs.testing import (
     check_ranges_are_exact,
     verdict,
 )
+from tieredfs.testing.limited_search import Limits
 from tieredfs.testing.promise import BrokenPromiseError, Promise
 from tieredfs.testing.rule import MakeStorage
-from tieredfs.testing.search import LIMITS, Limits
+from tieredfs.testing.search import LIMITS
 from tieredfs.testing.stores import READS, WRITES, WatchedStore, scratch_store
 from tieredfs.testing.verdict import (
     CALL_SECONDS,

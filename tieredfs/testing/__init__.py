@@ -28,7 +28,7 @@ from tieredfs.testing.freshness import *
 from tieredfs.testing.indexes import *
 from tieredfs.testing.listing import *
 from tieredfs.testing.logs import *
-from tieredfs.testing.machines import (
+from tieredfs.testing.machine_tests import (
     cache_machine_test,
     state_machine_test,
     store_machine_test,

@@ -16,7 +16,6 @@ hold exactly the entries of the model. So these are proved:
 A failure is printed as the shortest sequence of steps that hypothesis has found.
 """
 
-import unittest
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -28,7 +27,6 @@ from typing import Any, ClassVar, Final, Literal, TypeVar
 
 import hypothesis.strategies as st
 import numpy as np
-from hypothesis import HealthCheck, settings
 from hypothesis.stateful import (
     RuleBasedStateMachine,
     initialize,
@@ -56,28 +54,17 @@ from tieredfs.testing.cache_damage import (
 from tieredfs.testing.cache_model import CachedSegment, CacheModel, Entries
 from tieredfs.testing.cache_samples import OFFSETS, Clock, content_of, made_segment
 from tieredfs.testing.cache_storage import IndexStorage
-from tieredfs.testing.machines import OpenCache
+from tieredfs.testing.machine_tests import OpenCache
 from tieredfs.testing.rule import expect_error, require
 
-__all__ = ["CacheMachine", "machine_test"]
+__all__ = ["CacheMachine", "cache_machine"]
 
 _T = TypeVar("_T")
 
 
-def machine_test(
-    open_cache: OpenCache, ttl: float | None, examples: int | None, steps: int
-) -> type[unittest.TestCase]:
-    """Return a test case of the machine; see ``cache_machine_test``."""
-    variables = {"setup": _Setup(open_cache, ttl)}
-    machine: type[CacheMachine] = type("AnyCache", (CacheMachine,), variables)
-    test: type[unittest.TestCase] = machine.TestCase
-    test.settings = settings(  # type: ignore[attr-defined] # hypothesis reads it
-        max_examples=settings().max_examples if examples is None else examples,
-        stateful_step_count=steps,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-    )
-    return test
+def cache_machine(open_cache: OpenCache, ttl: float | None) -> "type[CacheMachine]":
+    """Return the machine of a cache; see ``cache_machine_test``."""
+    return type("AnyCache", (CacheMachine,), {"setup": _Setup(open_cache, ttl)})
 
 
 @dataclass(frozen=True, slots=True)

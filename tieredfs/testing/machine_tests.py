@@ -5,30 +5,22 @@ Importing this module imports no hypothesis, so that the checks beside it need n
 
 import unittest
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
-from typing import Final, Protocol
+from typing import Protocol
 
 from tieredfs.cache import RemoteIndexCache
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.testing.object_samples import KEYS
-from tieredfs.testing.stores import scratch_store
+from tieredfs.testing.plugin_machine.pool import CROWD
+from tieredfs.testing.stores import OpenStore, scratch_store
 
 __all__ = [
-    "CROWD",
     "OpenCache",
-    "OpenStore",
     "PluginCase",
     "cache_machine_test",
     "state_machine_test",
     "store_machine_test",
 ]
-
-CROWD: Final = 1001
-"""Segments of one partition that do not fit on one page of a listing."""
-
-OpenStore = Callable[[], AbstractContextManager[ObjectStore]]
-"""Opens a store without objects, and removes it afterwards."""
 
 
 OpenCache = Callable[..., RemoteIndexCache]
@@ -66,11 +58,12 @@ def state_machine_test(
         crowd: Segments of the largest partition. By default they do not fit on one page
             of a listing; fewer are quicker where a request takes long.
     """
-    from tieredfs.testing.machine import machine_test, storage_machine  # noqa: PLC0415 - see above
+    from tieredfs.testing.machine_case import machine_case  # noqa: PLC0415 - see above
+    from tieredfs.testing.plugin_machine.machine import plugin_machine  # noqa: PLC0415 - see above
 
-    name = f"{getattr(case, '__name__', 'Plugin')}Machine"
-    machine = storage_machine(case().make_storage, open_store=open_store, crowd=crowd)
-    return machine_test(name, machine, examples, steps)
+    machine = plugin_machine(case().make_storage, open_store=open_store, crowd=crowd)
+    machine.__name__ = f"{getattr(case, '__name__', 'Plugin')}Machine"
+    return machine_case(machine, examples, steps)
 
 
 def store_machine_test(
@@ -90,9 +83,10 @@ def store_machine_test(
         examples: As in ``state_machine_test``.
         steps: As in ``state_machine_test``.
     """
-    from tieredfs.testing.store_machine import machine_test  # noqa: PLC0415 - see above
+    from tieredfs.testing.machine_case import machine_case  # noqa: PLC0415 - see above
+    from tieredfs.testing.object_store_machine.machine import object_store_machine  # noqa: PLC0415 - see above
 
-    return machine_test(open_store, keys, examples, steps)
+    return machine_case(object_store_machine(open_store, keys), examples, steps)
 
 
 def cache_machine_test(
@@ -116,6 +110,7 @@ def cache_machine_test(
         examples: As in ``state_machine_test``.
         steps: As in ``state_machine_test``.
     """
-    from tieredfs.testing.cache_machine import machine_test  # noqa: PLC0415 - see above
+    from tieredfs.testing.cache_machine import cache_machine  # noqa: PLC0415 - see above
+    from tieredfs.testing.machine_case import machine_case  # noqa: PLC0415 - see above
 
-    return machine_test(open_cache, ttl, examples, steps)
+    return machine_case(cache_machine(open_cache, ttl), examples, steps)

@@ -1,10 +1,10 @@
 """A verdict on each promise: sequences of calls are searched for one that breaks it."""
 
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import wait
 from contextlib import AbstractContextManager, nullcontext, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import groupby
 from time import monotonic
 from typing import Final
@@ -15,34 +15,16 @@ from hypothesis.stateful import run_state_machine_as_test
 from tieredfs.objects import ObjectStore
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.objects.concurrency.waiting import SIGNAL_CHECK_SECONDS
-from tieredfs.testing.machine import StorageMachine, Trial, storage_machine
-from tieredfs.testing.machines import OpenStore
+from tieredfs.testing.limited_search import Failure, Limits, Search
+from tieredfs.testing.plugin_machine.machine import PluginMachine, plugin_machine
 from tieredfs.testing.promise import BrokenPromiseError, Promise
-from tieredfs.testing.steps import Failure, Step, TimeUpError
-from tieredfs.testing.stores import scratch_store
+from tieredfs.testing.recorded_step import TimeUpError
+from tieredfs.testing.step import Step
+from tieredfs.testing.stores import OpenStore, scratch_store
 from tieredfs.testing.stuck import StuckCallError, call_within, where_threads_stand
 from tieredfs.testing.verdict import CALL_SECONDS, Outcome, Profile, Subject, Verdict
 
-__all__ = ["LIMITS", "Limits", "ask_promises"]
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long is searched.
-
-    Attributes:
-        sequences: Maximum sequences.
-        steps: Maximum calls of each.
-        search_seconds: After so long no further sequence is begun.
-        shrink_seconds: So long a failure is made shorter by hypothesis, and so long
-            each broken promise's by leaving out steps.
-    """
-
-    sequences: int
-    steps: int
-    search_seconds: float
-    shrink_seconds: float
-
+__all__ = ["LIMITS", "ask_promises"]
 
 _MIN_SEQUENCES: Final = 10
 """Fewer decide nothing, if time has ended the search."""
@@ -90,62 +72,31 @@ def ask_promises(subject: Subject) -> Iterator[Verdict]:
             yield Verdict(promise.rule, rule, Outcome.HELD, reason)
 
 
-@dataclass(slots=True)
-class _Timed:
-    """A search that ends in time.
-
-    Attributes:
-        limits: How long it takes.
-        trial: What it found.
-        clock: Seconds from any point in time on.
-    """
-
-    limits: Limits
-    trial: Trial
-    clock: Callable[[], float] = monotonic
-    began: float = field(init=False)
-    failed: float | None = None
-
-    def __post_init__(self) -> None:
-        """Begin."""
-        self.began = self.clock()
-        self.trial.is_over = self.is_over
-
-    def is_over(self) -> bool:
-        """Return whether no further sequence is to be begun."""
-        if not self.trial.failures.shortest:
-            return self.clock() - self.began > self.limits.search_seconds
-        if self.failed is None:
-            self.failed = self.clock()
-        return self.clock() - self.failed > self.limits.shrink_seconds
-
-
-def _found(subject: Subject) -> Trial:
+def _found(subject: Subject) -> Search:
     """Search on a thread of its own, and give up a step that does not end."""
-    trial, seconds = Trial(), CALL_SECONDS[subject.profile]
+    search, seconds = Search(LIMITS[subject.profile]), CALL_SECONDS[subject.profile]
     others = {thread.ident for thread in threading.enumerate()}
-    searching = DaemonExecutor(1).submit(_search, subject, trial)
-    steps, since = trial.failures.current, monotonic()
+    searching = DaemonExecutor(1).submit(_search, subject, search)
+    steps, since = search.failures.current, monotonic()
     while not wait([searching], SIGNAL_CHECK_SECONDS).done:
-        if trial.failures.current is not steps:
-            steps, since = trial.failures.current, monotonic()
+        if search.failures.current is not steps:
+            steps, since = search.failures.current, monotonic()
         elif steps and monotonic() - since > seconds:
             places = " and ".join(where_threads_stand(others))
             said = f"A call did not end within {seconds:g} s: it is at {places}."
             error = BrokenPromiseError(Promise.CALLS_SUCCEED, said)
             error.__cause__ = StuckCallError(said)
-            stuck = Trial()
+            stuck = Search()
             stuck.failures.add(Failure(error, steps))
             return stuck
     return searching.result()
 
 
-def _search(subject: Subject, trial: Trial) -> Trial:
+def _search(subject: Subject, search: Search) -> Search:
     """Try sequences of calls until one breaks a promise, and make that one shorter."""
     limits = LIMITS[subject.profile]
-    timed = _Timed(limits, trial)
-    machine = storage_machine(
-        subject.make_storage, open_store=_opener(subject), trial=trial
+    machine = plugin_machine(
+        subject.make_storage, open_store=_opener(subject), search=search
     )
     how = settings(
         max_examples=limits.sequences,
@@ -164,11 +115,11 @@ def _search(subject: Subject, trial: Trial) -> Trial:
     except Exception:
         # Of a failure the shortest sequence was noted; and a sequence that time has
         # ended was another one before, for hypothesis.
-        if not (trial.failures.shortest or timed.is_over()):
+        if not (search.failures.shortest or search.is_over()):
             raise
-    if trial.failures.shortest:
+    if search.failures.shortest:
         next(subject.make_store().list(), None)
-    return trial
+    return search
 
 
 def _opener(subject: Subject) -> OpenStore:
@@ -185,7 +136,7 @@ def _code(failure: Failure, subject: Subject) -> str:
     recipe, opened = subject.recipe, ""
     imports = {
         *_imports(failure.steps),
-        ("tieredfs.testing.machine", "storage_machine"),
+        ("tieredfs.testing.plugin_machine.machine", "plugin_machine"),
     }
     imports |= {("tieredfs", name) for name in recipe.imports}
     if is_stuck or not _fails_in_memory(failure, subject):
@@ -196,7 +147,7 @@ def _code(failure: Failure, subject: Subject) -> str:
         for module, names in groupby(sorted(imports), lambda one: one[0])
     ]
     calls = [step.code for step in failure.steps]
-    begun = f"state = storage_machine(make_storage{opened})()"
+    begun = f"state = plugin_machine(make_storage{opened})()"
     return "\n".join([*lines, "", "", recipe.lines, "", begun, *calls])
 
 
@@ -208,18 +159,18 @@ def _fails_in_memory(failure: Failure, subject: Subject) -> bool:
     """Return whether steps break the same promise over a store in memory."""
     with scratch_store() as store:
         subject.fill(store)
-        trial = Trial()
-        machine = storage_machine(
-            subject.make_storage, open_store=lambda: nullcontext(store), trial=trial
+        search = Search()
+        machine = plugin_machine(
+            subject.make_storage, open_store=lambda: nullcontext(store), search=search
         )
         with suppress(StuckCallError):
             seconds = CALL_SECONDS[subject.profile]
             call_within(seconds, lambda: _make(machine(), failure.steps))
-        again = trial.failures.shortest.get(failure.error.promise)
+        again = search.failures.shortest.get(failure.error.promise)
         return again is not None and again.raised is failure.raised
 
 
-def _make(machine: StorageMachine, steps: Iterable[Step]) -> None:
+def _make(machine: PluginMachine, steps: Iterable[Step]) -> None:
     """Make steps until one fails."""
     with suppress(AssertionError):
         for step in steps:

@@ -4,7 +4,7 @@ A segment is whole, absent, or unknown: a copy or a delete of it has failed, and
 see all of it or nothing. The next listing shows which, and the model keeps to it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import NamedTuple
 
@@ -34,14 +34,13 @@ class StorageModel:
     Attributes:
         whole: Those that every reader sees.
         unknown: Those that readers see whole or not at all.
-        dirty: Partitions in which a failed call may have left objects.
     """
 
     def __init__(self) -> None:
         """Begin with an empty storage."""
         self.whole: dict[SegmentName, Sample] = {}
         self.unknown: dict[SegmentName, Sample] = {}
-        self.dirty: set[TopicIdPartition] = set()
+        self._dirty: set[TopicIdPartition] = set()  # where failed calls left objects
 
     def of(self, partition: TopicIdPartition) -> list[Sample]:
         """Return the whole segments of a partition."""
@@ -63,6 +62,23 @@ class StorageModel:
         """End a copy of what the layout cannot store: it stored nothing."""
         self.unknown.pop(name_of(one.metadata), None)
 
+    def fail_copy(self, one: Sample) -> None:
+        """End a copy that failed, and may have left objects."""
+        self._dirty.add(one.metadata.partition)
+
+    def adopt(
+        self, partitions: Iterable[TopicIdPartition], ones: Iterable[Sample]
+    ) -> None:
+        """Hold what was there from the beginning.
+
+        Args:
+            partitions: Those that are listed, whatever is in them.
+            ones: Their segments.
+        """
+        self._dirty.update(partitions)
+        for one in ones:
+            self.end_copy(one)
+
     def begin_delete(self, ones: Sequence[Sample]) -> None:
         """Begin to delete segments."""
         for one in ones:
@@ -78,7 +94,24 @@ class StorageModel:
         """End the delete of a partition that returned."""
         for name in [name for name in self.unknown if name.partition == partition]:
             del self.unknown[name]
-        self.dirty.discard(partition)
+        self.clean(partition)
+
+    def fail_delete(self, partition: TopicIdPartition) -> None:
+        """End a delete in a partition that failed, and may have left objects."""
+        self._dirty.add(partition)
+
+    def clean(self, partition: TopicIdPartition) -> None:
+        """Note that what failed calls left in a partition was removed."""
+        self._dirty.discard(partition)
+
+    def is_clean(self, partition: TopicIdPartition) -> bool:
+        """Return whether no failed call can have left objects in a partition."""
+        return partition not in self._dirty
+
+    def is_gone(self, name: SegmentName) -> bool:
+        """Return whether nothing of a segment can be there, nor be left of it."""
+        known = self.whole.keys() | self.unknown.keys()
+        return name not in known and self.is_clean(name.partition)
 
     def check_partitions(
         self, listed: Sequence[TopicIdPartition], *, has_ids: bool = True
@@ -148,7 +181,7 @@ class StorageModel:
                 f"{where} lacks {one.metadata}, which is stored",
             )
         is_known = any(name.partition == partition for name in self.unknown)
-        if not self.of(partition) and not is_known and partition not in self.dirty:
+        if not self.of(partition) and not is_known and self.is_clean(partition):
             keep(
                 Promise.NOTHING_ELSE_IS_LISTED,
                 listed is None,

@@ -4,7 +4,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Final, Self, TypeVar
@@ -13,12 +13,15 @@ from tieredfs.errors import StorageUnavailableError
 from tieredfs.model import ByteRange
 from tieredfs.objects import Content, ObjectInfo, ObjectStore
 
-__all__ = ["READS", "WRITES", "WatchedStore", "scratch_store"]
+__all__ = ["READS", "WRITES", "OpenStore", "WatchedStore", "scratch_store"]
 
 _T = TypeVar("_T")
 
 READS: Final = frozenset({"get", "get_range", "get_ranges", "head", "list"})
 WRITES: Final = frozenset({"put", "put_new", "put_file", "copy", "delete"})
+
+OpenStore = Callable[[], AbstractContextManager[ObjectStore]]
+"""Opens a store without objects, and removes it afterwards."""
 
 _numbers = itertools.count()
 

@@ -1,0 +1,110 @@
+"""A search for steps that break a promise: what it has found, and when it is over."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from time import monotonic
+
+from tieredfs.testing.promise import BrokenPromiseError, Promise
+from tieredfs.testing.step import Step
+
+__all__ = ["Failure", "Failures", "Limits", "Search"]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A sequence of steps that breaks a promise.
+
+    Attributes:
+        error: How the last step breaks it.
+        steps: The steps.
+    """
+
+    error: BrokenPromiseError
+    steps: tuple[Step, ...]
+
+    @property
+    def raised(self) -> type[BaseException] | None:
+        """The class of the error that the plugin raised; None if it raised none."""
+        cause = self.error.__cause__
+        if isinstance(cause, AssertionError) and cause.__cause__ is not None:
+            cause = cause.__cause__  # the kit's own says which call raised it
+        return None if isinstance(cause, AssertionError | None) else type(cause)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """What is to be small: the number of steps, and how long their code is."""
+        return len(self.steps), sum(len(step.code) for step in self.steps)
+
+
+@dataclass(slots=True)
+class Failures:
+    """The failures of a search.
+
+    Attributes:
+        shortest: The shortest sequence that breaks each broken promise.
+        sequences: How many sequences were begun.
+        current: The steps of the sequence that is being made, another tuple with each.
+    """
+
+    shortest: dict[Promise, Failure] = field(default_factory=dict)
+    sequences: int = 0
+    current: tuple[Step, ...] = ()
+
+    def add(self, failure: Failure) -> None:
+        """Note a failure."""
+        promise = failure.error.promise
+        known = self.shortest.get(promise)
+        if known is None or failure.size < known.size:
+            self.shortest[promise] = failure
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """How long is searched.
+
+    Attributes:
+        sequences: Maximum sequences.
+        steps: Maximum calls of each.
+        search_seconds: After so long no further sequence is begun.
+        shrink_seconds: So long a failure is made shorter by hypothesis, and so long
+            each broken promise's by leaving out steps.
+    """
+
+    sequences: int
+    steps: int
+    search_seconds: float
+    shrink_seconds: float
+
+
+class Search:
+    """A search for steps that break a promise.
+
+    Attributes:
+        failures: What was found.
+    """
+
+    def __init__(
+        self, limits: Limits | None = None, clock: Callable[[], float] = monotonic
+    ) -> None:
+        """Begin now.
+
+        Args:
+            limits: How long it takes; None for any time.
+            clock: Seconds from any point in time on.
+        """
+        self.failures = Failures()
+        self._limits = limits
+        self._clock = clock
+        self._began = clock()
+        self._failed: float | None = None
+
+    def is_over(self) -> bool:
+        """Return whether no further sequence is to be begun."""
+        if self._limits is None:
+            return False
+        now = self._clock()
+        if not self.failures.shortest:
+            return now - self._began > self._limits.search_seconds
+        if self._failed is None:
+            self._failed = now
+        return now - self._failed > self._limits.shrink_seconds
