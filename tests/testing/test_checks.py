@@ -1,4 +1,7 @@
+import ast
+import inspect
 import re
+import sys
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
@@ -13,10 +16,13 @@ from tieredfs import (
     Capability,
     LogSegmentData,
     ObjectStore,
+    RemoteStorageManager,
     SegmentMetadata,
     testing,
 )
 from tieredfs.errors import AlreadyExistsError
+from tieredfs.storage.contract.author import StorageLayout
+from tieredfs.storage.contract.verification import StorageVerification
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing import CHECKS, Check, case, deleting
@@ -45,6 +51,19 @@ def test_a_broken_storage_is_found_and_the_sentence_says_what_is_wrong(
 
 def test_each_check_was_seen_to_find_something() -> None:
     assert {broken.check for broken in BROKEN} == set(CHECKS)
+
+
+def test_every_public_name_of_the_contract_is_used_by_a_rule() -> None:
+    used = {
+        node.attr
+        for module in {check.__module__ for check in CHECKS}
+        for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
+        if isinstance(node, ast.Attribute)
+    }
+    surfaces = (StorageLayout, RemoteStorageManager, StorageVerification)
+    public = {name for one in surfaces for name in vars(one) if name[0] != "_"}
+    assert len(public) > 30
+    assert not public - used
 
 
 def test_every_check_is_public_and_named() -> None:

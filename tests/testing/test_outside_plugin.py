@@ -31,6 +31,7 @@ _EXCLUDED = {check for check in CHECKS if why_not_applicable(check, _CAN)} | {
     testing.check_append_that_died_blocks_no_other,
     testing.check_key_that_contradicts_the_log_is_found,
     testing.check_layout_changes_nothing,
+    testing.check_producers_before_are_older,
     testing.check_stored_sizes_are_what_is_stored,
 }
 """Rules that say nothing about the plugin: it has no such capability, or method."""

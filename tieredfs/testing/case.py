@@ -52,6 +52,10 @@ class Case:
         """Return an independent storage over the same objects."""
         return self._make(self.store if store is None else store)
 
+    def over(self, store: ObjectStore) -> "Case":
+        """Return the same plugin over another store, which is empty."""
+        return Case(self._make, store, self._raw)
+
     def can(self, *capabilities: Capability) -> bool:
         """Return whether the storage has all of these capabilities."""
         return self.storage.capabilities >= set(capabilities)

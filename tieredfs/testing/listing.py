@@ -5,7 +5,6 @@ from contextlib import suppress
 from functools import cache, partial
 from itertools import groupby
 from pathlib import PurePosixPath
-from time import monotonic
 from typing import Final
 
 from tieredfs.errors import NotFoundError, TieredFSError
@@ -24,6 +23,7 @@ from tieredfs.testing.rule import (
 )
 from tieredfs.testing.samples import MISSING, PARTITIONS, Sample, sample
 from tieredfs.testing.segment_plan import build_segment
+from tieredfs.testing.stores import scratch_store
 
 __all__ = [
     "check_dead_copy_is_not_listed",
@@ -46,7 +46,6 @@ _Found = Sequence[SegmentMetadata | TieredFSError]
 _FOREIGN_KEYS = ("README.md", "_SUCCESS", "some/other/part-0.parquet", "orders.txt")
 _PAGE_OBJECTS: Final = 1000
 _WRITERS: Final = 8
-_SOON_SECONDS: Final = 4.0
 _FIELDS = ("end_offset", "max_timestamp_ms", "leader_epochs", "size")
 
 
@@ -99,38 +98,16 @@ def check_listing_is_sorted_and_complete(case: Case) -> None:
 def check_listing_has_every_page(case: Case) -> None:
     """Of more segments than fit on a page of a listing, all are listed and deleted.
 
-    A page holds 1000 objects. At least so many segments are copied that they have more
-    objects than that; where it takes seconds only, it is more than 1000 segments.
+    A page holds 1000 objects. So many segments are copied that they have more objects
+    than that; where a segment is several objects, more than 1000 segments are copied to
+    a store in memory as well. Partitions that follow the segments are listed, too.
     """
-    partition = PARTITIONS[0]
-    _copy_small(case, partition, range(1))
+    _copy_small(case, sorted(PARTITIONS)[0], range(1))
     count = _PAGE_OBJECTS // max(len(case.raw_keys()), 1) + 1
-    seconds = _copy_concurrently(case, partition, range(1, count))
-    if count <= _PAGE_OBJECTS and seconds * _PAGE_OBJECTS / count < _SOON_SECONDS:
-        _copy_concurrently(case, partition, range(count, _PAGE_OBJECTS + 1))
-        count = _PAGE_OBJECTS + 1
-    storage = case.another()
-    asked: dict[str, tuple[_Found, int]] = {
-        "list_segments": (storage.list_segments(partition), 0),
-        "list_segments from the last": (
-            storage.list_segments(partition, count - 1),
-            count - 1,
-        ),
-        "survey": (list(storage.survey(partition)), 0),
-    }
-    for said, (listed, first) in asked.items():
-        starts = [s.start_offset for s in listed if isinstance(s, SegmentMetadata)]
-        missing = sorted(set(range(first, count)) - set(starts))
-        require(
-            not missing and len(starts) <= count,
-            f"Of {count} segments {said} returned {len(starts)}, without those at "
-            f"{missing[:5]}.",
-        )
-    sought = [s.start_offset for s in storage.seek(partition, count - 1)]
-    require(count - 1 in sought, f"seek of the last of {count} returned {sought[:5]}.")
-    storage.delete_partition(partition)
-    left = case.raw_keys()
-    require(not left, f"Deleting {count} segments left {len(left)} objects.")
+    _require_all_listed(case, count)
+    if count <= _PAGE_OBJECTS:
+        with scratch_store() as store:
+            _require_all_listed(case.over(store), _PAGE_OBJECTS + 1)
 
 
 @rule(Capability.WRITE)
@@ -308,6 +285,49 @@ def check_recogniser_knows_its_own(case: Case) -> None:
         raise NotApplicableError("the layout has to be named: it recognises no keys")
 
 
+def _require_all_listed(case: Case, count: int) -> None:
+    """Copy so many segments to a partition; require that they are listed and deleted.
+
+    Args:
+        case: What to copy them by; the first of them may be there.
+        count: How many.
+    """
+    partition, *others = sorted(PARTITIONS)
+    _copy_concurrently(case, partition, range(count))
+    for other in others:
+        _copy_small(case, other, range(1))
+    found = case.another().list_partitions()
+    wanted = [partition, *others]
+    require(
+        found == wanted,
+        f"With {count} segments in {partition}, list_partitions returned "
+        f"{_names(found)}, not {_names(wanted)}.",
+    )
+    storage = case.another()
+    asked: dict[str, tuple[_Found, int]] = {
+        "list_segments": (storage.list_segments(partition), 0),
+        "list_segments from the last": (
+            storage.list_segments(partition, count - 1),
+            count - 1,
+        ),
+        "survey": (list(storage.survey(partition)), 0),
+    }
+    for said, (listed, first) in asked.items():
+        starts = [s.start_offset for s in listed if isinstance(s, SegmentMetadata)]
+        missing = sorted(set(range(first, count)) - set(starts))
+        require(
+            not missing and len(starts) <= count,
+            f"Of {count} segments {said} returned {len(starts)}, without those at "
+            f"{missing[:5]}.",
+        )
+    sought = [s.start_offset for s in storage.seek(partition, count - 1)]
+    require(count - 1 in sought, f"seek of the last of {count} returned {sought[:5]}.")
+    for one in (*others, partition):
+        storage.delete_partition(one)
+    left = case.raw_keys()
+    require(not left, f"Deleting {count} segments left {len(left)} objects.")
+
+
 def _malformed(key: str, listed: list[SegmentMetadata]) -> dict[str, str]:
     """Return names that no object of a segment can have, and what is wrong with each.
 
@@ -337,15 +357,11 @@ def _malformed(key: str, listed: list[SegmentMetadata]) -> dict[str, str]:
     return found
 
 
-def _copy_concurrently(
-    case: Case, partition: TopicIdPartition, numbers: range
-) -> float:
-    """Copy segments of one record by several storages, and return the seconds."""
-    began = monotonic()
+def _copy_concurrently(case: Case, partition: TopicIdPartition, numbers: range) -> None:
+    """Copy segments of one record by several storages."""
     with DaemonExecutor(_WRITERS) as pool:
         shares = [numbers[first::_WRITERS] for first in range(_WRITERS)]
         list(pool.map(partial(_copy_small, case, partition), shares))
-    return monotonic() - began
 
 
 def _copy_small(case: Case, partition: TopicIdPartition, numbers: range) -> None:

@@ -1,13 +1,17 @@
 """Rules of names: those of topics, of partitions, and of storages."""
 
 from tieredfs.errors import InvalidArgumentError, UnsupportedOperationError
-from tieredfs.model import SegmentId, TopicIdPartition, Uuid
+from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition, Uuid
 from tieredfs.storage import Capability
 from tieredfs.testing.rule import Case, require, require_whole, rule
 from tieredfs.testing.segment_plan import build_segment
 from tieredfs.testing.stores import scratch_store
 
-__all__ = ["check_identity_tells_stores_apart", "check_names_stay_apart"]
+__all__ = [
+    "check_identity_tells_stores_apart",
+    "check_name_of_a_segment_has_the_url",
+    "check_names_stay_apart",
+]
 
 _TOPIC = Uuid.from_bytes(bytes(range(2, 18)))
 _NAMES = ("a.b", "a_b", "A.b", "a-b", *("x" * 248 + last for last in "yz"))
@@ -44,6 +48,24 @@ def check_names_stay_apart(case: Case) -> None:
             f"Of {one.metadata.partition} it listed {ids}, not {[one.metadata.id]}.",
         )
         require_whole(case.another(), listed[0], one)
+
+
+@rule()
+def check_name_of_a_segment_has_the_url(case: Case) -> None:
+    """``name_of`` returns a name that contains the store's URL.
+
+    It does so for any metadata, also if the storage has not listed the segment.
+    """
+    url = case.storage.store.url
+    for listed in case.segments():
+        bare = SegmentMetadata(listed.partition, listed.id, listed.start_offset)
+        for storage in (case.storage, case.another()):
+            for segment in (listed, bare):
+                name: object = storage.name_of(segment)
+                require(
+                    isinstance(name, str) and url in name,
+                    f"Of {segment} it returned {name!r}, without {url}.",
+                )
 
 
 @rule()

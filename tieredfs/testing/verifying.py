@@ -2,15 +2,28 @@
 
 from functools import partial
 
-from tieredfs.errors import CorruptObjectError
+from tieredfs.errors import CorruptObjectError, NotFoundError
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition, Uuid
 from tieredfs.storage import Capability
 from tieredfs.storage.segment_log.source import log_in_memory
-from tieredfs.testing.rule import Case, NotApplicableError, expect_error, require, rule
+from tieredfs.storage.segment_log.stream import read_batches
+from tieredfs.testing.rule import (
+    Asked,
+    Case,
+    NotApplicableError,
+    expect_error,
+    require,
+    rule,
+)
 from tieredfs.testing.segment_plan import BatchPlan, SegmentPlan, build_segment
+from tieredfs.testing.stores import READS, WRITES, WatchedStore
 
 __all__ = [
+    "check_answers_from_metadata_send_no_request",
+    "check_checked_end_is_that_of_the_log",
     "check_key_that_contradicts_the_log_is_found",
+    "check_producers_before_are_older",
     "check_replaced_segment_is_the_new_one",
     "check_sound_segments_are_current",
     "check_stored_sizes_are_what_is_stored",
@@ -53,6 +66,75 @@ def check_key_that_contradicts_the_log_is_found(case: Case) -> None:
                 CorruptObjectError,
                 f"check_key({listed}, {other}), whose log has epoch {epoch},",
             )
+
+
+@rule()
+def check_checked_end_is_that_of_the_log(case: Case) -> None:
+    """Where ``is_end_checked`` returns True, a log ends at its described end offset.
+
+    It may end before where batches have been removed, which ``is_compacted`` says.
+    """
+    described = [case.storage.describe(listed) for listed in case.segments()]
+    checked = [one for one in described if case.storage.is_end_checked(one)]
+    if not checked:
+        raise NotApplicableError("is_end_checked returns True of no segment")
+    for one in checked:
+        log = case.storage.fetch_log_segment(one, 0, one.size)
+        *_, last = read_batches(log_in_memory(log, str(one)))
+        found, end = last.header.last_offset, one.end_offset or 0
+        may_lack = case.storage.is_compacted(one.partition)
+        require(
+            found == end or (found < end and may_lack),
+            f"is_end_checked({one}) returned True, the described end offset is {end}, "
+            f"and the last one in the log {found}.",
+        )
+
+
+@rule()
+def check_producers_before_are_older(case: Case) -> None:
+    """``fetch_producers_before`` has only producers from before a segment's start.
+
+    It raises NotFoundError where there is no snapshot that was taken there.
+    """
+    found: list[SegmentMetadata] = []
+    for listed in case.segments():
+        try:
+            snapshot = case.storage.fetch_producers_before(listed)
+        except NotFoundError:
+            continue
+        found.append(listed)
+        require(snapshot.readonly, f"Of {listed} it returned a writable buffer.")
+        producers = ProducerSnapshot.parse(snapshot).producers
+        later = [one for one in producers if one.last_offset >= listed.start_offset]
+        require(not later, f"Of {listed} it returned {later}.")
+    if not found:
+        raise NotApplicableError("no segment has a producer snapshot of its start")
+
+
+@rule()
+def check_answers_from_metadata_send_no_request(case: Case) -> None:
+    """``name_of`` and what verification asks of the metadata alone send no request.
+
+    That is ``is_active``, ``is_end_checked`` and ``highest_epoch``.
+    """
+    watched = WatchedStore.over(case.store, READS | WRITES)
+    storage = case.another(watched)
+    for partition in sorted({segment.partition for segment in case.segments()}):
+        for listed in storage.list_segments(partition):
+            described = storage.describe(listed)
+            asked: Asked = {
+                "name_of": partial(storage.name_of, listed),
+                "is_active": partial(storage.is_active, listed),
+                "is_end_checked": partial(storage.is_end_checked, described),
+                "highest_epoch": partial(storage.highest_epoch, listed),
+            }
+            for said, call in asked.items():
+                watched.calls = 0
+                call()
+                require(
+                    watched.calls == 0,
+                    f"{said} of {listed} sent {watched.calls} requests.",
+                )
 
 
 @rule(Capability.WRITE)

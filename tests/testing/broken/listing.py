@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterator
 from dataclasses import replace
+from itertools import islice
 from typing import Final
 
 from typing_extensions import override
@@ -84,6 +85,21 @@ class ListsOnePage(SingleObject):
         self, partition: TopicIdPartition, min_offset: int = 0
     ) -> list[SegmentMetadata]:
         return super().list_segments(partition, min_offset)[:1000]
+
+
+class FindsPartitionsOnOnePage(SingleObject):
+    """Looks for partitions among the first 1000 objects."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        found = super().list_partitions(topic)
+        page = [entry.key for entry in islice(self.store.list(), 1000)]
+        folders = [f"{one.topic}/{one.topic_id}/{one.partition}/" for one in found]
+        return [
+            one
+            for one, folder in zip(found, folders, strict=True)
+            if any(key.startswith(folder) for key in page)
+        ]
 
 
 class LeavesOutTheLastOffset(Native):
@@ -309,6 +325,11 @@ BROKEN: Final = (
         ListsOnePage,
         "Of 1001 segments list_segments returned 1000",
         bug="a listing that is incomplete beyond one page",
+    ),
+    Broken(
+        rules.check_listing_has_every_page,
+        FindsPartitionsOnOnePage,
+        r"list_partitions returned \['orders-0', 'orders-1-0'\], not",
     ),
     Broken(
         rules.check_emptiness_is_not_remembered,

@@ -8,6 +8,7 @@ from testing.broken.plugin import Broken, Native
 from tieredfs import LogSegmentData, SegmentMetadata, TopicIdPartition, Uuid
 from tieredfs import testing as rules
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 __all__ = ["BROKEN"]
 
@@ -69,7 +70,32 @@ class IsOneForAll(Native):
         return "native"
 
 
+class ForgetsItsUrl(SingleObject):
+    """Names a segment without saying where it is."""
+
+    @override
+    def name_of(self, metadata: SegmentMetadata) -> str:
+        return str(metadata)
+
+
+class NamesWhatItKnows(SingleObject):
+    """Names only segments that it was told of completely."""
+
+    @override
+    def name_of(self, metadata: SegmentMetadata) -> str:
+        assert metadata.end_offset is not None
+        return super().name_of(metadata)
+
+
 BROKEN = (
+    Broken(
+        rules.check_name_of_a_segment_has_the_url, ForgetsItsUrl, "without memory://"
+    ),
+    Broken(
+        rules.check_name_of_a_segment_has_the_url,
+        NamesWhatItKnows,
+        "assert metadata.end_offset is not None|AssertionError|^$",
+    ),
     Broken(rules.check_names_stay_apart, TakesDotsForUnderscores, "It listed"),
     Broken(rules.check_names_stay_apart, SortsNumbersAsText, "It listed"),
     Broken(

@@ -1,6 +1,7 @@
 """Storages that break one rule of verification and repair each."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from typing_extensions import override
 
@@ -8,6 +9,7 @@ from testing.broken.plugin import Broken
 from tieredfs import (
     IndexType,
     SegmentId,
+    SegmentIndexes,
     SegmentMetadata,
     TopicIdPartition,
 )
@@ -27,6 +29,37 @@ class DoubtsItsOwnKeys(SingleObject):
         self, metadata: SegmentMetadata, last_offset: int | None = None
     ) -> bool:
         return last_offset is None
+
+
+class TrustsItsEnds(KafkaLocal):
+    """Describes an exclusive end, and says that it was seen in the log."""
+
+    @override
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        told = super().describe(metadata, indexes)
+        return replace(told, end_offset=(told.end_offset or 0) + 1)
+
+    @override
+    def is_end_checked(self, metadata: SegmentMetadata) -> bool:
+        return True
+
+
+class TakesTheSnapshotOfItsEnd(SingleObject):
+    """Takes the snapshot that was taken at a segment's end for that of its start."""
+
+    @override
+    def fetch_producers_before(self, metadata: SegmentMetadata) -> memoryview:
+        return self.fetch_index(metadata, IndexType.PRODUCER_SNAPSHOT)
+
+
+class AsksForItsEnd(SingleObject):
+    """Sends a request where the metadata have to tell."""
+
+    @override
+    def is_end_checked(self, metadata: SegmentMetadata) -> bool:
+        return bool(self.list_segments(metadata.partition, metadata.start_offset))
 
 
 class TakesTheFirstEpoch(SingleObject):
@@ -67,6 +100,21 @@ BROKEN = (
         rules.check_key_that_contradicts_the_log_is_found,
         TakesTheFirstEpoch,
         "whose log has epoch 0, returned None",
+    ),
+    Broken(
+        rules.check_checked_end_is_that_of_the_log,
+        TrustsItsEnds,
+        "end offset is 20, and the last one in the log 19",
+    ),
+    Broken(
+        rules.check_producers_before_are_older,
+        TakesTheSnapshotOfItsEnd,
+        r"it returned \[ProducerState\(producer_id=7",
+    ),
+    Broken(
+        rules.check_answers_from_metadata_send_no_request,
+        AsksForItsEnd,
+        "is_end_checked of orders-0/.* sent 1 requests",
     ),
     Broken(rules.check_replaced_segment_is_the_new_one, KeepsAnOldIndex, "TRANSACTION"),
     Broken(rules.check_stored_sizes_are_what_is_stored, CountsTwice, "It counts"),
