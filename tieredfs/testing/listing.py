@@ -102,7 +102,7 @@ def check_listing_has_every_page(case: Case) -> None:
     than that; where a segment is several objects, more than 1000 segments are copied to
     a store in memory as well. Partitions that follow the segments are listed, too.
     """
-    _copy_small(case, sorted(PARTITIONS)[0], range(1))
+    _copy_small(case, min(PARTITIONS), range(1))
     count = _PAGE_OBJECTS // max(len(case.raw_keys()), 1) + 1
     _require_all_listed(case, count)
     if count <= _PAGE_OBJECTS:
