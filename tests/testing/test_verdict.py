@@ -218,6 +218,7 @@ def test_a_broken_promise_comes_with_the_steps_that_break_it_again(
     code = broken.code.replace("TakesTheEndAsIncluded", "ListsNoMore")
     calls = [line for line in code.splitlines() if line.startswith("state.")]
     assert len(calls) <= 3
+    assert all(len(call) < 100 for call in calls)
     with pytest.raises(BrokenPromiseError, match="lacks"):
         exec(code, {"ListsNoMore": ListsNoMore})  # noqa: S102 - what an author pastes
     others = {v.outcome for v in verdicts if v is not broken}

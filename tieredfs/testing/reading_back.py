@@ -6,6 +6,7 @@ from dataclasses import replace
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.testing.promise import Promise, keep
+from tieredfs.testing.requirement import difference
 from tieredfs.testing.samples import Sample
 
 __all__ = ["keep_bytes", "keep_indexes", "keep_whole"]
@@ -25,7 +26,8 @@ def keep_whole(
     keep(
         Promise.READS_ARE_EXACT,
         found == one.described,
-        f"described is {found}, copied was {one.described}",
+        f"describe of {listed} does not return what was copied: "
+        f"{difference(found, one.described)}",
     )
     keep_bytes(f"the log of {listed}", storage.fetch_log_segment(listed), one.log)
     keep_indexes(listed, storage.fetch_all_indexes(listed), one.data.indexes)

@@ -4,14 +4,14 @@ A sentence says what happened, and what should have.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 
 from tieredfs.errors import TieredFSError
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.testing.samples import Sample
 
-__all__ = ["expect_error", "require", "require_bytes", "require_whole"]
+__all__ = ["difference", "expect_error", "require", "require_bytes", "require_whole"]
 
 
 def require(condition: bool, sentence: str) -> None:  # noqa: FBT001 - reads as assert
@@ -61,11 +61,12 @@ def require_whole(
         said = f"{where} {listed} is listed, and reading it raised {error!r}.".strip()
         raise AssertionError(said) from error
     found = replace(described, version="", custom_metadata=b"")
+    name = one.metadata
     require(
         found == one.described,
-        f"{where} Copied was {one.described}, described is {found}.".strip(),
+        f"{where} describe of {name} does not return what was copied: "
+        f"{difference(found, one.described)}.".strip(),
     )
-    name = one.metadata
     require_bytes(log, one.log, f"{where} fetch_log_segment of {name}".strip())
     for kind, content in one.data.indexes.items():
         require(
@@ -74,6 +75,17 @@ def require_whole(
         )
         said = f"{where} fetch_all_indexes of {name}, {kind},"
         require_bytes(indexes[kind], content, said.strip())
+
+
+def difference(found: SegmentMetadata, wanted: SegmentMetadata) -> str:
+    """Return which fields differ, and how; empty if none does."""
+    names = [field.name for field in fields(wanted)]
+    pairs = [(name, getattr(found, name), getattr(wanted, name)) for name in names]
+    return "; ".join(
+        f"{name} {one!r}, expected {other!r}"
+        for name, one, other in pairs
+        if one != other
+    )
 
 
 def expect_error(

@@ -19,6 +19,7 @@ from tieredfs.testing.limited_search import Failure, Limits, Search
 from tieredfs.testing.plugin_machine.machine import PluginMachine, plugin_machine
 from tieredfs.testing.promise import BrokenPromiseError, Promise
 from tieredfs.testing.recorded_step import TimeUpError
+from tieredfs.testing.shortening import shorten
 from tieredfs.testing.step import Step
 from tieredfs.testing.stores import OpenStore, scratch_store
 from tieredfs.testing.stuck import StuckCallError, call_within, where_threads_stand
@@ -178,15 +179,15 @@ def _make(machine: PluginMachine, steps: Iterable[Step]) -> None:
 
 
 def _shortened(failure: Failure, subject: Subject) -> Failure:
-    """Leave out every step without which the others fail as well, in memory."""
+    """Leave out steps, and take simpler arguments, while it fails as well in memory."""
     if not _fails_in_memory(failure, subject):
         return failure
     end = monotonic() + LIMITS[subject.profile].shrink_seconds
-    for number in reversed(range(1, len(failure.steps))):  # the first begins it all
-        if monotonic() > end:
-            break
-        steps = failure.steps[:number] + failure.steps[number + 1 :]
+
+    def fails(steps: tuple[Step, ...]) -> bool:
         shorter = replace(failure, steps=steps)
-        if any(_fails_in_memory(shorter, subject) for _ in range(_TRIES)):
-            failure = shorter
-    return failure
+        return monotonic() < end and any(
+            _fails_in_memory(shorter, subject) for _ in range(_TRIES)
+        )
+
+    return replace(failure, steps=shorten(failure.steps, fails))

@@ -258,7 +258,7 @@ class WritesAllTheSame(StorageWrapper):
 
 
 BROKEN: Final = (
-    Broken(rules.check_log_may_be_a_file, TakesNoFiles, "Copied was"),
+    Broken(rules.check_log_may_be_a_file, TakesNoFiles, "what was copied"),
     Broken(rules.check_custom_metadata_is_small, SaysTooMuch, "it returned b'"),
     Broken(
         rules.check_copy_is_idempotent,
