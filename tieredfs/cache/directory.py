@@ -380,8 +380,9 @@ class _DirectoryChange:
     def discard(self, name: str) -> None:
         """Remove an entry, if it exists, but count it until the next eviction.
 
-        Another program may have put something larger in its place. Less than the actual
-        total would let the directory grow beyond its limit; more costs one scan.
+        Another program may have put something larger in its place, whose size was never
+        counted. With a total that is too small the directory would grow beyond its
+        limit; one that is too large costs a scan.
         """
         self._directory.unlink(name)
 

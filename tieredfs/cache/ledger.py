@@ -26,7 +26,8 @@ class Balance:
 
     Attributes:
         max_bytes: Maximum bytes in the directory.
-        total: Bytes in the directory; None if they have to be counted.
+        total: Bytes in the directory at most, as what was removed may be included; None
+            if they have to be counted.
     """
 
     max_bytes: int

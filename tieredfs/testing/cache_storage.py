@@ -1,4 +1,4 @@
-"""A storage of indexes alone, which counts its operations and fails when it is told."""
+"""A storage of indexes alone, which counts its operations and can be made to fail."""
 
 import threading
 from collections.abc import Iterable
