@@ -36,6 +36,8 @@ from tieredfs.cache.entry import EntryName, entry_name
 from tieredfs.errors import CorruptIndexError
 from tieredfs.storage import StorageWrapper
 from tieredfs.testing import cache_machine_test
+from tieredfs.testing.cache_damage import folder
+from tieredfs.testing.cache_machine import CacheMachine, _Setup
 
 TestCache = cache_machine_test(examples=20)
 TestCacheThatExpires = cache_machine_test(ttl=100.0, examples=15)
@@ -271,9 +273,6 @@ PATCHED: dict[str, Callable[[], Any]] = {
     "names files by offset": lambda: patch.object(
         cache_module, "entry_name", same_segment
     ),
-    "counts what it replaces": lambda: patch.object(
-        _DirectoryChange, "discard", _DirectoryChange.remove
-    ),
 }
 """What goes wrong deep inside of the cache."""
 
@@ -299,7 +298,6 @@ BROKEN: dict[type[RemoteIndexCache] | str, str] = {
     "checks no index": "a failure of the storage is raised, each time",
     "knows no store": "returned those of|an entry stays while there is room: .* remove",
     "names files by offset": "an index is that of its segment: .* returned those of",
-    "counts what it replaces": "the size on disk keeps to its bound",
 }
 """What is wrong, and the sentence that the machine says of it."""
 
@@ -315,3 +313,17 @@ def test_a_broken_cache_is_found(broken: type[RemoteIndexCache] | str) -> None:
     # A race that is won the second time is Flaky, for what was found the first time.
     texts = [str(found.value), *map(str, getattr(found.value, "exceptions", ()))]
     assert re.search(BROKEN[broken], "\n".join(texts))
+
+
+def test_a_cache_that_makes_room_of_what_it_never_counted_is_found() -> None:
+    """By the step itself: few of the examples put a folder into a full directory."""
+
+    class Machine(CacheMachine):
+        setup = _Setup(RemoteIndexCache, None)
+
+    uncounted = patch.object(_DirectoryChange, "discard", _DirectoryChange.remove)
+    machine = Machine()
+    machine.begin(1 << 20)
+    with uncounted, pytest.raises(AssertionError, match="the size on disk keeps to"):
+        machine.damage([0, 1], 0, [folder], "before", is_full=True)
+    machine.teardown()
