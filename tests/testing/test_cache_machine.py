@@ -39,8 +39,8 @@ from tieredfs.testing import cache_machine_test
 from tieredfs.testing.cache_damage import folder
 from tieredfs.testing.cache_machine import CacheMachine, _Setup
 
-TestCache = cache_machine_test(examples=20)
-TestCacheThatExpires = cache_machine_test(ttl=100.0, examples=15)
+TestCache = cache_machine_test(examples=15)
+TestCacheThatExpires = cache_machine_test(ttl=100.0, examples=10)
 
 
 FAILURES = (CorruptIndexError, NotFoundError, StorageUnavailableError, TimeoutError)
