@@ -1,9 +1,17 @@
 import pickle
 from collections.abc import Callable, Iterator
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
 
-from tieredfs import ByteRange, ObjectStore, RequestPolicy, StorageUnavailableError
+from tieredfs import (
+    ByteRange,
+    ObjectStore,
+    PermissionDeniedError,
+    RequestPolicy,
+    StorageUnavailableError,
+)
 from tieredfs.testing.faults import (
     NO_FAULTS,
     CrashError,
@@ -48,7 +56,7 @@ CALLS: dict[str, Callable[[ObjectStore], object]] = {
 
 
 @pytest.mark.parametrize("verb", CALLS)
-@pytest.mark.parametrize("effect", ["error", "cut", "lost_reply"])
+@pytest.mark.parametrize("effect", [Effect.ERROR, Effect.CUT, Effect.LOST_REPLY])
 def test_a_fault_is_an_error_of_the_store_and_is_recorded(
     store: FaultyStore, verb: str, effect: Effect
 ) -> None:
@@ -62,7 +70,13 @@ def test_a_fault_is_an_error_of_the_store_and_is_recorded(
 
 @pytest.mark.parametrize(
     ("effect", "left"),
-    [("error", "abc"), ("cut", "bc"), ("lost_reply", "c"), ("delay", "c")],
+    [
+        (Effect.ERROR, "abc"),
+        (Effect.DENIED, "abc"),
+        (Effect.CUT, "bc"),
+        (Effect.LOST_REPLY, "c"),
+        (Effect.DELAY, "c"),
+    ],
 )
 def test_what_a_failed_delete_has_done_depends_on_the_fault(
     store: FaultyStore, effect: Effect, left: str
@@ -70,33 +84,66 @@ def test_what_a_failed_delete_has_done_depends_on_the_fault(
     store.follow(first(effect))
     try:
         store.delete(["a", "b"])
-    except StorageUnavailableError:
-        assert effect != "delay"
+    except (StorageUnavailableError, PermissionDeniedError):
+        assert effect != Effect.DELAY
     assert keys(store) == [*left]
 
 
 def test_a_listing_that_is_cut_yields_its_first_half(store: FaultyStore) -> None:
-    store.follow(first("cut"))
+    store.follow(first(Effect.CUT))
     listing = store.list()
     assert next(listing).key == "a"
     with pytest.raises(StorageUnavailableError):
         next(listing)
 
 
-def test_a_delay_waits_by_the_clock_that_was_given(store: FaultyStore) -> None:
+def late(at: int) -> FaultPlan:
+    return FaultPlan((StoreFault(Effect.DELAY, at, seconds=7.5),))
+
+
+def test_a_late_request_waits_as_long_as_the_plan_says(
+    store: FaultyStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
     waited: list[float] = []
-    plan = FaultPlan((StoreFault("delay", 1, seconds=7.5),))
-    slow = FaultyStore.over(store, plan, sleep=waited.append)
+    clock = SimpleNamespace(sleep=waited.append)
+    monkeypatch.setattr("tieredfs.testing.faults.time", clock)
+    slow = FaultyStore.over(store, late(1))
     assert slow.get("a") == b"aaaa"
     assert keys(slow) == ["a", "b", "c"]
     assert waited == [7.5]
+
+
+def test_something_else_is_done_while_a_request_is_late(store: FaultyStore) -> None:
+    delete = partial(store.delete, ["b"])
+    slow = FaultyStore.over(store, late(0), during_pause=delete)
+    assert keys(slow) == ["a", "c"]
+
+
+def test_a_fault_is_made_of_the_name_of_its_effect() -> None:
+    assert StoreFault("crash_after", 0).effect is Effect.CRASH_AFTER  # type: ignore[arg-type] # as it was printed once
+    with pytest.raises(ValueError, match="none-such"):
+        StoreFault("none-such", 0)  # type: ignore[arg-type] # which is what is wrong
+
+
+def test_requests_are_numbered_alone_among_writes_and_among_their_like(
+    store: FaultyStore,
+) -> None:
+    store.follow()
+    store.get("a")
+    store.put("a", b"", overwrite=True)
+    store.get("a")
+    store.put("b", b"", overwrite=True)
+    counted = [(r.number, r.write, r.repeat) for r in store.requests]
+    assert counted == [(0, None, 0), (1, 0, 0), (2, None, 1), (3, 1, 0)]
 
 
 @pytest.mark.parametrize("is_after", [False, True])
 def test_a_crash_at_a_write_leaves_what_was_written_and_ends_all_views(
     store: FaultyStore, *, is_after: bool
 ) -> None:
-    plan = StoreFault("crash_after" if is_after else "crash", 1, of_writes=True)
+    plan = StoreFault(
+        Effect.CRASH_AFTER if is_after else Effect.CRASH, 1, of_writes=True
+    )
     dying = FaultyStore.over(store, FaultPlan((plan,)))
     view = dying.with_policy(RequestPolicy(attempts=1))
     view.put("d", b"", overwrite=True)
@@ -118,8 +165,10 @@ def test_a_crash_is_no_error_that_a_plugin_may_handle() -> None:
     "plan",
     [
         NO_FAULTS,
-        FaultPlan((StoreFault("cut", 3), StoreFault("crash", 0, of_writes=True))),
-        SeededPlan(7, 0.5, ("error", "delay"), ("get",), seconds=1.0),
+        FaultPlan(
+            (StoreFault(Effect.CUT, 3), StoreFault(Effect.CRASH, 0, of_writes=True))
+        ),
+        SeededPlan(7, 0.5, (Effect.ERROR, Effect.DELAY), ("get",), seconds=1.0),
     ],
 )
 def test_a_plan_is_made_again_by_its_repr(plan: Plan) -> None:
@@ -150,7 +199,7 @@ def test_a_seed_determines_the_faults_in_any_order_of_the_requests(
 def test_another_process_follows_the_same_plan_from_its_beginning(
     store: FaultyStore,
 ) -> None:
-    store.follow(first("error"))
+    store.follow(first(Effect.ERROR))
     with pytest.raises(StorageUnavailableError):
         store.head("a")
     store.head("a")

@@ -3,7 +3,7 @@
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
@@ -132,7 +132,7 @@ def fault(effect: Effect, at: int, *, of_writes: bool = False) -> FaultPlan:
 
 
 @pytest.mark.parametrize("make", [SingleObject, KafkaLocal])
-@pytest.mark.parametrize("effect", get_args(Effect))
+@pytest.mark.parametrize("effect", Effect)
 def test_a_sound_plugin_reports_each_fault_of_a_write(
     make: MakeStorage, effect: Effect
 ) -> None:
@@ -143,7 +143,7 @@ def test_a_sound_plugin_reports_each_fault_of_a_write(
             machine.scrub(0, 0, fault(effect, at), removes=True)
 
 
-@pytest.mark.parametrize("effect", get_args(Effect))
+@pytest.mark.parametrize("effect", Effect)
 def test_a_layout_may_list_the_name_alone_of_what_it_may_not_look_into(
     effect: Effect,
 ) -> None:
@@ -171,7 +171,7 @@ def fetch_what_is_gone(machine: PluginMachine) -> None:
 
 def list_during_an_outage(machine: PluginMachine) -> None:
     copy(machine)
-    machine.list_partitions(0, fault("error", 0))
+    machine.list_partitions(0, fault(Effect.ERROR, 0))
 
 
 class ReturnsNothing(SingleObject):

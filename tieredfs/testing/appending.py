@@ -16,7 +16,7 @@ from tieredfs.errors import (
 )
 from tieredfs.model import TopicIdPartition
 from tieredfs.storage import Capability, RemoteStorageManager
-from tieredfs.testing.faults import CRASHES, CrashError
+from tieredfs.testing.faults import CRASHES, CrashError, Effect
 from tieredfs.testing.rendezvous import Rendezvous
 from tieredfs.testing.rule import (
     Case,
@@ -71,7 +71,7 @@ def check_append_survives_a_cleaner(case: Case) -> None:
     def cancel(at: int) -> None:
         case.another().cancel_copying(_numbered(at))
 
-    for at, storage in case.failing_writes("delay", cancel):
+    for at, storage in case.failing_writes(Effect.DELAY, cancel):
         one = sample(_numbered(at), 0)
         where = f"It ran before write {at + 1}, and the append returned."
         try:

@@ -173,7 +173,7 @@ class Case:
         self, effect: Effect, meanwhile: Callable[[int], object], *, of_writes: bool
     ) -> Iterator[tuple[int, RemoteStorageManager]]:
         for at in _numbers():
-            store = FaultyStore.over(self.store, sleep=_doing(partial(meanwhile, at)))
+            store = FaultyStore.over(self.store, during_pause=partial(meanwhile, at))
             storage = self.another(store)
             # What a read-only plugin sends while it is made is no part of the call.
             store.follow(FaultPlan((StoreFault(effect, at, of_writes=of_writes),)))
@@ -215,13 +215,3 @@ def _numbers() -> Iterator[int]:
 def _need_writes(count: int) -> None:
     if not count:
         raise NotApplicableError("the layout writes nothing through the given store")
-
-
-def _doing(call: Callable[[], object]) -> Callable[[float], object]:
-    """Return what makes a call instead of waiting."""
-
-    def wait(seconds: float) -> None:
-        del seconds
-        call()
-
-    return wait

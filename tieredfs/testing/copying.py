@@ -19,6 +19,7 @@ from tieredfs.testing.faults import (
     CRASHES,
     FAILURES,
     CrashError,
+    Effect,
     FaultyStore,
     SeededPlan,
 )
@@ -254,8 +255,8 @@ def check_copy_survives_a_cleaner(case: Case) -> None:
     one = sample(_PARTITION, 1)
     store = FaultyStore.over(
         case.store,
-        SeededPlan(0, 1.0, ("delay",), tuple(sorted(WRITES))),
-        sleep=lambda _: case.another().cancel_copying(_PARTITION),
+        SeededPlan(0, 1.0, (Effect.DELAY,), tuple(sorted(WRITES))),
+        during_pause=lambda: case.another().cancel_copying(_PARTITION),
     )
     case.another(store).copy_log_segment(one.metadata, one.data)
     if not any(request.effect for request in store.requests):

@@ -8,8 +8,10 @@ answer, a lost reply to a request that was executed, and no answer ever again.
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -36,29 +38,59 @@ __all__ = [
 
 _T = TypeVar("_T")
 
-Effect = Literal[
-    "error", "denied", "cut", "delay", "lost_reply", "crash", "crash_after"
-]
-"""What happens to a request. ``error``: it is not executed. ``denied``: neither, for
-want of permission. ``cut``: half of it is: a
-listing ends early, half of the keys are deleted, no other request has an effect.
-``delay``: it is executed late. ``lost_reply``: it is executed, and fails nevertheless.
-``crash``: the process dies before it. ``crash_after``: the process dies after it."""
-
-FAILURES: Final[tuple[Effect, ...]] = ("error", "denied", "cut", "lost_reply")
-"""Effects after which the process lives, and has no answer."""
-
-CRASHES: Final[tuple[Effect, ...]] = ("crash", "crash_after")
-"""Effects after which the process is dead."""
-
-_EXECUTED: Final = frozenset({"lost_reply", "crash_after"})
-
 
 class CrashError(BaseException):
     """The process has died: a plugin that survives it sends no further request.
 
     It is not an Exception, so that no handler takes it for an error of the store.
     """
+
+
+class Effect(StrEnum):
+    """What happens to a request.
+
+    A new one is a line here: its name, how much of the request is executed, and what
+    the request raises. Half of a listing are its first entries, half of a deletion are
+    its first keys, and half of any other request is nothing.
+
+    Attributes:
+        executed: How much of the request is executed.
+        raised: What it raises; None if it is only late.
+    """
+
+    ERROR = "error", "nothing", StorageUnavailableError
+    DENIED = "denied", "nothing", PermissionDeniedError
+    CUT = "cut", "half", StorageUnavailableError
+    DELAY = "delay", "all", None
+    LOST_REPLY = "lost_reply", "all", StorageUnavailableError
+    CRASH = "crash", "nothing", CrashError
+    CRASH_AFTER = "crash_after", "all", CrashError
+
+    executed: Literal["nothing", "half", "all"]
+    raised: type[BaseException] | None
+
+    def __new__(
+        cls,
+        name: str,
+        executed: Literal["nothing", "half", "all"],
+        raised: type[BaseException] | None,
+    ) -> Self:
+        """Take a line of the table."""
+        made = str.__new__(cls, name)
+        made._value_ = name
+        made.executed = executed
+        made.raised = raised
+        return made
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}.{self.name}"
+
+
+CRASHES: Final = tuple(one for one in Effect if one.raised is CrashError)
+"""Effects after which the process is dead."""
+
+FAILURES: Final = tuple(one for one in Effect if one.raised and one not in CRASHES)
+"""Effects after which the process lives, and has no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +129,15 @@ class StoreFault:
     at: int
     of_writes: bool = False
     seconds: float = 0.0
+
+    def __post_init__(self) -> None:
+        """Take the name of an effect for the effect.
+
+        Raises:
+            ValueError: No effect has this name.
+        """
+        known = Effect(self.effect)  # type: ignore[call-arg] # it is looked up
+        object.__setattr__(self, "effect", known)
 
     def strikes(self, request: StoreRequest) -> bool:
         """Return whether a request is the one."""
@@ -146,7 +187,7 @@ class SeededPlan:
 
     seed: int
     rate: float = 0.1
-    effects: tuple[Effect, ...] = ("error", "cut", "lost_reply")
+    effects: tuple[Effect, ...] = (Effect.ERROR, Effect.CUT, Effect.LOST_REPLY)
     verbs: tuple[str, ...] = ()
     seconds: float = 0.0
 
@@ -177,18 +218,19 @@ class FaultyStore(ObjectStore):
         store: ObjectStore,
         plan: Plan = NO_FAULTS,
         *,
-        sleep: Callable[[float], object] = time.sleep,
+        during_pause: Callable[[], object] | None = None,
     ) -> Self:
         """Return another store over the objects of ``store``, on its connections.
 
         Args:
             store: Any store.
             plan: What happens to each request.
-            sleep: Waits so many seconds; a test's own takes no time.
+            during_pause: Is called where a request is late, instead of waiting; None
+                to wait as long as the plan says.
         """
         made = cls.__new__(cls)
         vars(made).update(vars(store))
-        made._journal = _Journal(plan, sleep)  # noqa: SLF001 - of this class
+        made._journal = _Journal(plan, during_pause)  # noqa: SLF001 - of this class
         return made
 
     @property
@@ -263,39 +305,37 @@ class FaultyStore(ObjectStore):
     ) -> _T:
         """Send one request, or let it fail."""
         fault = self._journal.begin(verb, key)
-        if fault is None:
+        if fault is None or fault.effect.raised is None:
+            self._journal.pause(fault)
             return execute()
-        if fault.effect == "delay":
-            self._journal.sleep(fault.seconds)
-            return execute()
-        if fault.effect == "cut":
+        if fault.effect.executed == "half":
             execute_half()
-        elif fault.effect in _EXECUTED:
+        elif fault.effect.executed == "all":
             execute()
-        raise self._failure(verb, key, fault)
+        raise self._failure(verb, key, fault.effect, fault.effect.raised)
 
     def _yielded(
         self, prefix: str, found: Iterator[ObjectInfo]
     ) -> Iterator[ObjectInfo]:
         """Yield a listing; its request is sent when the first entry is needed."""
         fault = self._journal.begin("list", prefix)
-        if fault is not None and fault.effect == "delay":
-            self._journal.sleep(fault.seconds)
-        elif fault is not None:
-            entries = [*found] if fault.effect == "cut" else []
-            yield from entries[: len(entries) // 2]
-            raise self._failure("list", prefix, fault)
-        yield from found
+        if fault is None or fault.effect.raised is None:
+            self._journal.pause(fault)
+            yield from found
+            return
+        entries = [*found] if fault.effect.executed == "half" else []
+        yield from entries[: len(entries) // 2]
+        raise self._failure("list", prefix, fault.effect, fault.effect.raised)
 
-    def _failure(self, verb: str, key: str, fault: StoreFault) -> BaseException:
+    def _failure(
+        self, verb: str, key: str, effect: Effect, raised: type[BaseException]
+    ) -> BaseException:
         """Return what a request raises; after a crash every later one raises it."""
         where = f"{verb} {self.url}/{key}"
-        if fault.effect in CRASHES:
+        if effect in CRASHES:
             self._journal.is_dead = True
-            return CrashError(f"{where}: the process died")
-        if fault.effect == "denied":
-            return PermissionDeniedError(f"{where}: a fault was injected: denied")
-        return StorageUnavailableError(f"{where}: a fault was injected: {fault.effect}")
+            return raised(f"{where}: the process died")
+        return raised(f"{where}: a fault was injected: {effect}")
 
     def __getstate__(self) -> dict[str, object]:
         """Return what another process needs to create the same store."""
@@ -310,9 +350,11 @@ class FaultyStore(ObjectStore):
 class _Journal:
     """The requests of a store and its views; safe to share between threads."""
 
-    def __init__(self, plan: Plan, sleep: Callable[[float], object]) -> None:
-        self.sleep = sleep
+    def __init__(
+        self, plan: Plan, during_pause: Callable[[], object] | None = None
+    ) -> None:
         self.is_dead = False
+        self._during_pause = during_pause
         self._lock = threading.Lock()
         self.follow(plan)
 
@@ -321,6 +363,17 @@ class _Journal:
         with self._lock:
             self._plan = plan
             self.requests: list[StoreRequest] = []
+            self._writes = 0
+            self._repeats = Counter[tuple[str, str]]()
+
+    def pause(self, fault: StoreFault | None) -> None:
+        """Let a request be late, if it has a fault."""
+        if fault is None:
+            return
+        if self._during_pause is None:
+            time.sleep(fault.seconds)
+        else:
+            self._during_pause()
 
     def begin(self, verb: str, key: str) -> StoreFault | None:
         """Record a request, and return what happens to it.
@@ -331,19 +384,21 @@ class _Journal:
         with self._lock:
             if self.is_dead:
                 raise CrashError(f"{verb} {key}: the process is dead")
-            sent = self.requests
+            is_write = verb in WRITES
             request = StoreRequest(
                 verb,
                 key,
-                len(sent),
-                sum(one.verb in WRITES for one in sent) if verb in WRITES else None,
-                sum((one.verb, one.key) == (verb, key) for one in sent),
+                len(self.requests),
+                self._writes if is_write else None,
+                self._repeats[verb, key],
             )
+            self._writes += is_write
+            self._repeats[verb, key] += 1
             fault = self._plan.fault(request)
             effect = None if fault is None else fault.effect
-            sent.append(replace(request, effect=effect))
+            self.requests.append(replace(request, effect=effect))
             return fault
 
-    def __reduce__(self) -> "tuple[type[_Journal], tuple[Plan, Callable[..., object]]]":
+    def __reduce__(self) -> "tuple[type[_Journal], tuple[Plan]]":
         """Count anew in another process, and wait by its clock."""
-        return _Journal, (self._plan, time.sleep)
+        return _Journal, (self._plan,)

@@ -8,6 +8,7 @@ from tieredfs.errors import NotFoundError
 from tieredfs.model import IndexType, SegmentId, SegmentMetadata
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.testing.faults import Effect
 from tieredfs.testing.rule import Asked, Case, require, rule
 from tieredfs.testing.samples import PARTITIONS, Sample, sample
 
@@ -101,7 +102,7 @@ def check_copies_of_two_processes_stay(case: Case) -> None:
             # One that waits for a lock of the process goes on when the call has ended.
             wait([begun[at]], timeout=_LOCK_SECONDS)
 
-        for at, storage in case.failing_writes("delay", copy_beside):
+        for at, storage in case.failing_writes(Effect.DELAY, copy_beside):
             first, second = _pair(at)
             storage.copy_log_segment(first.metadata, first.data)
             if at not in begun:

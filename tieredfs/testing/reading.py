@@ -18,7 +18,7 @@ from tieredfs.errors import (
 )
 from tieredfs.model import IndexType, SegmentId, SegmentMetadata
 from tieredfs.storage import Capability, RemoteStorageManager
-from tieredfs.testing.faults import FAILURES
+from tieredfs.testing.faults import FAILURES, Effect
 from tieredfs.testing.rule import (
     Asked,
     Case,
@@ -223,7 +223,7 @@ def check_transient_errors_are_raised(case: Case) -> None:
                 except (StorageUnavailableError, PermissionDeniedError):
                     raised += 1
                     continue
-                if effect == "denied" and said == "list_partitions":
+                if effect is Effect.DENIED and said == "list_partitions":
                     # One that may not be looked into is reported where it is listed.
                     answer, wanted = _names(answer), _names(expected)
                 else:

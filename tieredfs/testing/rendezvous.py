@@ -11,7 +11,14 @@ from typing import Final, TypeVar
 
 from tieredfs.objects import ObjectStore
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
-from tieredfs.testing.faults import FaultPlan, FaultyStore, Plan, SeededPlan, StoreFault
+from tieredfs.testing.faults import (
+    Effect,
+    FaultPlan,
+    FaultyStore,
+    Plan,
+    SeededPlan,
+    StoreFault,
+)
 from tieredfs.testing.stores import READS
 
 __all__ = ["Rendezvous"]
@@ -21,8 +28,8 @@ _T = TypeVar("_T")
 _PATIENCE_SECONDS: Final = 2.0
 """How long a thread waits once for others that a lock of the plugin holds back."""
 
-_EVERY_READ: Final = SeededPlan(0, 1.0, ("delay",), tuple(sorted(READS)))
-_FIRST_WRITE: Final = FaultPlan((StoreFault("delay", 0, of_writes=True),))
+_EVERY_READ: Final = SeededPlan(0, 1.0, (Effect.DELAY,), tuple(sorted(READS)))
+_FIRST_WRITE: Final = FaultPlan((StoreFault(Effect.DELAY, 0, of_writes=True),))
 
 
 class Rendezvous:
@@ -67,11 +74,10 @@ class Rendezvous:
             return [future.result() for future in [pool.submit(make, c) for c in calls]]
 
     def _with(self, store: ObjectStore, plan: Plan) -> ObjectStore:
-        made = FaultyStore.over(store, sleep=self._wait)
+        made = FaultyStore.over(store, during_pause=self._wait)
         self._stores.append((made, plan))
         return made
 
-    def _wait(self, seconds: float) -> None:
-        del seconds
+    def _wait(self) -> None:
         with suppress(BrokenBarrierError):
             self._barrier.wait(_PATIENCE_SECONDS)

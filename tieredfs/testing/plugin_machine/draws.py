@@ -5,7 +5,7 @@ from typing import Final
 import hypothesis.strategies as st
 
 from tieredfs.model import IndexType
-from tieredfs.testing.faults import NO_FAULTS, FaultPlan, StoreFault
+from tieredfs.testing.faults import NO_FAULTS, Effect, FaultPlan, StoreFault
 from tieredfs.testing.plugin_machine.pool import CROWD, NAMESAKES, SLOTS
 from tieredfs.testing.strategies import plans
 
@@ -41,14 +41,22 @@ WRITES: Final = st.integers(0, 2)
 
 READ_FAULTS: Final = st.just(NO_FAULTS) | st.builds(
     StoreFault,
-    st.sampled_from(["error", "cut", "denied"]),
+    st.sampled_from([Effect.ERROR, Effect.CUT, Effect.DENIED]),
     st.sampled_from([0, 0, 1, 2]),
 ).map(lambda fault: FaultPlan((fault,)))
 
 WRITE_FAULTS: Final = READ_FAULTS | st.builds(
     StoreFault,
     st.sampled_from(
-        ["delay", "crash", "crash_after", "lost_reply", "error", "cut", "denied"]
+        [
+            Effect.DELAY,
+            Effect.CRASH,
+            Effect.CRASH_AFTER,
+            Effect.LOST_REPLY,
+            Effect.ERROR,
+            Effect.CUT,
+            Effect.DENIED,
+        ]
     ),
     st.integers(0, 6),
     st.just(True),  # noqa: FBT003 - of writes

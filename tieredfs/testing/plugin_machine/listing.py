@@ -4,7 +4,7 @@ from functools import partial
 
 from hypothesis.stateful import rule
 
-from tieredfs.testing.faults import FaultPlan
+from tieredfs.testing.faults import Effect, FaultPlan
 from tieredfs.testing.plugin_machine.draws import HANDLES, OFFSETS, READ_FAULTS
 from tieredfs.testing.plugin_machine.state import PluginState, found
 from tieredfs.testing.recorded_step import recorded
@@ -23,7 +23,7 @@ class Lists(PluginState):
         ended = self.try_call(handle, faults, storage.list_partitions)
         if ended is not None:
             # What may not be looked into is listed by its name alone.
-            is_denied = any(fault.effect == "denied" for fault in faults.faults)
+            is_denied = any(fault.effect is Effect.DENIED for fault in faults.faults)
             self.model.check_partitions(ended[0], has_ids=not is_denied)
 
     @rule(handle=HANDLES, offset=OFFSETS, faults=READ_FAULTS)

@@ -9,7 +9,7 @@ from hypothesis.stateful import precondition, rule
 
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.testing.faults import FaultPlan, StoreFault
+from tieredfs.testing.faults import Effect, FaultPlan, StoreFault
 from tieredfs.testing.plugin_machine.copying import Copies, copy_or_refuse
 from tieredfs.testing.plugin_machine.deleting import Deletes
 from tieredfs.testing.plugin_machine.draws import HANDLES, SEGMENTS, WRITES
@@ -48,7 +48,7 @@ class Meanwhile(Copies, Deletes):
     @recorded
     def copy_beside(self, number: int, handle: int, write: int, deletes: bool) -> None:  # noqa: FBT001 - hypothesis names it
         """Copy or delete a segment while another process copies its neighbour."""
-        faults = FaultPlan((StoreFault("delay", write, of_writes=True),))
+        faults = FaultPlan((StoreFault(Effect.DELAY, write, of_writes=True),))
         with DaemonExecutor(1) as pool:
             self._beside = _Beside(neighbour(self.pool, number), pool)
             if deletes:

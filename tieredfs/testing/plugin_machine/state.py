@@ -148,7 +148,7 @@ class PluginState(RuleBasedStateMachine):
 
     def open_handle(self) -> Handle:
         """Return a new storage over the same store, as another process opens it."""
-        store = FaultyStore.over(self._store, sleep=self._during_call)
+        store = FaultyStore.over(self._store, during_pause=self._during_call)
         return Handle(self.setup.make_storage(store), store)
 
     def try_call(
@@ -204,8 +204,7 @@ class PluginState(RuleBasedStateMachine):
         """Return a segment's metadata, as it was last listed if it was."""
         return self.listed.get(name_of(one.metadata), one.metadata)
 
-    def _during_call(self, seconds: float) -> None:
-        del seconds
+    def _during_call(self) -> None:
         self.act_meanwhile(self.open_handle().storage)
 
     def _note_outage(self, store: FaultyStore) -> None:
