@@ -26,9 +26,7 @@ class Failure:
     def raised(self) -> type[BaseException] | None:
         """The class of the error that the plugin raised; None if it raised none."""
         cause = self.error.__cause__
-        if isinstance(cause, AssertionError) and cause.__cause__ is not None:
-            cause = cause.__cause__  # the kit's own says which call raised it
-        return None if isinstance(cause, AssertionError | None) else type(cause)
+        return None if cause is None else type(cause)
 
     @property
     def size(self) -> tuple[int, int]:

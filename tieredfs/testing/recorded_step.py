@@ -82,16 +82,18 @@ def recorded(
 
 def _broken(error: BaseException, *, is_outage: bool) -> BrokenPromiseError:
     """Return which promise an error breaks."""
-    if isinstance(error, BrokenPromiseError):
-        if not is_outage or error.promise is Promise.OUTAGES_ARE_REPORTED:
-            return error
-        broken = BrokenPromiseError(Promise.OUTAGES_ARE_REPORTED, error.sentence)
-        broken.__cause__ = error.__cause__
-        return broken.with_traceback(error.__traceback__)
+    if isinstance(error, BrokenPromiseError) and not is_outage:
+        return error
     promise = Promise.OUTAGES_ARE_REPORTED if is_outage else Promise.CALLS_SUCCEED
-    is_ours = isinstance(error, AssertionError)
-    broken = BrokenPromiseError(
-        promise, f"{error}" if is_ours else f"A call raised {error!r}"
-    )
-    broken.__cause__ = error
-    return broken
+    if isinstance(error, BrokenPromiseError):
+        sentence = error.sentence
+    elif isinstance(error, AssertionError) and str(error):
+        sentence = str(error)
+    else:
+        broken = BrokenPromiseError(promise, f"A call raised {error!r}")
+        broken.__cause__ = error
+        return broken
+    # In its place, so that a traceback does not say the sentence twice.
+    broken = BrokenPromiseError(promise, sentence)
+    broken.__cause__ = error.__cause__
+    return broken.with_traceback(error.__traceback__)

@@ -17,7 +17,17 @@ class Outcomes(ObjectStoreState):
     def expect_write(
         self, said: str, key: str, content: bytes, put: Callable[[], object]
     ) -> None:
-        """Write an object, whatever is there."""
+        """Make a call that writes an object, whatever is there.
+
+        Only a store with folders may refuse it. The model holds the object afterwards,
+        unless it was refused.
+
+        Args:
+            said: What is called, for an error.
+            key: The object.
+            content: What is written.
+            put: The call.
+        """
         try:
             put()
         except AlreadyExistsError as error:
@@ -30,7 +40,14 @@ class Outcomes(ObjectStoreState):
     def expect_create(
         self, said: str, key: str, content: bytes, put: Callable[[], object]
     ) -> None:
-        """Write an object, which must not exist."""
+        """Make a call that writes an object which must not exist: else it is refused.
+
+        Args:
+            said: What is called, for an error.
+            key: The object.
+            content: What is written.
+            put: The call.
+        """
         if key in self.model.objects:
             said = f"a create does not overwrite: {said}"
             expect_error(put, AlreadyExistsError, said)
@@ -45,7 +62,7 @@ class Outcomes(ObjectStoreState):
             self.model.put(key, content)
 
     def expect_failure(self, said: str, put: Callable[[], object]) -> None:
-        """Write what cannot be read to its end: nothing of it appears."""
+        """Make a call that writes what cannot be read to its end: it has to fail."""
         if StoreCapability.WHOLE_OBJECTS not in self.capabilities:
             return
         try:
@@ -55,7 +72,7 @@ class Outcomes(ObjectStoreState):
         raise AssertionError(f"a source that fails ends the put: {said} returned")
 
     def expect_miss(self, key: str, store: ObjectStore) -> None:
-        """Ask for an object that does not exist."""
+        """Ask for an object that does not exist: every verb has to say so."""
         asked: Mapping[str, Callable[[], object]] = {
             "get": lambda: store.get(key),
             "get_range": lambda: store.get_range(key, 0, 1),

@@ -47,17 +47,7 @@ READ_FAULTS: Final = st.just(NO_FAULTS) | st.builds(
 
 WRITE_FAULTS: Final = READ_FAULTS | st.builds(
     StoreFault,
-    st.sampled_from(
-        [
-            Effect.DELAY,
-            Effect.CRASH,
-            Effect.CRASH_AFTER,
-            Effect.LOST_REPLY,
-            Effect.ERROR,
-            Effect.CUT,
-            Effect.DENIED,
-        ]
-    ),
+    st.sampled_from(Effect),
     st.integers(0, 6),
     st.just(True),  # noqa: FBT003 - of writes
 ).map(lambda fault: FaultPlan((fault,)))
