@@ -90,6 +90,34 @@ def test_a_rule_is_one_sentence_that_a_person_can_read(check: Check) -> None:
     assert "``" not in check.sentence
 
 
+_CONTRACT = Path(__file__).parents[2] / "docs" / "reference" / "plugin-contract.md"
+_HEADINGS = set(
+    re.findall(r"^(?:##|- \*\*) ?([\w ]+)", _CONTRACT.read_text(), re.MULTILINE)
+)
+_SURFACES: dict[str, type] = {
+    "What an author implements": StorageLayout,
+    "What a user calls": RemoteStorageManager,
+    "What verification asks": StorageVerification,
+    "Values and functions": Capability,
+}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_a_rule_names_its_source(check: Check) -> None:
+    """A proposal of Kafka, or a heading of the contract and what stands there."""
+    (source,) = re.findall(r"^ *Source: (.+)\.$", check.__doc__ or "", re.MULTILINE)
+    where, *what = source.split(", ")
+    if where != "the plugin contract":
+        assert where in {"KIP-405", "KIP-1002"}
+        assert what
+        return
+    heading, *names = what
+    assert heading in _HEADINGS
+    assert heading not in _SURFACES or names
+    for name in names:
+        assert hasattr(_SURFACES[heading], name.strip("`"))
+
+
 def test_what_a_layout_cannot_do_is_not_asked(tmp_path: Path) -> None:
     store = ObjectStore(str(tmp_path / "store"))
     writing = [check for check in CHECKS if Capability.WRITE in check.needs]

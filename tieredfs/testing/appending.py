@@ -21,6 +21,7 @@ from tieredfs.testing.rendezvous import Rendezvous
 from tieredfs.testing.rule import (
     Case,
     NotApplicableError,
+    expect_error,
     require,
     require_whole,
     rule,
@@ -31,6 +32,7 @@ __all__ = [
     "check_append_has_one_winner",
     "check_append_survives_a_cleaner",
     "check_append_that_died_blocks_no_other",
+    "check_append_that_leaves_a_gap_is_refused",
 ]
 
 _PARTITION = PARTITIONS[0]
@@ -49,6 +51,8 @@ def check_append_has_one_winner(case: Case) -> None:
     """Of writers that append at one offset exactly one succeeds; the others fail.
 
     None of them writes before all have seen that the offset is free.
+
+    Source: the plugin contract, What a user calls, ``append_log_segment``.
     """
     _require_appends(case)
     ones = [sample(_PARTITION, 0, f"writer {number}") for number in range(_WRITERS)]
@@ -65,7 +69,10 @@ def check_append_has_one_winner(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_append_survives_a_cleaner(case: Case) -> None:
-    """An append that returns has stored its segment, though ``cancel_copying`` ran."""
+    """An append that returns has stored its segment, though ``cancel_copying`` ran.
+
+    Source: the plugin contract, What a user calls, ``append_log_segment``.
+    """
     _require_appends(case)
 
     def cancel(at: int) -> None:
@@ -83,7 +90,10 @@ def check_append_survives_a_cleaner(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_append_that_died_blocks_no_other(case: Case) -> None:
-    """What a dead append left is completed by the next writer, or never visible."""
+    """What a dead append left is completed by the next writer, or never visible.
+
+    Source: the plugin contract, What a user calls, ``append_log_segment``.
+    """
     _require_appends(case)
     for number, effect in enumerate(CRASHES):
         for at, storage in case.failing_writes(effect):
@@ -101,6 +111,31 @@ def check_append_that_died_blocks_no_other(case: Case) -> None:
             require_whole(case.another(), case.stored(right, where), right, where)
             listed = case.another().list_segments(partition)
             require(len(listed) == 1, f"{where} Afterwards it listed {listed}.")
+
+
+@rule(Capability.WRITE)
+def check_append_that_leaves_a_gap_is_refused(case: Case) -> None:
+    """An append raises AlreadyExistsError unless the log ends where it begins.
+
+    Source: the plugin contract, What a user calls, ``append_log_segment``.
+    """
+    _require_appends(case)
+    first, second, third = (sample(_PARTITION, number) for number in range(3))
+    case.another().append_log_segment(first.metadata, first.data)
+    before = case.all_listed(case.another())
+    for one, where in (
+        (third, "after a gap"),
+        (sample(_PARTITION, 0, "again"), "before the end"),
+    ):
+        expect_error(
+            partial(case.another().append_log_segment, one.metadata, one.data),
+            AlreadyExistsError,
+            f"An append {where} of the log, at {one.metadata.start_offset},",
+        )
+        found = case.all_listed(case.another())
+        require(found == before, f"An append {where} was refused, and is listed.")
+    case.another().append_log_segment(second.metadata, second.data)
+    require_whole(case.another(), case.stored(second), second)
 
 
 def _require_appends(case: Case) -> None:

@@ -58,7 +58,10 @@ _PARTITION = PARTITIONS[0]
 
 @rule(Capability.WRITE)
 def check_copied_segment_is_read_back(case: Case) -> None:
-    """What was copied is listed, described and read as it was given."""
+    """What was copied is listed, described and read as it was given.
+
+    Source: the plugin contract, What an author implements, ``copy_log_segment``.
+    """
     for one in case.fill():
         custom = case.storage.copy_log_segment(one.metadata, one.data)
         listed = case.listed(one)
@@ -72,7 +75,10 @@ def check_copied_segment_is_read_back(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_log_may_be_a_file(case: Case) -> None:
-    """A log that is given as a file is stored as one that is given as bytes."""
+    """A log that is given as a file is stored as one that is given as bytes.
+
+    Source: the plugin contract, What an author implements, ``copy_log_segment``.
+    """
     one = sample(_PARTITION, 0)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "0.log")
@@ -83,7 +89,10 @@ def check_log_may_be_a_file(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_custom_metadata_is_small(case: Case) -> None:
-    """``copy_log_segment`` returns at most 128 bytes."""
+    """``copy_log_segment`` returns at most 128 bytes.
+
+    Source: KIP-405, custom metadata of at most 128 bytes.
+    """
     for one in (sample(_PARTITION, 0), sample(PARTITIONS[-1], 1)):
         custom = case.storage.copy_log_segment(one.metadata, one.data)
         require(
@@ -94,7 +103,10 @@ def check_custom_metadata_is_small(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_copy_is_idempotent(case: Case) -> None:
-    """Copying again what was copied is success, and changes nothing."""
+    """Copying again what was copied is success, and changes nothing.
+
+    Source: KIP-405, copyLogSegmentData is idempotent.
+    """
     one = sample(_PARTITION, 1)
     first = case.storage.copy_log_segment(one.metadata, one.data)
     listed = case.listed(one)
@@ -108,7 +120,10 @@ def check_copy_is_idempotent(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_copy_without_an_end_is_refused(case: Case) -> None:
-    """A segment whose end is not known is an InvalidArgumentError, and not stored."""
+    """A segment whose end is not known is an InvalidArgumentError, and not stored.
+
+    Source: the plugin contract, What an author implements, ``copy_log_segment``.
+    """
     one = sample(_PARTITION, 0)
     endless = replace(one.metadata, end_offset=None)
     expect_error(
@@ -121,7 +136,10 @@ def check_copy_without_an_end_is_refused(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_copy_of_a_missing_file_is_not_found(case: Case) -> None:
-    """A log whose file does not exist is a NotFoundError, and nothing is stored."""
+    """A log whose file does not exist is a NotFoundError, and nothing is stored.
+
+    Source: the plugin contract, What an author implements, ``copy_log_segment``.
+    """
     one = sample(_PARTITION, 0)
     with tempfile.TemporaryDirectory() as folder:
         gone = replace(one.data, log=Path(folder, "gone.log"))
@@ -135,7 +153,10 @@ def check_copy_of_a_missing_file_is_not_found(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_copy_is_visible_only_whole(case: Case) -> None:
-    """A copy that fails anywhere leaves a whole segment or none that is listed."""
+    """A copy that fails anywhere leaves a whole segment or none that is listed.
+
+    Source: the plugin contract, Completeness.
+    """
     for is_landed in (False, True):
         for at, storage in case.failing_from(is_landed=is_landed):
             one = sample(_PARTITION, 1, f"{is_landed}{at}")
@@ -156,7 +177,10 @@ def check_copy_is_visible_only_whole(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_copy_after_a_delete_is_stored(case: Case) -> None:
-    """A segment that another process has deleted since is stored when copied again."""
+    """A segment that another process has deleted since is stored when copied again.
+
+    Source: the plugin contract, What an author implements, ``copy_log_segment``.
+    """
     one = sample(_PARTITION, 1)
     for said in ("delete_log_segment", "delete_partition"):
         case.storage.copy_log_segment(one.metadata, one.data)
@@ -171,7 +195,10 @@ def check_copy_after_a_delete_is_stored(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_copy_that_returns_is_whole(case: Case) -> None:
-    """A copy of which one write failed raises that error, or has stored the segment."""
+    """A copy of which one write failed raises that error, or has stored the segment.
+
+    Source: the plugin contract, Truth.
+    """
     for effect in FAILURES:
         for at, storage in case.failing_writes(effect):
             one = sample(_PARTITION, 1, f"{effect}{at}")
@@ -186,7 +213,10 @@ def check_copy_that_returns_is_whole(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_leftovers_are_found_and_removed(case: Case) -> None:
-    """``scrub`` finds what a dead copy left, and ``cancel_copying`` removes it all."""
+    """``scrub`` finds what a dead copy left, and ``cancel_copying`` removes it all.
+
+    Source: the plugin contract, Crashes.
+    """
     kept = sample(_PARTITION, 0)
     case.storage.copy_log_segment(kept.metadata, kept.data)
     other = sample(PARTITIONS[1], 0)
@@ -227,6 +257,8 @@ def check_cancelled_copy_can_be_repeated(case: Case) -> None:
     """After ``cancel_copying`` a copy that had died works, under its id or another.
 
     KIP-405 repeats a copy under another id, and the contract under the same one.
+
+    Source: KIP-405, a failed copy is repeated under another id.
     """
     for effect in CRASHES:
         for at, storage in case.failing_writes(effect):
@@ -251,6 +283,8 @@ def check_copy_survives_a_cleaner(case: Case) -> None:
     """With ATOMIC_COPY a copy that returns is stored, though ``cancel_copying`` ran.
 
     Without it nothing may be cancelled while a copy is made: it would be destroyed.
+
+    Source: the plugin contract, Values and functions, ``ATOMIC_COPY``.
     """
     one = sample(_PARTITION, 1)
     store = FaultyStore.over(
@@ -267,7 +301,10 @@ def check_copy_survives_a_cleaner(case: Case) -> None:
 
 @rule(Capability.WRITE, Capability.ATOMIC_COPY)
 def check_copy_is_one_write(case: Case) -> None:
-    """With ATOMIC_COPY a copy is one write."""
+    """With ATOMIC_COPY a copy is one write.
+
+    Source: the plugin contract, Values and functions, ``ATOMIC_COPY``.
+    """
     one = sample(_PARTITION, 0)
     watched = WatchedStore.over(case.store, WRITES)
     case.another(watched).copy_log_segment(one.metadata, one.data)
@@ -276,7 +313,10 @@ def check_copy_is_one_write(case: Case) -> None:
 
 @rule(excludes={Capability.WRITE})
 def check_read_only_refuses_to_write(case: Case) -> None:
-    """Without WRITE every method that writes is an UnsupportedOperationError."""
+    """Without WRITE every method that writes is an UnsupportedOperationError.
+
+    Source: the plugin contract, What an author implements, ``copy_log_segment``.
+    """
     listed = case.segments()[0]
     before = [(entry.key, entry.version) for entry in case.store.list()]
     one = sample(_PARTITION, 0)

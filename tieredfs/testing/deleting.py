@@ -29,7 +29,10 @@ _PARTITION = PARTITIONS[0]
 
 @rule(Capability.WRITE)
 def check_delete_is_idempotent(case: Case) -> None:
-    """Deleting what does not exist is success, and changes nothing."""
+    """Deleting what does not exist is success, and changes nothing.
+
+    Source: KIP-405, deleteLogSegmentData is idempotent.
+    """
     gone, *kept = case.segments()
     case.storage.delete_log_segment(gone)
     never = sample(_PARTITION, 9).metadata
@@ -41,7 +44,10 @@ def check_delete_is_idempotent(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_deleted_segment_is_gone(case: Case) -> None:
-    """A deleted segment is not listed, all others are, and nothing of it is left."""
+    """A deleted segment is not listed, all others are, and nothing of it is left.
+
+    Source: the plugin contract, What an author implements, ``delete_log_segment``.
+    """
     case.segments()
     before = case.raw_keys()
     one = sample(_PARTITION, 7)
@@ -58,7 +64,10 @@ def check_deleted_segment_is_gone(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_delete_is_seen_whole(case: Case) -> None:
-    """A delete that fails anywhere leaves a whole segment or none that is listed."""
+    """A delete that fails anywhere leaves a whole segment or none that is listed.
+
+    Source: the plugin contract, Crashes.
+    """
     lasting = _lasting_keys(case)
     one = sample(_PARTITION, 1)
     for is_landed in (False, True):
@@ -87,7 +96,10 @@ def check_delete_is_seen_whole(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_delete_partition_deletes_all_of_it(case: Case) -> None:
-    """``delete_partition`` leaves nothing of one partition, and all of the others."""
+    """``delete_partition`` leaves nothing of one partition, and all of the others.
+
+    Source: the plugin contract, What a user calls, ``delete_partition``.
+    """
     lasting = _lasting_keys(case)
     segments = case.segments()
     one = sample(_PARTITION, 8)
@@ -122,6 +134,8 @@ def check_delete_spares_similar_names(case: Case) -> None:
 
     It stays where the start offset is the same and the id is not, too, and where a
     topic of the same name was created anew.
+
+    Source: the plugin contract, What a user calls, ``delete_partition``.
     """
     tens = replace(PARTITIONS[1], partition=10)
     again = replace(PARTITIONS[1], topic_id=PARTITIONS[2].topic_id)
@@ -144,7 +158,10 @@ def check_delete_spares_similar_names(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_delete_removes_every_copy(case: Case) -> None:
-    """A segment that two writers copied concurrently is deleted by one delete."""
+    """A segment that two writers copied concurrently is deleted by one delete.
+
+    Source: the plugin contract, What an author implements, ``delete_log_segment``.
+    """
     lasting = _lasting_keys(case)
     one = sample(_PARTITION, 1)
     for by_listing in (True, False):

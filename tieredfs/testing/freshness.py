@@ -23,7 +23,10 @@ _LOCK_SECONDS: Final = 0.2
 
 @rule(Capability.WRITE)
 def check_emptiness_is_not_remembered(case: Case) -> None:
-    """What was not there is found once another storage has copied it."""
+    """What was not there is found once another storage has copied it.
+
+    Source: the plugin contract, What an author implements, ``list_segments``.
+    """
     one = sample(PARTITIONS[0], 1)
     for _ in range(2):  # an empty store, and one that has become empty
         for call in _finding(case.storage, one.metadata).values():
@@ -46,7 +49,10 @@ def check_emptiness_is_not_remembered(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_listing_is_never_stale(case: Case) -> None:
-    """What another storage has copied or deleted is seen immediately."""
+    """What another storage has copied or deleted is seen immediately.
+
+    Source: the plugin contract, What an author implements, ``list_segments``.
+    """
     first, second = (sample(PARTITIONS[0], number) for number in range(2))
     other = case.another()
     case.storage.copy_log_segment(first.metadata, first.data)
@@ -90,7 +96,10 @@ def _finding(storage: RemoteStorageManager, segment: SegmentMetadata) -> Asked:
 
 @rule(Capability.WRITE)
 def check_copies_of_two_processes_stay(case: Case) -> None:
-    """Of two copies that two processes make concurrently, neither is lost."""
+    """Of two copies that two processes make concurrently, neither is lost.
+
+    Source: the plugin contract, What an author implements, ``list_segments``.
+    """
     begun: dict[int, Future[bytes]] = {}
     other = case.another()
     with DaemonExecutor(1) as pool:

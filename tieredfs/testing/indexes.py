@@ -59,6 +59,8 @@ def check_inconsistent_indexes_are_refused(case: Case) -> None:
 
     It copies a malformed index, that of another segment, and one that points past the
     end of the log, of each type.
+
+    Source: the plugin contract, Indexes.
     """
     one = sample(PARTITIONS[0], 1)
     for kind, said, index in _inconsistent(one):
@@ -97,7 +99,10 @@ def _inconsistent(one: Sample) -> Iterator[tuple[IndexType, str, bytes]]:
 
 @rule(Capability.WRITE)
 def check_indexes_are_what_was_copied(case: Case) -> None:
-    """Each index is, byte for byte, the one that was copied."""
+    """Each index is, byte for byte, the one that was copied.
+
+    Source: the plugin contract, Indexes.
+    """
     for one in case.fill():
         for storage in (case.storage, case.another()):
             found = storage.fetch_all_indexes(case.listed(one))
@@ -109,7 +114,10 @@ def check_indexes_are_what_was_copied(case: Case) -> None:
 
 @rule()
 def check_fetch_indexes_equals_one_by_one(case: Case) -> None:
-    """``fetch_indexes`` returns what ``fetch_index`` does, and nothing else."""
+    """``fetch_indexes`` returns what ``fetch_index`` does, and nothing else.
+
+    Source: the plugin contract, What a user calls, ``fetch_indexes``.
+    """
     for listed in case.segments():
         alone = _fetched_alone(case.storage, listed)
         everything = case.storage.fetch_all_indexes(listed)
@@ -131,7 +139,10 @@ def check_fetch_indexes_equals_one_by_one(case: Case) -> None:
 
 @rule()
 def check_missing_index_is_not_found(case: Case) -> None:
-    """An index that a segment does not have is a NotFoundError of ``fetch_index``."""
+    """``fetch_index`` raises NotFoundError for an index the segment lacks.
+
+    Source: KIP-405, RemoteResourceNotFoundException of fetchIndex.
+    """
     for listed, kind in _missing(case):
         expect_error(
             lambda listed=listed, kind=kind: case.storage.fetch_index(listed, kind),  # type: ignore[misc]
@@ -145,6 +156,8 @@ def check_missing_index_is_left_out(case: Case) -> None:
     """An index that a segment does not have is left out where several are fetched.
 
     KIP-1002 fetches all indexes in one call, and most segments have no TRANSACTION.
+
+    Source: KIP-1002, all indexes of a segment are fetched in one call.
     """
     for listed, kind in _missing(case):
         there = _fetched_alone(case.storage, listed)
@@ -180,6 +193,8 @@ def check_indexes_are_of_the_id(case: Case) -> None:
     """A segment that is copied again under a new id is read with that one's indexes.
 
     KIP-405 gives every attempt to copy a segment an id of its own.
+
+    Source: KIP-405, every attempt to copy a segment has an id of its own.
     """
     old = sample(PARTITIONS[0], 1)
     start = old.metadata.start_offset
@@ -247,7 +262,10 @@ def _missing(case: Case) -> list[tuple[SegmentMetadata, IndexType]]:
 
 @rule(Capability.SINGLE_REQUEST_INDEXES)
 def check_indexes_cost_one_request(case: Case) -> None:
-    """With SINGLE_REQUEST_INDEXES all indexes of a listed segment cost one request."""
+    """With SINGLE_REQUEST_INDEXES all indexes of a listed segment cost one request.
+
+    Source: KIP-1002, all indexes of a segment are fetched in one call.
+    """
     watched = WatchedStore.over(case.store, READS)
     storage = case.another(watched)
     for partition in sorted({segment.partition for segment in case.segments()}):

@@ -51,14 +51,20 @@ _FIELDS = ("end_offset", "max_timestamp_ms", "leader_epochs", "size")
 
 @rule(Capability.WRITE)
 def check_empty_storage_lists_nothing(case: Case) -> None:
-    """Where nothing was copied there is no partition."""
+    """Where nothing was copied there is no partition.
+
+    Source: the plugin contract, What an author implements, ``list_partitions``.
+    """
     found = case.storage.list_partitions()
     require(not found, f"list_partitions returned {found}.")
 
 
 @rule(Capability.WRITE)
 def check_partitions_are_sorted_and_complete(case: Case) -> None:
-    """``list_partitions`` returns all partitions, or a topic's, once and sorted."""
+    """``list_partitions`` returns all partitions, or a topic's, once and sorted.
+
+    Source: the plugin contract, What an author implements, ``list_partitions``.
+    """
     case.fill()
     for storage in (case.storage, case.another()):
         found = storage.list_partitions()
@@ -74,7 +80,10 @@ def check_partitions_are_sorted_and_complete(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_listing_is_sorted_and_complete(case: Case) -> None:
-    """``list_segments`` returns every segment once, sorted by start offset."""
+    """``list_segments`` returns every segment once, sorted by start offset.
+
+    Source: the plugin contract, What an author implements, ``list_segments``.
+    """
     samples = case.fill()
     for storage in (case.storage, case.another()):
         for partition, group in groupby(samples, lambda s: s.metadata.partition):
@@ -101,6 +110,8 @@ def check_listing_has_every_page(case: Case) -> None:
     A page holds 1000 objects. So many segments are copied that they have more objects
     than that; where a segment is several objects, more than 1000 segments are copied to
     a store in memory as well. Partitions that follow the segments are listed, too.
+
+    Source: the plugin contract, What an author implements, ``list_segments``.
     """
     _copy_small(case, min(PARTITIONS), range(1))
     count = _PAGE_OBJECTS // max(len(case.raw_keys()), 1) + 1
@@ -115,6 +126,8 @@ def check_dead_copy_is_not_listed(case: Case) -> None:
     """A segment whose copy died is in every listing, and whole, or in none.
 
     KIP-405 shows a segment to readers when its copy has finished.
+
+    Source: KIP-405, a segment is read once its copy has finished.
     """
     other = sample(PARTITIONS[0], 0)  # so that the partition exists
     case.storage.copy_log_segment(other.metadata, other.data)
@@ -150,7 +163,10 @@ def check_dead_copy_is_not_listed(case: Case) -> None:
 
 @rule()
 def check_missing_partition_is_not_found(case: Case) -> None:
-    """A partition that does not exist is a NotFoundError, not an empty result."""
+    """A partition that does not exist is a NotFoundError, not an empty result.
+
+    Source: the plugin contract, What an author implements, ``list_segments``.
+    """
     case.segments()
     asked: Asked = {
         "list_segments": lambda: case.storage.list_segments(MISSING),
@@ -166,7 +182,10 @@ def check_missing_partition_is_not_found(case: Case) -> None:
 
 @rule()
 def check_seek_finds_the_first(case: Case) -> None:
-    """``seek`` returns the first segment that ends at an offset or later, in order."""
+    """``seek`` returns the first segment that ends at an offset or later, in order.
+
+    Source: the plugin contract, What a user calls, ``seek``.
+    """
     for segment in case.segments():
         full = case.storage.describe(segment)
         for offset in {full.start_offset, full.end_offset or 0}:
@@ -181,7 +200,10 @@ def check_seek_finds_the_first(case: Case) -> None:
 
 @rule()
 def check_survey_agrees_with_the_listing(case: Case) -> None:
-    """``survey`` yields every segment that is listed, and no error in a sound store."""
+    """``survey`` yields every segment that is listed, and no error in a sound store.
+
+    Source: the plugin contract, What verification asks, ``survey``.
+    """
     for partition in {segment.partition for segment in case.segments()}:
         listed = sorted(_identities(case.storage.list_segments(partition)))
         found = list(case.storage.survey(partition))
@@ -196,7 +218,10 @@ def check_survey_agrees_with_the_listing(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_foreign_objects_are_skipped(case: Case) -> None:
-    """Objects that are not of the layout are skipped: no error, no segment."""
+    """Objects that are not of the layout are skipped: no error, no segment.
+
+    Source: the plugin contract, Foreign objects.
+    """
     listed = case.segments()
     folders = {key.rpartition("/")[0] for key in case.raw_keys()}
     beside = [f"{folder}/foreign.bin" for folder in folders if folder]
@@ -212,7 +237,10 @@ def check_foreign_objects_are_skipped(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_malformed_names_are_skipped(case: Case) -> None:
-    """An object is skipped if its name is malformed, however close to a segment's."""
+    """An object is skipped if its name is malformed, however close to a segment's.
+
+    Source: the plugin contract, Foreign objects.
+    """
     listed = case.segments()
     own = case.stored_keys()
     one_of_each = {PurePosixPath(key).suffix: key for key in sorted(own)}
@@ -236,7 +264,10 @@ def check_malformed_names_are_skipped(case: Case) -> None:
 
 @rule()
 def check_description_is_complete(case: Case) -> None:
-    """``describe`` returns every field, and contradicts nothing that was listed."""
+    """``describe`` returns every field, and contradicts nothing that was listed.
+
+    Source: the plugin contract, Metadata.
+    """
     for segment in case.segments():
         full = case.storage.describe(segment)
         missing = [name for name in _FIELDS if getattr(full, name) is None]
@@ -260,7 +291,10 @@ def check_description_is_complete(case: Case) -> None:
 
 @rule(Capability.PLAN_FROM_LISTING)
 def check_plan_is_in_the_listing(case: Case) -> None:
-    """With PLAN_FROM_LISTING a listing has ends and largest timestamps."""
+    """With PLAN_FROM_LISTING a listing has ends and largest timestamps.
+
+    Source: the plugin contract, Values and functions, ``PLAN_FROM_LISTING``.
+    """
     for segment in case.segments():
         full = (segment.end_offset, segment.max_timestamp_ms)
         require(
@@ -271,7 +305,10 @@ def check_plan_is_in_the_listing(case: Case) -> None:
 
 @rule()
 def check_recogniser_knows_its_own(case: Case) -> None:
-    """``recognises`` answers from 0 to 1, and 0 for what is not of the layout."""
+    """``recognises`` answers from 0 to 1, and 0 for what is not of the layout.
+
+    Source: the plugin contract, Recognising.
+    """
     case.segments()
     own = sorted(case.raw_keys())
     known = case.storage.recognises(own)

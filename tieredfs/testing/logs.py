@@ -17,7 +17,10 @@ _PARTITION = PARTITIONS[0]
 
 @rule(Capability.WRITE)
 def check_malformed_log_is_refused(case: Case) -> None:
-    """A log that is damaged, or another segment's, is refused; nothing is stored."""
+    """A log that is damaged, or another segment's, is refused; nothing is stored.
+
+    Source: the plugin contract, Indexes.
+    """
     one, other = sample(_PARTITION, 1), sample(_PARTITION, 2)
     middle = len(one.log) // 2
     flipped = bytes([one.log[middle] ^ 1])
@@ -43,7 +46,10 @@ def check_malformed_log_is_refused(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_open_log_is_stored_alike(case: Case) -> None:
-    """``copy_open_log`` stores what ``copy_log_segment`` does, with all indexes."""
+    """``copy_open_log`` stores the segment as ``copy_log_segment``, indexes included.
+
+    Source: the plugin contract, What a user calls, ``copy_open_log``.
+    """
     one = sample(_PARTITION, 1)
     log = log_in_memory(one.log, str(one.metadata))
     case.storage.copy_open_log(one.metadata, log, one.data.indexes)

@@ -24,9 +24,11 @@ _ALIKE = (
 
 @rule(Capability.WRITE)
 def check_names_stay_apart(case: Case) -> None:
-    """Names that are alike are not mixed up, and numbers are not sorted as text.
+    """Similar topic names are kept apart, and partitions sort numerically.
 
-    Names are alike if they differ in a dot, in case, or after 248 characters.
+    Names are similar if they differ in a dot, in case, or after 248 characters.
+
+    Source: the plugin contract, What an author implements, ``list_partitions``.
     """
     ones = []
     for number, partition in enumerate(_ALIKE, 2):
@@ -55,6 +57,8 @@ def check_name_of_a_segment_has_the_url(case: Case) -> None:
     """``name_of`` returns a name that contains the store's URL.
 
     It does so for any metadata, also if the storage has not listed the segment.
+
+    Source: the plugin contract, What an author implements, ``name_of``.
     """
     url = case.storage.store.url
     for listed in case.segments():
@@ -70,7 +74,10 @@ def check_name_of_a_segment_has_the_url(case: Case) -> None:
 
 @rule()
 def check_identity_tells_stores_apart(case: Case) -> None:
-    """Storages over one store have one ``identity``, and over two stores have two."""
+    """Storages over one store have one ``identity``, and over two stores have two.
+
+    Source: the plugin contract, What an author implements, ``identity``.
+    """
     mine = case.storage.identity
     again = case.another().identity
     require(mine == again, f"Over one store it is {mine!r}, and then {again!r}.")

@@ -22,10 +22,11 @@ class Promise(Enum):
         "A listing is in the order of start offsets, and has each segment once."
     )
     LISTED_FIELDS_ARE_TRUE = (
-        "What a listing says of a segment is what was copied, or nothing."
+        "Every field in a listing is either unknown or equal to what was copied."
     )
     SEEK_FINDS_THE_FIRST = (
-        "`seek` finds the first segment that ends at the offset or later."
+        "`seek` returns at least the segment with the smallest end offset that is at "
+        "or after the offset."
     )
     READS_ARE_EXACT = (
         "Logs, indexes and descriptions are read as they were copied, by concurrent "

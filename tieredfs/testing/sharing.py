@@ -29,7 +29,10 @@ _ROUNDS = 3
 
 @rule(Capability.WRITE)
 def check_construction_sends_no_request(case: Case) -> None:
-    """No request is sent while a storage is created."""
+    """No request is sent while a storage is created.
+
+    Source: the plugin contract, Terms.
+    """
     watched = WatchedStore.over(case.store, READS | WRITES)
     storage = case.another(watched)
     storage.with_policy(RequestPolicy(attempts=1))
@@ -39,7 +42,10 @@ def check_construction_sends_no_request(case: Case) -> None:
 
 @rule()
 def check_storage_pickles(case: Case) -> None:
-    """A storage that was pickled reads the same, used before or not."""
+    """A storage that was pickled reads the same, used before or not.
+
+    Source: the plugin contract, Terms.
+    """
     fresh = pickle.dumps(case.another())
     segments = case.segments()
     expected = _read(case.storage, segments)
@@ -58,7 +64,10 @@ def check_storage_pickles(case: Case) -> None:
 
 @rule()
 def check_threads_share_it(case: Case) -> None:
-    """Many threads may use one storage concurrently."""
+    """Many threads may use one storage concurrently.
+
+    Source: the plugin contract, Terms.
+    """
     segments = case.segments()
     expected = _read(case.storage, segments)
     together = Barrier(_THREADS)
@@ -88,6 +97,8 @@ def check_concurrent_fetches_stay_apart(case: Case) -> None:
     """What is fetched concurrently is of the segment that each call has named.
 
     Each request of one thread waits for one of the other.
+
+    Source: the plugin contract, Terms.
     """
     segments = case.segments()[:_THREADS]
     if len(segments) == 1:
@@ -113,6 +124,8 @@ def check_policy_is_that_of_the_view(case: Case) -> None:
     """``with_policy`` returns the same storage under another policy, and changes none.
 
     That holds when the returned storage is closed, too.
+
+    Source: the plugin contract, What a user calls, ``with_policy``.
     """
     segments = case.segments()
     expected = _read(case.storage, segments)
@@ -129,6 +142,7 @@ def check_policy_is_that_of_the_view(case: Case) -> None:
     )
     require(_read(view, segments) == expected, "The view reads other bytes.")
     view.close()
+    _require_policies(case, segments, policy)
     require(
         _read(case.storage, segments) == expected,
         "When the view was closed, the storage itself read other bytes.",
@@ -137,7 +151,10 @@ def check_policy_is_that_of_the_view(case: Case) -> None:
 
 @rule()
 def check_close_leaves_the_store(case: Case) -> None:
-    """``close`` may be called twice, and leaves the store open."""
+    """``close`` may be called twice, and leaves the store open.
+
+    Source: the plugin contract, What a user calls, ``close``.
+    """
     segments = case.segments()
     expected = _read(case.storage, segments)
     view = case.another()
@@ -149,6 +166,26 @@ def check_close_leaves_the_store(case: Case) -> None:
         _read(case.another(), segments) == expected,
         "When one storage was closed, another read other bytes.",
     )
+
+
+def _require_policies(
+    case: Case, segments: list[SegmentMetadata], policy: RequestPolicy
+) -> None:
+    """Require that a view and its storage send each request under their own policy."""
+    watched = WatchedStore.over(case.store, READS)
+    storage = case.another(watched)
+    view = storage.with_policy(policy)
+    for said, one, wanted in (
+        ("the view", view, policy),
+        ("the storage itself", storage, watched.policy),
+    ):
+        watched.policies.clear()
+        one.list_partitions()
+        for partition in {segment.partition for segment in segments}:
+            one.list_segments(partition)
+        _read(one, segments)
+        others = watched.policies - {wanted}
+        require(not others, f"A request of {said} was sent under {others}.")
 
 
 def _copied_and_deleted(storage: RemoteStorageManager, made: Sample) -> bool:

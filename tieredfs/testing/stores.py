@@ -11,7 +11,7 @@ from typing import Final, Self, TypeVar
 
 from tieredfs.errors import StorageUnavailableError
 from tieredfs.model import ByteRange
-from tieredfs.objects import Content, ObjectInfo, ObjectStore
+from tieredfs.objects import Content, ObjectInfo, ObjectStore, RequestPolicy
 
 __all__ = ["READS", "WRITES", "OpenStore", "WatchedStore", "scratch_store"]
 
@@ -45,6 +45,7 @@ class WatchedStore(ObjectStore):
         verbs: The counted verbs.
         calls: Number of counted calls.
         received: Bytes of objects that counted calls have returned.
+        policies: The policies that counted calls were made under.
         limit: How many calls succeed before all others fail; None for all of them.
         is_landed: Whether the first call that fails is executed nevertheless.
     """
@@ -52,6 +53,7 @@ class WatchedStore(ObjectStore):
     verbs: frozenset[str]
     calls: int
     received: int
+    policies: set[RequestPolicy]
     limit: int | None
     is_landed: bool
 
@@ -70,6 +72,7 @@ class WatchedStore(ObjectStore):
         made.verbs = frozenset(verbs)
         made.calls = 0
         made.received = 0
+        made.policies = set()
         made.limit = limit
         made.is_landed = is_landed
         made._lock = threading.Lock()  # noqa: SLF001 - of this class
@@ -135,6 +138,7 @@ class WatchedStore(ObjectStore):
             return call()
         with self._lock:
             before, watched.calls = watched.calls, watched.calls + 1
+            watched.policies.add(self.policy)
         if watched.limit is None or before < watched.limit:
             answer = call()
             with self._lock:

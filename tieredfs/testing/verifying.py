@@ -34,7 +34,10 @@ _PARTITION = TopicIdPartition("orders", 0, Uuid.from_bytes(bytes(range(16))))
 
 @rule()
 def check_sound_segments_are_current(case: Case) -> None:
-    """What was listed and not touched since is current, and its key is right."""
+    """What was listed and not touched since is current, and its key is right.
+
+    Source: the plugin contract, What verification asks, ``is_current``.
+    """
     for listed in case.segments():
         end = case.storage.describe(listed).end_offset
         for last in (None, end):
@@ -52,7 +55,10 @@ def check_sound_segments_are_current(case: Case) -> None:
 
 @rule()
 def check_key_that_contradicts_the_log_is_found(case: Case) -> None:
-    """Where a listing states the highest leader epoch, another one is an error."""
+    """Where a listing states the highest leader epoch, another one is an error.
+
+    Source: the plugin contract, Claims.
+    """
     stating = [s for s in case.segments() if case.storage.highest_epoch(s) is not None]
     if not stating:
         raise NotApplicableError("the listing states no leader epochs")
@@ -73,6 +79,8 @@ def check_checked_end_is_that_of_the_log(case: Case) -> None:
     """Where ``is_end_checked`` returns True, a log ends at its described end offset.
 
     It may end before where batches have been removed, which ``is_compacted`` says.
+
+    Source: the plugin contract, Claims.
     """
     described = [case.storage.describe(listed) for listed in case.segments()]
     checked = [one for one in described if case.storage.is_end_checked(one)]
@@ -95,6 +103,8 @@ def check_producers_before_are_older(case: Case) -> None:
     """``fetch_producers_before`` has only producers from before a segment's start.
 
     It raises NotFoundError where there is no snapshot that was taken there.
+
+    Source: the plugin contract, What verification asks, ``fetch_producers_before``.
     """
     found: list[SegmentMetadata] = []
     for listed in case.segments():
@@ -116,6 +126,8 @@ def check_answers_from_metadata_send_no_request(case: Case) -> None:
     """``name_of`` and what verification asks of the metadata alone send no request.
 
     That is ``is_active``, ``is_end_checked`` and ``highest_epoch``.
+
+    Source: the plugin contract, What verification asks, ``is_end_checked``.
     """
     watched = WatchedStore.over(case.store, READS | WRITES)
     storage = case.another(watched)
@@ -139,7 +151,10 @@ def check_answers_from_metadata_send_no_request(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_replaced_segment_is_the_new_one(case: Case) -> None:
-    """Of a segment that was replaced nothing is left, not even an index too many."""
+    """A replaced segment leaves nothing behind, including indexes the new one lacks.
+
+    Source: the plugin contract, What a user calls, ``replace_log_segment``.
+    """
     segment_id = SegmentId.from_bytes(bytes(range(1, 17)))
     aborted = (BatchPlan(kind="transactional"), BatchPlan(kind="abort"))
     old = build_segment(_PARTITION, segment_id, 0, SegmentPlan(aborted))
@@ -162,7 +177,10 @@ def check_replaced_segment_is_the_new_one(case: Case) -> None:
 
 @rule()
 def check_stored_sizes_are_what_is_stored(case: Case) -> None:
-    """``stored_sizes`` has only listed segments, and no more bytes than are stored."""
+    """``stored_sizes`` has only listed segments, and no more bytes than are stored.
+
+    Source: the plugin contract, What a user calls, ``stored_sizes``.
+    """
     segments = case.segments()
     stored = sum(len(case.raw_get(key)) for key in case.raw_keys())
     counted = 0

@@ -71,7 +71,26 @@ class ClaimsForEver(SingleObject):
         return self.copy_log_segment(metadata, data)
 
 
+class AppendsAfterAGap(SingleObject):
+    """Appends wherever no segment begins."""
+
+    @override
+    def append_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        with suppress(NotFoundError):
+            for one in self.list_segments(metadata.partition):
+                if one.start_offset == metadata.start_offset:
+                    raise AlreadyExistsError(str(metadata))
+        return self.copy_log_segment(metadata, data)
+
+
 BROKEN: Final = (
+    Broken(
+        rules.check_append_that_leaves_a_gap_is_refused,
+        AppendsAfterAGap,
+        "An append after a gap of the log, at 40, returned",
+    ),
     Broken(
         rules.check_append_has_one_winner, LetsEverybodyAppend, "4 writers 4 succeeded"
     ),

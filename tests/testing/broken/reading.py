@@ -368,7 +368,7 @@ BROKEN: Final = (
         r"\.log has \d+ of",
         bug="reads more than it was asked for and returns what its store gave",
     ),
-    Broken(rules.check_range_costs_no_more, ClaimsRanges, "For one byte of"),
+    Broken(rules.check_range_costs_no_more, ClaimsRanges, "For byte 0 of"),
     Broken(
         rules.check_transient_errors_are_raised,
         TakesOutagesForAMissingIndex,

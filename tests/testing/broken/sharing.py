@@ -98,6 +98,20 @@ class IgnoresThePolicy(Native):
         return self
 
 
+class KeepsItsFirstClient(SingleObject):
+    """Lists by what it was built with, in a view too."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.client = SingleObject(store)
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        return self.client.list_segments(partition, min_offset)
+
+
 class ClosesWithItsView(Native):
     """As one whose views are closed as the storage itself is."""
 
@@ -158,6 +172,11 @@ BROKEN: Final = (
     Broken(rules.check_policy_is_that_of_the_view, ChangesItsPolicy, "storage itself"),
     Broken(
         rules.check_policy_is_that_of_the_view, IgnoresThePolicy, "The view's policy"
+    ),
+    Broken(
+        rules.check_policy_is_that_of_the_view,
+        KeepsItsFirstClient,
+        "A request of the view was sent under",
     ),
     Broken(
         rules.check_policy_is_that_of_the_view,
