@@ -1,4 +1,4 @@
-"""The layouts to ask, as the checks take them; those that are read only come filled."""
+"""The layouts under test, as checks take them; those that are read only come filled."""
 
 from collections.abc import Mapping
 from functools import partial

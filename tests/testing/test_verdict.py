@@ -78,7 +78,7 @@ def stores() -> Iterator[Stores]:
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ask only rules that are tested quickly."""
+    """Leave only rules that are tested quickly."""
     quick = (
         check_copied_segment_is_read_back,
         check_copy_is_idempotent,

@@ -199,7 +199,7 @@ class Case:
         if self.can(Capability.WRITE):
             self.fill()
         found = self.all_listed(self.storage)
-        require(bool(found), "there is no segment to ask about")
+        require(bool(found), "There is no segment to read.")
         return found
 
 

@@ -1,4 +1,4 @@
-"""Rules of what verification and repair ask of a layout."""
+"""Rules for what verification and repair need of a layout."""
 
 from functools import partial
 
