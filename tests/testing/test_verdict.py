@@ -286,10 +286,10 @@ class WaitsForItself(SingleObject):
 def test_a_plugin_that_hangs_is_broken_and_the_verdict_says_where(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(CALL_SECONDS, Profile.QUICK, 2.0)
+    monkeypatch.setitem(CALL_SECONDS, Profile.QUICK, 5.0)
     verdicts = ask(WaitsForItself, stores, Profile.QUICK, *PRODUCERS)
     rule, promise = (v for v in verdicts if v.outcome is Outcome.BROKEN)
-    where = rf"did not end within 2 s: it is at \S+{Path(__file__).name}:\d+ in delete_"
+    where = rf"did not end within 5 s: it is at \S+{Path(__file__).name}:\d+ in delete_"
     for broken in (rule, promise):
         assert re.search(where, broken.reason)
     assert rule.code.endswith(f"{rule.name}(make_storage, ObjectStore())")
@@ -326,7 +326,7 @@ class Panics(SingleObject):
     def copy_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
     ) -> bytes:
-        raise BaseException("a panic")  # noqa: TRY002 - see above
+        raise KeyboardInterrupt("a panic")
 
 
 @pytest.mark.usefixtures("few")
@@ -334,4 +334,4 @@ def test_what_is_no_exception_breaks_the_rule(stores: Stores) -> None:
     verdicts = ask(Panics, stores, Profile.QUICK, *PRODUCERS)
     broken = [v for v in verdicts if v.outcome is Outcome.BROKEN]
     assert "promise_calls_succeed" in {v.name for v in broken}
-    assert all("BaseException('a panic')" in v.reason for v in broken)
+    assert all("KeyboardInterrupt('a panic')" in v.reason for v in broken)

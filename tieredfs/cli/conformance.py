@@ -78,7 +78,8 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
 
     PLUGIN is the name of a layout, or module:Class. It is tested in a new folder below
     the URL, which is removed at the end. A layout that is read only is tested on copies
-    of what the URL holds. The exit code is 1 when a rule is broken.
+    of what the URL holds. The exit code is 1 when a rule is broken or
+    undecided.
     """
     address = StorageAddress.of(
         url,
@@ -102,7 +103,7 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
         _show_json(plugin, reach.store(address.url).url, profile, verdicts)
     else:
         _show(verdicts)
-    if _count(verdicts, Outcome.BROKEN):
+    if _count(verdicts, Outcome.BROKEN) or _count(verdicts, Outcome.UNDECIDED):
         click.get_current_context().exit(OTHER)
 
 

@@ -62,7 +62,14 @@ def check_copied_segment_is_read_back(case: Case) -> None:
 
     Source: the plugin contract, What an author implements, ``copy_log_segment``.
     """
-    for one in case.fill():
+    before = case.raw_keys()
+    filled = case.fill()
+    require(
+        case.raw_keys() > before,
+        "Segments were copied, and the store that the storage was given has no more "
+        "objects than before. A plugin that stores them elsewhere overrides RawAccess.",
+    )
+    for one in filled:
         custom = case.storage.copy_log_segment(one.metadata, one.data)
         listed = case.listed(one)
         for storage in (case.storage, case.another()):
@@ -229,11 +236,19 @@ def check_leftovers_are_found_and_removed(case: Case) -> None:
         left = case.raw_keys() - whole
         where = f"After a copy that failed at write {at + 1}"
         if case.seen(one) is None:
-            found = {leftover.key for leftover in case.another().scrub(_PARTITION)}
+            leftovers = list(case.another().scrub(_PARTITION))
+            found = {leftover.key for leftover in leftovers}
             require(
                 found == left,
                 f"{where} scrub found {sorted(found)}, there are {sorted(left)}.",
             )
+            for leftover in leftovers:
+                size = len(case.raw_get(leftover.key))
+                require(
+                    leftover.size == size,
+                    f"{where} scrub said that {leftover.key} has {leftover.size} "
+                    f"bytes, it has {size}.",
+                )
         case.another().cancel_copying(_PARTITION)
         rest = [leftover.key for leftover in case.another().scrub(_PARTITION)]
         require(not rest, f"{where} and cancel_copying, scrub still found {rest}.")

@@ -89,6 +89,8 @@ def check_delete_is_seen_whole(case: Case) -> None:
                     log == one.log and dict(indexes) == dict(one.data.indexes),
                     f"{where} it was listed, but not whole.",
                 )
+            else:
+                _require_no_less(case, listed, one, where)
             case.another().delete_log_segment(listed)
             left = sorted(case.raw_keys() - lasting)
             require(not left, f"{where} deleting again left {left}.")
@@ -188,6 +190,22 @@ def check_delete_removes_every_copy(case: Case) -> None:
             require(not found, f"Two copied it, one deleted it, and it listed {found}.")
         left = sorted(case.raw_keys() - lasting)
         require(not left, f"Two copied it, one deleted it, and it left {left}.")
+
+
+def _require_no_less(
+    case: Case, listed: SegmentMetadata, one: Sample, where: str
+) -> None:
+    """Require that what was listed before is not read without some of its indexes."""
+    try:
+        indexes = case.another().fetch_all_indexes(listed)
+    except NotFoundError:
+        return
+    missing = sorted(one.data.indexes.keys() - indexes.keys())
+    require(
+        not missing or not indexes,
+        f"{where} fetch_all_indexes of what had been listed returned some of its "
+        f"indexes, without {missing}.",
+    )
 
 
 def _lasting_keys(case: Case) -> set[str]:

@@ -3,11 +3,19 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
+from typing import Final
 
 from tieredfs.testing.promise import BrokenPromiseError, Promise
 from tieredfs.testing.step import Step
 
-__all__ = ["Failure", "Failures", "Limits", "Search"]
+__all__ = ["MIN_SEQUENCES", "Failure", "Failures", "Limits", "Search"]
+
+
+MIN_SEQUENCES: Final = 10
+"""Fewer decide nothing, if time has ended the search."""
+
+_PATIENCE: Final = 4
+"""How many times as long is searched until there are so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,8 @@ class Limits:
     Attributes:
         sequences: Maximum sequences.
         steps: Maximum calls of each.
-        search_seconds: After so long no further sequence is begun.
+        search_seconds: After so long no further sequence is begun, if there were enough
+            to decide.
         shrink_seconds: So long a failure is made shorter by hypothesis, and so long
             each broken promise's by leaving out steps.
     """
@@ -102,7 +111,9 @@ class Search:
             return False
         now = self._clock()
         if not self.failures.shortest:
-            return now - self._began > self._limits.search_seconds
+            is_decided = self.failures.sequences > MIN_SEQUENCES
+            factor = 1 if is_decided else _PATIENCE
+            return now - self._began > factor * self._limits.search_seconds
         if self._failed is None:
             self._failed = now
         return now - self._failed > self._limits.shrink_seconds

@@ -311,7 +311,7 @@ def check_recogniser_knows_its_own(case: Case) -> None:
     """
     case.segments()
     own = sorted(case.raw_keys())
-    known = case.storage.recognises(own)
+    known = type(case.storage).recognises(own)  # when a store is opened there is none
     require(0 <= known <= 1, f"For its own keys it answered {known!r}.")
     for keys in ([], list(_FOREIGN_KEYS)):
         score = case.storage.recognises(keys)

@@ -6,6 +6,7 @@ and then, so the machine records them itself.
 """
 
 import inspect
+import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -68,9 +69,12 @@ def recorded(
         try:
             method(self, *args, **kwargs)
             self.check()
-        except (HypothesisException, StopTest, KeyboardInterrupt, GeneratorExit):
+        except (HypothesisException, StopTest, GeneratorExit):
             raise
         except BaseException as error:
+            is_on_main = threading.current_thread() is threading.main_thread()
+            if isinstance(error, KeyboardInterrupt) and is_on_main:
+                raise  # Ctrl-C reaches no other thread
             broken = _broken(error, is_outage=self.is_outage_ignored)
             self.search.failures.add(Failure(broken, tuple(self.steps)))
             if broken is error:

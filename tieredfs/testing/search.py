@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tieredfs.objects import ObjectStore
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.objects.concurrency.waiting import SIGNAL_CHECK_SECONDS
-from tieredfs.testing.limited_search import Failure, Limits, Search
+from tieredfs.testing.limited_search import MIN_SEQUENCES, Failure, Limits, Search
 from tieredfs.testing.plugin_machine.machine import PluginMachine, plugin_machine
 from tieredfs.testing.promise import BrokenPromiseError, Promise
 from tieredfs.testing.recorded_step import TimeUpError
@@ -26,9 +26,6 @@ from tieredfs.testing.stuck import StuckCallError, call_within, where_threads_st
 from tieredfs.testing.verdict import CALL_SECONDS, Outcome, Profile, Subject, Verdict
 
 __all__ = ["LIMITS", "ask_promises"]
-
-_MIN_SEQUENCES: Final = 10
-"""Fewer decide nothing, if time has ended the search."""
 
 _TRIES: Final = 3
 """How often shorter steps are tried: a race is not lost each time."""
@@ -63,7 +60,7 @@ def ask_promises(subject: Subject) -> Iterator[Verdict]:
         elif found.failures.shortest:
             reason = "the search ended at the promise that is broken"
             yield Verdict(promise.rule, rule, Outcome.UNDECIDED, reason)
-        elif found.is_over() and found.failures.sequences < _MIN_SEQUENCES:
+        elif found.is_over() and found.failures.sequences < MIN_SEQUENCES:
             reason = (
                 f"the time was enough for {found.failures.sequences} sequences of calls"
             )
