@@ -81,7 +81,7 @@ def test_a_broken_plugin_gets_the_sentence_and_the_code(run: Run) -> None:
     done = run("conformance", BROKEN, "--url", url)
     assert done.code == 1
     assert "check_ranges_are_exact: `fetch_log_segment` returns exactly" in done.text
-    assert "The bytes [0, 0) of" in done.text
+    assert "returned 1 bytes, expected 0" in done.text
     assert "    check_ranges_are_exact(make_storage)\n" in done.text
     assert not list(ObjectStore(url).list())
 
@@ -112,7 +112,7 @@ def test_what_only_reads_is_asked_about_a_copy_of_what_is_there(
     done = run("conformance", plugin, "--url", str(tmp_path), "--json")
     assert done.code == 1
     broken = broken_rules(done.text)["check_ranges_are_exact"]
-    with pytest.raises(AssertionError, match="returned 1 bytes, expected 0"):
+    with pytest.raises(AssertionError, match="were asked for"):
         exec(broken["code"], {})  # noqa: S102 - what an author pastes
     assert files_of(tmp_path) == before
 
