@@ -1,6 +1,6 @@
 """When a search is over, and which failures it keeps."""
 
-from tieredfs.testing.limited_search import Failure, Limits, Search
+from tieredfs.testing.limited_search import MIN_SEQUENCES, Failure, Limits, Search
 from tieredfs.testing.promise import BrokenPromiseError, Promise
 from tieredfs.testing.step import Step
 
@@ -24,7 +24,18 @@ def failure(*names: str, promise: Promise = Promise.CALLS_SUCCEED) -> Failure:
 def test_a_search_without_failures_ends_after_its_seconds() -> None:
     clock = Clock()
     search = Search(LIMITS, clock)
+    search.failures.sequences = MIN_SEQUENCES + 1
     clock.now += 5.0
+    assert not search.is_over()
+    clock.now += 0.1
+    assert search.is_over()
+
+
+def test_a_search_that_has_decided_nothing_yet_takes_longer() -> None:
+    clock = Clock()
+    search = Search(LIMITS, clock)
+    search.failures.sequences = MIN_SEQUENCES
+    clock.now += 20.0
     assert not search.is_over()
     clock.now += 0.1
     assert search.is_over()

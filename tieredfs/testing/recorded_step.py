@@ -6,7 +6,6 @@ and then, so the machine records them itself.
 """
 
 import inspect
-import threading
 from collections.abc import Callable
 from functools import wraps
 from typing import Concatenate, ParamSpec, Protocol, TypeVar
@@ -16,6 +15,7 @@ from hypothesis.errors import HypothesisException, StopTest
 from tieredfs.testing.limited_search import Failure, Search
 from tieredfs.testing.promise import BrokenPromiseError, Promise
 from tieredfs.testing.step import Step
+from tieredfs.testing.stuck import is_ctrl_c
 
 __all__ = ["StepByStep", "TimeUpError", "recorded"]
 
@@ -72,9 +72,8 @@ def recorded(
         except (HypothesisException, StopTest, GeneratorExit):
             raise
         except BaseException as error:
-            is_on_main = threading.current_thread() is threading.main_thread()
-            if isinstance(error, KeyboardInterrupt) and is_on_main:
-                raise  # Ctrl-C reaches no other thread
+            if is_ctrl_c(error):
+                raise
             broken = _broken(error, is_outage=self.is_outage_ignored)
             self.search.failures.add(Failure(broken, tuple(self.steps)))
             if broken is error:

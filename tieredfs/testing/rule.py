@@ -22,6 +22,7 @@ from tieredfs.testing.requirement import (
     require_whole,
 )
 from tieredfs.testing.stores import scratch_store
+from tieredfs.testing.stuck import is_ctrl_c
 
 __all__ = [
     "Asked",
@@ -175,9 +176,12 @@ def _telling(rule: str) -> Iterator[None]:
     """Turn every error into a BrokenRuleError, which begins with the rule."""
     try:
         yield
-    except (NotApplicableError, KeyboardInterrupt):
+    except NotApplicableError:
         raise
     except AssertionError as error:
-        raise BrokenRuleError(rule, str(error)) from error.__cause__
+        how = str(error) or f"A call raised {error!r}"  # a bare assert of the plugin
+        raise BrokenRuleError(rule, how) from error.__cause__
     except BaseException as error:  # a panic of Rust is no Exception, nor is an exit
+        if is_ctrl_c(error):
+            raise
         raise BrokenRuleError(rule, f"A call raised {error!r}") from error

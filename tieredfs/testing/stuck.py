@@ -18,7 +18,7 @@ import tieredfs
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.objects.concurrency.waiting import result_of
 
-__all__ = ["StuckCallError", "call_within", "where_threads_stand"]
+__all__ = ["StuckCallError", "call_within", "is_ctrl_c", "where_threads_stand"]
 
 _T = TypeVar("_T")
 
@@ -59,6 +59,12 @@ def call_within(seconds: float, call: Callable[[], _T]) -> _T:
         raise StuckCallError(
             f"A call did not end within {seconds:g} s: it is at {' and '.join(places)}."
         ) from None
+
+
+def is_ctrl_c(error: BaseException) -> bool:
+    """Return whether an error that was just raised is the user's, not a plugin's."""
+    is_on_main = threading.current_thread() is threading.main_thread()
+    return isinstance(error, KeyboardInterrupt) and is_on_main
 
 
 def where_threads_stand(others: Collection[int | None]) -> list[str]:

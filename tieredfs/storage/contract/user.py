@@ -72,7 +72,7 @@ class RemoteStorageManager(StorageVerification):
         Implementers: the default fetches each index separately. A layout that stores
         them in one object fetches one range. One that stores them in several looks at
         the end, if one was missing, whether the segment is still there: while it is
-        deleted, an index that is already gone is none that it never had.
+        deleted, an index that is already gone is not one that it never had.
 
         Args:
             metadata: As ``fetch_log_segment`` takes it.
