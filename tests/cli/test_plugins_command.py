@@ -150,6 +150,25 @@ class TestAPluginWithoutAnEntryPoint:
         assert "plugin 'mine:Yours' cannot be imported" in done.err[0]
 
 
+def test_threads_that_a_plugin_leaves_running_do_not_keep_the_command(
+    tmp_path: Path, plain: str
+) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import threading\n"
+        "from tieredfs.storage.layouts.kafka_local import KafkaLocal\n"
+        "class Mine(KafkaLocal):\n"
+        "    def list_partitions(self, topic=None):\n"
+        "        wait = threading.Event().wait\n"
+        "        threading.Thread(target=wait, name='mine').start()\n"
+        "        return super().list_partitions(topic)\n"
+    )
+    env = {"PYTHONPATH": str(tmp_path)}
+    done = run_process("ls", plain, "--plugin", "mine:Mine", env=env)
+    assert (done.code, done.text) == (0, "plain\n")
+    (said,) = done.err
+    assert said.startswith("tieredfs: warning: threads are still running: mine")
+
+
 def test_the_storage_options_may_name_the_plugin(run: Run, plain: str) -> None:
     named = json.dumps({"tieredfs": {"plugin": "kafka-local"}})
     assert run("ls", plain, "--storage-options", named).text == "plain\n"

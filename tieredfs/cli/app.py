@@ -7,7 +7,8 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from time import sleep
 from typing import Final, NoReturn, TextIO
 
 import click
@@ -18,6 +19,7 @@ from tieredfs.cli.conformance import conformance
 from tieredfs.cli.demo import demo
 from tieredfs.cli.exit_codes import EXIT_CODES, INTERRUPTED, OTHER
 from tieredfs.cli.ls import ls
+from tieredfs.cli.output.escapes import escape
 from tieredfs.cli.output.streams import OutputError, StandardStream, standard_streams
 from tieredfs.cli.output.tables import show_error, show_warning
 from tieredfs.cli.plugins import plugins
@@ -34,6 +36,9 @@ from tieredfs.errors import (
 __all__ = ["main"]
 
 _ENDS: Final = (signal.SIGTERM, signal.SIGHUP)
+
+_EXIT_SECONDS: Final = 5.0
+"""How long the end of the process waits for threads: the command's own have ended."""
 
 
 @click.group(
@@ -66,6 +71,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
             _end_by(ended.number, err)
         except KeyboardInterrupt:
             _interrupted(err)
+    if arguments is None:
+        _end_despite_threads(code)
     sys.exit(code)
 
 
@@ -115,6 +122,21 @@ def _interrupted(err: StandardStream) -> NoReturn:
     feed = "\n" if err.text.isatty() else ""  # the terminal has just shown ^C
     err.write_now(f"{feed}tieredfs: interrupted\n")
     os._exit(INTERRUPTED)
+
+
+def _end_despite_threads(code: int) -> None:
+    """End the process a little later, if threads that a plugin left still keep it."""
+
+    def end() -> None:
+        sleep(_EXIT_SECONDS)
+        main = threading.main_thread()
+        left = [t.name for t in threading.enumerate() if not t.daemon and t is not main]
+        said = f"warning: threads are still running: {', '.join(left)}"
+        with suppress(OSError):
+            os.write(2, f"tieredfs: {escape(said)}\n".encode())
+        os._exit(code)
+
+    threading.Thread(target=end, name="tieredfs-exit", daemon=True).start()
 
 
 class _EndedError(KeyboardInterrupt):
