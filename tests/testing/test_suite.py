@@ -2,6 +2,7 @@ import subprocess
 import sys
 from collections.abc import Collection
 from pathlib import Path
+from typing import cast
 from unittest import SkipTest
 
 import pytest
@@ -28,6 +29,7 @@ from tieredfs.testing import (
     check_key_that_contradicts_the_log_is_found,
     check_read_only_refuses_to_write,
     replaces_rule,
+    state_machine_test,
 )
 from tieredfs.testing.stores import scratch_store
 
@@ -144,8 +146,12 @@ def test_what_claims_to_replace_a_rule_has_to_replace_one() -> None:
             def test_range_are_exact(self) -> None:
                 """A rule that was renamed."""
 
-    with pytest.raises(InvalidArgumentError, match="say why"):
+    with pytest.raises(InvalidArgumentError, match="needs a reason"):
         replaces_rule(" ")
+    with pytest.raises(InvalidArgumentError, match=r"@replaces_rule\(\"…\"\)"):
+
+        class Other(Single):
+            test_ranges_are_exact = replaces_rule(cast("str", len))  # no parentheses
 
 
 def test_objects_are_damaged_by_the_access_that_the_author_gives() -> None:
@@ -246,3 +252,18 @@ def test_a_suite_without_make_storage_says_what_is_missing() -> None:
 
     with pytest.raises(InvalidArgumentError, match="has no method make_storage"):
         Misspelt().make_storage(ObjectStore("memory://none"))
+
+
+def test_what_is_no_storage_is_said_to_be_none() -> None:
+    class Mine(RemoteStorageTests):
+        def make_storage(self, store: ObjectStore) -> RemoteStorageManager:
+            del store
+            return cast("RemoteStorageManager", None)
+
+    with pytest.raises(AssertionError, match="returned None, which is not"):
+        run(Mine(), check_deleted_segment_is_gone)
+
+
+def test_a_machine_of_a_plugin_instead_of_its_case_says_what_to_give() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"give a class whose make_storage"):
+        state_machine_test(SingleObject)  # type: ignore[arg-type] # which is what is wrong

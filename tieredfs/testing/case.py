@@ -47,6 +47,11 @@ class Case:
         self._raw = raw
         self.store = store
         self.storage = make_storage(store)
+        made: object = self.storage
+        require(
+            isinstance(made, RemoteStorageManager),
+            f"make_storage returned {made!r}, which is not a RemoteStorageManager.",
+        )
 
     def another(self, store: ObjectStore | None = None) -> RemoteStorageManager:
         """Return an independent storage over the same objects."""

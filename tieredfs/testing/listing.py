@@ -320,6 +320,7 @@ def check_recogniser_knows_its_own(case: Case) -> None:
     require(0 <= mixed <= 1, f"For its own keys and others it answered {mixed!r}.")
     if not known:
         raise NotApplicableError("the layout has to be named: it recognises no keys")
+    require(mixed > 0, "For its own keys and others it answered 0.")
 
 
 def _require_all_listed(case: Case, count: int) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from tieredfs.cache import RemoteIndexCache
+from tieredfs.errors import InvalidArgumentError
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.testing.object_samples import KEYS
@@ -57,10 +58,18 @@ def state_machine_test(
         steps: Maximum calls of each.
         crowd: Segments of the largest partition. By default they do not fit on one page
             of a listing; fewer are quicker where a request takes long.
+
+    Raises:
+        InvalidArgumentError: ``case`` is a class without the method ``make_storage``.
     """
     from tieredfs.testing.machine_case import machine_case  # noqa: PLC0415 - see above
     from tieredfs.testing.plugin_machine.machine import plugin_machine  # noqa: PLC0415 - see above
 
+    if isinstance(case, type) and not hasattr(case, "make_storage"):
+        raise InvalidArgumentError(
+            f"{case!r} has no method make_storage: give a class whose "
+            "make_storage(self, store) returns a storage of the plugin"
+        )
     machine = plugin_machine(case().make_storage, open_store=open_store, crowd=crowd)
     machine.__name__ = f"{getattr(case, '__name__', 'Plugin')}Machine"
     return machine_case(machine, examples, steps)

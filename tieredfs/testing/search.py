@@ -58,7 +58,7 @@ def ask_promises(subject: Subject) -> Iterator[Verdict]:
             code = _code(failure, subject)
             yield Verdict(promise.rule, rule, Outcome.BROKEN, sentence, code)
         elif found.failures.shortest:
-            reason = "the search ended at the promise that is broken"
+            reason = "not searched further: another promise is broken"
             yield Verdict(promise.rule, rule, Outcome.UNDECIDED, reason)
         elif found.is_over() and found.failures.sequences < MIN_SEQUENCES:
             reason = (

@@ -86,10 +86,13 @@ def replaces_rule(reason: str) -> Callable[[_Test], _Test]:
         reason: Why the rule is not tested as it stands.
 
     Raises:
-        InvalidArgumentError: ``reason`` has nothing in it.
+        InvalidArgumentError: ``reason`` is not a text, or has nothing in it.
     """
-    if not reason.strip():
-        raise InvalidArgumentError("replaces_rule needs a reason: say why")
+    given: object = reason  # the method itself where the parentheses are missing
+    if not isinstance(given, str) or not given.strip():
+        raise InvalidArgumentError(
+            'replaces_rule needs a reason: decorate with @replaces_rule("…")'
+        )
 
     def mark(test: _Test) -> _Test:
         setattr(test, _REASON, reason)

@@ -255,6 +255,15 @@ class ClaimsEverything(SingleObject):
         return 1.0
 
 
+class KnowsItsOwnOnlyAlone(SingleObject):
+    """Does not recognise its keys where there are others."""
+
+    @classmethod
+    @override
+    def recognises(cls, keys: Collection[str]) -> float:
+        return super().recognises(keys) // 1
+
+
 class ClaimsTooMuch(SingleObject):
     """Answers in percent."""
 
@@ -320,6 +329,11 @@ BROKEN: Final = (
     Broken(rules.check_plan_is_in_the_listing, ClaimsAPlan, r"\(end, time\) = \(None"),
     Broken(rules.check_recogniser_knows_its_own, ClaimsEverything, r"For \[\]"),
     Broken(rules.check_recogniser_knows_its_own, ClaimsTooMuch, "answered 100"),
+    Broken(
+        rules.check_recogniser_knows_its_own,
+        KnowsItsOwnOnlyAlone,
+        "others it answered 0",
+    ),
     Broken(
         rules.check_listing_has_every_page,
         ListsOnePage,

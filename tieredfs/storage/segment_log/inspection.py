@@ -197,8 +197,6 @@ def inspect_log_segment(
 ) -> Inspection:
     """Read what ``copy_log_segment`` is given, and reject what no reader could read.
 
-    It is ``inspect_copy`` for a log that is a file or bytes.
-
     Args:
         metadata: The segment's partition, id, first and last offset.
         data: The log and its indexes.
