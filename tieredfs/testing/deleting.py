@@ -9,6 +9,7 @@ from itertools import product
 from tieredfs.errors import NotFoundError, TieredFSError
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import Capability
+from tieredfs.testing.faults import Effect
 from tieredfs.testing.rendezvous import Rendezvous
 from tieredfs.testing.rule import Case, expect_error, require, require_whole, rule
 from tieredfs.testing.samples import MISSING, PARTITIONS, Sample, sample
@@ -94,6 +95,15 @@ def check_delete_is_seen_whole(case: Case) -> None:
             case.another().delete_log_segment(listed)
             left = sorted(case.raw_keys() - lasting)
             require(not left, f"{where} deleting again left {left}.")
+    for at, storage in case.failing_writes(Effect.CUT):
+        case.storage.copy_log_segment(one.metadata, one.data)
+        listed = case.listed(one)
+        with suppress(TieredFSError):
+            storage.delete_log_segment(listed)
+        if listed not in case.all_listed(case.another()):
+            where = f"Write {at + 1} of a delete was cut, and then"
+            _require_no_less(case, listed, one, where)
+        case.another().delete_log_segment(listed)
 
 
 @rule(Capability.WRITE)
