@@ -175,3 +175,14 @@ def test_nothing_is_left_in_the_current_directory(
     url = "memory://conformance-without-traces"
     assert run("conformance", "single-object", "--url", url).code == 0
     assert not list(tmp_path.iterdir())
+
+
+def test_where_nothing_could_be_decided_the_command_does_not_end_with_0(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    none = Limits(sequences=5, steps=10, search_seconds=0.0, shrink_seconds=1.0)
+    monkeypatch.setitem(search.LIMITS, Profile.QUICK, none)
+    done = run("conformance", "single-object", "--url", str(tmp_path), "--json")
+    answer = json.loads(done.text)
+    assert (answer["broken"], answer["undecided"]) == (0, len(Promise))
+    assert done.code == 1

@@ -14,8 +14,8 @@ __all__ = ["MIN_SEQUENCES", "Failure", "Failures", "Limits", "Search"]
 MIN_SEQUENCES: Final = 10
 """Fewer decide nothing, if time has ended the search."""
 
-_PATIENCE: Final = 4
-"""How many times as long is searched until there are so many."""
+_MAX_FACTOR: Final = 4
+"""A search takes up to so many times as long until that many have ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,15 +66,15 @@ class Failures:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How long is searched.
+    """How long to search.
 
     Attributes:
         sequences: Maximum sequences.
         steps: Maximum calls of each.
-        search_seconds: After so long no further sequence is begun, if there were enough
-            to decide.
-        shrink_seconds: So long a failure is made shorter by hypothesis, and so long
-            each broken promise's by leaving out steps.
+        search_seconds: After so many seconds no further sequence is begun, if enough
+            have ended to decide.
+        shrink_seconds: Seconds that hypothesis may take to make a failure shorter, and
+            as many for the sequence of each broken promise after that.
     """
 
     sequences: int
@@ -105,14 +105,18 @@ class Search:
         self._began = clock()
         self._failed: float | None = None
 
+    @property
+    def is_decided(self) -> bool:
+        """Whether so many sequences have ended that no failure means something."""
+        return self.failures.sequences > MIN_SEQUENCES
+
     def is_over(self) -> bool:
         """Return whether no further sequence is to be begun."""
         if self._limits is None:
             return False
         now = self._clock()
         if not self.failures.shortest:
-            is_decided = self.failures.sequences > MIN_SEQUENCES
-            factor = 1 if is_decided else _PATIENCE
+            factor = 1 if self.is_decided else _MAX_FACTOR
             return now - self._began > factor * self._limits.search_seconds
         if self._failed is None:
             self._failed = now

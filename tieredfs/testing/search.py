@@ -15,7 +15,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from tieredfs.objects import ObjectStore
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.objects.concurrency.waiting import SIGNAL_CHECK_SECONDS
-from tieredfs.testing.limited_search import MIN_SEQUENCES, Failure, Limits, Search
+from tieredfs.testing.limited_search import Failure, Limits, Search
 from tieredfs.testing.plugin_machine.machine import PluginMachine, plugin_machine
 from tieredfs.testing.promise import BrokenPromiseError, Promise
 from tieredfs.testing.recorded_step import TimeUpError
@@ -35,7 +35,7 @@ LIMITS: Final = {
     Profile.FULL: Limits(1000, 40, 300.0, 60.0),
     Profile.NIGHTLY: Limits(20_000, 50, 3600.0, 300.0),
 }
-"""How long is searched in each profile."""
+"""How long to search in each profile."""
 
 
 def ask_promises(subject: Subject) -> Iterator[Verdict]:
@@ -60,7 +60,7 @@ def ask_promises(subject: Subject) -> Iterator[Verdict]:
         elif found.failures.shortest:
             reason = "not searched further: another promise is broken"
             yield Verdict(promise.rule, rule, Outcome.UNDECIDED, reason)
-        elif found.is_over() and found.failures.sequences < MIN_SEQUENCES:
+        elif found.is_over() and not found.is_decided:
             reason = (
                 f"the time was enough for {found.failures.sequences} sequences of calls"
             )

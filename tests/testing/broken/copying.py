@@ -233,6 +233,21 @@ class SeesNoLeftovers(KafkaLocal):
         yield from ()
 
 
+class SeesEmptyLeftovers(KafkaLocal):
+    """Says that leftovers take no room."""
+
+    @override
+    def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
+        return (replace(found, size=0) for found in super().scrub(partition))
+
+
+class StoresElsewhere(SingleObject):
+    """Stores what it copies where nobody told it to."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(ObjectStore(f"{store.url}-elsewhere"))
+
+
 class CutsWholeSegments(KafkaLocal):
     """Cancels copies that are complete."""
 
@@ -282,6 +297,16 @@ BROKEN: Final = (
         rules.check_leftovers_are_found_and_removed,
         SeesNoLeftovers,
         r"failed at write 2 scrub found \[\], there are",
+    ),
+    Broken(
+        rules.check_leftovers_are_found_and_removed,
+        SeesEmptyLeftovers,
+        r"has 0 bytes, it has \d+",
+    ),
+    Broken(
+        rules.check_copied_segment_is_read_back,
+        StoresElsewhere,
+        "has no more objects than before",
     ),
     Broken(
         rules.check_leftovers_are_found_and_removed,

@@ -1,6 +1,6 @@
 """Plugins that delete in a wrong way."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
 from itertools import cycle
@@ -10,12 +10,15 @@ from typing_extensions import override
 
 from testing.broken.plugin import Broken, Native
 from tieredfs import (
+    IndexType,
     NotFoundError,
     ObjectStore,
+    RemoteStorageManager,
     SegmentMetadata,
     TopicIdPartition,
 )
 from tieredfs import testing as rules
+from tieredfs.model import SegmentIndexes
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.storage.layouts.single_object.stored_log import Compression
@@ -102,7 +105,22 @@ class LeavesLeftovers(KafkaLocal):
                 self.delete_log_segment(segment)
 
 
+class ReadsWhatIsLeft(KafkaLocal):
+    """Takes an index that is already deleted for one that there never was."""
+
+    @override
+    def fetch_indexes(
+        self, metadata: SegmentMetadata, index_types: Iterable[IndexType]
+    ) -> SegmentIndexes:
+        return RemoteStorageManager.fetch_indexes(self, metadata, index_types)
+
+
 BROKEN: Final = (
+    Broken(
+        rules.check_delete_is_seen_whole,
+        ReadsWhatIsLeft,
+        "of a delete was cut, and then fetch_all_indexes .* without",
+    ),
     Broken(
         rules.check_delete_is_idempotent,
         MissesWhatIsGone,
