@@ -16,10 +16,11 @@ from tieredfs.cli import conformance
 from tieredfs.cli.options import StoreOptions
 from tieredfs.storage import StorageAddress
 from tieredfs.storage.layouts.kafka_log import KafkaLog
-from tieredfs.testing import CHECKS, search
-from tieredfs.testing.limited_search import Limits
-from tieredfs.testing.promise import Promise
+from tieredfs.testing import CHECKS
+from tieredfs.testing.plugin_machine.limited_search import Limits
+from tieredfs.testing.plugin_machine.promise import Promise
 from tieredfs.testing.verdict import Outcome, Profile
+from tieredfs.testing.verdict.search import LIMITS
 
 BROKEN = f"{TakesTheEndAsIncluded.__module__}:TakesTheEndAsIncluded"
 
@@ -48,7 +49,7 @@ class HasAToken(TakesTheEndAsIncluded):
 def _few_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try few sequences of calls: what they find is tested where they are made."""
     few = Limits(sequences=5, steps=10, search_seconds=25.0, shrink_seconds=1.0)
-    monkeypatch.setitem(search.LIMITS, Profile.QUICK, few)
+    monkeypatch.setitem(LIMITS, Profile.QUICK, few)
 
 
 def broken_rules(text: str) -> dict[str, Any]:
@@ -181,7 +182,7 @@ def test_where_nothing_could_be_decided_the_command_does_not_end_with_0(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     none = Limits(sequences=5, steps=10, search_seconds=0.0, shrink_seconds=1.0)
-    monkeypatch.setitem(search.LIMITS, Profile.QUICK, none)
+    monkeypatch.setitem(LIMITS, Profile.QUICK, none)
     done = run("conformance", "single-object", "--url", str(tmp_path), "--json")
     answer = json.loads(done.text)
     assert (answer["broken"], answer["undecided"]) == (0, len(Promise))

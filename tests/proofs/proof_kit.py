@@ -15,12 +15,12 @@ from proofs.extent import WHOLE, extent
 from testing.broken import BUGS
 from testing.layouts import LAYOUTS
 from tieredfs.testing import MakeStorage
-from tieredfs.testing.promise import Promise
+from tieredfs.testing.plugin_machine.promise import Promise
 from tieredfs.testing.stores import scratch_store
-from tieredfs.testing.verdict import PRODUCERS, Outcome, Recipe, Subject, ask_checks
+from tieredfs.testing.verdict import PRODUCERS, Outcome, Recipe, Subject, rule_verdicts
 
 RECIPE = Recipe(("ObjectStore",), "make_storage = PLUGIN", "ObjectStore()")
-PRODUCED = PRODUCERS if WHOLE else (ask_checks,)
+PRODUCED = PRODUCERS if WHOLE else (rule_verdicts,)
 FOUND = list(BUGS)[:: extent(1, 4)]
 
 CORRECT = ("single-object", "single-object-zstd", "kafka-local")

@@ -106,7 +106,7 @@ def test_a_late_request_waits_as_long_as_the_plan_says(
 ) -> None:
     waited: list[float] = []
     clock = SimpleNamespace(sleep=waited.append)
-    monkeypatch.setattr("tieredfs.testing.faults.time", clock)
+    monkeypatch.setattr("tieredfs.testing.faults.store.time", clock)
     slow = FaultyStore.over(store, late(1))
     assert slow.get("a") == b"aaaa"
     assert keys(slow) == ["a", "b", "c"]

@@ -1,8 +1,13 @@
 """When a search is over, and which failures it keeps."""
 
-from tieredfs.testing.limited_search import MIN_SEQUENCES, Failure, Limits, Search
-from tieredfs.testing.promise import BrokenPromiseError, Promise
-from tieredfs.testing.step import Step
+from tieredfs.testing.plugin_machine.limited_search import (
+    MIN_SEQUENCES,
+    Failure,
+    Limits,
+    Search,
+)
+from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise
+from tieredfs.testing.plugin_machine.step import Step
 
 LIMITS = Limits(sequences=10, steps=10, search_seconds=5.0, shrink_seconds=2.0)
 

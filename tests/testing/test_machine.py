@@ -24,10 +24,10 @@ from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing import MakeStorage, state_machine_test
 from tieredfs.testing.faults import Effect, FaultPlan, StoreFault
-from tieredfs.testing.limited_search import Search
+from tieredfs.testing.plugin_machine.limited_search import Search
 from tieredfs.testing.plugin_machine.machine import PluginMachine, plugin_machine
 from tieredfs.testing.plugin_machine.pool import CROWD
-from tieredfs.testing.promise import BrokenPromiseError, Promise
+from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise
 from tieredfs.testing.segment_plan import SegmentPlan
 
 

@@ -1,9 +1,9 @@
 """Steps that fail are made fewer, and their arguments simpler."""
 
 from tieredfs.testing.faults import NO_FAULTS, Effect, FaultPlan, StoreFault
+from tieredfs.testing.plugin_machine.step import Step
 from tieredfs.testing.segment_plan import BatchPlan, PlannedRecord, SegmentPlan
-from tieredfs.testing.shortening import shorten
-from tieredfs.testing.step import Step
+from tieredfs.testing.verdict.shortening import shorten
 
 SIMPLE = SegmentPlan((BatchPlan(),))
 LONG = SegmentPlan((BatchPlan((PlannedRecord(7, b"key"),) * 3), BatchPlan()), 5)

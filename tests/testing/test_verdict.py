@@ -10,7 +10,6 @@ from threading import Lock
 import pytest
 from typing_extensions import override
 
-import tieredfs.testing
 from testing.broken.reading import TakesTheEndAsIncluded
 from tieredfs import (
     LogSegmentData,
@@ -34,13 +33,11 @@ from tieredfs.testing import (
     check_ranges_are_exact,
     verdict,
 )
-from tieredfs.testing.limited_search import Limits
-from tieredfs.testing.promise import BrokenPromiseError, Promise
+from tieredfs.testing.plugin_machine.limited_search import Limits
+from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise
 from tieredfs.testing.rule import MakeStorage
-from tieredfs.testing.search import LIMITS
 from tieredfs.testing.stores import READS, WRITES, WatchedStore, scratch_store
 from tieredfs.testing.verdict import (
-    CALL_SECONDS,
     PRODUCERS,
     Outcome,
     Profile,
@@ -48,9 +45,12 @@ from tieredfs.testing.verdict import (
     Subject,
     Verdict,
     VerdictProducer,
-    ask_checks,
-    ask_promises,
+    promise_verdicts,
+    rule_verdicts,
+    rules,
 )
+from tieredfs.testing.verdict.search import LIMITS
+from tieredfs.testing.verdict.subject import CALL_SECONDS
 
 RECIPE = Recipe(
     ("ObjectStore",), "make_storage = TakesTheEndAsIncluded", "ObjectStore()"
@@ -86,7 +86,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
         check_ranges_are_exact,
         check_errors_are_typed,
     )
-    monkeypatch.setattr(verdict, "CHECKS", quick)
+    monkeypatch.setattr(rules, "CHECKS", quick)
 
 
 def ask(
@@ -99,7 +99,7 @@ def ask(
     subject = Subject(make, stores, lambda _: None, RECIPE, profile)
     return [
         verdict
-        for produce in producers or (ask_checks,)
+        for produce in producers or (rule_verdicts,)
         for verdict in produce(subject)
     ]
 
@@ -126,7 +126,7 @@ def test_a_rule_that_turns_out_not_to_apply_is_not_said_to_hold(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     appending = (check_append_has_one_winner, check_append_survives_a_cleaner)
-    monkeypatch.setattr(verdict, "CHECKS", appending)
+    monkeypatch.setattr(rules, "CHECKS", appending)
     verdicts = ask(KafkaLocal, stores)
     assert [v.outcome for v in verdicts] == [Outcome.NOT_APPLICABLE] * len(appending)
     assert {v.reason for v in verdicts} == {"the layout cannot be appended to"}
@@ -212,7 +212,7 @@ def test_a_broken_promise_comes_with_the_steps_that_break_it_again(
                 self.empty.add(partition)
                 raise
 
-    verdicts = ask(ListsNoMore, stores, Profile.QUICK, ask_promises)
+    verdicts = ask(ListsNoMore, stores, Profile.QUICK, promise_verdicts)
     (broken,) = (v for v in verdicts if v.outcome is Outcome.BROKEN)
     assert broken.name == "promise_copies_stay"
     code = broken.code.replace("TakesTheEndAsIncluded", "ListsNoMore")
@@ -228,11 +228,13 @@ def test_a_broken_promise_comes_with_the_steps_that_break_it_again(
 def test_without_hypothesis_there_is_no_verdict_on_promises(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delitem(sys.modules, "tieredfs.testing.search", raising=False)
-    monkeypatch.delattr(tieredfs.testing, "search", raising=False)
+    for name in ("promises", "replay", "search"):
+        module = f"tieredfs.testing.verdict.{name}"
+        monkeypatch.delitem(sys.modules, module, raising=False)
+        monkeypatch.delattr(verdict, name, raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(UnsupportedOperationError, match=r"tieredfs\[testing\]"):
-        ask(SingleObject, stores, Profile.QUICK, ask_promises)
+        ask(SingleObject, stores, Profile.QUICK, promise_verdicts)
 
 
 class ExitsOnCopy(SingleObject):

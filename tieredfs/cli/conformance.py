@@ -24,8 +24,8 @@ from tieredfs.storage import (
     StorageAddress,
     open_storage,
 )
-from tieredfs.testing.checks import CHECKS
-from tieredfs.testing.promise import Promise
+from tieredfs.testing.plugin_machine.promise import Promise
+from tieredfs.testing.rules import CHECKS
 from tieredfs.testing.verdict import (
     PRODUCERS,
     Outcome,

@@ -7,7 +7,15 @@ in its module alone. ``RemoteStorageTests`` has a test for each, to be run by py
 and ``state_machine_test`` tries any calls in any order.
 """
 
-from tieredfs.testing import (
+from tieredfs.testing.machine_tests import (
+    cache_machine_test,
+    state_machine_test,
+    store_machine_test,
+)
+from tieredfs.testing.raw import RawAccess
+from tieredfs.testing.rule import Check, MakeStorage
+from tieredfs.testing.rules import (
+    CHECKS,
     appending,
     copying,
     deleting,
@@ -20,26 +28,18 @@ from tieredfs.testing import (
     sharing,
     verifying,
 )
-from tieredfs.testing.appending import *
-from tieredfs.testing.checks import CHECKS
-from tieredfs.testing.copying import *
-from tieredfs.testing.deleting import *
-from tieredfs.testing.freshness import *
-from tieredfs.testing.indexes import *
-from tieredfs.testing.listing import *
-from tieredfs.testing.logs import *
-from tieredfs.testing.machine_tests import (
-    cache_machine_test,
-    state_machine_test,
-    store_machine_test,
-)
-from tieredfs.testing.names import *
-from tieredfs.testing.raw import RawAccess
-from tieredfs.testing.reading import *
-from tieredfs.testing.rule import Check, MakeStorage
-from tieredfs.testing.sharing import *
+from tieredfs.testing.rules.appending import *
+from tieredfs.testing.rules.copying import *
+from tieredfs.testing.rules.deleting import *
+from tieredfs.testing.rules.freshness import *
+from tieredfs.testing.rules.indexes import *
+from tieredfs.testing.rules.listing import *
+from tieredfs.testing.rules.logs import *
+from tieredfs.testing.rules.names import *
+from tieredfs.testing.rules.reading import *
+from tieredfs.testing.rules.sharing import *
+from tieredfs.testing.rules.verifying import *
 from tieredfs.testing.suite import RemoteStorageTests, replaces_rule
-from tieredfs.testing.verifying import *
 
 __all__ = [
     "CHECKS",

@@ -9,13 +9,14 @@ from tieredfs.errors import NotFoundError
 from tieredfs.model import SegmentMetadata
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.testing.applicability import NotApplicableError
 from tieredfs.testing.faults import Effect, FaultPlan, FaultyStore, StoreFault
 from tieredfs.testing.raw import RawAccess
 from tieredfs.testing.requirement import require
 from tieredfs.testing.samples import Sample, all_samples
 from tieredfs.testing.stores import WRITES, WatchedStore
 
-__all__ = ["Asked", "Case", "MakeStorage", "NotApplicableError"]
+__all__ = ["Asked", "Case", "MakeStorage"]
 
 MakeStorage = Callable[[ObjectStore], RemoteStorageManager]
 """Creates a new storage over the given store on each call. If the layout is read only,
@@ -25,10 +26,6 @@ Asked = dict[str, Callable[[], object]]
 """Calls to make, by their descriptions."""
 
 _MAX_REQUESTS: Final = 200
-
-
-class NotApplicableError(Exception):
-    """The rule says nothing about this layout; the message says why."""
 
 
 class Case:

@@ -11,7 +11,7 @@ from tieredfs.cache import RemoteIndexCache
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.testing.object_samples import KEYS
+from tieredfs.testing.object_store_machine.samples import KEYS
 from tieredfs.testing.plugin_machine.pool import CROWD
 from tieredfs.testing.stores import OpenStore, scratch_store
 

@@ -1,9 +1,9 @@
 """One rule of the contract: how it is checked, and how a violation is reported.
 
-The rules are in the modules beside this one, by what they are about, such as
-``listing`` and ``reading``. A function there with the decorator ``rule``, and its name
-in the module's ``__all__``, is all that a rule takes: ``CHECKS`` has it. What it tests
-a plugin with is here, too.
+The rules are in the modules of ``rules``, by what they are about, such as ``listing``
+and ``reading``. A function there with the decorator ``rule``, and its name in the
+module's ``__all__``, is all that a rule takes: ``CHECKS`` has it. What a rule tests a
+plugin with is here, too.
 """
 
 from collections.abc import Callable, Collection, Iterator
@@ -13,7 +13,8 @@ from types import ModuleType
 
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import Capability
-from tieredfs.testing.case import Asked, Case, MakeStorage, NotApplicableError
+from tieredfs.testing.applicability import NotApplicableError, why_not_applicable
+from tieredfs.testing.case import Asked, Case, MakeStorage
 from tieredfs.testing.raw import RawAccess
 from tieredfs.testing.requirement import (
     expect_error,
@@ -148,20 +149,6 @@ def rule(
         return Check(test, needs, excludes)
 
     return make
-
-
-def why_not_applicable(check: Check, capabilities: Collection[Capability]) -> str:
-    """Return why a rule does not apply to a layout; an empty text if it does.
-
-    Args:
-        check: The rule.
-        capabilities: Those of the layout.
-    """
-    missing = sorted(one.name for one in check.needs - set(capabilities))
-    if missing:
-        return f"the layout does not have {' and '.join(missing)}"
-    present = sorted(one.name for one in check.excludes & set(capabilities))
-    return f"the layout has {' and '.join(present)}" if present else ""
 
 
 def checks_in(module: ModuleType) -> Iterator[Check]:

@@ -13,9 +13,9 @@ from unittest import SkipTest
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.testing.checks import CHECKS
 from tieredfs.testing.raw import RawAccess
 from tieredfs.testing.rule import Check, NotApplicableError
+from tieredfs.testing.rules import CHECKS
 
 __all__ = ["RemoteStorageTests", "replaces_rule"]
 

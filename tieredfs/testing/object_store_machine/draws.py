@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import hypothesis.strategies as st
 
-from tieredfs.testing.object_samples import noise
+from tieredfs.testing.object_store_machine.samples import noise
 
 __all__ = [
     "BEGINNINGS",

@@ -4,12 +4,12 @@ from collections.abc import Sequence
 
 from hypothesis.stateful import initialize, rule
 
-from tieredfs.testing.object_samples import KEYS
 from tieredfs.testing.object_store_machine.draws import HANDLES, SOME_KEYS
 from tieredfs.testing.object_store_machine.putting import Puts
 from tieredfs.testing.object_store_machine.reading import Reads
 from tieredfs.testing.object_store_machine.refusing import Refuses
 from tieredfs.testing.object_store_machine.removing import Removes
+from tieredfs.testing.object_store_machine.samples import KEYS
 from tieredfs.testing.object_store_machine.state import Setup, can_write
 from tieredfs.testing.stores import OpenStore
 

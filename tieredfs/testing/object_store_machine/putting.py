@@ -17,7 +17,6 @@ from tieredfs.errors import (
 from tieredfs.objects import Content, StoreCapability
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.options import Options
-from tieredfs.testing.object_samples import PiecewiseContent, noise
 from tieredfs.testing.object_store_machine.draws import (
     BUFFERS,
     CONTENTS,
@@ -26,6 +25,7 @@ from tieredfs.testing.object_store_machine.draws import (
     SOURCES,
 )
 from tieredfs.testing.object_store_machine.outcomes import Outcomes
+from tieredfs.testing.object_store_machine.samples import PiecewiseContent, noise
 from tieredfs.testing.object_store_machine.state import can, can_create, can_write
 from tieredfs.testing.rule import expect_error, require
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from hypothesis.stateful import RuleBasedStateMachine, invariant
 
 from tieredfs.objects import ObjectStore, StoreCapability
-from tieredfs.testing.object_model import ObjectModel
+from tieredfs.testing.object_store_machine.model import ObjectModel
 from tieredfs.testing.stores import OpenStore
 
 __all__ = [

@@ -18,18 +18,18 @@ from tieredfs.testing.plugin_machine.draws import (
     STORED,
     WRITE_FAULTS,
 )
+from tieredfs.testing.plugin_machine.model import name_of
 from tieredfs.testing.plugin_machine.pool import CROWDED, build_pool, one_of_a_crowd
+from tieredfs.testing.plugin_machine.promise import Promise, keep
+from tieredfs.testing.plugin_machine.recorded_step import recorded
 from tieredfs.testing.plugin_machine.state import (
     PluginState,
     can_write,
     found,
     run_concurrently,
 )
-from tieredfs.testing.promise import Promise, keep
-from tieredfs.testing.recorded_step import recorded
 from tieredfs.testing.samples import Sample
 from tieredfs.testing.segment_plan import SegmentPlan
-from tieredfs.testing.storage_model import name_of
 
 __all__ = ["Copies", "copy_or_refuse"]
 

@@ -10,9 +10,9 @@ from tieredfs.testing.plugin_machine.draws import (
     WRITE_FAULTS,
     partition_numbers,
 )
+from tieredfs.testing.plugin_machine.promise import Promise, keep
+from tieredfs.testing.plugin_machine.recorded_step import recorded
 from tieredfs.testing.plugin_machine.state import PluginState, can_write
-from tieredfs.testing.promise import Promise, keep
-from tieredfs.testing.recorded_step import recorded
 from tieredfs.testing.samples import Sample
 
 __all__ = ["Deletes"]

@@ -15,16 +15,16 @@ from tieredfs.testing.plugin_machine.draws import (
     READ_FAULTS,
     SEGMENTS,
 )
+from tieredfs.testing.plugin_machine.model import name_of
+from tieredfs.testing.plugin_machine.reading_back import keep_bytes, keep_indexes
+from tieredfs.testing.plugin_machine.recorded_step import recorded
 from tieredfs.testing.plugin_machine.state import (
     PluginState,
     can_write,
     has_segments,
     run_concurrently,
 )
-from tieredfs.testing.reading_back import keep_bytes, keep_indexes
-from tieredfs.testing.recorded_step import recorded
 from tieredfs.testing.rule import expect_error
-from tieredfs.testing.storage_model import name_of
 
 __all__ = ["Fetches"]
 

@@ -6,8 +6,8 @@ from hypothesis.stateful import rule
 
 from tieredfs.testing.faults import Effect, FaultPlan
 from tieredfs.testing.plugin_machine.draws import HANDLES, OFFSETS, READ_FAULTS
+from tieredfs.testing.plugin_machine.recorded_step import recorded
 from tieredfs.testing.plugin_machine.state import PluginState, found
-from tieredfs.testing.recorded_step import recorded
 
 __all__ = ["Lists"]
 

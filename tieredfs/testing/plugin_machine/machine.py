@@ -2,14 +2,14 @@
 
 from hypothesis.stateful import rule
 
-from tieredfs.testing.limited_search import Search
 from tieredfs.testing.plugin_machine.draws import HANDLES
 from tieredfs.testing.plugin_machine.fetching import Fetches
+from tieredfs.testing.plugin_machine.limited_search import Search
 from tieredfs.testing.plugin_machine.listing import Lists
 from tieredfs.testing.plugin_machine.meanwhile import Meanwhile
 from tieredfs.testing.plugin_machine.pool import CROWD
+from tieredfs.testing.plugin_machine.recorded_step import recorded
 from tieredfs.testing.plugin_machine.state import Setup
-from tieredfs.testing.recorded_step import recorded
 from tieredfs.testing.rule import MakeStorage
 from tieredfs.testing.stores import OpenStore, scratch_store
 

@@ -14,8 +14,8 @@ from tieredfs.testing.plugin_machine.copying import Copies, copy_or_refuse
 from tieredfs.testing.plugin_machine.deleting import Deletes
 from tieredfs.testing.plugin_machine.draws import HANDLES, SEGMENTS, WRITES
 from tieredfs.testing.plugin_machine.pool import neighbour
+from tieredfs.testing.plugin_machine.recorded_step import recorded
 from tieredfs.testing.plugin_machine.state import can_write
-from tieredfs.testing.recorded_step import recorded
 from tieredfs.testing.samples import Sample
 
 __all__ = ["Meanwhile"]

@@ -23,14 +23,14 @@ from tieredfs.testing.faults import (
     FaultPlan,
     FaultyStore,
 )
-from tieredfs.testing.limited_search import Search
+from tieredfs.testing.plugin_machine.limited_search import Search
+from tieredfs.testing.plugin_machine.model import SegmentName, StorageModel, name_of
 from tieredfs.testing.plugin_machine.pool import NAMESAKES
-from tieredfs.testing.promise import Promise, keep
-from tieredfs.testing.reading_back import keep_whole
+from tieredfs.testing.plugin_machine.promise import Promise, keep
+from tieredfs.testing.plugin_machine.reading_back import keep_whole
+from tieredfs.testing.plugin_machine.step import Step
 from tieredfs.testing.rule import MakeStorage
 from tieredfs.testing.samples import Sample
-from tieredfs.testing.step import Step
-from tieredfs.testing.storage_model import SegmentName, StorageModel, name_of
 from tieredfs.testing.stores import OpenStore
 
 __all__ = [

@@ -12,9 +12,9 @@ from typing import Concatenate, ParamSpec, Protocol, TypeVar
 
 from hypothesis.errors import HypothesisException, StopTest
 
-from tieredfs.testing.limited_search import Failure, Search
-from tieredfs.testing.promise import BrokenPromiseError, Promise
-from tieredfs.testing.step import Step
+from tieredfs.testing.plugin_machine.limited_search import Failure, Search
+from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise
+from tieredfs.testing.plugin_machine.step import Step
 from tieredfs.testing.stuck import is_ctrl_c
 
 __all__ = ["StepByStep", "TimeUpError", "recorded"]

@@ -58,6 +58,11 @@ class Promise(Enum):
         """The capabilities that it is about."""
         return frozenset({Capability.WRITE} if self in _OF_WRITERS else ())
 
+    @property
+    def excludes(self) -> frozenset[Capability]:
+        """The capabilities without which it means something: any."""
+        return frozenset()
+
 
 _OF_WRITERS: Final = frozenset(
     {

@@ -1,8 +1,9 @@
-"""All checks: those of each module of rules."""
+"""The rules of the plugin contract, by what they are about; each is a check."""
 
 from typing import Final
 
-from tieredfs.testing import (
+from tieredfs.testing.rule import Check, checks_in
+from tieredfs.testing.rules import (
     appending,
     copying,
     deleting,
@@ -15,7 +16,6 @@ from tieredfs.testing import (
     sharing,
     verifying,
 )
-from tieredfs.testing.rule import Check, checks_in
 
 __all__ = ["CHECKS"]
 

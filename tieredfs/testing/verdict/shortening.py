@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import Final
 
 from tieredfs.testing.faults import NO_FAULTS, FaultPlan
+from tieredfs.testing.plugin_machine.step import Step
 from tieredfs.testing.segment_plan import BatchPlan, SegmentPlan
-from tieredfs.testing.step import Step
 
 __all__ = ["shorten"]
 

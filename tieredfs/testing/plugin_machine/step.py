@@ -1,5 +1,6 @@
 """One call of a machine's method, as Python that makes it again."""
 
+import sys
 from collections.abc import Collection
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
@@ -63,12 +64,20 @@ def _imports(value: object) -> set[tuple[str, str]]:
     """Return what Python for a value needs to import."""
     found: set[tuple[str, str]] = set()
     if isinstance(value, Enum):
-        return {(type(value).__module__, type(value).__name__)}
+        return {_home(type(value))}
     if is_dataclass(value) and not isinstance(value, type):
-        found.add((type(value).__module__, type(value).__name__))
+        found.add(_home(type(value)))
         for one in fields(value):
             found |= _imports(getattr(value, one.name))
     elif isinstance(value, Collection) and not isinstance(value, str | bytes):
         for one in value:
             found |= _imports(one)
     return found
+
+
+def _home(kind: type) -> tuple[str, str]:
+    """Return where to import a class from: the package, if it has what a module has."""
+    module, name = kind.__module__, kind.__name__
+    package = module.rpartition(".")[0]
+    is_there = getattr(sys.modules.get(package), name, None) is kind
+    return package if is_there else module, name

@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import NamedTuple
 
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
-from tieredfs.testing.promise import BrokenPromiseError, Promise, keep
+from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise, keep
 from tieredfs.testing.samples import Sample
 
 __all__ = ["SegmentName", "StorageModel", "name_of"]

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from time import monotonic
 from typing import Final
 
-from tieredfs.testing.promise import BrokenPromiseError, Promise
-from tieredfs.testing.step import Step
+from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise
+from tieredfs.testing.plugin_machine.step import Step
 
 __all__ = ["MIN_SEQUENCES", "Failure", "Failures", "Limits", "Search"]
 

@@ -1,207 +1,23 @@
-"""An object store that fails as planned, and records every request.
-
-A plan decides about each request before it is made. Its repr is one line that makes it
-again, so a failure is repeated by pasting it. What a plugin sees is what a store may do
-by its own contract: an error instead of an answer, an answer that ends early, a late
-answer, a lost reply to a request that was executed, and no answer ever again.
-"""
+"""An object store that fails as planned, and records every request."""
 
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from enum import StrEnum
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from random import Random
-from typing import Final, Literal, Protocol, Self, TypeVar
+from typing import Self, TypeVar
 
-from tieredfs.errors import PermissionDeniedError, StorageUnavailableError
 from tieredfs.model import ByteRange
 from tieredfs.objects import Content, ObjectInfo, ObjectStore
+from tieredfs.testing.faults.effect import CRASHES, CrashError, Effect
+from tieredfs.testing.faults.plan import NO_FAULTS, Plan, StoreFault, StoreRequest
 from tieredfs.testing.stores import WRITES
 
-__all__ = [
-    "CRASHES",
-    "FAILURES",
-    "NO_FAULTS",
-    "CrashError",
-    "Effect",
-    "FaultPlan",
-    "FaultyStore",
-    "Plan",
-    "SeededPlan",
-    "StoreFault",
-    "StoreRequest",
-]
+__all__ = ["FaultyStore"]
 
 _T = TypeVar("_T")
-
-
-class CrashError(BaseException):
-    """The process has died: a plugin that survives it sends no further request.
-
-    It is not an Exception, so that no handler takes it for an error of the store.
-    """
-
-
-class Effect(StrEnum):
-    """What happens to a request.
-
-    A new one is a line here: its name, how much of the request is executed, and what
-    the request raises. Half of a listing are its first entries, half of a deletion are
-    its first keys, and half of any other request is nothing.
-
-    Attributes:
-        executed: How much of the request is executed.
-        raised: What it raises; None if it is only late.
-    """
-
-    ERROR = "error", "nothing", StorageUnavailableError
-    DENIED = "denied", "nothing", PermissionDeniedError
-    CUT = "cut", "half", StorageUnavailableError
-    DELAY = "delay", "all", None
-    LOST_REPLY = "lost_reply", "all", StorageUnavailableError
-    CRASH = "crash", "nothing", CrashError
-    CRASH_AFTER = "crash_after", "all", CrashError
-
-    executed: Literal["nothing", "half", "all"]
-    raised: type[BaseException] | None
-
-    def __new__(
-        cls,
-        name: str,
-        executed: Literal["nothing", "half", "all"],
-        raised: type[BaseException] | None,
-    ) -> Self:
-        """Take a line of the table."""
-        made = str.__new__(cls, name)
-        made._value_ = name
-        made.executed = executed
-        made.raised = raised
-        return made
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}.{self.name}"
-
-
-CRASHES: Final = tuple(one for one in Effect if one.raised is CrashError)
-"""Effects after which the process is dead."""
-
-FAILURES: Final = tuple(one for one in Effect if one.raised and one not in CRASHES)
-"""Effects after which the process lives, and has no answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class StoreRequest:
-    """One request to a store.
-
-    Attributes:
-        verb: The method of the store.
-        key: Its key, or the prefix of a listing; the first one of several.
-        number: How many requests came before.
-        write: How many writes came before, if it is one; None for reads.
-        repeat: How many requests with this verb and key came before.
-        effect: What happened to it; None if it was executed.
-    """
-
-    verb: str
-    key: str
-    number: int
-    write: int | None
-    repeat: int
-    effect: Effect | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class StoreFault:
-    """What happens to one request.
-
-    Attributes:
-        effect: What happens.
-        at: Number of the request, from 0.
-        of_writes: Whether ``at`` counts only writes.
-        seconds: How long a delay takes.
-    """
-
-    effect: Effect
-    at: int
-    of_writes: bool = False
-    seconds: float = 0.0
-
-    def __post_init__(self) -> None:
-        """Take the name of an effect for the effect.
-
-        Raises:
-            ValueError: No effect has this name.
-        """
-        known = Effect(self.effect)  # type: ignore[call-arg] # it is looked up
-        object.__setattr__(self, "effect", known)
-
-    def strikes(self, request: StoreRequest) -> bool:
-        """Return whether a request is the one."""
-        return self.at == (request.write if self.of_writes else request.number)
-
-
-class Plan(Protocol):
-    """Decides what happens to each request."""
-
-    def fault(self, request: StoreRequest) -> StoreFault | None:
-        """Return what happens to a request; None to execute it."""
-
-
-@dataclass(frozen=True, slots=True)
-class FaultPlan:
-    """Let the listed requests fail, and execute all others.
-
-    Attributes:
-        faults: What happens; of several faults of one request the first one.
-    """
-
-    faults: tuple[StoreFault, ...] = ()
-
-    def fault(self, request: StoreRequest) -> StoreFault | None:
-        """Return the fault of a request."""
-        return next((fault for fault in self.faults if fault.strikes(request)), None)
-
-
-NO_FAULTS: Final = FaultPlan()
-"""Execute every request."""
-
-
-@dataclass(frozen=True, slots=True)
-class SeededPlan:
-    """Let a share of the requests fail, which a seed determines.
-
-    What happens to a request follows from the seed, the verb, the key, and how often
-    both were sent, so that it does not depend on the order of concurrent requests.
-
-    Attributes:
-        seed: Any number.
-        rate: Share of the requests that fail, from 0 to 1.
-        effects: What may happen.
-        verbs: Verbs that may fail; empty for all.
-        seconds: The longest delay.
-    """
-
-    seed: int
-    rate: float = 0.1
-    effects: tuple[Effect, ...] = (Effect.ERROR, Effect.CUT, Effect.LOST_REPLY)
-    verbs: tuple[str, ...] = ()
-    seconds: float = 0.0
-
-    def fault(self, request: StoreRequest) -> StoreFault | None:
-        """Return the fault of a request."""
-        random = Random(f"{self.seed}/{request.verb}/{request.key}/{request.repeat}")  # noqa: S311 - repeatable, not secret
-        if self.verbs and request.verb not in self.verbs:
-            return None
-        if random.random() >= self.rate:
-            return None
-        effect = random.choice(self.effects)
-        return StoreFault(
-            effect, request.number, seconds=random.uniform(0, self.seconds)
-        )
 
 
 class FaultyStore(ObjectStore):

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.testing.promise import Promise, keep
+from tieredfs.testing.plugin_machine.promise import Promise, keep
 from tieredfs.testing.requirement import difference
 from tieredfs.testing.samples import Sample
 

@@ -1,0 +1,31 @@
+"""Faults under a plugin: an object store whose requests fail as planned.
+
+What a plugin sees is what a store may do by its own contract: an error instead of an
+answer, an answer that ends early, a late answer, a lost reply to a request that was
+executed, and no answer ever again.
+"""
+
+from tieredfs.testing.faults.effect import CRASHES, FAILURES, CrashError, Effect
+from tieredfs.testing.faults.plan import (
+    NO_FAULTS,
+    FaultPlan,
+    Plan,
+    SeededPlan,
+    StoreFault,
+    StoreRequest,
+)
+from tieredfs.testing.faults.store import FaultyStore
+
+__all__ = [
+    "CRASHES",
+    "FAILURES",
+    "NO_FAULTS",
+    "CrashError",
+    "Effect",
+    "FaultPlan",
+    "FaultyStore",
+    "Plan",
+    "SeededPlan",
+    "StoreFault",
+    "StoreRequest",
+]

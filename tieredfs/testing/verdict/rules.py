@@ -1,0 +1,123 @@
+"""A verdict on each rule."""
+
+from collections.abc import Iterator
+from functools import partial
+from typing import Final
+
+from tieredfs.errors import StorageUnavailableError
+from tieredfs.testing.rule import (
+    BrokenRuleError,
+    Check,
+    NotApplicableError,
+    why_not_applicable,
+)
+from tieredfs.testing.rules import CHECKS
+from tieredfs.testing.stores import scratch_store
+from tieredfs.testing.stuck import StuckCallError, call_within
+from tieredfs.testing.verdict.subject import CALL_SECONDS, Profile, Subject
+from tieredfs.testing.verdict.verdict import Outcome, Verdict
+
+__all__ = ["rule_verdicts"]
+
+_ROUNDS: Final = {Profile.QUICK: 1, Profile.FULL: 5, Profile.NIGHTLY: 25}
+"""How often each rule is tested: a race is not lost each time."""
+
+
+def rule_verdicts(subject: Subject) -> Iterator[Verdict]:
+    """Yield the verdict on each rule.
+
+    Raises:
+        TieredFSError: The store cannot be reached, which says nothing of the plugin.
+    """
+    capabilities = subject.make_storage(subject.make_store()).capabilities
+    stuck = ""
+    for check in CHECKS:
+        decided = partial(Verdict, check.__name__, check.sentence)
+        reason = why_not_applicable(check, capabilities)
+        if reason:
+            yield decided(Outcome.NOT_APPLICABLE, reason)
+        elif stuck:  # its threads may hold what this one needs
+            yield decided(Outcome.UNDECIDED, f"{stuck} did not end")
+        else:
+            try:
+                how = _broken(check, subject)
+            except NotApplicableError as error:
+                yield decided(Outcome.NOT_APPLICABLE, str(error))
+            except StuckCallError as error:
+                stuck = check.__name__
+                code = _code(check, subject, subject.recipe.store)
+                yield decided(Outcome.BROKEN, str(error), code)
+            else:
+                yield (
+                    decided(Outcome.HELD)
+                    if how is None
+                    else decided(Outcome.BROKEN, how, _shortest_code(check, subject))
+                )
+
+
+def _broken(check: Check, subject: Subject) -> str | None:
+    """Return how a rule is broken; None if it holds.
+
+    Raises:
+        NotApplicableError: The rule says nothing about the plugin.
+        StuckCallError: A call did not end.
+        TieredFSError: The store cannot be reached, which says nothing of the plugin.
+    """
+    for _ in range(_ROUNDS[subject.profile]):
+        broken = _test(check, subject)
+        if broken is None:
+            continue
+        # A request that failed may have been the store's fault: it is tested again.
+        if isinstance(broken.__cause__, (StorageUnavailableError, TimeoutError)):
+            broken = _test(check, subject)
+        if broken is not None:
+            return broken.how
+    return None
+
+
+def _test(check: Check, subject: Subject) -> BrokenRuleError | None:
+    """Return how a rule is broken on a new store; None if it holds."""
+    store = subject.make_store()
+    try:
+        seconds = CALL_SECONDS[subject.profile]
+        call_within(seconds, partial(check.apply, subject.make_storage, store))
+    except BrokenRuleError as error:
+        next(store.list(), None)
+        return error
+    return None
+
+
+def _shortest_code(check: Check, subject: Subject) -> str:
+    """Return code that breaks a rule: in memory, if it is broken there."""
+    in_memory = _is_broken_in_memory(check, subject)
+    return _code(check, subject, "" if in_memory else subject.recipe.store)
+
+
+def _code(check: Check, subject: Subject, store: str) -> str:
+    """Return code that checks a rule with a plugin.
+
+    Args:
+        check: The rule.
+        subject: The plugin.
+        store: An expression for the store; empty for one in memory.
+    """
+    recipe = subject.recipe
+    imports = {*recipe.imports, *(["ObjectStore"] if store else [])}
+    given = f"make_storage, {store}" if store else "make_storage"
+    return (
+        f"from tieredfs import {', '.join(sorted(imports))}\n"
+        f"from tieredfs.testing import {check.__name__}\n\n\n"
+        f"{recipe.lines}\n\n"
+        f"{check.__name__}({given})"
+    )
+
+
+def _is_broken_in_memory(check: Check, subject: Subject) -> bool:
+    with scratch_store() as store:
+        subject.fill(store)
+        seconds = CALL_SECONDS[subject.profile]
+        try:
+            call_within(seconds, partial(check, subject.make_storage, store))
+        except AssertionError:
+            return True
+        return False

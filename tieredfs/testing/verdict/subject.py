@@ -1,0 +1,64 @@
+"""What a verdict is about: a plugin, the stores to test it on, and how thoroughly."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from tieredfs.objects import ObjectStore
+from tieredfs.testing.rule import MakeStorage
+
+__all__ = ["CALL_SECONDS", "Profile", "Recipe", "Subject"]
+
+
+class Profile(StrEnum):
+    """How thoroughly a plugin is tested."""
+
+    QUICK = "quick"
+    FULL = "full"
+    NIGHTLY = "nightly"
+
+
+CALL_SECONDS: Final = {
+    Profile.QUICK: 60.0,
+    Profile.FULL: 300.0,
+    Profile.NIGHTLY: 900.0,
+}
+"""After so long a rule, or one step of a sequence, is taken for a call that hangs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recipe:
+    """How code makes what was tested, so that a verdict can be repeated in a test.
+
+    Attributes:
+        imports: Names to import from ``tieredfs``.
+        lines: Python that defines the function ``make_storage``.
+        store: An expression for an empty store of the kind that was used.
+    """
+
+    imports: tuple[str, ...]
+    lines: str
+    store: str
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A plugin and the stores to test it on.
+
+    Attributes:
+        make_storage: Makes the plugin's storage over a store.
+        make_store: Makes a store that nothing else uses: empty, or with segments if the
+            plugin is read only.
+        fill: Puts into an empty store what ``make_store`` begins with.
+        recipe: How code makes the same.
+        profile: How thoroughly to test.
+        seed: What is drawn at random follows from it.
+    """
+
+    make_storage: MakeStorage
+    make_store: Callable[[], ObjectStore]
+    fill: Callable[[ObjectStore], None]
+    recipe: Recipe
+    profile: Profile = Profile.QUICK
+    seed: int = 0
