@@ -13,11 +13,11 @@ from testing.broken.copying import CopiesOnce, ListsHalves, RemembersWhatItCopie
 from testing.broken.deleting import DeletesByPrefix
 from testing.broken.indexes import KeepsIndexesByOffset
 from testing.broken.listing import ListsOnePage, RemembersThatItWasEmpty
-from testing.broken.reading import (
-    LosesTheLastByte,
+from testing.broken.outages import (
     TakesOutagesForAMissingIndex,
     TakesOutagesForNothing,
 )
+from testing.broken.reading import LosesTheLastByte
 from testing.layouts import LAYOUTS, read_only
 from tieredfs import ObjectStore, RemoteStorageManager
 from tieredfs.storage.layouts.kafka_local import KafkaLocal

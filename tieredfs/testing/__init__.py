@@ -18,24 +18,30 @@ from tieredfs.testing.rules import (
     CHECKS,
     appending,
     copying,
+    damage,
     deleting,
+    foreign,
     freshness,
     indexes,
     listing,
     logs,
     names,
+    outages,
     reading,
     sharing,
     verifying,
 )
 from tieredfs.testing.rules.appending import *
 from tieredfs.testing.rules.copying import *
+from tieredfs.testing.rules.damage import *
 from tieredfs.testing.rules.deleting import *
+from tieredfs.testing.rules.foreign import *
 from tieredfs.testing.rules.freshness import *
 from tieredfs.testing.rules.indexes import *
 from tieredfs.testing.rules.listing import *
 from tieredfs.testing.rules.logs import *
 from tieredfs.testing.rules.names import *
+from tieredfs.testing.rules.outages import *
 from tieredfs.testing.rules.reading import *
 from tieredfs.testing.rules.sharing import *
 from tieredfs.testing.rules.verifying import *
@@ -53,10 +59,13 @@ __all__ = [
     "store_machine_test",
 ]
 __all__ += listing.__all__
+__all__ += foreign.__all__
 __all__ += freshness.__all__
 __all__ += logs.__all__
 __all__ += names.__all__
 __all__ += reading.__all__
+__all__ += outages.__all__
+__all__ += damage.__all__
 __all__ += indexes.__all__
 __all__ += copying.__all__
 __all__ += appending.__all__

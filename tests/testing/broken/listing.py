@@ -180,6 +180,16 @@ class ListsByAnyFile(KafkaLocal):
         ]
 
 
+class BeginsBehindTheFirstOffset(SingleObject):
+    """Leaves out a segment that ends at offset 0, unless it is asked for."""
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 1
+    ) -> list[SegmentMetadata]:
+        return super().list_segments(partition, min_offset)
+
+
 class SeeksTooFar(Native):
     """Begins after the segment that is sought."""
 
@@ -301,6 +311,11 @@ BROKEN: Final = (
         rules.check_listing_is_sorted_and_complete,
         LeavesOutTheLastOffset,
         "From offset 19 on",
+    ),
+    Broken(
+        rules.check_listing_is_sorted_and_complete,
+        BeginsBehindTheFirstOffset,
+        r"returned \[\], not \[\(0, ",
     ),
     Broken(rules.check_listing_is_never_stale, ListsOnce, "another storage had copied"),
     Broken(

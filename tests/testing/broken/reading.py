@@ -1,4 +1,4 @@
-"""Plugins that read logs in a wrong way, or take an error for an answer."""
+"""Plugins that read logs in a wrong way."""
 
 from collections.abc import Iterator
 from typing import Final
@@ -7,16 +7,8 @@ from typing_extensions import override
 
 from testing.broken.plugin import Broken, Native
 from tieredfs import (
-    CorruptDataError,
-    IndexType,
     NotFoundError,
-    ObjectStore,
-    PermissionDeniedError,
-    RequestPolicy,
-    SegmentIndexes,
     SegmentMetadata,
-    StorageUnavailableError,
-    TopicIdPartition,
 )
 from tieredfs import testing as rules
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
@@ -25,8 +17,6 @@ from tieredfs.storage.layouts.single_object.layout import SingleObject
 __all__ = [
     "BROKEN",
     "LosesTheLastByte",
-    "TakesOutagesForAMissingIndex",
-    "TakesOutagesForNothing",
     "TakesTheEndAsIncluded",
 ]
 
@@ -179,23 +169,6 @@ class LosesTheLastByte(SingleObject):
         return found[:-1] if len(found) > 1 << 20 else found
 
 
-class TrustsItsStore(KafkaLocal):
-    """Reads all, more than it was asked for, and returns what its store has of it."""
-
-    @override
-    def fetch_log_segment(
-        self,
-        metadata: SegmentMetadata,
-        start: int = 0,
-        end: int | None = None,
-        *,
-        layout: bytes = b"",
-    ) -> memoryview:
-        if end is None or not 0 <= start <= end <= (metadata.size or 0):
-            return super().fetch_log_segment(metadata, start, end)
-        return self.store.get(self._key(metadata, "log"))[start:end]
-
-
 class ClaimsRanges(KafkaLocal):
     """Claims that a part of a log costs that part, and reads all of it."""
 
@@ -232,65 +205,7 @@ class StreamsTooLittle(Native):
             yield piece[:-1]
 
 
-class TakesOutagesForNothing(Native):
-    """Takes a store that cannot be reached for an empty one."""
-
-    @override
-    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
-        try:
-            return super().list_partitions(topic)
-        except StorageUnavailableError:
-            return []
-
-
-class TakesOutagesForNothingBehindAView(TakesOutagesForNothing):
-    """As one whose store has a policy of the plugin's own."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        super().__init__(store.with_policy(RequestPolicy(attempts=1)))
-
-
-class TakesOutagesForAMissingIndex(KafkaLocal):
-    """Takes an index that could not be fetched for one that does not exist."""
-
-    @override
-    def fetch_index(
-        self, metadata: SegmentMetadata, index_type: IndexType
-    ) -> memoryview:
-        try:
-            return super().fetch_index(metadata, index_type)
-        except StorageUnavailableError as error:
-            raise NotFoundError(str(error)) from error
-
-
-class RaisesItsOwn(Native):
-    """Raises the error of a list that is too short."""
-
-    @override
-    def fetch_all_indexes(self, metadata: SegmentMetadata) -> SegmentIndexes:
-        try:
-            return super().fetch_all_indexes(metadata)
-        except CorruptDataError as error:
-            raise IndexError("list index out of range") from error
-
-
-class TakesForbiddenForMissing(Native):
-    """Takes an index that it may not read for a missing one, as S3 does."""
-
-    @override
-    def fetch_index(
-        self, metadata: SegmentMetadata, index_type: IndexType
-    ) -> memoryview:
-        try:
-            return super().fetch_index(metadata, index_type)
-        except PermissionDeniedError as error:
-            raise NotFoundError(str(error)) from error
-
-
 BROKEN: Final = (
-    Broken(
-        rules.check_transient_errors_are_raised, TakesForbiddenForMissing, r"\(denied\)"
-    ),
     Broken(
         rules.check_ranges_are_exact,
         TakesTheEndAsIncluded,
@@ -321,26 +236,6 @@ BROKEN: Final = (
         "is gone, and its log returned",
     ),
     Broken(
-        rules.check_store_errors_pass_through,
-        TakesOutagesForNothing,
-        r"list_partitions returned \[\]",
-    ),
-    Broken(
-        rules.check_store_errors_pass_through,
-        TakesOutagesForNothingBehindAView,
-        r"list_partitions returned \[\]",
-    ),
-    Broken(
-        rules.check_store_errors_pass_through,
-        TakesOutagesForAMissingIndex,
-        "NotFoundError|fetch_indexes returned",
-    ),
-    Broken(
-        rules.check_errors_are_typed,
-        RaisesItsOwn,
-        "fetch_all_indexes raised IndexError",
-    ),
-    Broken(
         rules.check_copied_segment_is_read_back,
         ChangesAByte,
         "first difference is at byte",
@@ -362,17 +257,5 @@ BROKEN: Final = (
         "returned 9000647 bytes, expected 9000648",
         bug="loses the last byte of large segments",
     ),
-    Broken(
-        rules.check_short_object_is_an_error,
-        TrustsItsStore,
-        r"\.log has \d+ of",
-        bug="reads more than it was asked for and returns what its store gave",
-    ),
     Broken(rules.check_range_costs_no_more, ClaimsRanges, "For byte 0 of"),
-    Broken(
-        rules.check_transient_errors_are_raised,
-        TakesOutagesForAMissingIndex,
-        r"of describe failed \(error\), and it ended with",
-        bug='takes a transient error for "not found"',
-    ),
 )

@@ -94,6 +94,20 @@ class CountsTwice(SingleObject):
         return {name: 2 * size for name, size in sizes.items()}
 
 
+class CountsEmptyFiles(KafkaLocal):
+    """Takes the size of an empty file for one that is not known, and guesses it."""
+
+    @override
+    def stored_sizes(
+        self, partition: TopicIdPartition
+    ) -> Mapping[tuple[int, SegmentId], int]:
+        files, _ = self._files(partition)
+        return {
+            segment: sum(entry.size or 1 for entry in parts.values())
+            for segment, parts in files.items()
+        }
+
+
 BROKEN = (
     Broken(rules.check_sound_segments_are_current, DoubtsItsOwnKeys, "returned False"),
     Broken(
@@ -118,4 +132,9 @@ BROKEN = (
     ),
     Broken(rules.check_replaced_segment_is_the_new_one, KeepsAnOldIndex, "TRANSACTION"),
     Broken(rules.check_stored_sizes_are_what_is_stored, CountsTwice, "It counts"),
+    Broken(
+        rules.check_stored_sizes_are_what_is_stored,
+        CountsEmptyFiles,
+        r"With an empty .* it counts",
+    ),
 )

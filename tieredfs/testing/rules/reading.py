@@ -1,7 +1,6 @@
-"""Rules for reading a log, and for the errors."""
+"""Rules for reading a log."""
 
 import tempfile
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,13 +11,10 @@ from tieredfs.errors import (
     CorruptDataError,
     InvalidArgumentError,
     NotFoundError,
-    PermissionDeniedError,
-    StorageUnavailableError,
     TieredFSError,
 )
-from tieredfs.model import IndexType, SegmentId, SegmentMetadata
-from tieredfs.storage import Capability, RemoteStorageManager
-from tieredfs.testing.faults import FAILURES, Effect
+from tieredfs.model import IndexType, SegmentId
+from tieredfs.storage import Capability
 from tieredfs.testing.rule import (
     Asked,
     Case,
@@ -28,7 +24,7 @@ from tieredfs.testing.rule import (
     require_bytes,
     rule,
 )
-from tieredfs.testing.samples import PARTITIONS, Sample, sample
+from tieredfs.testing.samples import PARTITIONS, Sample
 from tieredfs.testing.segment_plan import (
     BatchPlan,
     PlannedRecord,
@@ -39,17 +35,13 @@ from tieredfs.testing.stores import READS, WatchedStore
 
 __all__ = [
     "check_buffers_are_read_only",
-    "check_errors_are_typed",
     "check_large_log_is_whole",
     "check_layout_changes_nothing",
     "check_missing_segment_is_not_found",
     "check_range_costs_no_more",
     "check_ranges_are_exact",
     "check_ranges_outside_the_log_are_errors",
-    "check_short_object_is_an_error",
-    "check_store_errors_pass_through",
     "check_stream_is_the_log",
-    "check_transient_errors_are_raised",
 ]
 
 
@@ -203,63 +195,6 @@ def check_missing_segment_is_not_found(case: Case) -> None:
                 expect_error(call, NotFoundError, f"{segment} is gone, and {said}")
 
 
-@rule()
-def check_store_errors_pass_through(case: Case) -> None:
-    """An error of the store is raised, and never passes for an answer.
-
-    Source: the plugin contract, Truth.
-    """
-    listed = case.segments()[0]
-    failing = WatchedStore.over(case.store, READS)
-    storage = case.another(failing)
-    failing.limit = failing.calls = 0  # a read-only plugin looks whether it is empty
-    for said, call in _reads(storage, listed).items():
-        before = failing.calls
-        try:
-            answer = call()
-        except StorageUnavailableError:
-            continue
-        require(
-            failing.calls == before,
-            f"The store could not be reached, and {said} returned {answer!r}.",
-        )
-    if not failing.calls:
-        raise NotApplicableError("the layout reads nothing through the given store")
-
-
-@rule()
-def check_transient_errors_are_raised(case: Case) -> None:
-    """An error of any one request is raised, never taken for not found or for less.
-
-    Source: the plugin contract, Truth.
-    """
-    listed = case.segments()[0]
-    if case.can(Capability.WRITE):
-        listed = case.listed(sample(PARTITIONS[0], 1))  # it has every index
-    raised = 0
-    for said in _reads(case.storage, listed):
-        expected = _answer(_reads(case.another(), listed)[said])
-        for effect in FAILURES:
-            for at, storage in case.failing_requests(effect):
-                try:
-                    answer = _answer(_reads(storage, listed)[said])
-                except (StorageUnavailableError, PermissionDeniedError):
-                    raised += 1
-                    continue
-                if effect is Effect.DENIED and said == "list_partitions":
-                    # One that may not be looked into is reported where it is listed.
-                    answer, wanted = _names(answer), _names(expected)
-                else:
-                    wanted = expected
-                require(
-                    answer == wanted,
-                    f"Request {at + 1} of {said} failed ({effect}), and it ended with "
-                    f"{answer!r}; without that with {wanted!r}.",
-                )
-    if not raised:
-        raise NotApplicableError("the layout reads nothing through the given store")
-
-
 @rule(Capability.WRITE)
 def check_large_log_is_whole(case: Case) -> None:
     """A log that is larger than the pieces it is read in is whole to its last byte.
@@ -317,94 +252,6 @@ def check_range_costs_no_more(case: Case) -> None:
         )
 
 
-@rule(Capability.WRITE)
-def check_short_object_is_an_error(case: Case) -> None:
-    """Where a stored object has lost its end, a log is whole or an error, not less.
-
-    Source: the plugin contract, What an author implements, ``fetch_log_segment``.
-    """
-    one = sample(PARTITIONS[0], 1)
-    size = len(one.log)
-    case.storage.copy_log_segment(one.metadata, one.data)
-    listed = case.storage.describe(case.listed(one))
-    asked: dict[str, tuple[Callable[[RemoteStorageManager], bytes], bytes]] = {
-        "fetch_log_segment": (
-            lambda s: bytes(s.fetch_log_segment(listed, 0, size)),
-            one.log,
-        ),
-        "fetch_log_segment of the last half": (
-            lambda s: bytes(s.fetch_log_segment(listed, size // 2, size)),
-            one.log[size // 2 :],
-        ),
-        "stream_log": (lambda s: b"".join(s.stream_log(listed)), one.log),
-    }
-    for key in sorted(case.stored_keys()):
-        whole = case.raw_get(key)
-        for left in (len(whole) - 1, len(whole) // 2):
-            case.raw_put(key, whole[: max(left, 0)])
-            for said, (call, wanted) in asked.items():
-                try:
-                    found = call(case.another())
-                except TieredFSError:
-                    continue
-                where = f"{key} has {left} of {len(whole)} bytes, and"
-                require_bytes(found, wanted, f"{where} {said}")
-        case.raw_put(key, whole)
-
-
-@rule(Capability.WRITE)
-def check_errors_are_typed(case: Case) -> None:
-    """Whatever is stored, the error is a TieredFSError.
-
-    Source: the plugin contract, Errors.
-    """
-    one = sample(PARTITIONS[0], 1)
-    case.storage.copy_log_segment(one.metadata, one.data)
-    (listed,) = case.storage.list_segments(PARTITIONS[0])
-    for key in sorted(case.stored_keys()):
-        whole = case.raw_get(key)
-        half = len(whole) // 2
-        damaged: dict[str, bytes | None] = {
-            "gone": None,
-            "empty": b"",
-            "cut": whole[:half],
-            "longer": whole + b"\xff" * 9,
-            "all zeros": bytes(len(whole)),
-            "changed in the middle": whole[:half] + b"\xff" * (len(whole) - half),
-        }
-        for how, content in damaged.items():
-            if content is None:
-                case.raw_delete(key)
-            else:
-                case.raw_put(key, content)
-            storage = case.another()
-            for said, call in _reads(storage, listed).items():
-                try:
-                    call()
-                except TieredFSError:
-                    continue
-                except Exception as error:
-                    raise AssertionError(
-                        f"With {key} {how}, {said} raised {error!r}."
-                    ) from error
-        case.raw_put(key, whole)
-
-
-def _answer(call: Callable[[], object]) -> object:
-    """Return what a call returns, or that it found nothing."""
-    try:
-        return call()
-    except NotFoundError:
-        return NotFoundError
-
-
-def _names(listed: object) -> object:
-    """Return the names of partitions, without the ids of their topics."""
-    if not isinstance(listed, list):
-        return listed
-    return [(one.topic, one.partition) for one in listed]
-
-
 @cache
 def _large() -> Sample:
     """Return a segment that is larger than the pieces it is read in."""
@@ -415,23 +262,3 @@ def _large() -> Sample:
     )
     made = SegmentId.from_bytes(b"a large segment.")
     return build_segment(PARTITIONS[0], made, 0, SegmentPlan(batches))
-
-
-def _reads(storage: RemoteStorageManager, listed: SegmentMetadata) -> Asked:
-    """Return every call that reads, by its name."""
-    partition = listed.partition
-    return {
-        "list_partitions": storage.list_partitions,
-        "list_segments": lambda: storage.list_segments(partition),
-        "seek": lambda: storage.seek(partition, listed.start_offset),
-        "survey": lambda: list(storage.survey(partition)),
-        "describe": lambda: storage.describe(replace(listed, leader_epochs=None)),
-        "fetch_log_segment": lambda: storage.fetch_log_segment(listed, 0, 1),
-        "fetch_index": lambda: storage.fetch_index(listed, IndexType.OFFSET),
-        "fetch_indexes": lambda: storage.fetch_indexes(listed, [IndexType.TIMESTAMP]),
-        "fetch_all_indexes": lambda: storage.fetch_all_indexes(listed),
-        "stream_log": lambda: list(storage.stream_log(listed)),
-        "is_current": lambda: storage.is_current(listed),
-        "is_compacted": lambda: storage.is_compacted(partition),
-        "scrub": lambda: list(storage.scrub(partition)),
-    }

@@ -1,8 +1,10 @@
 """Rules for what verification and repair need of a layout."""
 
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 
-from tieredfs.errors import CorruptObjectError, NotFoundError
+from tieredfs.errors import CorruptObjectError, NotFoundError, TieredFSError
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition, Uuid
 from tieredfs.storage import Capability
@@ -28,6 +30,8 @@ __all__ = [
     "check_sound_segments_are_current",
     "check_stored_sizes_are_what_is_stored",
 ]
+
+_Name = tuple[TopicIdPartition, int, SegmentId]
 
 _PARTITION = TopicIdPartition("orders", 0, Uuid.from_bytes(bytes(range(16))))
 
@@ -186,8 +190,24 @@ def check_stored_sizes_are_what_is_stored(case: Case) -> None:
     Source: the plugin contract, What a user calls, ``stored_sizes``.
     """
     segments = case.segments()
-    stored = sum(len(case.raw_get(key)) for key in case.raw_keys())
-    counted = 0
+    sizes = _stored_sizes(case, segments)
+    if not sizes:
+        raise NotApplicableError("stored_sizes returns no sizes: they are unknown")
+    for name, size in sizes.items():
+        require(size > 0, f"It says that {name} takes {size} bytes.")
+    _require_no_more_than_stored(case, sizes, "It")
+    for key in case.raw_keys() if case.can(Capability.WRITE) else ():
+        whole = case.raw_get(key)
+        case.raw_put(key, b"")
+        with suppress(TieredFSError):  # it may refuse what is left
+            sizes = _stored_sizes(case, segments)
+            _require_no_more_than_stored(case, sizes, f"With an empty {key} it")
+        case.raw_put(key, whole)
+
+
+def _stored_sizes(case: Case, segments: Sequence[SegmentMetadata]) -> dict[_Name, int]:
+    """Return the stored size of each segment; require that it is a listed one."""
+    found: dict[_Name, int] = {}
     for partition in {segment.partition for segment in segments}:
         listed = {
             (one.start_offset, one.id) for one in segments if one.partition == partition
@@ -195,12 +215,16 @@ def check_stored_sizes_are_what_is_stored(case: Case) -> None:
         sizes = case.storage.stored_sizes(partition)
         unknown = sorted(sizes.keys() - listed)
         require(not unknown, f"Of {partition} it has {unknown}, which is not listed.")
-        for name, size in sizes.items():
-            require(size > 0, f"Of {partition} it says that {name} takes {size} bytes.")
-        counted += sum(sizes.values())
-    if not counted:
-        raise NotApplicableError("stored_sizes returns no sizes: they are unknown")
-    require(counted <= stored, f"It counts {counted} bytes, stored are {stored}.")
+        found |= {(partition, *name): size for name, size in sizes.items()}
+    return found
+
+
+def _require_no_more_than_stored(
+    case: Case, sizes: Mapping[_Name, int], who: str
+) -> None:
+    counted = sum(sizes.values())
+    stored = sum(len(case.raw_get(key)) for key in case.raw_keys())
+    require(counted <= stored, f"{who} counts {counted} bytes, stored are {stored}.")
 
 
 def _epoch(case: Case, listed: SegmentMetadata) -> int:

@@ -1,0 +1,88 @@
+"""Plugins that take damaged or moved objects for whole ones."""
+
+from typing import Final
+
+from typing_extensions import override
+
+from testing.broken.plugin import Broken, Native
+from tieredfs import (
+    CorruptDataError,
+    CorruptObjectError,
+    SegmentIndexes,
+    SegmentMetadata,
+)
+from tieredfs import testing as rules
+from tieredfs.format.segment.tail import Manifest
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.storage.layouts.single_object.object_reader import ObjectReader
+
+__all__ = ["BROKEN"]
+
+
+class TrustsItsStore(KafkaLocal):
+    """Reads all, more than it was asked for, and returns what its store has of it."""
+
+    @override
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        if end is None or not 0 <= start <= end <= (metadata.size or 0):
+            return super().fetch_log_segment(metadata, start, end)
+        return self.store.get(self._key(metadata, "log"))[start:end]
+
+
+class RaisesItsOwn(Native):
+    """Raises the error of a list that is too short."""
+
+    @override
+    def fetch_all_indexes(self, metadata: SegmentMetadata) -> SegmentIndexes:
+        try:
+            return super().fetch_all_indexes(metadata)
+        except CorruptDataError as error:
+            raise IndexError("list index out of range") from error
+
+
+class _LooksAtTheOffset(ObjectReader):
+    """Takes an object for a segment's if it begins where the segment does."""
+
+    @override
+    def _verify(self, manifest: Manifest) -> Manifest:
+        if manifest.segment.start_offset != self.key.start_offset:
+            raise CorruptObjectError(f"{self.name}: it begins elsewhere")
+        return manifest
+
+
+class LooksAtTheOffsetAlone(SingleObject):
+    """Does not notice an object of another segment that begins at the same offset."""
+
+    @override
+    def _object(self, metadata: SegmentMetadata) -> ObjectReader:
+        found = super()._object(metadata)
+        fields = ("store", "partition", "key", "stem", "path", "known")
+        return _LooksAtTheOffset(*(getattr(found, name) for name in fields))
+
+
+BROKEN: Final = (
+    Broken(
+        rules.check_errors_are_typed,
+        RaisesItsOwn,
+        "fetch_all_indexes raised IndexError",
+    ),
+    Broken(
+        rules.check_short_object_is_an_error,
+        TrustsItsStore,
+        r"\.log has \d+ of",
+        bug="reads more than it was asked for and returns what its store gave",
+    ),
+    Broken(
+        rules.check_moved_object_is_noticed,
+        LooksAtTheOffsetAlone,
+        "place of a segment that differs .* only in its topic",
+    ),
+)
