@@ -15,8 +15,9 @@ from typing import Final
 
 ROOT: Final = Path(__file__).parents[2]
 
-_SINGLE_OBJECT: Final = ("tests/mutation/kit_single_object.py",)
-_KAFKA_LOCAL: Final = ("tests/mutation/kit_kafka_local.py",)
+_KIT: Final = "tests/mutation/ask_kit.py"
+_SINGLE_OBJECT: Final = (_KIT, "single-object", "single-object-zstd")
+_KAFKA_LOCAL: Final = (_KIT, "kafka-local")
 
 TESTS: Final = {
     "cache/entry_file.py": ("tests/cache/test_entry_file.py",),
@@ -43,14 +44,16 @@ TESTS: Final = {
     "storage/layouts/single_object/segment_object.py": _SINGLE_OBJECT,
     "storage/layouts/single_object/stored_log.py": _SINGLE_OBJECT,
 }
-"""Each module that is tried, and its tests."""
+"""Each module that is tried, and its tests, or what asks the kit."""
+
+_ORDER: Final = ("-p", "no:randomly")
 
 _CONFIG: Final = """\
 [cosmic-ray]
 module-path = "tieredfs/{module}"
 timeout = 120.0
 excluded-modules = []
-test-command = "{python} -m pytest -x -q -n 0 -p no:randomly {tests}"
+test-command = "{command}"
 
 [cosmic-ray.distributor]
 name = "local"
@@ -75,13 +78,16 @@ def mutate(module: str, folder: Path) -> None:
             shutil.copytree(source, copy / name, ignore=ignored)
         else:
             shutil.copy(source, copy / name)
-    config = _CONFIG.format(
-        module=module, python=sys.executable, tests=" ".join(TESTS[module])
-    )
+    tests = TESTS[module]
+    run = () if tests[0] == _KIT else ("-m", "pytest", "-x", "-q", "-n", "0", *_ORDER)
+    command = " ".join([sys.executable, *run, *tests])
+    config = _CONFIG.format(module=module, command=command)
     (copy / "cosmic-ray.toml").write_text(config)
     settings = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(copy), os.environ.get("PYTHONPATH", "")]),
+        "PYTHONPATH": os.pathsep.join(
+            [str(copy), str(copy / "tests"), os.environ.get("PYTHONPATH", "")]
+        ),
         # What was compiled before would be run after a change in the same second.
         "PYTHONDONTWRITEBYTECODE": "1",
         "HYPOTHESIS_PROFILE": "ci",
