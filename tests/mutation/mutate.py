@@ -92,14 +92,14 @@ def mutate(module: str, folder: Path) -> None:
         "PYTHONDONTWRITEBYTECODE": "1",
         "HYPOTHESIS_PROFILE": "ci",
     }
-    for command in (
+    for step in (
         ("cosmic-ray", "baseline", "cosmic-ray.toml"),
         ("cosmic-ray", "init", "cosmic-ray.toml", "session.sqlite"),
         ("cr-filter-operators", "session.sqlite", "cosmic-ray.toml"),
         ("cosmic-ray", "exec", "cosmic-ray.toml", "session.sqlite"),
         ("cr-report", "--surviving-only", "--show-diff", "session.sqlite"),
     ):
-        subprocess.run(command, cwd=copy, env=settings, check=True)  # noqa: S603 - our own commands
+        subprocess.run(step, cwd=copy, env=settings, check=True)  # noqa: S603 - our own commands
 
 
 def main(folder: str, *modules: str) -> None:
