@@ -1,25 +1,8 @@
-"""Any calls of a cache of indexes in any order, against a model of its directory.
-
-Two handles on one directory take turns, as two processes would, and a third one over
-another store, whose segments have the same names. After every step the directory has to
-hold exactly the entries of the model. So these are proved:
-
-- what is returned is to the byte what the segment's own store has, whatever was done to
-  the files, and stays so while it is held;
-- an entry that is valid is not fetched again, after a restart either; any other one is
-  fetched in one operation, by one of concurrent callers;
-- the bytes on disk keep to their limit, which is that of all processes;
-- an error of the store is raised, and nothing of it is kept;
-- a crash leaves nothing that the next process does not remove, and files of other
-  programs stay.
-
-A failure is printed as the shortest sequence of steps that hypothesis has found.
-"""
+"""The machine of a cache of indexes."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -44,17 +27,22 @@ from tieredfs.errors import (
 )
 from tieredfs.model import IndexType, SegmentIndexes
 from tieredfs.objects import ObjectStore
-from tieredfs.testing.cache_damage import (
+from tieredfs.testing.cache_machine.damage import (
     DAMAGE,
     LEDGER_DAMAGE,
     change_byte,
     crash,
     entry_files,
 )
-from tieredfs.testing.cache_model import CachedSegment, CacheModel, Entries
-from tieredfs.testing.cache_samples import OFFSETS, Clock, content_of, made_segment
-from tieredfs.testing.cache_storage import IndexStorage
-from tieredfs.testing.machine_tests import OpenCache
+from tieredfs.testing.cache_machine.model import CachedSegment, CacheModel, Entries
+from tieredfs.testing.cache_machine.samples import (
+    OFFSETS,
+    Clock,
+    content_of,
+    made_segment,
+)
+from tieredfs.testing.cache_machine.setup import OTHER_HANDLE, OpenCache, Setup
+from tieredfs.testing.cache_machine.storage import IndexStorage
 from tieredfs.testing.rule import expect_error, require
 
 __all__ = ["CacheMachine", "cache_machine"]
@@ -64,19 +52,8 @@ _T = TypeVar("_T")
 
 def cache_machine(open_cache: OpenCache, ttl: float | None) -> "type[CacheMachine]":
     """Return the machine of a cache; see ``cache_machine_test``."""
-    return type("AnyCache", (CacheMachine,), {"setup": _Setup(open_cache, ttl)})
+    return type("AnyCache", (CacheMachine,), {"setup": Setup(open_cache, ttl)})
 
-
-@dataclass(frozen=True, slots=True)
-class _Setup:
-    """What a machine is made of."""
-
-    open_cache: OpenCache
-    ttl: float | None
-
-
-_OTHER_HANDLE: Final = 2
-"""The handle over the other store."""
 
 _NUMBERS: Final = (0, 1, 2, 3)
 """Segments of the first store; the other store has the first two as well."""
@@ -110,7 +87,7 @@ def _has_ttl(machine: Any) -> bool:  # noqa: ANN401 - of hypothesis, which has n
 class CacheMachine(RuleBasedStateMachine):
     """Two handles on one directory and one over another store, and all they can do."""
 
-    setup: ClassVar[_Setup]
+    setup: ClassVar[Setup]
 
     def __init__(self) -> None:
         """Begin with an empty directory, in which another program has files."""
@@ -149,7 +126,7 @@ class CacheMachine(RuleBasedStateMachine):
     @initialize(limit=LIMITS)
     def begin(self, limit: int) -> None:
         """Open the handles."""
-        for handle in (0, 1, _OTHER_HANDLE):
+        for handle in (0, 1, OTHER_HANDLE):
             self._reopen(handle, limit)
 
     # What readers do.
@@ -277,7 +254,7 @@ class CacheMachine(RuleBasedStateMachine):
         for place in places:
             self._get(self._segments[place], handle)
 
-    @rule(handle=st.integers(0, _OTHER_HANDLE))
+    @rule(handle=st.integers(0, OTHER_HANDLE))
     def clear(self, handle: int) -> None:
         """Remove all segments, those of the other store as well."""
         said = self._says(f"clear() by handle {handle}")
@@ -287,7 +264,7 @@ class CacheMachine(RuleBasedStateMachine):
         self.model.remove(handle, self.model.stored)
         self.model.check_entries(said, before, self._entries(), removed=gone)
 
-    @rule(limit=LIMITS, handle=st.integers(0, _OTHER_HANDLE))
+    @rule(limit=LIMITS, handle=st.integers(0, OTHER_HANDLE))
     def resize(self, limit: int, handle: int) -> None:
         """Set the limit, and get all segments in turn."""
         self._resize(handle, limit)
@@ -386,7 +363,7 @@ class CacheMachine(RuleBasedStateMachine):
             "corruptions",
         )
 
-    @rule(handle=st.integers(0, _OTHER_HANDLE), places=SOME_PLACES)
+    @rule(handle=st.integers(0, OTHER_HANDLE), places=SOME_PLACES)
     def crash(self, handle: int, places: Sequence[int]) -> None:
         """Leave what a killed process leaves, and begin again."""
         self.get(places, 0)
@@ -619,7 +596,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     def _reopen(self, handle: int, limit: int | None) -> None:
         """Open a handle that has nothing in memory."""
-        storage = self._storages[handle // _OTHER_HANDLE]
+        storage = self._storages[handle // OTHER_HANDLE]
         if limit is None and self.model.limit is None:
             limit = self.model.largest_limit
         said = self._says(f"opening handle {handle} with max_bytes={limit}")
@@ -722,10 +699,10 @@ class CacheMachine(RuleBasedStateMachine):
 
     def _handle(self, segment: CachedSegment, handle: int) -> int:
         """Return a handle on a segment's store."""
-        return _OTHER_HANDLE if segment.store else handle
+        return OTHER_HANDLE if segment.store else handle
 
     def _handles(self, segment: CachedSegment) -> list[int]:
-        return [_OTHER_HANDLE] if segment.store else [0, 1]
+        return [OTHER_HANDLE] if segment.store else [0, 1]
 
     def _cache(self, segment: CachedSegment, handle: int) -> RemoteIndexCache:
         return self._caches[self._handle(segment, handle)]
