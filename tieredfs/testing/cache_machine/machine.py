@@ -27,6 +27,7 @@ from tieredfs.errors import (
 )
 from tieredfs.model import IndexType, SegmentIndexes
 from tieredfs.objects import ObjectStore
+from tieredfs.testing.cache_machine.cached_segment import CachedSegment
 from tieredfs.testing.cache_machine.damage import (
     DAMAGE,
     LEDGER_DAMAGE,
@@ -34,7 +35,8 @@ from tieredfs.testing.cache_machine.damage import (
     crash,
     entry_files,
 )
-from tieredfs.testing.cache_machine.model import CachedSegment, CacheModel, Entries
+from tieredfs.testing.cache_machine.entries import Entries
+from tieredfs.testing.cache_machine.model import CacheModel
 from tieredfs.testing.cache_machine.samples import (
     OFFSETS,
     Clock,
@@ -43,6 +45,7 @@ from tieredfs.testing.cache_machine.samples import (
 )
 from tieredfs.testing.cache_machine.setup import OTHER_HANDLE, OpenCache, Setup
 from tieredfs.testing.cache_machine.storage import IndexStorage
+from tieredfs.testing.cache_machine.stored_segments import StoredSegments
 from tieredfs.testing.rule import expect_error, require
 
 __all__ = ["CacheMachine", "cache_machine"]
@@ -110,7 +113,8 @@ class CacheMachine(RuleBasedStateMachine):
         self._held: list[tuple[str, CachedSegment, CachedIndexes]] = []
         self._copies = 0
         self._last = "opening the cache"
-        self.model = CacheModel(self.setup.ttl)
+        self.stored = StoredSegments()
+        self.model = CacheModel(self.stored, self.setup.ttl)
         self._segments: list[CachedSegment] = []
         for store, number in _PLACES:
             self._segments.append(
@@ -154,24 +158,24 @@ class CacheMachine(RuleBasedStateMachine):
         found = self._looked_up(
             segment, handle, lambda: cache.lookup_offset(one, first + offset)
         )
-        self.model.check_offset(said, segment, first + offset, found)
+        self.stored.check_offset(said, segment, first + offset, found)
         asked = np.array([first, first + offset, first + OFFSETS])
         positions = self._looked_up(
             segment, handle, lambda: cache.lookup_offsets(one, asked)
         )
-        self.model.check_positions(said, segment, asked.tolist(), positions.tolist())
+        self.stored.check_positions(said, segment, asked.tolist(), positions.tolist())
         time = 1_700_000_000_000 + offset * 1000
         said = self._says(f"lookup_timestamp of {segment}, {time}")
         found = self._looked_up(
             segment, handle, lambda: cache.lookup_timestamp(one, time)
         )
-        self.model.check_timestamp(said, segment, time, found)
+        self.stored.check_timestamp(said, segment, time, found)
         low, high = first + min(offset, end), first + max(offset, end)
         said = self._says(f"aborted_transactions of {segment}, [{low}, {high})")
         aborts = self._looked_up(
             segment, handle, lambda: cache.aborted_transactions(one, low, high)
         )
-        self.model.check_aborts(said, segment, low, high, aborts)
+        self.stored.check_aborts(said, segment, low, high, aborts)
 
     @rule(place=PLACES, handle=HANDLES)
     def ask_for_the_layout(self, place: int, handle: int) -> None:
@@ -186,7 +190,7 @@ class CacheMachine(RuleBasedStateMachine):
             f"a layout's data is not fetched: {said} sent an operation to the storage",
         )
         if found or (segment in before.whole and self.setup.ttl is None):
-            self.model.check_layout(said, segment, found)
+            self.stored.check_layout(said, segment, found)
             self.model.map(self._handle(segment, handle), segment)
         self.model.check_entries(said, before, self._entries())
 
@@ -261,7 +265,7 @@ class CacheMachine(RuleBasedStateMachine):
         before = self._entries()
         self._caches[handle].clear()
         gone = {*before.whole, *before.damaged}
-        self.model.remove(handle, self.model.stored)
+        self.model.remove(handle, self.stored.indexes)
         self.model.check_entries(said, before, self._entries(), removed=gone)
 
     @rule(limit=LIMITS, handle=st.integers(0, OTHER_HANDLE))
@@ -468,7 +472,7 @@ class CacheMachine(RuleBasedStateMachine):
         """Compare again what was returned by earlier steps."""
         for said, segment, found in self._held:
             earlier = f"what {said} had returned, looked at after {self._last},"
-            self.model.check_indexes(earlier, segment, found.indexes)
+            self.stored.check_indexes(earlier, segment, found.indexes)
 
     @invariant()
     def the_directory_has_nothing_else(self) -> None:
@@ -570,7 +574,7 @@ class CacheMachine(RuleBasedStateMachine):
 
     def _hold(self, said: str, segment: CachedSegment, found: CachedIndexes) -> None:
         """Check what was returned, and keep it for a while."""
-        self.model.check_indexes(said, segment, found.indexes)
+        self.stored.check_indexes(said, segment, found.indexes)
         self._held = [*self._held[-7:], (said, segment, found)]
 
     def _remove(self, segments: Collection[CachedSegment]) -> None:
@@ -622,7 +626,7 @@ class CacheMachine(RuleBasedStateMachine):
             b"" if number % 3 else f"layout of {segment}".encode(),
         )
         self._storages[segment.store].stored[metadata] = indexes
-        self.model.stored[segment] = indexes
+        self.stored.indexes[segment] = indexes
         return segment
 
     def _fill(self, others: Collection[CachedSegment], handle: int) -> None:
@@ -667,7 +671,7 @@ class CacheMachine(RuleBasedStateMachine):
                 damaged[self._damaged[path][0]] = size
                 continue
             self._damaged.pop(path, None)
-            owner = None if content is None else self._owner(content)
+            owner = None if content is None else self.stored.owner(content)
             if owner is None or owner in whole:
                 raise AssertionError(
                     "only what was fetched whole is kept: after "
@@ -683,19 +687,10 @@ class CacheMachine(RuleBasedStateMachine):
             content = _content(path)
             if path in self._damaged or content is None:
                 continue
-            owner = self._owner(content)
+            owner = self.stored.owner(content)
             if owner is not None:
                 found[owner] = path
         return found
-
-    def _owner(self, content: bytes) -> CachedSegment | None:
-        """Return the segment all of whose indexes are in a file."""
-        for segment, indexes in self.model.stored.items():
-            if indexes.layout in content and all(
-                bytes(data) in content for data in indexes.values()
-            ):
-                return segment
-        return None
 
     def _handle(self, segment: CachedSegment, handle: int) -> int:
         """Return a handle on a segment's store."""
