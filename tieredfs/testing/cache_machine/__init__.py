@@ -13,5 +13,8 @@ hold exactly the entries of the model. So these are proved:
 - a crash leaves nothing that the next process does not remove, and files of other
   programs stay.
 
-A failure is printed as the shortest sequence of steps that hypothesis has found.
+A failure is printed as the shortest sequence of steps that hypothesis has found. The
+steps are methods: those of readers are in ``reading``, those that change what is kept
+in ``keeping``, and what happens to the directory and in the stores in ``damaging``,
+``failing`` and ``replacing``. A new step is a method there.
 """
