@@ -45,6 +45,9 @@ def check_fetches(
 
 
 class TestLimit:
+    def test_a_new_directory_has_none(self) -> None:
+        assert CacheModel(stored()).limit is None
+
     def test_it_is_what_was_set_last_by_any_handle(self) -> None:
         model = opened(100)
         assert model.limit == model.largest_limit == 100
