@@ -20,8 +20,8 @@ from tieredfs import (
     TopicIdPartition,
 )
 from tieredfs.cache import RemoteIndexCache
-from tieredfs.testing.cache_damage import entry_files as files_in
-from tieredfs.testing.cache_samples import (
+from tieredfs.testing.cache_machine.damage import entry_files as files_in
+from tieredfs.testing.cache_machine.samples import (
     BASE,
     PARTITION,
     Clock,

@@ -11,7 +11,7 @@ from support.golden import rows_of
 from support.log_directories import native, push_all, recorded, source_of
 from tieredfs import SegmentMetadata, Tier, UnsupportedOperationError, open_tier
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache
-from tieredfs.testing.cache_damage import DAMAGE
+from tieredfs.testing.cache_machine.damage import DAMAGE
 
 LATENCY = 0.030
 

@@ -26,7 +26,7 @@ from support.damage import damaged, flipped
 from tieredfs import IndexType, SegmentMetadata
 from tieredfs.cache import RemoteIndexCache
 from tieredfs.errors import TieredFSWarning
-from tieredfs.testing.cache_damage import DAMAGE, folder, put_in_place
+from tieredfs.testing.cache_machine.damage import DAMAGE, folder, put_in_place
 
 SEGMENT = made_segment(0)
 CONTENT = content_of(SEGMENT)

@@ -36,8 +36,9 @@ from tieredfs.cache.entry import EntryName, entry_name
 from tieredfs.errors import CorruptIndexError
 from tieredfs.storage import StorageWrapper
 from tieredfs.testing import cache_machine_test
-from tieredfs.testing.cache_damage import folder
-from tieredfs.testing.cache_machine import CacheMachine, _Setup
+from tieredfs.testing.cache_machine.damage import folder
+from tieredfs.testing.cache_machine.machine import CacheMachine
+from tieredfs.testing.cache_machine.setup import Setup
 
 TestCache = cache_machine_test(examples=15)
 TestCacheThatExpires = cache_machine_test(ttl=100.0, examples=10)
@@ -319,7 +320,7 @@ def test_a_cache_that_makes_room_of_what_it_never_counted_is_found() -> None:
     """By the step itself: few of the examples put a folder into a full directory."""
 
     class Machine(CacheMachine):
-        setup = _Setup(RemoteIndexCache, None)
+        setup = Setup(RemoteIndexCache, None)
 
     uncounted = patch.object(_DirectoryChange, "discard", _DirectoryChange.remove)
     machine = Machine()

@@ -11,21 +11,17 @@ from tieredfs.cache import RemoteIndexCache
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager
+from tieredfs.testing.cache_machine.setup import OpenCache
 from tieredfs.testing.object_store_machine.samples import KEYS
 from tieredfs.testing.plugin_machine.pool import CROWD
 from tieredfs.testing.stores import OpenStore, scratch_store
 
 __all__ = [
-    "OpenCache",
     "PluginCase",
     "cache_machine_test",
     "state_machine_test",
     "store_machine_test",
 ]
-
-
-OpenCache = Callable[..., RemoteIndexCache]
-"""Opens a cache: ``open_cache(storage, directory, max_bytes=…)``."""
 
 
 class PluginCase(Protocol):
@@ -119,7 +115,7 @@ def cache_machine_test(
         examples: As in ``state_machine_test``.
         steps: As in ``state_machine_test``.
     """
-    from tieredfs.testing.cache_machine import cache_machine  # noqa: PLC0415 - see above
+    from tieredfs.testing.cache_machine.machine import cache_machine  # noqa: PLC0415 - see above
     from tieredfs.testing.machine_case import machine_case  # noqa: PLC0415 - see above
 
     return machine_case(cache_machine(open_cache, ttl), examples, steps)

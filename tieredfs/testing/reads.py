@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.testing.rule import Asked
+from tieredfs.testing.case import Asked
 
 __all__ = ["every_read"]
 

@@ -17,7 +17,15 @@ from tieredfs.model import (
     Uuid,
 )
 
-__all__ = ["BASE", "OFFSETS", "PARTITION", "Clock", "content_of", "made_segment"]
+__all__ = [
+    "BASE",
+    "FIRST_TIME",
+    "OFFSETS",
+    "PARTITION",
+    "Clock",
+    "content_of",
+    "made_segment",
+]
 
 BASE: Final = (1 << 31) - 1 + 101_337
 """Kafka's tests begin their segments here, where offsets need 64 bits."""
@@ -27,7 +35,9 @@ PARTITION: Final = TopicIdPartition("foo", 0, Uuid("dao62lTOQsGBPyjJLrpQKw"))
 OFFSETS: Final = 1000
 """Offsets of each segment."""
 
-_FIRST_TIME: Final = 1_700_000_000_000
+FIRST_TIME: Final = 1_700_000_000_000
+"""No record of a segment is earlier, in milliseconds since 1970."""
+
 _SIZE: Final = 1 << 20
 
 
@@ -92,7 +102,7 @@ def content_of(
             struct.pack(">ii", *pair) for pair in zip(offsets, positions, strict=True)
         ),
         IndexType.TIMESTAMP: b"".join(
-            struct.pack(">qi", _FIRST_TIME + stamp, offset)
+            struct.pack(">qi", FIRST_TIME + stamp, offset)
             for stamp, offset in zip(times, offsets, strict=True)
         ),
         IndexType.PRODUCER_SNAPSHOT: ProducerSnapshot().encode(),

@@ -1,85 +1,42 @@
 """What a cache of indexes has to do after any calls: its machine's oracle.
 
 Every check raises AssertionError with one sentence: the promise that is broken, and how
-it was seen.
+it was seen. What the indexes have to be is in ``stored_segments``.
 """
 
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection
 from typing import Final
 
 from tieredfs.cache import CacheStats
-from tieredfs.format.index.offset import OffsetIndex, OffsetPosition
-from tieredfs.format.index.time import TimeIndex
-from tieredfs.format.index.txn import CollectedAborts, TransactionIndex
-from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
+from tieredfs.testing.cache_machine.cached_segment import CachedSegment
+from tieredfs.testing.cache_machine.entries import Entries
+from tieredfs.testing.cache_machine.stored_segments import StoredSegments
 from tieredfs.testing.rule import require
 
-__all__ = ["CacheModel", "CachedSegment", "Entries"]
-
-_HEADER_BYTES: Final = 512
-"""An entry takes at most so many bytes more than its indexes."""
+__all__ = ["CacheModel"]
 
 _RECORDED_SHARE: Final = 3 / 4
 """A use may be recorded on disk after a quarter of the time that an entry lives."""
 
 
-@dataclass(frozen=True, slots=True)
-class CachedSegment:
-    """A segment of one of the stores that share a directory.
-
-    Attributes:
-        store: Number of the store.
-        metadata: The segment as it is listed there.
-    """
-
-    store: int
-    metadata: SegmentMetadata
-
-    def __str__(self) -> str:
-        """Return what identifies it in a message."""
-        one = self.metadata
-        more = f" {one.version}{one.custom_metadata.decode()}".rstrip()
-        return f"{one.start_offset}-{one.id}{more} of store {self.store}"
-
-
-@dataclass(frozen=True, slots=True)
-class Entries:
-    """The files of entries in a directory.
-
-    Attributes:
-        whole: Bytes of each segment's file that is as a cache has written it.
-        damaged: Bytes of each segment's file that another program has changed.
-    """
-
-    whole: Mapping[CachedSegment, int] = field(default_factory=dict)
-    damaged: Mapping[CachedSegment, int] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        """Total bytes."""
-        return sum(self.whole.values()) + sum(self.damaged.values())
-
-
 class CacheModel:
-    """What the stores hold, and what each handle on the directory may have in memory.
+    """The limit of a directory, and what each handle on it may have in memory.
 
     Attributes:
-        stored: The indexes of every segment, those that were replaced as well.
         limit: Maximum bytes on disk; None if the directory has lost it.
     """
 
-    stored: dict[CachedSegment, SegmentIndexes]
     limit: int | None
 
-    def __init__(self, ttl: float | None = None) -> None:
+    def __init__(self, stored: StoredSegments, ttl: float | None = None) -> None:
         """Begin with an empty directory.
 
         Args:
+            stored: What the stores hold.
             ttl: Seconds without use after which an entry is no longer served.
         """
-        self.stored = {}
         self.limit = None
+        self._stored = stored
         self._ttl = ttl
         self._limits: dict[int, int] = {}
         self._mapped: dict[int, set[CachedSegment]] = {}
@@ -122,7 +79,7 @@ class CacheModel:
 
     def has_room(self, segment: CachedSegment) -> bool:
         """Return whether it is certain that the entry of a segment is kept."""
-        return self.limit is not None and self._most_bytes(segment) <= self.limit
+        return self.limit is not None and self._stored.most_bytes(segment) <= self.limit
 
     @property
     def largest_limit(self) -> int:
@@ -130,48 +87,6 @@ class CacheModel:
         return max(self._limits.values()) if self.limit is None else self.limit
 
     # What has to be so.
-
-    def check_indexes(
-        self, said: str, segment: CachedSegment, found: SegmentIndexes
-    ) -> None:
-        """Require that indexes are to the byte those that the segment's store has."""
-        wanted = self.stored[segment]
-        if found == wanted and found.layout == wanted.layout:
-            require(
-                all(data.readonly for data in found.values()),
-                f"what is cached is read-only: {said} returned what can be written to",
-            )
-            return
-        for other, indexes in self.stored.items():
-            require(
-                found != indexes or other == segment,
-                f"an index is that of its segment: {said} returned those of {other}",
-            )
-        for kind, data in wanted.items():
-            require(
-                kind in found,
-                f"no index is lost: {said} returned no {kind} index, the store has one",
-            )
-            require(
-                found[kind] == data,
-                f"an index is what the store has, to the byte: {said} returned another "
-                f"{kind} index",
-            )
-        more = sorted(set(found) - set(wanted))
-        require(
-            not more,
-            f"a segment has no index that its store does not have: {said} returned "
-            f"{more} as well",
-        )
-        self.check_layout(said, segment, found.layout)
-
-    def check_layout(self, said: str, segment: CachedSegment, found: bytes) -> None:
-        """Require that the layout's data is what the segment's store has."""
-        wanted = self.stored[segment].layout
-        require(
-            found == wanted,
-            f"a layout gets back its data: {said} returned {found!r}, not {wanted!r}",
-        )
 
     def check_fetches(
         self,
@@ -252,7 +167,7 @@ class CacheModel:
         )
         if self.limit is None:
             return
-        need = before.size + sum(map(self._most_bytes, fetched))
+        need = before.size + sum(map(self._stored.most_bytes, fetched))
         lost = sorted(map(str, set(before.whole) - set(after.whole) - set(removed)))
         require(
             not lost or need > self.limit,
@@ -263,62 +178,6 @@ class CacheModel:
         require(
             not lacking or need > self.limit,
             f"what was fetched is kept: after {said} there is no entry of {lacking}",
-        )
-
-    def check_offset(
-        self, said: str, segment: CachedSegment, offset: int, found: OffsetPosition
-    ) -> None:
-        """Require that an offset is looked up in the segment's own offset index."""
-        wanted = self._offset(segment, offset)
-        require(
-            found == wanted,
-            f"a lookup finds the last entry at or below: {said} found {found}, not "
-            f"{wanted}",
-        )
-
-    def check_positions(
-        self,
-        said: str,
-        segment: CachedSegment,
-        offsets: Sequence[int],
-        found: Sequence[int],
-    ) -> None:
-        """Require that many offsets are looked up as each of them is."""
-        wanted = [self._offset(segment, offset).position for offset in offsets]
-        require(
-            found == wanted,
-            f"a lookup finds the last entry at or below: {said}, and of {offsets}, "
-            f"found the positions {found}, not {wanted}",
-        )
-
-    def check_aborts(
-        self,
-        said: str,
-        segment: CachedSegment,
-        start: int,
-        end: int,
-        found: CollectedAborts,
-    ) -> None:
-        """Require that aborts are those of the segment's own transaction index."""
-        index = self._index(segment, IndexType.TRANSACTION)
-        parsed = TransactionIndex.parse(index, segment.metadata.start_offset)
-        wanted = parsed.collect(start, end)
-        require(
-            found == wanted,
-            f"a lookup finds a segment's aborts: {said} found {found}, not {wanted}",
-        )
-
-    def check_timestamp(
-        self, said: str, segment: CachedSegment, timestamp: int, found: OffsetPosition
-    ) -> None:
-        """Require that a time is looked up in the segment's own time index."""
-        start = segment.metadata.start_offset
-        times = TimeIndex.parse(self._index(segment, IndexType.TIMESTAMP), start)
-        wanted = self._offset(segment, times.lookup(timestamp).offset)
-        require(
-            found == wanted,
-            f"a lookup finds the last entry at or below: {said} found {found}, not "
-            f"{wanted}",
         )
 
     def check_stats(
@@ -358,17 +217,3 @@ class CacheModel:
             f"the counters are true: {said} added "
             f"{after.corruptions - before.corruptions} corruptions",
         )
-
-    def _offset(self, segment: CachedSegment, offset: int) -> OffsetPosition:
-        start = segment.metadata.start_offset
-        offsets = self._index(segment, IndexType.OFFSET)
-        return OffsetIndex.parse(offsets, start).lookup(offset)
-
-    def _index(self, segment: CachedSegment, kind: IndexType) -> memoryview:
-        return self.stored[segment].get(kind, memoryview(b""))
-
-    def _most_bytes(self, segment: CachedSegment) -> int:
-        """Return how many bytes the entry of a segment takes at most."""
-        stored = self.stored[segment]
-        sizes = sum(data.nbytes for data in stored.values())
-        return sizes + len(stored.layout) + _HEADER_BYTES

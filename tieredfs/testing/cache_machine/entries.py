@@ -1,0 +1,26 @@
+"""The entries that a cache's directory has."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from tieredfs.testing.cache_machine.cached_segment import CachedSegment
+
+__all__ = ["Entries"]
+
+
+@dataclass(frozen=True, slots=True)
+class Entries:
+    """The files of entries in a directory.
+
+    Attributes:
+        whole: Bytes of each segment's file that is as a cache has written it.
+        damaged: Bytes of each segment's file that another program has changed.
+    """
+
+    whole: Mapping[CachedSegment, int] = field(default_factory=dict)
+    damaged: Mapping[CachedSegment, int] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """Total bytes."""
+        return sum(self.whole.values()) + sum(self.damaged.values())
