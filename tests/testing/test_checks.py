@@ -12,6 +12,8 @@ from typing_extensions import override
 
 from testing.broken import BROKEN, BUGS
 from testing.broken.plugin import Broken
+from testing.correct import Manifests, Packed
+from testing.layouts import LAYOUTS
 from tieredfs import (
     Capability,
     LogSegmentData,
@@ -25,9 +27,12 @@ from tieredfs.storage.contract.author import StorageLayout
 from tieredfs.storage.contract.verification import StorageVerification
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
-from tieredfs.testing import CHECKS, Check, case, deleting
+from tieredfs.testing import CHECKS, Check, MakeStorage, case, copies, deleting, reads
 from tieredfs.testing.rule import BrokenRuleError, NotApplicableError, checks_in
+from tieredfs.testing.samples import PARTITIONS, sample
 from tieredfs.testing.stores import scratch_store
+
+SURFACES = (StorageLayout, RemoteStorageManager, StorageVerification)
 
 _RULE = """
 from tieredfs.storage import Capability
@@ -49,6 +54,14 @@ def test_a_broken_storage_is_found_and_the_sentence_says_what_is_wrong(
     assert str(told.value) == f"{told.value.rule} {told.value.how}"
 
 
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("make", [Manifests, Packed])
+def test_a_correct_plugin_of_another_kind_breaks_no_rule(
+    make: MakeStorage, check: Check
+) -> None:
+    check(make)
+
+
 def test_each_check_was_seen_to_find_something() -> None:
     assert {broken.check for broken in BROKEN} == set(CHECKS)
 
@@ -56,14 +69,49 @@ def test_each_check_was_seen_to_find_something() -> None:
 def test_every_public_name_of_the_contract_is_used_by_a_rule() -> None:
     used = {
         node.attr
-        for module in {check.__module__ for check in CHECKS}
-        for node in ast.walk(ast.parse(inspect.getsource(sys.modules[module])))
+        for module in (
+            *(sys.modules[one.__module__] for one in CHECKS),
+            case,
+            copies,
+            reads,
+        )
+        for node in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(node, ast.Attribute)
     }
-    surfaces = (StorageLayout, RemoteStorageManager, StorageVerification)
-    public = {name for one in surfaces for name in vars(one) if name[0] != "_"}
+    public = {name for one in SURFACES for name in vars(one) if name[0] != "_"}
     assert len(public) > 30
     assert not public - used
+
+
+def test_every_method_that_reads_is_made_while_requests_fail() -> None:
+    storage = KafkaLocal(ObjectStore("memory://never-asked"))
+    calls = reads.every_read(storage, sample(PARTITIONS[0], 0).metadata)
+    named = {name.split()[0] for name in calls}
+    asked = {name for one in SURFACES for name in vars(one) if name[0] != "_"}
+    without_requests = {
+        *("capabilities", "close", "describe", "with_policy", "recognises", "identity"),
+        *("name_of", "is_active", "is_end_checked", "highest_epoch", "check_key"),
+    }
+    writes = {
+        name for name in asked if name.split("_")[0] in {"copy", "append", "replace"}
+    } | {"delete_log_segment", "delete_partition", "cancel_copying"}
+    assert asked - without_requests - writes == named - {"describe"}
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        testing.check_foreign_objects_are_skipped,
+        testing.check_malformed_names_are_skipped,
+        testing.check_errors_are_typed,
+        testing.check_short_object_is_an_error,
+    ],
+    ids=lambda check: check.__name__,
+)
+def test_what_needs_no_copy_is_asked_of_a_layout_that_is_read_only(
+    check: Check,
+) -> None:
+    check.apply(LAYOUTS["kafka-log-epochs"])
 
 
 def test_every_check_is_public_and_named() -> None:

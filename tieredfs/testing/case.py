@@ -5,15 +5,16 @@ from contextlib import suppress
 from functools import partial
 from typing import Final
 
-from tieredfs.errors import NotFoundError
+from tieredfs.errors import NotFoundError, UnsupportedOperationError
 from tieredfs.model import SegmentMetadata
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import Capability, RemoteStorageManager
 from tieredfs.testing.applicability import NotApplicableError
 from tieredfs.testing.faults import Effect, FaultPlan, FaultyStore, StoreFault
 from tieredfs.testing.raw import RawAccess
-from tieredfs.testing.requirement import require
-from tieredfs.testing.samples import Sample, all_samples
+from tieredfs.testing.reads import Asked, every_read
+from tieredfs.testing.requirement import expect_error, require
+from tieredfs.testing.samples import PARTITIONS, Sample, all_samples, sample
 from tieredfs.testing.stores import WRITES, WatchedStore
 
 __all__ = ["Asked", "Case", "MakeStorage"]
@@ -21,9 +22,6 @@ __all__ = ["Asked", "Case", "MakeStorage"]
 MakeStorage = Callable[[ObjectStore], RemoteStorageManager]
 """Creates a new storage over the given store on each call. If the layout is read only,
 it puts segments into an empty store, so that there is something to read."""
-
-Asked = dict[str, Callable[[], object]]
-"""Calls to make, by their descriptions."""
 
 _MAX_REQUESTS: Final = 200
 
@@ -72,6 +70,21 @@ class Case:
         require(bool(keys), "There are segments, and raw_keys returned no object.")
         return keys
 
+    def keys_of(self, listed: SegmentMetadata) -> list[str]:
+        """Return the keys of the objects that are read for a segment.
+
+        They are all keys, if the layout reads nothing through the given store.
+        """
+        store = FaultyStore.over(self.store)
+        storage = self.another(store)
+        store.follow()
+        for call in every_read(storage, listed).values():
+            with suppress(NotFoundError):
+                call()
+        read = {request.key for request in store.requests}
+        keys = self.stored_keys()
+        return sorted(keys & read or keys)
+
     def raw_get(self, key: str) -> bytes:
         """Return an object as it is stored."""
         return self._raw.raw_get(self.store, key)
@@ -87,8 +100,8 @@ class Case:
     def fill(self) -> list[Sample]:
         """Copy the samples, the last first, and return them in order."""
         samples = all_samples()
-        for sample in reversed(samples):
-            self.storage.copy_log_segment(sample.metadata, sample.data)
+        for one in reversed(samples):
+            self.storage.copy_log_segment(one.metadata, one.data)
         return samples
 
     def listed(self, sample: Sample) -> SegmentMetadata:
@@ -171,6 +184,36 @@ class Case:
                 _need_writes(at)
                 return
 
+    def interrupted(self) -> Iterator[tuple[str, RemoteStorageManager]]:
+        """Yield a storage for each way in which a call can end in its middle.
+
+        The same call has to be made with each of them. The store fails from one write
+        on, which is executed or not; or one write fails, which executes one of its keys
+        if it is a deletion.
+
+        Yields:
+            How it ends, as what follows "A copy"; and the storage.
+
+        Raises:
+            NotApplicableError: The call makes no write through the given store.
+            AssertionError: It makes so many that not all of them were tried.
+        """
+        for is_landed, when in ((False, "at"), (True, "after")):
+            for at, storage in self.failing_from(is_landed=is_landed):
+                yield f"failed {when} write {at + 1}", storage
+        for at in _numbers():
+            for key in _numbers():
+                store = FaultyStore.over(self.store)
+                storage = self.another(store)
+                cut = StoreFault(Effect.CUT, at, of_writes=True, key=key)
+                store.follow(FaultPlan((cut,)))
+                yield f"was cut in write {at + 1}, at key {key + 1} of it", storage
+                keys = [one.keys for one in store.requests if one.effect]
+                if not keys:
+                    return
+                if key + 1 >= keys[0]:
+                    break
+
     def _failing(
         self, effect: Effect, meanwhile: Callable[[int], object], *, of_writes: bool
     ) -> Iterator[tuple[int, RemoteStorageManager]]:
@@ -185,6 +228,36 @@ class Case:
                     _need_writes(at)
                 return
 
+    def can_append(self) -> bool:
+        """Return whether the layout can be appended to; then one segment is there.
+
+        It is the first one of the second partition.
+        """
+        one = sample(PARTITIONS[1], 0)
+        before = self.raw_keys()
+        try:
+            self.another().append_log_segment(one.metadata, one.data)
+        except UnsupportedOperationError:
+            left = sorted(self.raw_keys() - before)
+            require(not left, f"An append was refused, and it has stored {left}.")
+            return False
+        return True
+
+    def require_refusal(
+        self, call: Callable[[], object], error: type[Exception], said: str
+    ) -> None:
+        """Make a call that must raise an error of ours, and store nothing.
+
+        Args:
+            call: What is called.
+            error: The class that must be raised.
+            said: What was called, as the beginning of a sentence.
+        """
+        before = self.raw_keys()
+        expect_error(call, error, said)
+        found = sorted(self.raw_keys() - before)
+        require(not found, f"{said} was refused, and it has stored {found}.")
+
     def all_listed(self, storage: RemoteStorageManager) -> list[SegmentMetadata]:
         """Return every segment that a storage lists.
 
@@ -195,6 +268,17 @@ class Case:
             with suppress(NotFoundError):
                 found += storage.list_segments(partition)
         return found
+
+    def one_segment(self) -> SegmentMetadata:
+        """Return a segment as it is listed, which has every index if it was copied.
+
+        Of a layout that is read only it is a small one.
+        """
+        if not self.can(Capability.WRITE):
+            return min(self.segments(), key=lambda listed: listed.size or 0)
+        one = sample(PARTITIONS[0], 1)
+        self.storage.copy_log_segment(one.metadata, one.data)
+        return self.listed(one)
 
     def segments(self) -> list[SegmentMetadata]:
         """Return segments as they are listed: the samples, where they can be copied."""

@@ -1,6 +1,6 @@
 """Plugins that copy in a wrong way."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,9 +12,12 @@ from testing.broken.plugin import Broken, Native
 from testing.layouts import read_only
 from tieredfs import (
     Capability,
+    CorruptIndexError,
+    IndexType,
     LogSegmentData,
     NotFoundError,
     ObjectStore,
+    PermissionDeniedError,
     RemoteStorageManager,
     SegmentId,
     SegmentMetadata,
@@ -27,6 +30,7 @@ from tieredfs.format.segment.key_scheme import OWN_FOLDER
 from tieredfs.storage import Leftover, StorageWrapper
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.storage.segment_log.source import LogSource, open_log
 from tieredfs.testing.stores import scratch_store
 
 __all__ = ["BROKEN", "CopiesOnce", "ListsHalves", "RemembersWhatItCopied", "Staging"]
@@ -272,9 +276,64 @@ class WritesAllTheSame(StorageWrapper):
         return cls(filled.inner)
 
 
+class PushesInItsOwnWay(KafkaLocal):
+    """Copies an open log in another way than what a broker gives it."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        with open_log(data.log, str(metadata)) as log:
+            return super().copy_open_log(metadata, log, data.indexes)
+
+
+class PushesTheLogFirst(PushesInItsOwnWay):
+    """Stores an open log before its indexes."""
+
+    @override
+    def copy_open_log(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        content = b"".join(log.pieces())
+        self.store.put(self._key(metadata, "log"), content, overwrite=True)
+        return super().copy_open_log(metadata, log, indexes)
+
+
+class NeedsEveryIndex(KafkaLocal):
+    """Takes an index that a broker always has for one that is always given."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        if not data.indexes[IndexType.LEADER_EPOCH]:
+            raise CorruptIndexError("it has no epoch")
+        return super().copy_log_segment(metadata, data)
+
+
+class GivesUp(KafkaLocal):
+    """Tries a copy three times, and then goes on without it."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        for _ in range(3):
+            with suppress(StorageUnavailableError, PermissionDeniedError):
+                return super().copy_log_segment(metadata, data)
+        return b""
+
+
 BROKEN: Final = (
     Broken(rules.check_log_may_be_a_file, TakesNoFiles, "what was copied"),
-    Broken(rules.check_custom_metadata_is_small, SaysTooMuch, "it returned b'"),
+    Broken(
+        rules.check_custom_metadata_is_small,
+        SaysTooMuch,
+        "copy_log_segment returned b'",
+    ),
     Broken(
         rules.check_copy_is_idempotent,
         CopiesOnce,
@@ -290,7 +349,7 @@ BROKEN: Final = (
     Broken(
         rules.check_copy_is_visible_only_whole,
         ListsHalves,
-        "A copy failed at write 2, and then it was listed",
+        "copy_log_segment failed at write 2, and then it was listed",
         bug="a half-visible copy",
     ),
     Broken(
@@ -320,7 +379,9 @@ BROKEN: Final = (
         "copy_log_segment returned",
     ),
     Broken(
-        rules.check_delete_is_seen_whole, ListsHalves, "it was listed, but not whole"
+        rules.check_delete_is_seen_whole,
+        ListsHalves,
+        "delete_log_segment failed at write 2, .* returned no OFFSET",
     ),
     Broken(
         rules.check_copy_after_a_delete_is_stored,
@@ -347,5 +408,20 @@ BROKEN: Final = (
         rules.check_copy_survives_a_cleaner,
         BelievesItsCopyComplete,
         "was copied and is not listed",
+    ),
+    Broken(
+        rules.check_copy_is_visible_only_whole,
+        PushesTheLogFirst,
+        "copy_open_log failed .* no TRANSACTION",
+    ),
+    Broken(
+        rules.check_copy_without_indexes_is_stored,
+        NeedsEveryIndex,
+        "KeyError",
+    ),
+    Broken(
+        rules.check_copy_that_returns_is_whole,
+        GivesUp,
+        "cannot be written, and a copy returned",
     ),
 )

@@ -19,6 +19,7 @@ from tieredfs import (
 )
 from tieredfs import testing as rules
 from tieredfs.model import SegmentIndexes
+from tieredfs.storage.layouts.kafka_files import SUFFIXES
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.storage.layouts.single_object.stored_log import Compression
@@ -115,11 +116,29 @@ class ReadsWhatIsLeft(KafkaLocal):
         return RemoteStorageManager.fetch_indexes(self, metadata, index_types)
 
 
+class DeletesAtOnce(KafkaLocal):
+    """Deletes a segment's log with its indexes, of which the store may keep any."""
+
+    @override
+    def delete_log_segment(self, metadata: SegmentMetadata) -> None:
+        suffixes = ("log", *SUFFIXES.values())
+        self.store.delete([self._key(metadata, suffix) for suffix in suffixes])
+
+
+class DeletesAPartitionAtOnce(KafkaLocal):
+    """Deletes the logs of a partition with their indexes."""
+
+    @override
+    def delete_partition(self, partition: TopicIdPartition) -> None:
+        folder = self._folder(partition)
+        self.store.delete([entry.key for entry in self.store.list(folder)])
+
+
 BROKEN: Final = (
     Broken(
         rules.check_delete_is_seen_whole,
         ReadsWhatIsLeft,
-        "of a delete was cut, and then fetch_all_indexes .* without",
+        "was cut in write 2.* fetch_all_indexes .* without",
     ),
     Broken(
         rules.check_delete_is_idempotent,
@@ -149,5 +168,15 @@ BROKEN: Final = (
         DeletesOneOfTwoObjects,
         "one deleted it, and it listed",
         bug="deletes one of two objects of a segment and says that it is gone",
+    ),
+    Broken(
+        rules.check_delete_is_seen_whole,
+        DeletesAtOnce,
+        "delete_log_segment was cut in write 1",
+    ),
+    Broken(
+        rules.check_delete_is_seen_whole,
+        DeletesAPartitionAtOnce,
+        "delete_partition was cut in write 1",
     ),
 )

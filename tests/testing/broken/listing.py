@@ -283,6 +283,38 @@ class ClaimsTooMuch(SingleObject):
         return 100.0 * super().recognises(keys)
 
 
+class SeeksWhatContainsIt(Native):
+    """Finds nothing from an offset on that is in no segment."""
+
+    @override
+    def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
+        found = super().seek(partition, 0)
+        ends = ((one, one.end_offset or 0) for one in found)
+        return [one for one, end in ends if one.start_offset <= offset <= end]
+
+
+class TakesOffsetsForFloats(Native):
+    """Reads offsets as JSON's numbers, which are exact up to 2**53."""
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        found = super().list_segments(partition, min_offset)
+        return [replace(s, start_offset=int(float(s.start_offset))) for s in found]
+
+
+class ReadsFourteenDigits(Native):
+    """Reads names whose offsets have up to 14 digits."""
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        found = super().list_segments(partition, min_offset)
+        return [one for one in found if one.start_offset < 10**14]
+
+
 BROKEN: Final = (
     Broken(rules.check_empty_storage_lists_nothing, InventsAPartition, "zzz"),
     Broken(
@@ -315,7 +347,7 @@ BROKEN: Final = (
     Broken(
         rules.check_listing_is_sorted_and_complete,
         BeginsBehindTheFirstOffset,
-        r"returned \[\], not \[\(0, ",
+        r", not \[\(0, ",
     ),
     Broken(rules.check_listing_is_never_stale, ListsOnce, "another storage had copied"),
     Broken(
@@ -371,5 +403,16 @@ BROKEN: Final = (
         ListsByAnyFile,
         "A copy died at write 2",
         bug="a listing that includes incomplete segments",
+    ),
+    Broken(rules.check_seek_finds_the_first, SeeksWhatContainsIt, r"returned \[\]"),
+    Broken(
+        rules.check_listing_is_sorted_and_complete,
+        TakesOffsetsForFloats,
+        "9223372036854775808",
+    ),
+    Broken(
+        rules.check_listing_is_sorted_and_complete,
+        ReadsFourteenDigits,
+        ", not .*1000000000000000",
     ),
 )

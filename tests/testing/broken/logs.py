@@ -12,9 +12,10 @@ from tieredfs import (
     SegmentMetadata,
 )
 from tieredfs import testing as rules
+from tieredfs.storage.layouts.kafka_files import SUFFIXES
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
-from tieredfs.storage.segment_log.source import LogSource
+from tieredfs.storage.segment_log.source import LogSource, open_log
 
 __all__ = ["BROKEN"]
 
@@ -30,6 +31,45 @@ class TakesAnyLog(KafkaLocal):
             return super().copy_log_segment(metadata, data)
         except CorruptDataError:
             return b""
+
+
+class PushesAnyLog(KafkaLocal):
+    """Stores an open log as it is given, whatever is in it."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        with open_log(data.log, str(metadata)) as log:
+            return super().copy_open_log(metadata, log, data.indexes)
+
+    @override
+    def copy_open_log(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        try:
+            return super().copy_open_log(metadata, log, indexes)
+        except CorruptDataError:
+            return b""
+
+
+class StoresBeforeItLooks(KafkaLocal):
+    """Stores the indexes before it has read the log."""
+
+    @override
+    def copy_open_log(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        for kind, index in indexes.items():
+            key = self._key(metadata, SUFFIXES[kind])
+            self.store.put(key, index, overwrite=True)
+        return super().copy_open_log(metadata, log, indexes)
 
 
 class LosesIndexesOfOpenLogs(SingleObject):
@@ -50,7 +90,17 @@ BROKEN = (
     Broken(
         rules.check_malformed_log_is_refused,
         TakesAnyLog,
-        "Copying a log with a wrong bit returned",
+        "copy_log_segment of a log with a wrong bit returned",
     ),
-    Broken(rules.check_open_log_is_stored_alike, LosesIndexesOfOpenLogs, ""),
+    Broken(
+        rules.check_malformed_log_is_refused,
+        PushesAnyLog,
+        "copy_open_log of a log with a wrong bit returned",
+    ),
+    Broken(
+        rules.check_malformed_log_is_refused,
+        StoresBeforeItLooks,
+        "was refused, and it has stored",
+    ),
+    Broken(rules.check_copied_segment_is_read_back, LosesIndexesOfOpenLogs, ""),
 )

@@ -88,6 +88,15 @@ class NamesWhatItKnows(SingleObject):
         return super().name_of(metadata)
 
 
+class FindsTwoDigits(Native):
+    """Finds partitions whose numbers have up to two digits."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        found = super().list_partitions(topic)
+        return [partition for partition in found if partition.partition < 100]
+
+
 BROKEN = (
     Broken(
         rules.check_name_of_a_segment_has_the_url, ForgetsItsUrl, "without memory://"
@@ -112,4 +121,5 @@ BROKEN = (
         ListsTemporaryFiles,
         r"log\.tmp, a suffix too many, it listed",
     ),
+    Broken(rules.check_names_stay_apart, FindsTwoDigits, "2147483647"),
 )

@@ -1,5 +1,6 @@
 """Plugins that take an error of the store for an answer."""
 
+from collections.abc import Mapping
 from typing import Final
 
 from typing_extensions import override
@@ -11,6 +12,7 @@ from tieredfs import (
     ObjectStore,
     PermissionDeniedError,
     RequestPolicy,
+    SegmentId,
     SegmentMetadata,
     StorageUnavailableError,
     TopicIdPartition,
@@ -65,6 +67,57 @@ class TakesForbiddenForMissing(Native):
             raise NotFoundError(str(error)) from error
 
 
+class TakesOutagesForNoSnapshot(KafkaLocal):
+    """Takes an outage for a segment before which no producer has written."""
+
+    @override
+    def fetch_producers_before(self, metadata: SegmentMetadata) -> memoryview:
+        try:
+            self.list_segments(metadata.partition)
+        except StorageUnavailableError as error:
+            raise NotFoundError(str(error)) from error
+        return super().fetch_producers_before(metadata)
+
+
+class ReadsNothingAhead(KafkaLocal):
+    """Takes what could not be read ahead for nothing."""
+
+    @override
+    def fetch_log_ahead(
+        self, metadata: SegmentMetadata, start: int, end: int, *, layout: bytes = b""
+    ) -> memoryview:
+        try:
+            return super().fetch_log_ahead(metadata, start, end, layout=layout)
+        except StorageUnavailableError:
+            return memoryview(b"")
+
+
+class FindsNoSuchTopic(KafkaLocal):
+    """Takes an outage for a topic without partitions."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        try:
+            return super().list_partitions(topic)
+        except StorageUnavailableError:
+            if topic is None:
+                raise
+            return []
+
+
+class KnowsNoSizes(KafkaLocal):
+    """Takes an outage for sizes that are unknown."""
+
+    @override
+    def stored_sizes(
+        self, partition: TopicIdPartition
+    ) -> Mapping[tuple[int, SegmentId], int]:
+        try:
+            return super().stored_sizes(partition)
+        except StorageUnavailableError:
+            return {}
+
+
 BROKEN: Final = (
     Broken(
         rules.check_transient_errors_are_raised, TakesForbiddenForMissing, r"\(denied\)"
@@ -89,5 +142,25 @@ BROKEN: Final = (
         TakesOutagesForAMissingIndex,
         r"of describe failed \(error\), and it ended with",
         bug='takes a transient error for "not found"',
+    ),
+    Broken(
+        rules.check_store_errors_pass_through,
+        TakesOutagesForNoSnapshot,
+        "fetch_producers_before returned",
+    ),
+    Broken(
+        rules.check_store_errors_pass_through,
+        ReadsNothingAhead,
+        "fetch_log_ahead returned",
+    ),
+    Broken(
+        rules.check_store_errors_pass_through,
+        FindsNoSuchTopic,
+        "list_partitions of a topic returned",
+    ),
+    Broken(
+        rules.check_transient_errors_are_raised,
+        KnowsNoSizes,
+        "stored_sizes failed",
     ),
 )

@@ -205,6 +205,16 @@ class StreamsTooLittle(Native):
             yield piece[:-1]
 
 
+class ReadsAheadOfTheEnd(Native):
+    """Cuts what is read ahead behind the end, instead of refusing it."""
+
+    @override
+    def fetch_log_ahead(
+        self, metadata: SegmentMetadata, start: int, end: int, *, layout: bytes = b""
+    ) -> memoryview:
+        return self.fetch_log_segment(metadata)[start:end]
+
+
 BROKEN: Final = (
     Broken(
         rules.check_ranges_are_exact,
@@ -258,4 +268,9 @@ BROKEN: Final = (
         bug="loses the last byte of large segments",
     ),
     Broken(rules.check_range_costs_no_more, ClaimsRanges, "For byte 0 of"),
+    Broken(
+        rules.check_ranges_outside_the_log_are_errors,
+        ReadsAheadOfTheEnd,
+        r"Reading ahead, the range \[0, 1285\)",
+    ),
 )

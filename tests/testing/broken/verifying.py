@@ -108,6 +108,24 @@ class CountsEmptyFiles(KafkaLocal):
         }
 
 
+class ReplacesWhatItSees(KafkaLocal):
+    """Takes a segment of the same name for one that need not be replaced any more."""
+
+    @override
+    def replace_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        found = self.list_segments(metadata.partition)
+        known = [s for s in found if s.id == metadata.id and s.size == log.size]
+        if not known:
+            return super().replace_log_segment(metadata, log, indexes)
+        self.store.delete([self._key(metadata, "log")])
+        return self.copy_open_log(metadata, log, indexes) if len(known) > 1 else b""
+
+
 BROKEN = (
     Broken(rules.check_sound_segments_are_current, DoubtsItsOwnKeys, "returned False"),
     Broken(
@@ -136,5 +154,10 @@ BROKEN = (
         rules.check_stored_sizes_are_what_is_stored,
         CountsEmptyFiles,
         r"With an empty .* it counts",
+    ),
+    Broken(
+        rules.check_interrupted_replacement_can_be_repeated,
+        ReplacesWhatItSees,
+        "is not listed",
     ),
 )

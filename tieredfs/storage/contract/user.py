@@ -221,8 +221,9 @@ class RemoteStorageManager(StorageVerification):
         """Store a segment in place of a damaged copy of the same log.
 
         When it returns, readers see the new copy and nothing of the damaged one. When
-        it raises, or the process dies, readers see one of the two, or with the default
-        implementation possibly neither: replacing again repairs it.
+        it raises, or the process dies, readers see the log and each index of one of the
+        two, or with the default implementation possibly no segment: replacing again
+        repairs it.
 
         Implementers: the default deletes the segment as it is listed, with its custom
         metadata, and copies it. A layout that can overwrite its objects does that
@@ -302,7 +303,9 @@ class RemoteStorageManager(StorageVerification):
         may copy to the partition meanwhile.
 
         Implementers: the default deletes one segment after the other. A layout that can
-        name all of a partition's objects deletes them in one call, damaged ones too.
+        name all of a partition's objects deletes them in one call, damaged ones too:
+        first those that make a segment whole, as the store may delete any of the keys
+        of a call that fails.
 
         Args:
             partition: As ``list_partitions`` gave it.

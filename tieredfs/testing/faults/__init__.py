@@ -9,6 +9,7 @@ from tieredfs.testing.faults.effect import CRASHES, FAILURES, CrashError, Effect
 from tieredfs.testing.faults.plan import (
     NO_FAULTS,
     FaultPlan,
+    KeyPlan,
     Plan,
     SeededPlan,
     StoreFault,
@@ -24,6 +25,7 @@ __all__ = [
     "Effect",
     "FaultPlan",
     "FaultyStore",
+    "KeyPlan",
     "Plan",
     "SeededPlan",
     "StoreFault",

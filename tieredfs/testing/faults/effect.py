@@ -20,7 +20,8 @@ class Effect(StrEnum):
 
     A new one is a line here: its name, how much of the request is executed, and what
     the request raises. Half of a listing are its first entries, half of a deletion are
-    its first keys, and half of any other request is nothing.
+    its first keys or one that the fault names, and half of any other request is
+    nothing.
 
     Attributes:
         executed: How much of the request is executed.

@@ -13,6 +13,7 @@ from tieredfs.testing.faults.effect import Effect
 __all__ = [
     "NO_FAULTS",
     "FaultPlan",
+    "KeyPlan",
     "Plan",
     "SeededPlan",
     "StoreFault",
@@ -31,6 +32,7 @@ class StoreRequest:
         write: How many writes came before, if it is one; None for reads.
         repeat: How many requests with this verb and key came before.
         effect: What happened to it; None if it was executed.
+        keys: How many keys it names.
     """
 
     verb: str
@@ -39,6 +41,7 @@ class StoreRequest:
     write: int | None
     repeat: int
     effect: Effect | None = None
+    keys: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,12 +53,15 @@ class StoreFault:
         at: Number of the request, from 0.
         of_writes: Whether ``at`` counts only writes.
         seconds: How long a delay takes.
+        key: Of a deletion that is cut, the number of the only key that is deleted, in
+            their order; None for the first half of them.
     """
 
     effect: Effect
     at: int
     of_writes: bool = False
     seconds: float = 0.0
+    key: int | None = None
 
     def __post_init__(self) -> None:
         """Take the name of an effect for the effect.
@@ -91,6 +97,25 @@ class FaultPlan:
     def fault(self, request: StoreRequest) -> StoreFault | None:
         """Return the fault of a request."""
         return next((fault for fault in self.faults if fault.strikes(request)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPlan:
+    """Let every write of one key fail, and execute all other requests.
+
+    Attributes:
+        key: The key.
+        effect: What happens to them.
+    """
+
+    key: str
+    effect: Effect = Effect.ERROR
+
+    def fault(self, request: StoreRequest) -> StoreFault | None:
+        """Return the fault of a request."""
+        if request.write is None or request.key != self.key:
+            return None
+        return StoreFault(self.effect, request.number)
 
 
 NO_FAULTS: Final = FaultPlan()

@@ -109,23 +109,32 @@ class FaultyStore(ObjectStore):
         """Delete objects; without a key no request is sent."""
         wanted = sorted(keys)
         if wanted:
-            half = partial(super().delete, wanted[: len(wanted) // 2])
-            self._send("delete", wanted[0], partial(super().delete, wanted), half)
+            delete = super().delete
+
+            def delete_half(fault: StoreFault) -> None:
+                one = fault.key
+                half = slice(len(wanted) // 2) if one is None else slice(one, one + 1)
+                delete(wanted[half])
+
+            execute = partial(delete, wanted)
+            self._send("delete", wanted[0], execute, delete_half, keys=len(wanted))
 
     def _send(
         self,
         verb: str,
         key: str,
         execute: Callable[[], _T],
-        execute_half: Callable[[], object] = lambda: None,
+        execute_half: Callable[[StoreFault], object] = lambda _: None,
+        *,
+        keys: int = 1,
     ) -> _T:
         """Send one request, or let it fail."""
-        fault = self._journal.begin(verb, key)
+        fault = self._journal.begin(verb, key, keys)
         if fault is None or fault.effect.raised is None:
             self._journal.pause(fault)
             return execute()
         if fault.effect.executed == "half":
-            execute_half()
+            execute_half(fault)
         elif fault.effect.executed == "all":
             execute()
         raise self._failure(verb, key, fault.effect, fault.effect.raised)
@@ -191,7 +200,7 @@ class _Journal:
         else:
             self._during_pause()
 
-    def begin(self, verb: str, key: str) -> StoreFault | None:
+    def begin(self, verb: str, key: str, keys: int = 1) -> StoreFault | None:
         """Record a request, and return what happens to it.
 
         Raises:
@@ -207,6 +216,7 @@ class _Journal:
                 len(self.requests),
                 self._writes if is_write else None,
                 self._repeats[verb, key],
+                keys=keys,
             )
             self._writes += is_write
             self._repeats[verb, key] += 1

@@ -3,6 +3,8 @@
 import tempfile
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 from tieredfs.errors import (
@@ -13,14 +15,16 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedOperationError,
 )
-from tieredfs.model import MAX_CUSTOM_METADATA_BYTES
-from tieredfs.storage import Capability
+from tieredfs.model import MAX_CUSTOM_METADATA_BYTES, LogSegmentData
+from tieredfs.storage import Capability, inspect_log_segment
+from tieredfs.testing.copies import COPIES
 from tieredfs.testing.faults import (
     CRASHES,
     FAILURES,
     CrashError,
     Effect,
     FaultyStore,
+    KeyPlan,
     SeededPlan,
 )
 from tieredfs.testing.rule import (
@@ -47,6 +51,7 @@ __all__ = [
     "check_copy_survives_a_cleaner",
     "check_copy_that_returns_is_whole",
     "check_copy_without_an_end_is_refused",
+    "check_copy_without_indexes_is_stored",
     "check_custom_metadata_is_small",
     "check_leftovers_are_found_and_removed",
     "check_log_may_be_a_file",
@@ -69,8 +74,8 @@ def check_copied_segment_is_read_back(case: Case) -> None:
         "Segments were copied, and the store that the storage was given has no more "
         "objects than before. A plugin that stores them elsewhere overrides RawAccess.",
     )
-    for one in filled:
-        custom = case.storage.copy_log_segment(one.metadata, one.data)
+    for copy, one in product(COPIES, filled):
+        custom = copy(case.storage, one.metadata, one.data)
         listed = case.listed(one)
         for storage in (case.storage, case.another()):
             require_whole(storage, listed, one)
@@ -100,11 +105,12 @@ def check_custom_metadata_is_small(case: Case) -> None:
 
     Source: KIP-405, custom metadata of at most 128 bytes.
     """
-    for one in (sample(_PARTITION, 0), sample(PARTITIONS[-1], 1)):
-        custom = case.storage.copy_log_segment(one.metadata, one.data)
+    ones = (sample(_PARTITION, 0), sample(PARTITIONS[-1], 1))
+    for copy, one in product(COPIES, ones):
+        custom = copy(case.storage, one.metadata, one.data)
         require(
             len(custom) <= MAX_CUSTOM_METADATA_BYTES,
-            f"Of {one.metadata} it returned {custom!r}.",
+            f"Of {one.metadata} {copy.__name__} returned {custom!r}.",
         )
 
 
@@ -117,8 +123,8 @@ def check_copy_is_idempotent(case: Case) -> None:
     one = sample(_PARTITION, 1)
     first = case.storage.copy_log_segment(one.metadata, one.data)
     listed = case.listed(one)
-    for storage in (case.storage, case.another()):
-        again = storage.copy_log_segment(one.metadata, one.data)
+    for copy, storage in product(COPIES, (case.storage, case.another())):
+        again = copy(storage, one.metadata, one.data)
         require(again == first, f"The second time {again!r} came, not {first!r}.")
         found = storage.list_segments(_PARTITION)
         require(found == [listed], f"Afterwards it listed {found}, not {[listed]}.")
@@ -133,12 +139,13 @@ def check_copy_without_an_end_is_refused(case: Case) -> None:
     """
     one = sample(_PARTITION, 0)
     endless = replace(one.metadata, end_offset=None)
-    expect_error(
-        lambda: case.storage.copy_log_segment(endless, one.data),
-        InvalidArgumentError,
-        "Copying a segment without its end",
-    )
-    _require_nothing(case)
+    for copy in COPIES:
+        refused = f"{copy.__name__} of a segment without its end"
+        case.require_refusal(
+            partial(copy, case.storage, endless, one.data),
+            InvalidArgumentError,
+            refused,
+        )
 
 
 @rule(Capability.WRITE)
@@ -150,12 +157,11 @@ def check_copy_of_a_missing_file_is_not_found(case: Case) -> None:
     one = sample(_PARTITION, 0)
     with tempfile.TemporaryDirectory() as folder:
         gone = replace(one.data, log=Path(folder, "gone.log"))
-    expect_error(
-        lambda: case.storage.copy_log_segment(one.metadata, gone),
+    case.require_refusal(
+        partial(case.storage.copy_log_segment, one.metadata, gone),
         NotFoundError,
-        "Copying a log that is not there",
+        "The copy of a log that is not there",
     )
-    _require_nothing(case)
 
 
 @rule(Capability.WRITE)
@@ -164,22 +170,18 @@ def check_copy_is_visible_only_whole(case: Case) -> None:
 
     Source: the plugin contract, Completeness.
     """
-    for is_landed in (False, True):
-        for at, storage in case.failing_from(is_landed=is_landed):
-            one = sample(_PARTITION, 1, f"{is_landed}{at}")
+    for copy in COPIES:
+        for how, storage in case.interrupted():
+            one = sample(_PARTITION, 1, f"{copy.__name__} {how}")
             with suppress(TieredFSError):
-                storage.copy_log_segment(one.metadata, one.data)
-            where = f"A copy failed at write {at + 1}, and then"
+                copy(storage, one.metadata, one.data)
+            where = f"{copy.__name__} {how}, and then it was listed."
             seen = case.seen(one)
             if seen is not None:
-                try:
-                    require_whole(case.another(), seen, one)
-                except (AssertionError, TieredFSError) as error:
-                    raise AssertionError(f"{where} it was listed: {error}") from error
-            case.another().copy_log_segment(one.metadata, one.data)
-            seen = case.seen(one)
-            require(seen is not None, f"{where} copying again did not complete it.")
-            require_whole(case.another(), case.listed(one), one)
+                require_whole(case.another(), seen, one, where)
+            copy(case.another(), one.metadata, one.data)
+            where = f"{copy.__name__} {how}, and then it was repeated."
+            require_whole(case.another(), case.stored(one, where), one, where)
 
 
 @rule(Capability.WRITE)
@@ -206,16 +208,27 @@ def check_copy_that_returns_is_whole(case: Case) -> None:
 
     Source: the plugin contract, Truth.
     """
-    for effect in FAILURES:
+    for copy, effect in product(COPIES, FAILURES):
         for at, storage in case.failing_writes(effect):
-            one = sample(_PARTITION, 1, f"{effect}{at}")
+            one = sample(_PARTITION, 1, f"{copy.__name__} {effect}{at}")
             where = f"Write {at + 1} of a copy failed ({effect}), and it returned."
             try:
-                storage.copy_log_segment(one.metadata, one.data)
+                copy(storage, one.metadata, one.data)
             except (StorageUnavailableError, PermissionDeniedError):
                 pass
             else:
                 require_whole(case.another(), case.stored(one, where), one, where)
+    lost = sample(_PARTITION, 2)
+    before = case.raw_keys()
+    case.storage.copy_log_segment(lost.metadata, lost.data)
+    keys = sorted(case.raw_keys() - before)
+    case.storage.delete_log_segment(case.listed(lost))
+    for copy, key in product(COPIES, keys):
+        storage = case.another(FaultyStore.over(case.store, KeyPlan(key)))
+        with suppress(StorageUnavailableError):
+            copy(storage, lost.metadata, lost.data)
+            where = f"{key} cannot be written, and a copy returned."
+            require_whole(case.another(), case.stored(lost, where), lost, where)
 
 
 @rule(Capability.WRITE)
@@ -320,10 +333,41 @@ def check_copy_is_one_write(case: Case) -> None:
 
     Source: the plugin contract, Values and functions, ``ATOMIC_COPY``.
     """
+    for copy in COPIES:
+        one = sample(_PARTITION, 0, copy.__name__)
+        watched = WatchedStore.over(case.store, WRITES)
+        copy(case.another(watched), one.metadata, one.data)
+        require(
+            watched.calls == 1,
+            f"{copy.__name__} made {watched.calls} writes, not 1.",
+        )
+
+
+@rule(Capability.WRITE)
+def check_copy_without_indexes_is_stored(case: Case) -> None:
+    """A copy for which no index was given stores the log, and no index of another one.
+
+    An index that Kafka always has may be rebuilt from the log. The log has no aborted
+    transaction, so that it needs no transaction index.
+
+    Source: the plugin contract, What an author implements, ``copy_log_segment``.
+    """
     one = sample(_PARTITION, 0)
-    watched = WatchedStore.over(case.store, WRITES)
-    case.another(watched).copy_log_segment(one.metadata, one.data)
-    require(watched.calls == 1, f"The copy made {watched.calls} writes, not 1.")
+    for copy in COPIES:
+        bare = sample(_PARTITION, 0, copy.__name__)
+        try:
+            copy(case.storage, bare.metadata, LogSegmentData(bare.data.log, {}))
+        except TieredFSError as error:
+            said = f"{copy.__name__} without indexes raised {error!r}."
+            raise AssertionError(said) from error
+        listed = case.stored(bare)
+        log = case.another().fetch_log_segment(listed)
+        require_bytes(log, one.log, f"After {copy.__name__} without indexes the log")
+        found = case.another().fetch_all_indexes(listed)
+        indexes = {kind: bytes(index) for kind, index in found.items()}
+        inspect_log_segment(
+            bare.metadata, LogSegmentData(bare.log, indexes), lambda _: None
+        )
 
 
 @rule(excludes={Capability.WRITE})
@@ -349,8 +393,3 @@ def check_read_only_refuses_to_write(case: Case) -> None:
         expect_error(call, UnsupportedOperationError, said)
     after = [(entry.key, entry.version) for entry in case.store.list()]
     require(before == after, "All were refused, and the store has changed.")
-
-
-def _require_nothing(case: Case) -> None:
-    found = case.all_listed(case.another())
-    require(not found, f"Afterwards it listed {found}.")

@@ -27,28 +27,27 @@ _OTHER_NUMBERS: Final = range(_NUMBER + 2, _NUMBER + 20, 2)
 """Of samples with as many digits in their offsets."""
 
 
-@rule(Capability.WRITE)
+@rule()
 def check_short_object_is_an_error(case: Case) -> None:
     """Where a stored object has lost its end, a log is whole or an error, not less.
 
     Source: the plugin contract, What an author implements, ``fetch_log_segment``.
     """
-    one = sample(PARTITIONS[0], 1)
-    size = len(one.log)
-    case.storage.copy_log_segment(one.metadata, one.data)
-    listed = case.storage.describe(case.listed(one))
+    listed = case.storage.describe(case.one_segment())
+    log = bytes(case.storage.fetch_log_segment(listed))
+    size = len(log)
     asked: dict[str, tuple[_Read, bytes]] = {
         "fetch_log_segment": (
             lambda s: bytes(s.fetch_log_segment(listed, 0, size)),
-            one.log,
+            log,
         ),
         "fetch_log_segment of the last half": (
             lambda s: bytes(s.fetch_log_segment(listed, size // 2, size)),
-            one.log[size // 2 :],
+            log[size // 2 :],
         ),
-        "stream_log": (lambda s: b"".join(s.stream_log(listed)), one.log),
+        "stream_log": (lambda s: b"".join(s.stream_log(listed)), log),
     }
-    for key in sorted(case.stored_keys()):
+    for key in case.keys_of(listed):
         whole = case.raw_get(key)
         for left in (len(whole) - 1, len(whole) // 2):
             case.raw_put(key, whole[: max(left, 0)])
@@ -62,16 +61,14 @@ def check_short_object_is_an_error(case: Case) -> None:
         case.raw_put(key, whole)
 
 
-@rule(Capability.WRITE)
+@rule()
 def check_errors_are_typed(case: Case) -> None:
     """Whatever is stored, the error is a TieredFSError.
 
     Source: the plugin contract, Errors.
     """
-    one = sample(PARTITIONS[0], 1)
-    case.storage.copy_log_segment(one.metadata, one.data)
-    (listed,) = case.storage.list_segments(PARTITIONS[0])
-    for key in sorted(case.stored_keys()):
+    listed = case.one_segment()
+    for key in case.keys_of(listed):
         whole = case.raw_get(key)
         half = len(whole) // 2
         damaged: dict[str, bytes | None] = {

@@ -8,8 +8,7 @@ from itertools import product
 
 from tieredfs.errors import NotFoundError, TieredFSError
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
-from tieredfs.storage import Capability
-from tieredfs.testing.faults import Effect
+from tieredfs.storage import Capability, RemoteStorageManager
 from tieredfs.testing.rendezvous import Rendezvous
 from tieredfs.testing.rule import Case, expect_error, require, require_whole, rule
 from tieredfs.testing.samples import MISSING, PARTITIONS, Sample, sample
@@ -70,40 +69,35 @@ def check_delete_is_seen_whole(case: Case) -> None:
     Source: the plugin contract, Crashes.
     """
     lasting = _lasting_keys(case)
-    one = sample(_PARTITION, 1)
-    for is_landed in (False, True):
-        for at, storage in case.failing_from(is_landed=is_landed):
-            case.storage.copy_log_segment(one.metadata, one.data)
-            listed = case.listed(one)
-            where = f"A delete failed at write {at + 1}, and then"
+    one, other = sample(_PARTITION, 1), sample(_PARTITION, 2)
+    for said, delete, deleted in (
+        ("delete_log_segment", _delete_segment, [one]),
+        ("delete_partition", _delete_partition, [one, other]),
+    ):
+        for how, storage in case.interrupted():
+            for copied in (one, other):
+                case.storage.copy_log_segment(copied.metadata, copied.data)
+            listed = {copied.identity: case.listed(copied) for copied in (one, other)}
+            where = f"{said} {how}, and then"
             try:
-                storage.delete_log_segment(listed)
+                delete(storage, listed[one.identity])
             except TieredFSError:
                 pass
             else:
                 found = case.all_listed(case.another())
-                require(listed not in found, f"{where} returned: it lists {found}.")
-            if listed in case.all_listed(case.another()):
-                indexes = case.another().fetch_all_indexes(listed)
-                log = case.another().fetch_log_segment(listed)
-                require(
-                    log == one.log and dict(indexes) == dict(one.data.indexes),
-                    f"{where} it was listed, but not whole.",
-                )
-            else:
-                _require_no_less(case, listed, one, where)
-            case.another().delete_log_segment(listed)
+                wrong = [gone for gone in deleted if listed[gone.identity] in found]
+                require(not wrong, f"{where} returned: it lists {found}.")
+            for copied in (one, other):
+                seen = case.seen(copied)
+                if seen is not None:
+                    require_whole(case.another(), seen, copied, where)
+                else:
+                    require(copied in deleted, f"{where} {other.metadata} was gone.")
+                    _require_no_less(case, listed[copied.identity], copied, where)
+            delete(case.another(), listed[one.identity])
+            case.another().delete_log_segment(listed[other.identity])
             left = sorted(case.raw_keys() - lasting)
             require(not left, f"{where} deleting again left {left}.")
-    for at, storage in case.failing_writes(Effect.CUT):
-        case.storage.copy_log_segment(one.metadata, one.data)
-        listed = case.listed(one)
-        with suppress(TieredFSError):
-            storage.delete_log_segment(listed)
-        if listed not in case.all_listed(case.another()):
-            where = f"Write {at + 1} of a delete was cut, and then"
-            _require_no_less(case, listed, one, where)
-        case.another().delete_log_segment(listed)
 
 
 @rule(Capability.WRITE)
@@ -200,6 +194,14 @@ def check_delete_removes_every_copy(case: Case) -> None:
             require(not found, f"Two copied it, one deleted it, and it listed {found}.")
         left = sorted(case.raw_keys() - lasting)
         require(not left, f"Two copied it, one deleted it, and it left {left}.")
+
+
+def _delete_segment(storage: RemoteStorageManager, listed: SegmentMetadata) -> None:
+    storage.delete_log_segment(listed)
+
+
+def _delete_partition(storage: RemoteStorageManager, listed: SegmentMetadata) -> None:
+    storage.delete_partition(listed.partition)
 
 
 def _require_no_less(

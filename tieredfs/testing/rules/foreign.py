@@ -5,7 +5,6 @@ from typing import Final
 
 from tieredfs.errors import TieredFSError
 from tieredfs.model import SegmentMetadata
-from tieredfs.storage import Capability
 from tieredfs.testing.rule import Case, NotApplicableError, require, rule
 
 __all__ = [
@@ -23,7 +22,7 @@ _FOREIGN_KEYS: Final = (
 )
 
 
-@rule(Capability.WRITE)
+@rule()
 def check_foreign_objects_are_skipped(case: Case) -> None:
     """Objects that are not of the layout are skipped: no error, no segment.
 
@@ -42,7 +41,7 @@ def check_foreign_objects_are_skipped(case: Case) -> None:
         )
 
 
-@rule(Capability.WRITE)
+@rule()
 def check_malformed_names_are_skipped(case: Case) -> None:
     """An object is skipped if its name is malformed, however close to a segment's.
 

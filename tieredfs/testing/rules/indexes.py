@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from itertools import combinations
+from itertools import combinations, product
 from typing import Final
 
 from tieredfs.epochs import LeaderEpochs
@@ -21,6 +21,7 @@ from tieredfs.model import (
     SegmentMetadata,
 )
 from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.testing.copies import COPIES
 from tieredfs.testing.rule import (
     Case,
     NotApplicableError,
@@ -63,15 +64,13 @@ def check_inconsistent_indexes_are_refused(case: Case) -> None:
     Source: the plugin contract, Indexes.
     """
     one = sample(PARTITIONS[0], 1)
-    for kind, said, index in _inconsistent(one):
+    for copy, (kind, said, index) in product(COPIES, _inconsistent(one)):
         data = replace(one.data, indexes={**one.data.indexes, kind: index})
-        expect_error(
-            lambda data=data: case.storage.copy_log_segment(one.metadata, data),  # type: ignore[misc]
+        case.require_refusal(
+            partial(copy, case.storage, one.metadata, data),
             CorruptDataError,
-            f"Copying with the {kind} index {said}",
+            f"{copy.__name__} with the {kind} index {said}",
         )
-        found = case.all_listed(case.another())
-        require(not found, f"With the {kind} index {said} it listed {found}.")
 
 
 def _inconsistent(one: Sample) -> Iterator[tuple[IndexType, str, bytes]]:

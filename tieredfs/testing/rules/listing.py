@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from tieredfs.errors import NotFoundError, TieredFSError
+from tieredfs.integers import MAX_INT64
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, RemoteStorageManager
@@ -40,6 +41,8 @@ _Found = Sequence[SegmentMetadata | TieredFSError]
 
 _PAGE_OBJECTS: Final = 1000
 _WRITERS: Final = 8
+_STARTS: Final = (0, 10**15, (1 << 53) + 1, MAX_INT64 - 1)
+"""Of segments of one record: beyond what 14 digits and what a float can tell."""
 _FIELDS = ("end_offset", "max_timestamp_ms", "leader_epochs", "size")
 
 
@@ -78,9 +81,10 @@ def check_listing_is_sorted_and_complete(case: Case) -> None:
 
     Source: the plugin contract, What an author implements, ``list_segments``.
     """
-    lone = _small(MISSING, 0)  # it ends at offset 0
-    case.storage.copy_log_segment(lone.metadata, lone.data)
-    samples = [*case.fill(), lone]
+    extreme = [_small(MISSING, start) for start in _STARTS]
+    for one in extreme:
+        case.storage.copy_log_segment(one.metadata, one.data)
+    samples = [*case.fill(), *extreme]
     for storage in (case.storage, case.another()):
         for partition, group in groupby(samples, lambda s: s.metadata.partition):
             expected = list(group)
@@ -182,16 +186,18 @@ def check_seek_finds_the_first(case: Case) -> None:
 
     Source: the plugin contract, What a user calls, ``seek``.
     """
-    for segment in case.segments():
-        full = case.storage.describe(segment)
-        for offset in {full.start_offset, full.end_offset or 0}:
-            first = _first_from(case.storage, full.partition, offset)
-            found = _identities(case.storage.seek(full.partition, offset))
-            require(
-                first in found and found == sorted(found),
-                f"From offset {offset} of {full.partition} on it returned {found}; the "
-                f"first that ends there or later is {first}.",
-            )
+    segments = case.segments()
+    if case.can(Capability.WRITE):
+        for start in (5, 9):  # offsets 6 to 8 are in no segment
+            one = _small(MISSING, start)
+            case.storage.copy_log_segment(one.metadata, one.data)
+        segments += case.storage.list_segments(MISSING)
+    described = [case.storage.describe(segment) for segment in segments]
+    offsets = {0, *(one.start_offset for one in described)}
+    offsets |= {(one.end_offset or 0) + more for one in described for more in (0, 1)}
+    for partition in {one.partition for one in described}:
+        for offset in sorted(offsets):
+            _require_sought(case.storage, partition, offset)
 
 
 @rule()
@@ -318,13 +324,25 @@ def _small(partition: TopicIdPartition, number: int) -> Sample:
     return build_segment(partition, made, number)
 
 
-def _first_from(
+def _require_sought(
     storage: RemoteStorageManager, partition: TopicIdPartition, offset: int
-) -> tuple[int, str]:
+) -> None:
+    """Require that ``seek`` returns the first segment that ends at an offset or later.
+
+    Nothing is required where none does.
+    """
     for segment in storage.list_segments(partition):
         if (storage.describe(segment).end_offset or 0) >= offset:
-            return segment.start_offset, segment.id
-    raise AssertionError(f"Listed is nothing that ends at offset {offset} or later.")
+            break
+    else:
+        return
+    first = segment.start_offset, segment.id
+    found = _identities(storage.seek(partition, offset))
+    require(
+        first in found and found == sorted(found),
+        f"From offset {offset} of {partition} on it returned {found}; the first that "
+        f"ends there or later is {first}.",
+    )
 
 
 def _identities(segments: list[SegmentMetadata]) -> list[tuple[int, str]]:

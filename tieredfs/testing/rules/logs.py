@@ -1,16 +1,17 @@
-"""Rules of which logs are stored, and how they are given."""
+"""Rules of which logs are stored."""
 
 from dataclasses import replace
 from functools import partial
+from itertools import product
 
 from tieredfs.errors import CorruptDataError
 from tieredfs.model import IndexType
 from tieredfs.storage import Capability
-from tieredfs.storage.segment_log.source import log_in_memory
-from tieredfs.testing.rule import Case, expect_error, require, require_whole, rule
+from tieredfs.testing.copies import COPIES, append_log_segment
+from tieredfs.testing.rule import Case, rule
 from tieredfs.testing.samples import PARTITIONS, sample
 
-__all__ = ["check_malformed_log_is_refused", "check_open_log_is_stored_alike"]
+__all__ = ["check_malformed_log_is_refused"]
 
 _PARTITION = PARTITIONS[0]
 
@@ -37,20 +38,10 @@ def check_malformed_log_is_refused(case: Case) -> None:
     cases = {said: replace(one.data, log=log) for said, log in logs.items()}
     aborted = replace(one.data, indexes=indexes)
     cases["with an aborted transaction that no index has"] = aborted
-    for said, data in cases.items():
-        copy = partial(case.storage.copy_log_segment, one.metadata, data)
-        expect_error(copy, CorruptDataError, f"Copying a log {said}")
-        found = case.all_listed(case.another())
-        require(not found, f"After the copy of a log {said} it listed {found}.")
-
-
-@rule(Capability.WRITE)
-def check_open_log_is_stored_alike(case: Case) -> None:
-    """``copy_open_log`` stores the segment as ``copy_log_segment``, indexes included.
-
-    Source: the plugin contract, What a user calls, ``copy_open_log``.
-    """
-    one = sample(_PARTITION, 1)
-    log = log_in_memory(one.log, str(one.metadata))
-    case.storage.copy_open_log(one.metadata, log, one.data.indexes)
-    require_whole(case.another(), case.listed(one), one)
+    ways = (*COPIES, append_log_segment) if case.can_append() else COPIES
+    for copy, (said, data) in product(ways, cases.items()):
+        case.require_refusal(
+            partial(copy, case.storage, one.metadata, data),
+            CorruptDataError,
+            f"{copy.__name__} of a log {said}",
+        )

@@ -1,6 +1,7 @@
 """Rules of names: those of topics, of partitions, and of storages."""
 
 from tieredfs.errors import InvalidArgumentError, UnsupportedOperationError
+from tieredfs.integers import MAX_INT32
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition, Uuid
 from tieredfs.storage import Capability
 from tieredfs.testing.rule import Case, require, require_whole, rule
@@ -18,7 +19,7 @@ _NAMES = ("a.b", "a_b", "A.b", "a-b", *("x" * 248 + last for last in "yz"))
 _LONG = 100
 _ALIKE = (
     *(TopicIdPartition(name, 0, _TOPIC) for name in _NAMES),
-    *(TopicIdPartition("a.b", number, _TOPIC) for number in (2, 10, 11)),
+    *(TopicIdPartition("a.b", number, _TOPIC) for number in (2, 10, 11, MAX_INT32)),
 )
 
 

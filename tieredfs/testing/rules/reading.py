@@ -2,7 +2,7 @@
 
 import tempfile
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -100,13 +100,18 @@ def check_ranges_outside_the_log_are_errors(case: Case) -> None:
             (-1, None, InvalidArgumentError),
         ]
         for start, end, error in ranges:
+            said = f"[{start}, {end}) of {listed}, which has {size} bytes,"
             expect_error(
-                lambda listed=listed, start=start, end=end: (  # type: ignore[misc]
-                    case.storage.fetch_log_segment(listed, start, end)
-                ),
+                partial(case.storage.fetch_log_segment, listed, start, end),
                 error,
-                f"The range [{start}, {end}) of {listed}, which has {size} bytes,",
+                f"The range {said}",
             )
+            if end is not None:
+                expect_error(
+                    partial(case.storage.fetch_log_ahead, listed, start, end),
+                    error,
+                    f"Reading ahead, the range {said}",
+                )
 
 
 @rule()

@@ -6,7 +6,7 @@ from functools import partial
 
 from tieredfs.errors import CorruptObjectError, NotFoundError, TieredFSError
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
-from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition, Uuid
+from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import Capability
 from tieredfs.storage.segment_log.source import log_in_memory
 from tieredfs.storage.segment_log.stream import read_batches
@@ -16,14 +16,17 @@ from tieredfs.testing.rule import (
     NotApplicableError,
     expect_error,
     require,
+    require_whole,
     rule,
 )
+from tieredfs.testing.samples import PARTITIONS, Sample, sample
 from tieredfs.testing.segment_plan import BatchPlan, SegmentPlan, build_segment
 from tieredfs.testing.stores import READS, WRITES, WatchedStore
 
 __all__ = [
     "check_answers_from_metadata_send_no_request",
     "check_checked_end_is_that_of_the_log",
+    "check_interrupted_replacement_can_be_repeated",
     "check_key_that_contradicts_the_log_is_found",
     "check_producers_before_are_older",
     "check_replaced_segment_is_the_new_one",
@@ -33,7 +36,7 @@ __all__ = [
 
 _Name = tuple[TopicIdPartition, int, SegmentId]
 
-_PARTITION = TopicIdPartition("orders", 0, Uuid.from_bytes(bytes(range(16))))
+_PARTITION = PARTITIONS[0]
 
 
 @rule()
@@ -181,6 +184,57 @@ def check_replaced_segment_is_the_new_one(case: Case) -> None:
     )
     for kind in wanted:
         require(found[kind] == wanted[kind], f"{kind} is not the new one.")
+
+
+@rule(Capability.WRITE)
+def check_interrupted_replacement_can_be_repeated(case: Case) -> None:
+    """A replacement that fails anywhere is completed when it is repeated.
+
+    Until then the log and each index are those of the damaged copy or of the new one,
+    or an error.
+
+    Source: the plugin contract, What a user calls, ``replace_log_segment``.
+    """
+    one = sample(_PARTITION, 1)
+    log = log_in_memory(one.log, str(one.metadata))
+    indexes = one.data.indexes
+    for how, storage in case.interrupted():
+        case.storage.copy_log_segment(one.metadata, one.data)
+        _damage(case)
+        new: dict[str, bytes] = dict(indexes.items())
+        allowed = [_parts(case, one), new | {"log": one.log}]
+        with suppress(TieredFSError):
+            storage.replace_log_segment(one.metadata, log, indexes)
+        where = f"replace_log_segment {how}, and then"
+        for name, part in _parts(case, one).items():
+            known = [parts[name] for parts in allowed if name in parts]
+            require(part in known, f"{where} {name} was neither the old nor the new.")
+        case.another().replace_log_segment(one.metadata, log, indexes)
+        where = f"{where} it was repeated."
+        require_whole(case.another(), case.stored(one, where), one, where)
+        case.another().delete_log_segment(case.stored(one))
+
+
+def _damage(case: Case) -> None:
+    """Change a byte in the middle of the largest stored object."""
+    key = max(case.stored_keys(), key=lambda name: len(case.raw_get(name)))
+    whole = bytearray(case.raw_get(key))
+    whole[len(whole) // 2] ^= 1
+    case.raw_put(key, bytes(whole))
+
+
+def _parts(case: Case, one: Sample) -> dict[str, bytes]:
+    """Return the log and each index of a segment, without those that are an error."""
+    listed = case.seen(one)
+    found: dict[str, bytes] = {}
+    if listed is not None:
+        storage = case.another()
+        with suppress(TieredFSError):
+            found["log"] = bytes(storage.fetch_log_segment(listed))
+        for kind in one.data.indexes:
+            with suppress(TieredFSError):
+                found[kind] = bytes(storage.fetch_index(listed, kind))
+    return found
 
 
 @rule()
