@@ -9,6 +9,7 @@ from hypothesis.stateful import initialize, precondition, rule
 from tieredfs.errors import UnsupportedOperationError
 from tieredfs.model import LogSegmentData
 from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.testing.copies import Copy, copy_log_segment, copy_open_log
 from tieredfs.testing.faults import NO_FAULTS, FaultPlan
 from tieredfs.testing.plugin_machine.draws import (
     CONTENTS,
@@ -50,11 +51,18 @@ class Copies(PluginState):
             self.copy_sample(self.pool[number], 0, NO_FAULTS)
 
     @precondition(can_write)
-    @rule(number=SEGMENTS, handle=HANDLES, faults=WRITE_FAULTS)
+    @rule(number=SEGMENTS, handle=HANDLES, faults=WRITE_FAULTS, is_open=st.booleans())
     @recorded
-    def copy(self, number: int, handle: int, faults: FaultPlan) -> None:
-        """Copy a segment, or copy it again."""
-        self.copy_sample(self.pool[number], handle, faults)
+    def copy(
+        self,
+        number: int,
+        handle: int,
+        faults: FaultPlan,
+        is_open: bool = False,  # noqa: FBT001, FBT002 - hypothesis names it
+    ) -> None:
+        """Copy a segment, or copy it again; its log is open where ``push`` copies."""
+        copy = copy_open_log if is_open else copy_log_segment
+        self.copy_sample(self.pool[number], handle, faults, copy)
 
     @precondition(can_write)
     @rule(numbers=st.tuples(SEGMENTS, SEGMENTS), handles=st.tuples(HANDLES, HANDLES))
@@ -86,13 +94,21 @@ class Copies(PluginState):
         storage.delete_partition(CROWDED)
         self.model.end_delete_partition(CROWDED)
 
-    def copy_sample(self, one: Sample, handle: int, faults: FaultPlan) -> None:
+    def copy_sample(
+        self,
+        one: Sample,
+        handle: int,
+        faults: FaultPlan,
+        copy: Copy = copy_log_segment,
+    ) -> None:
         """Copy any segment, while requests fail as planned."""
         name = name_of(one.metadata)
         was_whole = name in self.model.whole
         storage = self.handles[handle].storage
         self.model.begin_copy(one)
-        ended = self.try_call(handle, faults, lambda: copy_or_refuse(storage, one))
+        ended = self.try_call(
+            handle, faults, partial(copy_or_refuse, storage, one, copy)
+        )
         if ended is None:
             if Capability.ATOMIC_COPY not in self.capabilities:
                 self.model.fail_copy(one)
@@ -142,9 +158,11 @@ class Copies(PluginState):
         self.model.adopt(self.partitions, self.pool)
 
 
-def copy_or_refuse(storage: RemoteStorageManager, one: Sample) -> bytes | None:
+def copy_or_refuse(
+    storage: RemoteStorageManager, one: Sample, copy: Copy = copy_log_segment
+) -> bytes | None:
     """Copy a segment; return None if the layout cannot store such a log."""
     try:
-        return storage.copy_log_segment(one.metadata, one.data)
+        return copy(storage, one.metadata, one.data)
     except UnsupportedOperationError:
         return None
