@@ -13,7 +13,14 @@ from tieredfs.errors import StorageUnavailableError
 from tieredfs.model import ByteRange
 from tieredfs.objects import Content, ObjectInfo, ObjectStore, RequestPolicy
 
-__all__ = ["READS", "WRITES", "OpenStore", "WatchedStore", "scratch_store"]
+__all__ = [
+    "READS",
+    "WRITES",
+    "InterceptedStore",
+    "OpenStore",
+    "WatchedStore",
+    "scratch_store",
+]
 
 _T = TypeVar("_T")
 
@@ -36,7 +43,81 @@ def scratch_store() -> Iterator[ObjectStore]:
         store.delete([entry.key for entry in store.list()])
 
 
-class WatchedStore(ObjectStore):
+class InterceptedStore(ObjectStore):
+    """The same objects, where each request passes through ``_send`` of a subclass.
+
+    Views under another policy share what the subclass keeps.
+    """
+
+    @classmethod
+    def _onto(cls, store: ObjectStore) -> Self:
+        """Return another store over the objects of ``store``, on its connections."""
+        made = cls.__new__(cls)
+        vars(made).update(vars(store))
+        return made
+
+    def _send(self, verb: str, keys: Sequence[str], execute: Callable[[], _T]) -> _T:
+        """Send a request.
+
+        Args:
+            verb: The method of the store.
+            keys: Its keys, or the prefix of a listing.
+            execute: Sends it to the objects.
+        """
+        raise NotImplementedError(f"{verb} {keys} {execute}")
+
+    def get(self, key: str) -> memoryview:
+        """Return the whole object."""
+        return self._send("get", [key], partial(super().get, key))
+
+    def get_range(self, key: str, start: int, end: int) -> memoryview:
+        """Return the bytes ``[start, end)`` of an object; none without a request."""
+        get = partial(super().get_range, key, start, end)
+        return get() if start == end else self._send("get_range", [key], get)
+
+    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
+        """Return several ranges of one object; empty ones without a request."""
+        get = partial(super().get_ranges, key, ranges)
+        return self._send("get_ranges", [key], get) if any(ranges) else get()
+
+    def head(self, key: str) -> ObjectInfo:
+        """Return an object's size and version."""
+        return self._send("head", [key], partial(super().head, key))
+
+    def list(
+        self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
+    ) -> Iterator[ObjectInfo]:
+        """Yield the objects whose keys begin with ``prefix``."""
+        ask = partial(super().list, prefix, start_after=start_after)
+        return self._send("list", [prefix], partial(ask, delimiter=delimiter))
+
+    def put(
+        self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
+    ) -> None:
+        """Store an object."""
+        self._send("put", [key], partial(super().put, key, data, overwrite=overwrite))
+
+    def put_new(self, prefix: str, data: bytes | bytearray | memoryview) -> str:
+        """Store an object under a key that no other write has."""
+        return self._send("put_new", [prefix], partial(super().put_new, prefix, data))
+
+    def put_file(self, key: str, source: Path | Content, *, overwrite: bool) -> None:
+        """Store an object from a local file."""
+        put = partial(super().put_file, key, source, overwrite=overwrite)
+        self._send("put_file", [key], put)
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy one object to another key."""
+        self._send("copy", [target], partial(super().copy, source, target))
+
+    def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects; without a key no request is sent."""
+        wanted = sorted(keys)
+        if wanted:
+            self._send("delete", wanted, partial(super().delete, wanted))
+
+
+class WatchedStore(InterceptedStore):
     """The same objects, where calls of some verbs are counted and can be made to fail.
 
     Calls of views under another policy are counted and fail as well.
@@ -67,8 +148,7 @@ class WatchedStore(ObjectStore):
         is_landed: bool = False,
     ) -> Self:
         """Return another store over the objects of ``store``, on its connections."""
-        made = cls.__new__(cls)
-        vars(made).update(vars(store))
+        made = cls._onto(store)
         made.verbs = frozenset(verbs)
         made.calls = 0
         made.received = 0
@@ -82,71 +162,23 @@ class WatchedStore(ObjectStore):
     _lock: threading.Lock
     _watched: Self
 
-    def get(self, key: str) -> memoryview:
-        """Return the whole object."""
-        return self._call("get", partial(super().get, key))
-
-    def get_range(self, key: str, start: int, end: int) -> memoryview:
-        """Return the bytes ``[start, end)`` of an object."""
-        return self._call("get_range", partial(super().get_range, key, start, end))
-
-    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
-        """Return several ranges of one object."""
-        return self._call("get_ranges", partial(super().get_ranges, key, ranges))
-
-    def head(self, key: str) -> ObjectInfo:
-        """Return an object's size and version."""
-        return self._call("head", partial(super().head, key))
-
-    def list(
-        self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
-    ) -> Iterator[ObjectInfo]:
-        """Yield the objects whose keys begin with ``prefix``."""
-        return self._call(
-            "list",
-            partial(super().list, prefix, start_after=start_after, delimiter=delimiter),
-        )
-
-    def put(
-        self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
-    ) -> None:
-        """Store an object."""
-        self._call("put", partial(super().put, key, data, overwrite=overwrite))
-
-    def put_new(self, prefix: str, data: bytes | bytearray | memoryview) -> str:
-        """Store an object under a key that no other write has."""
-        return self._call("put_new", partial(super().put_new, prefix, data))
-
-    def put_file(self, key: str, source: Path | Content, *, overwrite: bool) -> None:
-        """Store an object from a local file."""
-        put = partial(super().put_file, key, source, overwrite=overwrite)
-        self._call("put_file", put)
-
-    def copy(self, source: str, target: str) -> None:
-        """Copy one object to another key."""
-        self._call("copy", partial(super().copy, source, target))
-
-    def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; without a key no request is sent."""
-        listed = sorted(keys)
-        if listed:
-            self._call("delete", partial(super().delete, listed))
-
-    def _call(self, verb: str, call: Callable[[], _T]) -> _T:
+    def _send(self, verb: str, keys: Sequence[str], execute: Callable[[], _T]) -> _T:
         watched = self._watched  # of a view, the original store
         if verb not in watched.verbs:
-            return call()
+            return execute()
         with self._lock:
             before, watched.calls = watched.calls, watched.calls + 1
             watched.policies.add(self.policy)
         if watched.limit is None or before < watched.limit:
-            answer = call()
+            answer = execute()
             with self._lock:
                 watched.received += _size(answer)
             return answer
         if watched.is_landed and before == watched.limit:
-            call()
-        raise StorageUnavailableError(f"{verb} {self.url}: a fault was injected")
+            execute()
+        raise StorageUnavailableError(
+            f"{verb} {self.url}/{keys[0]}: a fault was injected"
+        )
 
 
 def _size(answer: object) -> int:

@@ -3,24 +3,21 @@
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
-from pathlib import Path
 from typing import Self, TypeVar
 
-from tieredfs.model import ByteRange
-from tieredfs.objects import Content, ObjectInfo, ObjectStore
+from tieredfs.objects import ObjectInfo, ObjectStore
 from tieredfs.testing.faults.effect import CRASHES, CrashError, Effect
 from tieredfs.testing.faults.plan import NO_FAULTS, Plan, StoreFault, StoreRequest
-from tieredfs.testing.stores import WRITES
+from tieredfs.testing.stores import WRITES, InterceptedStore
 
 __all__ = ["FaultyStore"]
 
 _T = TypeVar("_T")
 
 
-class FaultyStore(ObjectStore):
+class FaultyStore(InterceptedStore):
     """The same objects, where requests fail as planned and are recorded.
 
     Views under another policy follow the same plan, and are recorded with it.
@@ -44,8 +41,7 @@ class FaultyStore(ObjectStore):
             during_pause: Is called where a request is late, instead of waiting; None
                 to wait as long as the plan says.
         """
-        made = cls.__new__(cls)
-        vars(made).update(vars(store))
+        made = cls._onto(store)
         made._journal = _Journal(plan, during_pause)  # noqa: SLF001 - of this class
         return made
 
@@ -61,89 +57,34 @@ class FaultyStore(ObjectStore):
         """
         self._journal.follow(plan)
 
-    def get(self, key: str) -> memoryview:
-        """Return the whole object."""
-        return self._send("get", key, partial(super().get, key))
-
-    def get_range(self, key: str, start: int, end: int) -> memoryview:
-        """Return the bytes ``[start, end)`` of an object."""
-        get = partial(super().get_range, key, start, end)
-        return get() if start == end else self._send("get_range", key, get)
-
-    def get_ranges(self, key: str, ranges: Sequence[ByteRange]) -> list[memoryview]:
-        """Return several ranges of one object."""
-        get = partial(super().get_ranges, key, ranges)
-        return self._send("get_ranges", key, get) if any(ranges) else get()
-
-    def head(self, key: str) -> ObjectInfo:
-        """Return an object's size and version."""
-        return self._send("head", key, partial(super().head, key))
-
     def list(
         self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
     ) -> Iterator[ObjectInfo]:
         """Yield the objects whose keys begin with ``prefix``."""
-        found = super().list(prefix, start_after=start_after, delimiter=delimiter)
+        found = super(InterceptedStore, self).list(
+            prefix, start_after=start_after, delimiter=delimiter
+        )
         return self._yielded(prefix, found)
 
-    def put(
-        self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
-    ) -> None:
-        """Store an object."""
-        self._send("put", key, partial(super().put, key, data, overwrite=overwrite))
-
-    def put_new(self, prefix: str, data: bytes | bytearray | memoryview) -> str:
-        """Store an object under a key that no other write has."""
-        return self._send("put_new", prefix, partial(super().put_new, prefix, data))
-
-    def put_file(self, key: str, source: Path | Content, *, overwrite: bool) -> None:
-        """Store an object from a local file."""
-        put = partial(super().put_file, key, source, overwrite=overwrite)
-        self._send("put_file", key, put)
-
-    def copy(self, source: str, target: str) -> None:
-        """Copy one object to another key."""
-        self._send("copy", target, partial(super().copy, source, target))
-
-    def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects; without a key no request is sent."""
-        wanted = sorted(keys)
-        if wanted:
-            delete = super().delete
-
-            def delete_half(fault: StoreFault) -> None:
-                one = fault.key
-                half = slice(len(wanted) // 2) if one is None else slice(one, one + 1)
-                delete(wanted[half])
-
-            execute = partial(delete, wanted)
-            self._send("delete", wanted[0], execute, delete_half, keys=len(wanted))
-
-    def _send(
-        self,
-        verb: str,
-        key: str,
-        execute: Callable[[], _T],
-        execute_half: Callable[[StoreFault], object] = lambda _: None,
-        *,
-        keys: int = 1,
-    ) -> _T:
+    def _send(self, verb: str, keys: Sequence[str], execute: Callable[[], _T]) -> _T:
         """Send one request, or let it fail."""
-        fault = self._journal.begin(verb, key, keys)
+        fault = self._journal.begin(verb, keys)
         if fault is None or fault.effect.raised is None:
             self._journal.pause(fault)
             return execute()
-        if fault.effect.executed == "half":
-            execute_half(fault)
+        if fault.effect.executed == "half" and verb == "delete":
+            one = fault.key
+            half = slice(len(keys) // 2) if one is None else slice(one, one + 1)
+            super(InterceptedStore, self).delete(keys[half])
         elif fault.effect.executed == "all":
             execute()
-        raise self._failure(verb, key, fault.effect, fault.effect.raised)
+        raise self._failure(verb, keys[0], fault.effect, fault.effect.raised)
 
     def _yielded(
         self, prefix: str, found: Iterator[ObjectInfo]
     ) -> Iterator[ObjectInfo]:
         """Yield a listing; its request is sent when the first entry is needed."""
-        fault = self._journal.begin("list", prefix)
+        fault = self._journal.begin("list", [prefix])
         if fault is None or fault.effect.raised is None:
             self._journal.pause(fault)
             yield from found
@@ -200,12 +141,13 @@ class _Journal:
         else:
             self._during_pause()
 
-    def begin(self, verb: str, key: str, keys: int = 1) -> StoreFault | None:
+    def begin(self, verb: str, keys: Sequence[str]) -> StoreFault | None:
         """Record a request, and return what happens to it.
 
         Raises:
             CrashError: The process has died.
         """
+        key = keys[0]
         with self._lock:
             if self.is_dead:
                 raise CrashError(f"{verb} {key}: the process is dead")
@@ -216,7 +158,7 @@ class _Journal:
                 len(self.requests),
                 self._writes if is_write else None,
                 self._repeats[verb, key],
-                keys=keys,
+                keys=len(keys),
             )
             self._writes += is_write
             self._repeats[verb, key] += 1
