@@ -27,7 +27,7 @@ from tieredfs.model import (
 from tieredfs.storage.segment_log.inspection import PriorState, inspect_segment
 from tieredfs.storage.segment_log.source import log_in_memory
 from tieredfs.storage.segment_log.stream import read_batches
-from tieredfs.testing.samples import Sample
+from tieredfs.testing.sample import Sample
 
 __all__ = [
     "BatchKind",

@@ -141,7 +141,7 @@ BROKEN = (
     Broken(
         rules.check_producers_before_are_older,
         TakesTheSnapshotOfItsEnd,
-        r"it returned \[ProducerState\(producer_id=7",
+        r"it returned \[ProducerState\(producer_id=1",
     ),
     Broken(
         rules.check_answers_from_metadata_send_no_request,
