@@ -174,6 +174,16 @@ def begun(make: MakeStorage, search: Search | None = None) -> Iterator[PluginMac
         machine.teardown()
 
 
+def test_each_call_of_a_step_may_take_as_long_as_a_step() -> None:
+    """A search that makes calls is not taken for one that hangs."""
+    search = Search()
+    with begun(SingleObject, search) as machine:
+        before = search.failures.current
+        machine.try_call(0, FaultPlan(), machine.handles[0].storage.list_partitions)
+        assert search.failures.current is not before
+        assert search.failures.current == before
+
+
 def fault(effect: Effect, at: int, *, of_writes: bool = False) -> FaultPlan:
     return FaultPlan((StoreFault(effect, at, of_writes),))
 
