@@ -15,6 +15,7 @@ from tieredfs.cli.exit_codes import OTHER
 from tieredfs.cli.options import JsonObject, StoreOptions, json_option, store_options
 from tieredfs.cli.output.escapes import escape, to_json
 from tieredfs.cli.output.progress import counting
+from tieredfs.cli.output.streams import OutputError
 from tieredfs.cli.output.tables import (
     answer_stream,
     show_json,
@@ -126,7 +127,8 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
     except KeyboardInterrupt:
         if verdicts:
             show()
-            answer_stream().flush()  # the process ends at once
+            with suppress(OutputError):
+                answer_stream().flush()  # the process ends at once
         raise
     except TieredFSError as error:
         said = trial.redacted(str(error))
