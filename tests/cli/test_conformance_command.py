@@ -1,17 +1,29 @@
 """``tieredfs conformance``: the verdict on a plugin, and what it leaves behind."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import pytest
 from typing_extensions import override
 
-from cli.commands import Run
+from cli.commands import Run, ours, wait_until
 from support.kafka_data import KAFKA, LOCAL
 from support.stores import files_of
 from testing.broken.reading import TakesTheEndAsIncluded
-from tieredfs import ObjectStore, SegmentMetadata
+from testing.pasted import run_test
+from tieredfs import (
+    IndexType,
+    ObjectStore,
+    SegmentMetadata,
+    StorageUnavailableError,
+    TopicIdPartition,
+)
 from tieredfs.cli import conformance
 from tieredfs.cli.options import StoreOptions
 from tieredfs.storage import StorageAddress
@@ -21,6 +33,7 @@ from tieredfs.testing.plugin_machine.limited_search import Limits
 from tieredfs.testing.plugin_machine.promise import Promise
 from tieredfs.testing.verdict import Outcome, Profile
 from tieredfs.testing.verdict.search import LIMITS
+from tieredfs.testing.verdict.subject import CALL_SECONDS
 
 BROKEN = f"{TakesTheEndAsIncluded.__module__}:TakesTheEndAsIncluded"
 
@@ -83,7 +96,8 @@ def test_a_broken_plugin_gets_the_sentence_and_the_code(run: Run) -> None:
     assert done.code == 1
     assert "check_ranges_are_exact: `fetch_log_segment` returns exactly" in done.text
     assert "returned 1 bytes, expected 0" in done.text
-    assert "    check_ranges_are_exact(make_storage)\n" in done.text
+    assert "    def test_ranges_are_exact():\n" in done.text
+    assert "        check_ranges_are_exact(make_storage)\n" in done.text
     assert not list(ObjectStore(url).list())
 
 
@@ -96,7 +110,7 @@ def test_the_code_breaks_the_rule_again(run: Run) -> None:
     assert sum(said[outcome] for outcome in Outcome) == len(said["rules"])
     for rule in broken_rules(done.text).values():
         with pytest.raises(AssertionError):
-            exec(rule["code"], {})  # noqa: S102 - what an author pastes
+            run_test(rule["code"])
 
 
 def test_what_only_reads_is_asked_about_a_copy_of_what_is_there(
@@ -114,7 +128,7 @@ def test_what_only_reads_is_asked_about_a_copy_of_what_is_there(
     assert done.code == 1
     broken = broken_rules(done.text)["check_ranges_are_exact"]
     with pytest.raises(AssertionError, match="were asked for"):
-        exec(broken["code"], {})  # noqa: S102 - what an author pastes
+        run_test(broken["code"])
     assert files_of(tmp_path) == before
 
 
@@ -187,3 +201,126 @@ def test_where_nothing_could_be_decided_the_command_does_not_end_with_0(
     answer = json.loads(done.text)
     assert (answer["broken"], answer["undecided"]) == (0, len(Promise))
     assert done.code == 1
+
+
+class Tells(KafkaLog):
+    """Says its options in its errors, as a client does that cannot log in."""
+
+    def __init__(self, store: ObjectStore, *, password: str = "") -> None:
+        super().__init__(store)
+        self.password = password
+
+    @override
+    def fetch_index(
+        self, metadata: SegmentMetadata, index_type: IndexType
+    ) -> memoryview:
+        raise RuntimeError(f"cannot log in as me:{self.password} at {self.store}")
+
+
+def test_what_a_plugin_says_in_its_errors_is_shown_without_secrets(
+    run: Run, tmp_path: Path
+) -> None:
+    for name, content in files_of(KAFKA / "plain" / LOCAL).items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+    asked = ("conformance", f"{__name__}:Tells", "--url", str(tmp_path))
+    options = ("--plugin-options", '{"password": "hunter2"}')
+    for form in ((), ("--json",)):
+        done = run(*asked, *options, *form)
+        assert done.code == 1
+        assert "cannot log in as me:***" in done.text
+        assert "hunter2" not in done.text
+
+
+def test_an_error_shows_the_url_without_its_secrets(run: Run) -> None:
+    url = "memory://user:hunter2@host/conformance-secret"
+    ObjectStore(url).put("a.txt", b"1", overwrite=True)
+    done = run("conformance", "kafka-log", "--url", url)
+    assert done.code == 3
+    assert "no segment in memory://***@host" in done.err[0]
+    assert "hunter2" not in done.err[0]
+
+
+class ListsNothingButASecret(Tells):
+    """Fails with its options where it lists."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        raise StorageUnavailableError(f"cannot log in with {self.password}")
+
+
+def test_an_error_of_the_plugin_shows_no_secret(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "any").write_bytes(b"1")
+    asked = ("conformance", f"{__name__}:ListsNothingButASecret", "--url")
+    options = ("--plugin-options", '{"password": "hunter2"}')
+    done = run(*asked, str(tmp_path), *options)
+    assert done.code == 5
+    assert "cannot log in with ***" in done.err[0]
+
+
+class HangsWhenMade(KafkaLog):
+    """Waits for itself in its constructor."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        lock = Lock()
+        with lock:
+            lock.acquire()
+
+
+def test_a_plugin_whose_first_storage_hangs_is_an_error_that_says_where(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(CALL_SECONDS, Profile.QUICK, 0.5)
+    done = run("conformance", f"{__name__}:HangsWhenMade", "--url", str(tmp_path))
+    assert (done.code, done.out) == (1, b"")
+    assert "the plugin cannot be tested: A call did not end within 0.5 s" in done.err[0]
+    assert f"{Path(__file__).name}:" in done.err[0]
+
+
+def test_what_goes_on_when_a_test_has_ended_stores_nothing(tmp_path: Path) -> None:
+    address = StorageAddress.of(str(tmp_path), plugin="kafka-local")
+    trial = conformance._Trial(StoreOptions(None, 30.0), address, "kafka-local", 0)
+    with trial.subject(Profile.QUICK) as subject:
+        store = subject.make_store()
+        store.put("a", b"1", overwrite=True)
+    with pytest.raises(StorageUnavailableError, match="the test has ended"):
+        store.put("b", b"2", overwrite=True)
+    assert not list(tmp_path.iterdir())
+
+
+_FEW_RULES = """
+import sys
+from tieredfs.testing.verdict import rules
+rules.CHECKS = rules.CHECKS[:3]
+from tieredfs.cli.app import main
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize("form", [(), ("--json",)])
+def test_ctrl_c_shows_the_verdicts_so_far_and_leaves_nothing(
+    tmp_path: Path, form: tuple[str, ...]
+) -> None:
+    asked = ("conformance", "kafka-local", "--url", str(tmp_path), *form)
+    with subprocess.Popen(  # noqa: S603 - our own interpreter
+        [sys.executable, "-c", _FEW_RULES, *asked],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=ours({"PYTHONPATH": os.pathsep.join(sys.path)}),
+    ) as process:
+        # The rules have the stores up to the third: these are of the search.
+        wait_until(lambda: any(tmp_path.glob("*/[6-9]/*")), process)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert err.decode().splitlines() == ["tieredfs: interrupted"]
+    names = [check.__name__ for check in CHECKS[:3]]
+    if form:
+        assert [rule["name"] for rule in json.loads(out)["rules"]] == names
+    else:
+        rows = out.decode().splitlines()
+        assert [row.split()[0] for row in rows[1:4]] == names
+        assert rows[-1] == "3 held, 0 broken, 0 not applicable, 0 undecided"
+    assert not list(tmp_path.iterdir())

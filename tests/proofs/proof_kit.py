@@ -14,6 +14,7 @@ import pytest
 from proofs.extent import WHOLE, extent
 from testing.broken import BUGS
 from testing.layouts import LAYOUTS
+from testing.pasted import run_test
 from tieredfs.testing import MakeStorage
 from tieredfs.testing.plugin_machine.promise import Promise
 from tieredfs.testing.stores import scratch_store
@@ -52,7 +53,7 @@ def test_a_bug_is_found_by_the_rule_that_names_it(bug: str, opened: ExitStack) -
     found = {v.name: v for v in verdicts if v.outcome is Outcome.BROKEN}
     code = found[broken.check.__name__].code
     with pytest.raises(AssertionError):
-        exec(code, {"PLUGIN": broken.make})  # noqa: S102 - what an author pastes
+        run_test(code, {"PLUGIN": broken.make})
 
 
 @pytest.mark.parametrize(("layout", "seed"), ASKED)

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, Verbosity, seed, settings
 from hypothesis.stateful import run_state_machine_as_test
+from typing_extensions import override
 
 from testing.broken.copying import CopiesOnce, ListsHalves, RemembersWhatItCopied
 from testing.broken.deleting import DeletesByPrefix
@@ -19,7 +20,12 @@ from testing.broken.outages import (
 )
 from testing.broken.reading import LosesTheLastByte
 from testing.layouts import LAYOUTS, read_only
-from tieredfs import ObjectStore, RemoteStorageManager
+from tieredfs import (
+    ObjectStore,
+    RemoteStorageManager,
+    SegmentMetadata,
+    TopicIdPartition,
+)
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing import MakeStorage, state_machine_test
@@ -29,6 +35,8 @@ from tieredfs.testing.plugin_machine.machine import PluginMachine, plugin_machin
 from tieredfs.testing.plugin_machine.pool import CROWD
 from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise
 from tieredfs.testing.segment_plan import SegmentPlan
+from tieredfs.testing.verdict import Profile
+from tieredfs.testing.verdict.search import LIMITS
 
 
 class SingleObjectCase:
@@ -59,16 +67,30 @@ TestChunked = state_machine_test(ChunkedCase, examples=20)
 TestKafkaLocal = state_machine_test(KafkaLocalCase, examples=50)
 
 
+class FindsNothingBetween(SingleObject):
+    """Seeks the segments that have an offset, not those after it."""
+
+    @override
+    def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
+        listed = self.list_segments(partition)
+        return [
+            one
+            for one in listed
+            if one.end_offset is None or one.start_offset <= offset <= one.end_offset
+        ]
+
+
 BROKEN: dict[MakeStorage, set[Promise]] = {
     ListsHalves: {Promise.NOTHING_ELSE_IS_LISTED, Promise.READS_ARE_EXACT},
     CopiesOnce: {Promise.CALLS_SUCCEED},
-    KeepsIndexesByOffset: {Promise.READS_ARE_EXACT},
+    KeepsIndexesByOffset: {Promise.CALLS_SUCCEED, Promise.READS_ARE_EXACT},
     DeletesByPrefix: {Promise.COPIES_STAY},
     LosesTheLastByte: {Promise.READS_ARE_EXACT},
     TakesOutagesForAMissingIndex: {Promise.OUTAGES_ARE_REPORTED},
     TakesOutagesForNothing: {Promise.OUTAGES_ARE_REPORTED},
     RemembersThatItWasEmpty: {Promise.COPIES_STAY},
     RemembersWhatItCopied: {Promise.COPIES_STAY},
+    FindsNothingBetween: {Promise.SEEK_FINDS_THE_FIRST},
 }
 """What most sequences find, and which promise may be the first that is seen broken."""
 
@@ -78,7 +100,7 @@ def test_a_broken_plugin_is_found(make: MakeStorage) -> None:
     """By sequences from one seed, so that it does not depend on what else runs."""
     search = Search()
     once = settings(
-        max_examples=100,
+        max_examples=LIMITS[Profile.QUICK].sequences,
         stateful_step_count=30,
         deadline=None,
         database=None,
@@ -92,6 +114,31 @@ def test_a_broken_plugin_is_found(make: MakeStorage) -> None:
             seed(0)(plugin_machine(make, search=search)), settings=once
         )
     assert search.failures.shortest.keys() <= BROKEN[make]
+
+
+def test_most_steps_begin_with_something_stored() -> None:
+    """An empty store breaks few plugins."""
+    began: list[tuple[str, bool]] = []
+
+    class Watched(plugin_machine(SingleObject)):  # type: ignore[misc] # made at runtime
+        @override
+        def check(self) -> None:
+            began.append((self.steps[-1].name, bool(self.model.whole)))
+            super().check()
+
+    some = settings(max_examples=20, stateful_step_count=15, database=None)
+    run_state_machine_as_test(
+        seed(0)(Watched),
+        settings=settings(
+            some,
+            deadline=None,
+            phases=[Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    for name, share in (("restart", 1.0), ("begin", 0.5)):
+        filled = [is_filled for step, is_filled in began if step == name]
+        assert sum(filled) >= share * len(filled) > 0
 
 
 def test_a_plugin_that_lists_one_page_is_found() -> None:
@@ -125,6 +172,16 @@ def begun(make: MakeStorage, search: Search | None = None) -> Iterator[PluginMac
         yield machine
     finally:
         machine.teardown()
+
+
+def test_each_call_of_a_step_may_take_as_long_as_a_step() -> None:
+    """A search that makes calls is not taken for one that hangs."""
+    search = Search()
+    with begun(SingleObject, search) as machine:
+        before = search.failures.current
+        machine.try_call(0, FaultPlan(), machine.handles[0].storage.list_partitions)
+        assert search.failures.current is not before
+        assert search.failures.current == before
 
 
 def fault(effect: Effect, at: int, *, of_writes: bool = False) -> FaultPlan:

@@ -1,3 +1,5 @@
+import ast
+import os
 import re
 import subprocess
 import sys
@@ -8,9 +10,11 @@ from pathlib import Path
 from threading import Lock
 
 import pytest
+from hypothesis.errors import Flaky
 from typing_extensions import override
 
 from testing.broken.reading import TakesTheEndAsIncluded
+from testing.pasted import run_test
 from tieredfs import (
     LogSegmentData,
     NotFoundError,
@@ -48,6 +52,7 @@ from tieredfs.testing.verdict import (
     promise_verdicts,
     rule_verdicts,
     rules,
+    search,
 )
 from tieredfs.testing.verdict.search import LIMITS
 from tieredfs.testing.verdict.subject import CALL_SECONDS
@@ -142,9 +147,7 @@ def test_a_broken_rule_comes_with_code_that_breaks_it_again(stores: Stores) -> N
     assert broken.reason.startswith("fetch_log_segment(orders-0/")
     assert broken.code.endswith("check_ranges_are_exact(make_storage)")
     with pytest.raises(AssertionError, match="returned 1 bytes, expected 0"):
-        exec(  # noqa: S102 - what an author pastes
-            broken.code, {"TakesTheEndAsIncluded": TakesTheEndAsIncluded}
-        )
+        run_test(broken.code, {"TakesTheEndAsIncluded": TakesTheEndAsIncluded})
 
 
 def test_a_store_that_fails_is_no_verdict(stores: Stores) -> None:
@@ -220,7 +223,7 @@ def test_a_broken_promise_comes_with_the_steps_that_break_it_again(
     assert len(calls) <= 3
     assert all(len(call) < 100 for call in calls)
     with pytest.raises(BrokenPromiseError, match="lacks"):
-        exec(code, {"ListsNoMore": ListsNoMore})  # noqa: S102 - what an author pastes
+        run_test(code, {"ListsNoMore": ListsNoMore})
     others = {v.outcome for v in verdicts if v is not broken}
     assert others == {Outcome.UNDECIDED}
 
@@ -337,3 +340,150 @@ def test_what_is_no_exception_breaks_the_rule(stores: Stores) -> None:
     broken = [v for v in verdicts if v.outcome is Outcome.BROKEN]
     assert "promise_calls_succeed" in {v.name for v in broken}
     assert all("KeyboardInterrupt('a panic')" in v.reason for v in broken)
+
+
+class HangsWhenMade(SingleObject):
+    """Hangs when it is made, from some storage on."""
+
+    hangs_at = 2
+    made = count(1)
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        if next(self.made) >= self.hangs_at:
+            lock = Lock()
+            with lock:
+                lock.acquire()
+
+
+def hanging_at(number: int, monkeypatch: pytest.MonkeyPatch) -> MakeStorage:
+    monkeypatch.setitem(CALL_SECONDS, Profile.QUICK, 1.0)
+    monkeypatch.setattr(HangsWhenMade, "hangs_at", number)
+    monkeypatch.setattr(HangsWhenMade, "made", count(1))
+    return HangsWhenMade
+
+
+@pytest.mark.parametrize("producer", PRODUCERS)
+def test_a_plugin_that_hangs_when_it_is_made_breaks_one_rule_of_each_kind(
+    producer: VerdictProducer, stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = hanging_at(1, monkeypatch)
+    verdicts = ask(make, stores, Profile.QUICK, producer)
+    (broken,) = (v for v in verdicts if v.outcome is Outcome.BROKEN)
+    assert {v.outcome for v in verdicts if v is not broken} == {Outcome.UNDECIDED}
+    wanted = {"check_construction_sends_no_request", "promise_calls_succeed"}
+    assert broken.name in wanted
+    assert re.search(r"did not end within 1 s: it is at .* in __init__", broken.reason)
+
+
+def test_what_hangs_before_the_first_step_of_a_search_is_given_up(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = hanging_at(2, monkeypatch)
+    verdicts = ask(make, stores, Profile.QUICK, promise_verdicts)
+    (broken,) = (v for v in verdicts if v.outcome is Outcome.BROKEN)
+    assert broken.name == "promise_calls_succeed"
+    _, test = broken.code.split("def test_promise_calls_succeed():\n")
+    (made,) = test.splitlines()
+    assert made.startswith("    state = plugin_machine(make_storage, open_store=")
+    assert made.endswith(")()")
+
+
+def test_time_decides_nothing(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = Limits(sequences=1000, steps=5, search_seconds=1.0, shrink_seconds=1.0)
+    monkeypatch.setitem(LIMITS, Profile.QUICK, short)
+    verdicts = ask(SingleObject, stores, Profile.QUICK, promise_verdicts)
+    assert {v.outcome for v in verdicts} == {Outcome.UNDECIDED}
+    (reason,) = {v.reason for v in verdicts}
+    said = r"the time was enough for \d+ of 1000 sequences of calls"
+    assert re.fullmatch(said, reason)
+
+
+def test_sequences_that_hypothesis_cannot_repeat_decide_nothing(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise Flaky("it drew something else")
+
+    monkeypatch.setattr(search, "run_state_machine_as_test", fail)
+    verdicts = ask(SingleObject, stores, Profile.QUICK, promise_verdicts)
+    assert {v.outcome for v in verdicts} == {Outcome.UNDECIDED}
+    (reason,) = {v.reason for v in verdicts}
+    assert reason == "a sequence of calls went another way when it was made again"
+
+
+class FarStore(ObjectStore):
+    """A store in memory that takes itself for one on another machine."""
+
+    @property
+    @override
+    def is_local(self) -> bool:
+        return False
+
+
+def test_over_a_network_a_fifth_of_the_sequences_decides(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = Limits(sequences=10, steps=5, search_seconds=60.0, shrink_seconds=1.0)
+    monkeypatch.setitem(LIMITS, Profile.QUICK, few)
+
+    def far() -> ObjectStore:
+        return FarStore(stores().url)
+
+    for make, tried in ((stores, 10), (far, 2)):
+        subject = Subject(SingleObject, make, lambda _: None, RECIPE)
+        verdicts = [*promise_verdicts(subject)]
+        assert {v.reason for v in verdicts} == {f"in {tried} sequences of calls"}
+        assert {v.outcome for v in verdicts} == {Outcome.HELD}
+
+
+def test_the_code_of_a_promise_imports_only_what_it_uses(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = Limits(sequences=30, steps=10, search_seconds=60.0, shrink_seconds=5.0)
+    monkeypatch.setitem(LIMITS, Profile.QUICK, few)
+    verdicts = ask(TakesTheEndAsIncluded, stores, Profile.QUICK, promise_verdicts)
+    broken = [v for v in verdicts if v.outcome is Outcome.BROKEN]
+    assert broken
+    for code in (v.code for v in broken):
+        parsed = ast.walk(ast.parse(code))
+        imports = [one for one in parsed if isinstance(one, ast.ImportFrom)]
+        names = {name.name for one in imports for name in one.names} - {"ObjectStore"}
+        assert {
+            name for name in names if len(re.findall(rf"\b{name}\b", code)) < 2
+        } == set()
+
+
+def test_a_search_leaves_no_file_of_hypothesis(tmp_path: Path) -> None:
+    script = """
+from tieredfs import ObjectStore, open_storage
+from tieredfs.testing.verdict import Profile, Recipe, Subject, promise_verdicts
+from tieredfs.testing.plugin_machine.limited_search import Limits
+from tieredfs.testing.verdict.search import LIMITS
+from itertools import count
+LIMITS[Profile.QUICK] = Limits(5, 5, 60.0, 1.0)
+numbers = count()
+subject = Subject(
+    lambda store: open_storage(store, "single-object"),
+    lambda: ObjectStore(f"memory://traces/{next(numbers)}"),
+    lambda _: None,
+    Recipe((), "", ""),
+)
+print({verdict.outcome.value for verdict in promise_verdicts(subject)})
+"""
+    folders = {name: str(tmp_path) for name in ("TMPDIR", "TEMP", "TMP")}
+    done = subprocess.run(  # noqa: S603 - our own interpreter
+        [sys.executable, "-W", "error", "-c", script],
+        cwd=tmp_path,
+        env={
+            **{k: v for k, v in os.environ.items() if not k.startswith("HYPOTHESIS")},
+            **folders,
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        },
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    assert done.stdout == "{'held'}\n"
+    assert not list(tmp_path.iterdir())

@@ -1,13 +1,13 @@
 """``tieredfs conformance``: whether a plugin keeps the contract, rule by rule."""
 
-import os
 import shutil
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
-from tempfile import TemporaryDirectory
+from typing import Final, TypeVar
 
 import click
 
@@ -15,17 +15,28 @@ from tieredfs.cli.exit_codes import OTHER
 from tieredfs.cli.options import JsonObject, StoreOptions, json_option, store_options
 from tieredfs.cli.output.escapes import escape, to_json
 from tieredfs.cli.output.progress import counting
-from tieredfs.cli.output.tables import show_json, show_line, show_table, show_text
-from tieredfs.errors import InvalidArgumentError, NotFoundError
+from tieredfs.cli.output.streams import OutputError
+from tieredfs.cli.output.tables import (
+    answer_stream,
+    show_json,
+    show_line,
+    show_table,
+    show_text,
+)
+from tieredfs.errors import InvalidArgumentError, NotFoundError, TieredFSError
+from tieredfs.model import SegmentMetadata
 from tieredfs.objects import ObjectStore
+from tieredfs.objects.redact import redact_text, secret_values, url_secrets
 from tieredfs.storage import (
     Capability,
     RemoteStorageManager,
     StorageAddress,
     open_storage,
 )
+from tieredfs.testing.gate import Gate
 from tieredfs.testing.plugin_machine.promise import Promise
 from tieredfs.testing.rules import CHECKS
+from tieredfs.testing.stuck import StuckCallError, call_within
 from tieredfs.testing.verdict import (
     PRODUCERS,
     Outcome,
@@ -34,10 +45,16 @@ from tieredfs.testing.verdict import (
     Subject,
     Verdict,
 )
+from tieredfs.testing.verdict.subject import CALL_SECONDS
 
 __all__ = ["conformance"]
 
+_T = TypeVar("_T")
+
 _PREFIX = "tieredfs-conformance-"
+_GATE_SECONDS: Final = 5.0
+"""How long requests of a test that was interrupted may take to end."""
+
 _MAX_SAMPLE_BYTES = 64 * 1024 * 1024
 _COLUMNS = {"name": "RULE", "verdict": "VERDICT", "why": "WHY"}
 
@@ -89,20 +106,37 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
     )
     reach = replace(options, storage_options=address.storage_options)
     trial = _Trial(reach, address, plugin, seed)
-    with (
-        _without_traces(),
-        trial.subject(Profile(profile)) as subject,
-        counting(f"test {plugin}", len(CHECKS) + len(Promise)) as done,
-    ):
-        verdicts: list[Verdict] = []
-        for produce in PRODUCERS:
-            for verdict in produce(subject):
-                verdicts.append(verdict)
-                done(0)
-    if as_json:
-        _show_json(plugin, reach.store(address.url).url, profile, verdicts)
-    else:
-        _show(verdicts)
+    verdicts: list[Verdict] = []
+
+    def show() -> None:
+        if as_json:
+            _show_json(plugin, reach.store(address.url).url, profile, verdicts)
+        else:
+            _show(verdicts)
+
+    try:
+        with (
+            trial.subject(Profile(profile)) as subject,
+            counting(f"test {plugin}", len(CHECKS) + len(Promise)) as done,
+        ):
+            for produce in PRODUCERS:
+                for verdict in produce(subject):
+                    reason, code = map(trial.redacted, (verdict.reason, verdict.code))
+                    verdicts.append(replace(verdict, reason=reason, code=code))
+                    done(0)
+    except KeyboardInterrupt:
+        if verdicts:
+            show()
+            with suppress(OutputError):
+                answer_stream().flush()  # the process ends at once
+        raise
+    except TieredFSError as error:
+        said = trial.redacted(str(error))
+        if said == str(error):
+            raise
+        error.args = (said, *error.args[1:])
+        raise error from None
+    show()
     if _count(verdicts, Outcome.BROKEN) or _count(verdicts, Outcome.UNDECIDED):
         click.get_current_context().exit(OTHER)
 
@@ -131,9 +165,13 @@ class _Trial:
         Raises:
             NotFoundError: The plugin is read only, and the URL holds nothing to read.
             InvalidArgumentError: It is read only, and the URL holds too much to copy.
+            TieredFSError: The plugin hangs before anything can be asked of it.
         """
-        folder = self._below(self.name)
-        is_writable = Capability.WRITE in self._open(folder).capabilities
+        folder, gate = self._below(self.name), Gate()
+        within = partial(_call_within, CALL_SECONDS[profile])
+        is_writable = within(
+            lambda: Capability.WRITE in self._open(folder).capabilities
+        )
         sample = {} if is_writable else self._sample()
         numbers = count()
 
@@ -142,7 +180,7 @@ class _Trial:
                 store.put(key, content, overwrite=True)
 
         def make_store() -> ObjectStore:
-            store = self._below(f"{self.name}/{next(numbers)}")
+            store = gate.before(self._below(f"{self.name}/{next(numbers)}"))
             fill(store)
             return store
 
@@ -150,10 +188,12 @@ class _Trial:
         folder.put("probe", b"", overwrite=True)
         try:
             if not is_writable:
-                self._require_segments(make_store())
+                copied = make_store()
+                within(lambda: self._require_segments(copied))
             recipe = self._recipe(is_writable=is_writable)
             yield Subject(self._open, make_store, fill, recipe, profile, self.seed)
         finally:
+            gate.shut(_GATE_SECONDS)  # threads that were given up go on
             folder.delete([entry.key for entry in folder.list()])
             path = folder.local_path
             if path is not None:
@@ -164,15 +204,37 @@ class _Trial:
 
     def _require_segments(self, store: ObjectStore) -> None:
         """Raise NotFoundError where a layout that is read only finds no segment."""
-        storage = self._open(store)
+        try:
+            if any(self._segments(self._open(store))):
+                return
+        except TieredFSError:
+            raise
+        except Exception:  # noqa: BLE001 - the rules say what a plugin does wrong
+            return
+        raise self._nothing_to_read("no segment in ")
+
+    def _segments(
+        self, storage: RemoteStorageManager
+    ) -> Iterator[Sequence[SegmentMetadata]]:
         for partition in storage.list_partitions():
             with suppress(NotFoundError):
-                if storage.list_segments(partition):
-                    return
-        raise NotFoundError(
-            f"not found: no segment in {self.address.url}: the layout {self.plugin!r} "
-            "is read only: give the URL of some segments in it"
+                yield storage.list_segments(partition)
+
+    def _nothing_to_read(self, what: str = "") -> NotFoundError:
+        return NotFoundError(
+            f"not found: {what}{self.reach.store(self.address.url).url}: the layout "
+            f"{self.plugin!r} is read only: give the URL of some segments in it"
         )
+
+    def redacted(self, text: str) -> str:
+        """Return a text without the secrets of the options and the URL.
+
+        What quotes an error of the plugin, or of its client, may have them.
+        """
+        secrets = url_secrets(self.address.url)
+        for options in (self.address.plugin_options, self.address.storage_options):
+            secrets |= secret_values(options or {})
+        return redact_text(text, secrets)
 
     def _below(self, name: str) -> ObjectStore:
         first, colons, rest = self.address.url.partition("::")
@@ -185,10 +247,7 @@ class _Trial:
         source = self.reach.store(self.address.url)
         found = [e for e in source.list() if not e.key.startswith(_PREFIX)]
         if not found:
-            raise NotFoundError(
-                f"not found: {source.url}: the layout {self.plugin!r} is read only: "
-                "give the URL of some segments in it"
-            )
+            raise self._nothing_to_read()
         size = sum(entry.size or 0 for entry in found)
         if size > _MAX_SAMPLE_BYTES:
             raise InvalidArgumentError(
@@ -219,19 +278,16 @@ class _Trial:
         return Recipe(("ObjectStore", "open_storage"), lines, store)
 
 
-@contextmanager
-def _without_traces() -> Iterator[None]:
-    """Let hypothesis keep its notes elsewhere than in the current directory."""
-    name = "HYPOTHESIS_STORAGE_DIRECTORY"
-    if name in os.environ:
-        yield
-        return
-    with TemporaryDirectory(prefix=_PREFIX) as folder:
-        os.environ[name] = folder
-        try:
-            yield
-        finally:
-            del os.environ[name]
+def _call_within(seconds: float, call: Callable[[], _T]) -> _T:
+    """Return what a call of the plugin returns.
+
+    Raises:
+        TieredFSError: It did not end in time.
+    """
+    try:
+        return call_within(seconds, call)
+    except StuckCallError as error:
+        raise TieredFSError(f"the plugin cannot be tested: {error}") from None
 
 
 def _named(options: Mapping[str, object] | None) -> str:

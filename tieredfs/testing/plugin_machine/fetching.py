@@ -20,13 +20,27 @@ from tieredfs.testing.plugin_machine.reading_back import keep_bytes, keep_indexe
 from tieredfs.testing.plugin_machine.recorded_step import recorded
 from tieredfs.testing.plugin_machine.state import (
     PluginState,
-    can_write,
     has_segments,
     run_concurrently,
 )
 from tieredfs.testing.rule import expect_error
+from tieredfs.testing.samples import Sample
 
 __all__ = ["Fetches"]
+
+
+def _gone(machine: PluginState) -> list[Sample]:
+    """Return the segments that were listed once, and of which nothing is left."""
+    return [
+        one
+        for one in machine.pool
+        if (name := name_of(one.metadata)) in machine.listed
+        and machine.model.is_gone(name)
+    ]
+
+
+def _has_gone(machine: PluginState) -> bool:
+    return bool(_gone(machine))
 
 
 class Fetches(PluginState):
@@ -98,16 +112,15 @@ class Fetches(PluginState):
         for one, fetched in zip(ones, run_concurrently(calls), strict=True):
             keep_indexes(one.metadata, fetched, one.data.indexes)
 
-    @precondition(can_write)
+    @precondition(_has_gone)
     @rule(number=SEGMENTS, handle=HANDLES)
     @recorded
     def fetch_what_is_gone(self, number: int, handle: int) -> None:
         """Fetch a segment of which nothing is left, not even by a failed delete."""
-        one, storage = self.pool[number], self.handles[handle].storage
-        name = name_of(one.metadata)
-        if name not in self.listed or not self.model.is_gone(name):
+        storage, gone = self.handles[handle].storage, _gone(self)
+        if not gone:  # in steps that were made fewer
             return
-        metadata = self.known(one)
+        metadata = self.known(gone[number % len(gone)])
         for said, call in (
             ("its log", partial(storage.fetch_log_segment, metadata)),
             ("an index", partial(storage.fetch_index, metadata, IndexType.OFFSET)),

@@ -3,19 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import monotonic
-from typing import Final
 
 from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise
 from tieredfs.testing.plugin_machine.step import Step
 
-__all__ = ["MIN_SEQUENCES", "Failure", "Failures", "Limits", "Search"]
-
-
-MIN_SEQUENCES: Final = 10
-"""Fewer decide nothing, if time has ended the search."""
-
-_MAX_FACTOR: Final = 4
-"""A search takes up to so many times as long until that many have ended."""
+__all__ = ["Failure", "Failures", "Limits", "Search"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +60,13 @@ class Failures:
 class Limits:
     """How long to search.
 
+    How much is tried is a number, so that a search finds the same on a busy machine.
+    Time only ends a search that takes far too long, and then nothing is decided.
+
     Attributes:
-        sequences: Maximum sequences.
+        sequences: How many sequences are tried.
         steps: Maximum calls of each.
-        search_seconds: After so many seconds no further sequence is begun, if enough
-            have ended to decide.
+        search_seconds: After so many seconds the search is given up.
         shrink_seconds: Seconds that hypothesis may take to make a failure shorter, and
             as many for the sequence of each broken promise after that.
     """
@@ -88,6 +82,9 @@ class Search:
 
     Attributes:
         failures: What was found.
+        wanted: How many sequences are tried; 0 where nobody has said it.
+        is_decided: Whether all sequences were tried, so that finding nothing counts.
+        is_flaky: Whether a sequence went another way when it was made again.
     """
 
     def __init__(
@@ -100,24 +97,28 @@ class Search:
             clock: Seconds from any point in time on.
         """
         self.failures = Failures()
+        self.wanted = 0
+        self.is_decided = False
+        self.is_flaky = False
+        self._is_stopped = False
         self._limits = limits
         self._clock = clock
         self._began = clock()
         self._failed: float | None = None
 
-    @property
-    def is_decided(self) -> bool:
-        """Whether so many sequences have ended that no failure means something."""
-        return self.failures.sequences > MIN_SEQUENCES
+    def stop(self) -> None:
+        """End the search before its next step."""
+        self._is_stopped = True
 
     def is_over(self) -> bool:
-        """Return whether no further sequence is to be begun."""
+        """Return whether no further step is to be made."""
+        if self._is_stopped:
+            return True
         if self._limits is None:
             return False
         now = self._clock()
         if not self.failures.shortest:
-            factor = 1 if self.is_decided else _MAX_FACTOR
-            return now - self._began > factor * self._limits.search_seconds
+            return now - self._began > self._limits.search_seconds
         if self._failed is None:
             self._failed = now
         return now - self._failed > self._limits.shrink_seconds

@@ -164,6 +164,8 @@ class PluginState(RuleBasedStateMachine):
         Raises:
             AssertionError: It failed for want of the store, and no request did.
         """
+        # Each call may take as long as a step: a step makes up to a thousand.
+        self.search.failures.current = tuple(self.steps)
         store = self.handles[handle].store
         store.follow(faults)
         try:

@@ -1,10 +1,13 @@
 """One call of a machine's method, as Python that makes it again."""
 
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import Enum
-from typing import Final
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 __all__ = ["Step"]
 
@@ -41,11 +44,7 @@ def _code(value: object) -> str:
     if isinstance(value, Enum):
         code = f"{type(value).__name__}.{value.name}"
     elif is_dataclass(value) and not isinstance(value, type):
-        given = (
-            f"{one.name}={_code(getattr(value, one.name))}"
-            for one in fields(value)
-            if one.default is MISSING or getattr(value, one.name) != one.default
-        )
+        given = (f"{name}={_code(field)}" for name, field in _given(value))
         code = f"{type(value).__name__}({', '.join(given)})"
     elif isinstance(value, bytes) and len(value) > _MAX_ZEROS and not any(value):
         code = f"bytes({len(value)})"
@@ -60,6 +59,14 @@ def _code(value: object) -> str:
     return code
 
 
+def _given(value: "DataclassInstance") -> Iterator[tuple[str, object]]:
+    """Yield the fields that have another value than their default, and their names."""
+    for one in fields(value):
+        field = getattr(value, one.name)
+        if one.default is MISSING or field != one.default:
+            yield one.name, field
+
+
 def _imports(value: object) -> set[tuple[str, str]]:
     """Return what Python for a value needs to import."""
     found: set[tuple[str, str]] = set()
@@ -67,8 +74,8 @@ def _imports(value: object) -> set[tuple[str, str]]:
         return {_home(type(value))}
     if is_dataclass(value) and not isinstance(value, type):
         found.add(_home(type(value)))
-        for one in fields(value):
-            found |= _imports(getattr(value, one.name))
+        for _, field in _given(value):
+            found |= _imports(field)
     elif isinstance(value, Collection) and not isinstance(value, str | bytes):
         for one in value:
             found |= _imports(one)

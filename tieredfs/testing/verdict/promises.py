@@ -4,13 +4,14 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import groupby
 
+from tieredfs.storage import Capability
 from tieredfs.testing.plugin_machine.limited_search import Failure
 from tieredfs.testing.plugin_machine.promise import Promise
 from tieredfs.testing.plugin_machine.step import Step
 from tieredfs.testing.rule import why_not_applicable
 from tieredfs.testing.stuck import StuckCallError
 from tieredfs.testing.verdict.replay import fails_in_memory, shortened
-from tieredfs.testing.verdict.search import search_promises
+from tieredfs.testing.verdict.search import search_promises, stuck_search
 from tieredfs.testing.verdict.subject import Subject
 from tieredfs.testing.verdict.verdict import Outcome, Verdict
 
@@ -23,9 +24,13 @@ def promise_verdicts(subject: Subject) -> Iterator[Verdict]:
     Raises:
         TieredFSError: The store cannot be reached, which says nothing of the plugin.
     """
-    capabilities = subject.make_storage(subject.make_store()).capabilities
-    found = search_promises(subject)
-    tried = found.failures.sequences
+    try:
+        capabilities = subject.capabilities()
+    except StuckCallError as error:
+        capabilities, found = frozenset(Capability), stuck_search(error)
+    else:
+        found = search_promises(subject)
+    tried, wanted = found.failures.sequences, found.wanted
     for promise in Promise:
         decided = partial(Verdict, promise.rule, promise.value)
         reason = why_not_applicable(promise, capabilities)
@@ -39,11 +44,15 @@ def promise_verdicts(subject: Subject) -> Iterator[Verdict]:
         elif found.failures.shortest:
             reason = "not searched further: another promise is broken"
             yield decided(Outcome.UNDECIDED, reason)
-        elif found.is_over() and not found.is_decided:
-            reason = f"the time was enough for {tried} sequences of calls"
+        elif found.is_flaky:
+            reason = "a sequence of calls went another way when it was made again"
+            yield decided(Outcome.UNDECIDED, reason)
+        elif not found.is_decided:
+            ended = min(max(tried - 1, 0), wanted - 1)  # hypothesis begins some more
+            reason = f"the time was enough for {ended} of {wanted} sequences of calls"
             yield decided(Outcome.UNDECIDED, reason)
         else:
-            yield decided(Outcome.HELD, f"in {tried} sequences of calls")
+            yield decided(Outcome.HELD, f"in {wanted} sequences of calls")
 
 
 def _shortest_code(failure: Failure, subject: Subject) -> str:
@@ -59,7 +68,7 @@ def _shortest_code(failure: Failure, subject: Subject) -> str:
 
 
 def _code(failure: Failure, subject: Subject, store: str) -> str:
-    """Return code that makes the steps of a failure.
+    """Return a test that makes the steps of a failure.
 
     Args:
         failure: The failure.
@@ -79,9 +88,12 @@ def _code(failure: Failure, subject: Subject, store: str) -> str:
         f"from {module} import {', '.join(sorted(name for _, name in names))}"
         for module, names in groupby(sorted(imports), lambda one: one[0])
     ]
-    calls = [step.code for step in failure.steps]
+    if store:
+        lines.insert(1, "")  # Python's own stands apart
     begun = f"state = plugin_machine(make_storage{opened})()"
-    return "\n".join([*lines, "", "", recipe.lines, "", begun, *calls])
+    calls = [f"    {line}" for line in (begun, *(step.code for step in failure.steps))]
+    test = f"def test_{failure.error.promise.rule}():"
+    return "\n".join([*lines, "", "", recipe.lines, "", test, *calls])
 
 
 def _imports(steps: tuple[Step, ...]) -> set[tuple[str, str]]:

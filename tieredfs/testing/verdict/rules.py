@@ -12,6 +12,7 @@ from tieredfs.testing.rule import (
     why_not_applicable,
 )
 from tieredfs.testing.rules import CHECKS
+from tieredfs.testing.rules.sharing import check_construction_sends_no_request
 from tieredfs.testing.stores import scratch_store
 from tieredfs.testing.stuck import StuckCallError, call_within
 from tieredfs.testing.verdict.subject import CALL_SECONDS, Profile, Subject
@@ -29,7 +30,11 @@ def rule_verdicts(subject: Subject) -> Iterator[Verdict]:
     Raises:
         TieredFSError: The store cannot be reached, which says nothing of the plugin.
     """
-    capabilities = subject.make_storage(subject.make_store()).capabilities
+    try:
+        capabilities = subject.capabilities()
+    except StuckCallError as error:
+        yield from _stuck_at_once(error, subject)
+        return
     stuck = ""
     for check in CHECKS:
         decided = partial(Verdict, check.__name__, check.sentence)
@@ -37,7 +42,7 @@ def rule_verdicts(subject: Subject) -> Iterator[Verdict]:
         if reason:
             yield decided(Outcome.NOT_APPLICABLE, reason)
         elif stuck:  # its threads may hold what this one needs
-            yield decided(Outcome.UNDECIDED, f"{stuck} did not end")
+            yield _undecided(check, stuck)
         else:
             try:
                 how = _broken(check, subject)
@@ -45,14 +50,37 @@ def rule_verdicts(subject: Subject) -> Iterator[Verdict]:
                 yield decided(Outcome.NOT_APPLICABLE, str(error))
             except StuckCallError as error:
                 stuck = check.__name__
-                code = _code(check, subject, subject.recipe.store)
-                yield decided(Outcome.BROKEN, str(error), code)
+                yield _stuck(check, error, subject)
             else:
                 yield (
                     decided(Outcome.HELD)
                     if how is None
                     else decided(Outcome.BROKEN, how, _shortest_code(check, subject))
                 )
+
+
+def _stuck_at_once(error: StuckCallError, subject: Subject) -> Iterator[Verdict]:
+    """Yield the verdicts on a plugin that hangs where its storage is made.
+
+    Every check does then; the one that is about this is said to be broken.
+    """
+    at = check_construction_sends_no_request
+    for check in CHECKS:
+        is_it = check is at
+        yield _stuck(at, error, subject) if is_it else _undecided(check, at.__name__)
+
+
+def _stuck(check: Check, error: StuckCallError, subject: Subject) -> Verdict:
+    """Return the verdict on a rule that was given up."""
+    code = _code(check, subject, subject.recipe.store)
+    name, sentence = check.__name__, check.sentence
+    return Verdict(name, sentence, Outcome.BROKEN, str(error), code)
+
+
+def _undecided(check: Check, stuck: str) -> Verdict:
+    """Return the verdict on a rule that is not tested after one that was given up."""
+    reason = f"{stuck} did not end"
+    return Verdict(check.__name__, check.sentence, Outcome.UNDECIDED, reason)
 
 
 def _broken(check: Check, subject: Subject) -> str | None:
@@ -94,7 +122,7 @@ def _shortest_code(check: Check, subject: Subject) -> str:
 
 
 def _code(check: Check, subject: Subject, store: str) -> str:
-    """Return code that checks a rule with a plugin.
+    """Return a test that checks a rule with a plugin.
 
     Args:
         check: The rule.
@@ -108,7 +136,8 @@ def _code(check: Check, subject: Subject, store: str) -> str:
         f"from tieredfs import {', '.join(sorted(imports))}\n"
         f"from tieredfs.testing import {check.__name__}\n\n\n"
         f"{recipe.lines}\n\n"
-        f"{check.__name__}({given})"
+        f"def test_{check.__name__.removeprefix('check_')}():\n"
+        f"    {check.__name__}({given})"
     )
 
 

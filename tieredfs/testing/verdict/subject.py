@@ -6,7 +6,9 @@ from enum import StrEnum
 from typing import Final
 
 from tieredfs.objects import ObjectStore
+from tieredfs.storage import Capability
 from tieredfs.testing.rule import MakeStorage
+from tieredfs.testing.stuck import call_within
 
 __all__ = ["CALL_SECONDS", "Profile", "Recipe", "Subject"]
 
@@ -62,3 +64,13 @@ class Subject:
     recipe: Recipe
     profile: Profile = Profile.QUICK
     seed: int = 0
+
+    def capabilities(self) -> frozenset[Capability]:
+        """Return what the plugin can do, as a new storage says it.
+
+        Raises:
+            StuckCallError: No storage was made in time.
+        """
+        store = self.make_store()
+        seconds = CALL_SECONDS[self.profile]
+        return call_within(seconds, lambda: self.make_storage(store).capabilities)
