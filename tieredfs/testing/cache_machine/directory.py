@@ -46,10 +46,12 @@ class WatchedDirectory:
         """
         whole: dict[CachedSegment, int] = {}
         damaged: dict[CachedSegment, int] = {}
+        used: dict[CachedSegment, float] = {}
         for path in entry_files(self.path):
-            size, content = path.lstat().st_size, _content(path)
+            found, content = path.lstat(), _content(path)
             if path in self._damaged and self._damaged[path][1] == content:
-                damaged[self._damaged[path][0]] = size
+                segment = self._damaged[path][0]
+                damaged[segment], used[segment] = found.st_size, found.st_mtime
                 continue
             self._damaged.pop(path, None)  # the cache has written another one
             owner = None if content is None else self._stored.owner(content)
@@ -58,8 +60,8 @@ class WatchedDirectory:
                     f"only what was fetched whole is kept: after {when} {path.name} "
                     "has not all indexes of a segment"
                 )
-            whole[owner] = size
-        return Entries(whole, damaged)
+            whole[owner], used[owner] = found.st_size, found.st_mtime
+        return Entries(whole, damaged, used)
 
     def files(self) -> dict[CachedSegment, Path]:
         """Return the file of each entry that is not damaged."""

@@ -5,7 +5,7 @@ from typing import Final
 import hypothesis.strategies as st
 
 from tieredfs.testing.cache_machine.pool import POOL
-from tieredfs.testing.cache_machine.samples import OFFSETS
+from tieredfs.testing.cache_machine.samples import ABORTED, OFFSETS
 from tieredfs.testing.cache_machine.setup import OTHER_HANDLE
 
 __all__ = [
@@ -31,7 +31,10 @@ HANDLES: Final = st.integers(0, 1)
 
 ALL_HANDLES: Final = st.integers(0, OTHER_HANDLE)
 LIMITS: Final = st.sampled_from([*[_ROOMY] * 4, 3500, 2500, 1200, 0])
-OFFSET_COUNTS: Final = st.integers(0, OFFSETS)
-"""How many offsets after a segment's first one."""
+_AT_ABORT: Final = st.sampled_from(
+    [near for edge in ABORTED for near in (edge - 1, edge, edge + 1)]
+)
+OFFSET_COUNTS: Final = st.integers(0, OFFSETS) | _AT_ABORT
+"""How many offsets after a segment's first one, often about its aborted transaction."""
 
 PERMILLE: Final = st.integers(0, 1000)

@@ -15,10 +15,17 @@ class Entries:
     Attributes:
         whole: Bytes of each segment's file that is as a cache has written it.
         damaged: Bytes of each segment's file that another program has changed.
+        used: When each of the files says that it was used last.
     """
 
     whole: Mapping[CachedSegment, int] = field(default_factory=dict)
     damaged: Mapping[CachedSegment, int] = field(default_factory=dict)
+    used: Mapping[CachedSegment, float] = field(default_factory=dict, compare=False)
+
+    @property
+    def sizes(self) -> Mapping[CachedSegment, int]:
+        """Bytes of each segment's file."""
+        return {**self.damaged, **self.whole}
 
     @property
     def size(self) -> int:

@@ -2,6 +2,7 @@
 
 from hypothesis.stateful import initialize
 
+from tieredfs.testing.cache_machine.crowding import Crowds
 from tieredfs.testing.cache_machine.damaging import Damages
 from tieredfs.testing.cache_machine.draws import LIMITS
 from tieredfs.testing.cache_machine.failing import Fails
@@ -13,7 +14,7 @@ from tieredfs.testing.cache_machine.setup import OTHER_HANDLE, OpenCache, Setup
 __all__ = ["CacheMachine", "cache_machine"]
 
 
-class CacheMachine(Reads, Keeps, Damages, Fails, Replaces):
+class CacheMachine(Reads, Crowds, Keeps, Damages, Fails, Replaces):
     """Two handles on one directory and one over another store, and all they can do."""
 
     @initialize(limit=LIMITS)

@@ -138,12 +138,18 @@ class StoredSegments:
         )
 
     def check_timestamp(
-        self, said: str, segment: CachedSegment, timestamp: int, found: OffsetPosition
+        self,
+        said: str,
+        segment: CachedSegment,
+        timestamp: int,
+        found: OffsetPosition,
+        start_offset: int = 0,
     ) -> None:
         """Require that a time is looked up in the segment's own time index."""
         start = segment.metadata.start_offset
         times = TimeIndex.parse(self._index(segment, IndexType.TIMESTAMP), start)
-        wanted = self._offset(segment, times.lookup(timestamp).offset)
+        floor = times.lookup(timestamp).offset
+        wanted = self._offset(segment, max(start_offset, floor))
         require(
             found == wanted,
             f"a lookup finds the last entry at or below: {said} found {found}, not "
