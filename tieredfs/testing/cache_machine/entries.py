@@ -1,6 +1,6 @@
 """The entries that a cache's directory has."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from tieredfs.testing.cache_machine.cached_segment import CachedSegment
@@ -31,3 +31,11 @@ class Entries:
     def size(self) -> int:
         """Total bytes."""
         return sum(self.whole.values()) + sum(self.damaged.values())
+
+    def but_for(self, segments: Collection[CachedSegment]) -> "Entries":
+        """Return the others."""
+        whole, damaged = (
+            {one: size for one, size in sizes.items() if one not in segments}
+            for sizes in (self.whole, self.damaged)
+        )
+        return Entries(whole, damaged, self.used)
