@@ -8,6 +8,9 @@ from contextlib import ExitStack
 import hypothesis.strategies as st
 from hypothesis.stateful import rule
 
+from tieredfs.cache import CachedIndexes
+from tieredfs.errors import TieredFSError
+from tieredfs.testing.cache_machine.cached_segment import CachedSegment
 from tieredfs.testing.cache_machine.calls import Calls
 from tieredfs.testing.cache_machine.draws import HANDLES, PLACES
 from tieredfs.testing.cache_machine.meeting import Meeting
@@ -55,16 +58,7 @@ class Crowds(Calls):
             f"get of {[*map(str, asked)]} by a thread each, of the handles {used},"
         )
         before = self.look()
-        with ExitStack() as meetings, ThreadPoolExecutor(threads) as pool:
-            for store, count in Counter(one.store for one in segments).items():
-                meetings.enter_context(self.storages[store].interrupted(Meeting(count)))
-            found = [
-                *pool.map(
-                    lambda segment, one: self.caches[one].get(segment.metadata),
-                    asked,
-                    used,
-                )
-            ]
+        found = self._get_by_threads(said, asked, used)
         for segment, indexes in zip(asked, found, strict=True):
             self.hold(said, segment, indexes)
         after, now = self.look(), self.clock()
@@ -78,3 +72,28 @@ class Crowds(Calls):
             for one in handles:
                 self.model.use(one, segment, now)
         self.model.check_entries(said, before.entries, after.entries, fetched=fetches)
+
+    def _get_by_threads(
+        self, said: str, asked: Sequence[CachedSegment], used: Sequence[int]
+    ) -> list[CachedIndexes]:
+        """Return what threads get, whose fetches wait for each other.
+
+        Args:
+            said: What they do.
+            asked: The segment of each thread.
+            used: The handle of each thread.
+        """
+        counts = Counter(one.store for one in {*asked})
+        with ExitStack() as meetings, ThreadPoolExecutor(len(asked)) as pool:
+            for store, count in counts.items():
+                storage = self.storages[store]
+                meetings.enter_context(storage.interrupted(Meeting(count)))
+            calls = [
+                pool.submit(self.caches[one].get, segment.metadata)
+                for segment, one in zip(asked, used, strict=True)
+            ]
+            try:
+                return [call.result() for call in calls]
+            except TieredFSError as error:
+                text = f"what a storage has is served: {said} raised {error!r}"
+                raise AssertionError(text) from error

@@ -12,6 +12,7 @@ __all__ = [
     "ALL_HANDLES",
     "HANDLES",
     "LIMITS",
+    "NEAR_ABORTED",
     "OFFSET_COUNTS",
     "PERMILLE",
     "PLACES",
@@ -31,10 +32,12 @@ HANDLES: Final = st.integers(0, 1)
 
 ALL_HANDLES: Final = st.integers(0, OTHER_HANDLE)
 LIMITS: Final = st.sampled_from([*[_ROOMY] * 4, 3500, 2500, 1200, 0])
-_AT_ABORT: Final = st.sampled_from(
-    [near for edge in ABORTED for near in (edge - 1, edge, edge + 1)]
+OFFSET_COUNTS: Final = st.integers(0, OFFSETS)
+"""How many offsets after a segment's first one."""
+
+NEAR_ABORTED: Final = st.sampled_from(
+    [0, *(edge + more for edge in ABORTED for more in (-1, 0, 1)), OFFSETS]
 )
-OFFSET_COUNTS: Final = st.integers(0, OFFSETS) | _AT_ABORT
-"""How many offsets after a segment's first one, often about its aborted transaction."""
+"""So many, where it matters for the aborted transaction."""
 
 PERMILLE: Final = st.integers(0, 1000)

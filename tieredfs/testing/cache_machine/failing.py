@@ -4,13 +4,14 @@ from collections.abc import Mapping
 from typing import Final
 
 import hypothesis.strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from tieredfs.errors import CorruptIndexError, NotFoundError, StorageUnavailableError
 from tieredfs.model import IndexType, SegmentIndexes
 from tieredfs.testing.cache_machine.call import Call
 from tieredfs.testing.cache_machine.calls import Calls
 from tieredfs.testing.cache_machine.draws import HANDLES, PLACES
+from tieredfs.testing.cache_machine.full_disk import can_fill_disk, full_disk
 from tieredfs.testing.rule import require
 
 __all__ = ["Fails"]
@@ -75,6 +76,26 @@ class Fails(Calls):
                 not found.indexes,
                 f"no index is made up: {said} returned {sorted(found.indexes)}",
             )
+        self.get_segment(segment, handle)
+
+    @precondition(can_fill_disk)
+    @rule(place=PLACES, handle=HANDLES)
+    def fill_the_disk(self, place: int, handle: int) -> None:
+        """Get a segment while nothing can be written: it is served, and not kept."""
+        segment = self.segments[place]
+        self.remove_segments([segment])
+        storage, handle = self.storage_of(segment), self.handle_on(segment, handle)
+        said = f"get({segment}) by handle {handle}, while the disk is full,"
+        with self.observed(Call(said, handle, got=segment, is_kept=False)):
+            operations = storage.operations.total()
+            try:
+                with full_disk():
+                    found = self.caches[handle].get(segment.metadata)
+            except OSError as error:
+                text = f"a full disk is not an error of a read: {said} raised {error!r}"
+                raise AssertionError(text) from error
+            _check_asked(said, storage.operations.total() - operations, None)
+            self.hold(said, segment, found)
         self.get_segment(segment, handle)
 
 

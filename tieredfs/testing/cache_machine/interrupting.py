@@ -1,7 +1,7 @@
-"""The step in which a handle is changed in the midst of a call."""
+"""The steps in which a handle is changed in the midst of a call."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Final, Literal
 
 import hypothesis.strategies as st
 from hypothesis.stateful import rule
@@ -18,35 +18,70 @@ __all__ = ["Interrupts"]
 
 _Action = Literal["remove", "clear", "resize", "close"]
 
+_ACTIONS: Final = st.sampled_from(["remove", "clear", "resize", "close"])
+
+_STEPS: Final = 33
+"""About so many functions are called to open an entry."""
+
+_STRIDE: Final = 11
+
 
 class Interrupts(Calls):
     """A machine whose calls do not come one after the other."""
 
+    @rule(place=PLACES, handle=HANDLES, action=_ACTIONS, by=HANDLES, limit=LIMITS)
+    def change_during_a_fetch(
+        self, place: int, handle: int, action: _Action, by: int, limit: int
+    ) -> None:
+        """Change a handle while a segment is fetched."""
+        segment = self.segments[place]
+        self.remove_segments([segment])
+        self._interrupt(segment, handle, action, by, limit, None)
+
     @rule(
         place=PLACES,
         handle=HANDLES,
-        action=st.sampled_from(["remove", "clear", "resize", "close"]),
+        action=_ACTIONS,
         by=HANDLES,
         limit=LIMITS,
-        step=st.none() | st.integers(0, 32),
+        first=st.integers(0, _STRIDE - 1),
     )
-    def interrupt(
+    def change_while_opening(
         self,
         place: int,
         handle: int,
         action: _Action,
         by: int,
         limit: int,
+        first: int,
+    ) -> None:
+        """Change a handle while an entry is opened, at several places of that."""
+        segment = self.segments[place]
+        for step in range(first, _STEPS, _STRIDE):
+            self.get_segment(segment, handle)
+            self.reopen(self.handle_on(segment, handle), None)
+            self._interrupt(segment, handle, action, by, limit, step)
+
+    def _interrupt(
+        self,
+        segment: CachedSegment,
+        handle: int,
+        action: _Action,
+        by: int,
+        limit: int,
         step: int | None,
     ) -> None:
-        """Change a handle while a segment is fetched, or opened from the directory."""
-        segment = self.segments[place]
+        """Get a segment, and change a handle in the midst of that.
+
+        Args:
+            segment: What is got.
+            handle: By which handle, if it is on the segment's store.
+            action: What is done in the midst.
+            by: By which handle, if it is on the segment's store.
+            limit: What it sets, if it is the limit.
+            step: At which of the steps of the caller; None for within the fetch.
+        """
         handle, by = (self.handle_on(segment, one) for one in (handle, by))
-        if step is None:
-            self.remove_segments([segment])
-        else:
-            self.get_segment(segment, handle)
-            self.reopen(handle, None)
         where = "its fetch" if step is None else f"its step {step}"
         said = self.says(
             f"get({segment}) by handle {handle}, with {action} by handle {by} within "

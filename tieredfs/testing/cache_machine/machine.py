@@ -11,11 +11,15 @@ from tieredfs.testing.cache_machine.keeping import Keeps
 from tieredfs.testing.cache_machine.reading import Reads
 from tieredfs.testing.cache_machine.replacing import Replaces
 from tieredfs.testing.cache_machine.setup import OTHER_HANDLE, OpenCache, Setup
+from tieredfs.testing.cache_machine.viewing import Views
+from tieredfs.testing.cache_machine.waiting import Waits
 
 __all__ = ["CacheMachine", "cache_machine"]
 
 
-class CacheMachine(Reads, Crowds, Interrupts, Keeps, Damages, Fails, Replaces):
+class CacheMachine(
+    Reads, Crowds, Interrupts, Waits, Views, Keeps, Damages, Fails, Replaces
+):
     """Two handles on one directory and one over another store, and all they can do."""
 
     @initialize(limit=LIMITS)

@@ -6,8 +6,11 @@ from typing import Final
 
 __all__ = ["Meeting"]
 
-_PATIENCE_SECONDS: Final = {False: 0.02, True: 0.2}
-"""How long an operation waits once for others, by whether they should come."""
+_PATIENCE_SECONDS: Final = 0.2
+"""How long an operation waits for those that should come."""
+
+_DOUBT_SECONDS: Final = 0.02
+"""How long they wait together for another one that should not come."""
 
 
 class Meeting:
@@ -17,13 +20,14 @@ class Meeting:
         """Begin without operations.
 
         Args:
-            expected: How many should come; if only one should, it waits for another
-                one that should not.
+            expected: How many should come.
         """
-        self._barrier = Barrier(max(2, expected))
-        self._patience = _PATIENCE_SECONDS[expected > 1]
+        self._expected = Barrier(expected)
+        self._more = Barrier(expected + 1)
 
     def __call__(self) -> None:
         """Wait until all have come, or one has waited for too long."""
         with suppress(BrokenBarrierError):
-            self._barrier.wait(self._patience)
+            self._expected.wait(_PATIENCE_SECONDS)
+        with suppress(BrokenBarrierError):
+            self._more.wait(_DOUBT_SECONDS)

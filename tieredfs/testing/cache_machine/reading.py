@@ -10,6 +10,7 @@ from tieredfs.testing.cache_machine.call import Call
 from tieredfs.testing.cache_machine.calls import Calls
 from tieredfs.testing.cache_machine.draws import (
     HANDLES,
+    NEAR_ABORTED,
     OFFSET_COUNTS,
     PLACES,
     SOME_PLACES,
@@ -31,11 +32,16 @@ class Reads(Calls):
         place=PLACES,
         handle=HANDLES,
         offset=OFFSET_COUNTS,
-        end=OFFSET_COUNTS,
         start=st.none() | OFFSET_COUNTS,
+        ends=st.tuples(NEAR_ABORTED, NEAR_ABORTED),
     )
     def look_up(
-        self, place: int, handle: int, offset: int, end: int, start: int | None
+        self,
+        place: int,
+        handle: int,
+        offset: int,
+        start: int | None,
+        ends: tuple[int, int],
     ) -> None:
         """Look up offsets, a time and aborted transactions of a segment."""
         segment = self.segments[place]
@@ -60,7 +66,7 @@ class Reads(Calls):
             said, segment, handle, lambda: cache.lookup_timestamp(one, time, *above)
         )
         self.stored.check_timestamp(said, segment, time, found, *above)
-        low, high = first + min(offset, end), first + max(offset, end)
+        low, high = (first + end for end in sorted(ends))
         said = f"aborted_transactions of {segment}, [{low}, {high})"
         aborts = self.look_up_in(
             said,

@@ -54,7 +54,9 @@ class CacheState(RuleBasedStateMachine):
         """Begin with an empty directory, in which another program has files."""
         super().__init__()
         self._opened = ExitStack()
-        root = Path(self._opened.enter_context(TemporaryDirectory()))
+        # A cache that is wrong may be writing to it when it is removed.
+        temporary = TemporaryDirectory(ignore_cleanup_errors=True)
+        root = Path(self._opened.enter_context(temporary))
         self.clock = Clock()
         self.stored = StoredSegments()
         self.storages = [

@@ -4,6 +4,8 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from copy import copy
+from typing import Self
 
 from tieredfs.errors import NotFoundError
 from tieredfs.model import (
@@ -39,6 +41,10 @@ class IndexStorage(RemoteStorageManager):
         self.fault = None
         self._lock = threading.Lock()
         self._meanwhile: Callable[[], object] | None = None
+
+    def view(self) -> Self:
+        """Return the same segments and operations, with a fault of its own."""
+        return copy(self)
 
     @contextmanager
     def interrupted(self, meanwhile: Callable[[], object]) -> Iterator[None]:
