@@ -531,6 +531,6 @@ BROKEN: dict[type[RemoteIndexCache] | str, str] = {
     RemovesWhenClosed: "a closed cache says so: remove returned",
     ClearsWhenClosed: "a closed cache says so: clear returned",
     ResizesWhenClosed: "a closed cache says so: resize returned",
-    ClearsBeforeItSaysThatItIsClosed: "an entry stays while there is room: .* clear of",
+    ClearsBeforeItSaysThatItIsClosed: "an entry stays while there is room: .* calls of",
 }
 """What is wrong, and the sentence that the machine says of it."""

@@ -23,6 +23,7 @@ class Call:
         got: The segment whose indexes it needs, if it is about one.
         removed: Segments that it has to remove.
         is_kept: Whether what it fetches can be kept.
+        opens: Whether it opens the handle.
     """
 
     said: str
@@ -30,6 +31,7 @@ class Call:
     got: CachedSegment | None = None
     removed: Collection[CachedSegment] = ()
     is_kept: bool = True
+    opens: bool = False
 
     def check(
         self, model: CacheModel, before: Observation, after: Observation, now: float
@@ -78,6 +80,8 @@ class Call:
             is_kept=self.is_kept,
         )
         for handle, counted in before.stats.items():
+            if self.opens and handle == self.handle:
+                continue  # it begins to count
             wanted = own if handle == self.handle else nothing
             said = f"{self.said}, for handle {handle},"
             wanted.check(said, counted, after.stats[handle])

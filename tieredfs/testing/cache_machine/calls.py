@@ -65,11 +65,10 @@ class Calls(CacheState):
         open_cache, ttl = self.setup.open_cache, self.setup.ttl
         if ttl is not None:
             open_cache = partial(open_cache, ttl=ttl, clock=self.clock)
-        self.caches.pop(handle, None)
         storage = self.storages[handle // OTHER_HANDLE]
-        with self.observed(
-            Call(f"opening handle {handle} with max_bytes={limit}", handle)
-        ):
+        said = f"opening handle {handle} with max_bytes={limit}"
+        with self.observed(Call(said, handle, opens=True)):
+            self.caches.pop(handle, None)
             self.caches[handle] = open_cache(
                 storage, self.directory.path, max_bytes=limit
             )
@@ -109,16 +108,19 @@ class Calls(CacheState):
             "clear": cache.clear,
             "resize": lambda: cache.resize(0),
         }
-        for name, call in calls.items():
-            said = f"{name} of the closed handle {handle}"
-            with self.observed(Call(said, handle)):
+        with self.observed(Call(f"calls of the closed handle {handle}", handle)):
+            for name, call in calls.items():
                 expect_error(call, ClosedError, f"a closed cache says so: {name}")
-                self.check_limits()
+            self.check_limits()
 
     @contextmanager
     def observed(self, call: Call) -> Iterator[None]:
-        """Make a call, look at everything before and after it, and ask the model."""
+        """Make a call, look at everything before and after it, and ask the model.
+
+        What is there before it is what was there after the last call: only a damage
+        changes anything in between.
+        """
         self.says(call.said)
-        before = self.look()
+        before = self.seen or self.look()
         yield
         call.check(self.model, before, self.look(), self.clock())

@@ -23,7 +23,7 @@ _ACTIONS: Final = st.sampled_from(["remove", "clear", "resize", "close"])
 _STEPS: Final = 33
 """About so many functions are called to open an entry."""
 
-_STRIDE: Final = 11
+_STRIDE: Final = 16
 
 
 class Interrupts(Calls):

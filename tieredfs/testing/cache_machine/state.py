@@ -45,6 +45,7 @@ class CacheState(RuleBasedStateMachine):
         model: What the handles have to do.
         segments: The segments that the steps are about.
         held: What the last calls have returned: the call, the segment and its indexes.
+        seen: What was there after the last call; None if it was changed since then.
         last: The last call, or what else was done last.
     """
 
@@ -70,6 +71,7 @@ class CacheState(RuleBasedStateMachine):
         for segment in self.segments:
             self.store(segment)
         self.held: list[tuple[str, CachedSegment, CachedIndexes]] = []
+        self.seen: Observation | None = None
         self.last = "opening the cache"
 
     def teardown(self) -> None:
@@ -128,6 +130,7 @@ class CacheState(RuleBasedStateMachine):
         """
         self.says(f"{said} the entry of {segment}")
         self.directory.damage(segment, damage)
+        self.seen = None
         if damage in LEDGER_DAMAGE:
             self.model.lose_limit()
 
@@ -145,16 +148,18 @@ class CacheState(RuleBasedStateMachine):
 
     def look(self) -> Observation:
         """Look at the entries, the counters and the operations of the storages."""
-        return Observation(
-            self.entries(),
-            {handle: cache.stats for handle, cache in self.caches.items()},
-            Counter(
-                {
-                    CachedSegment(number, metadata): count
-                    for number, storage in enumerate(self.storages)
-                    for metadata, count in storage.operations.items()
-                }
-            ),
+        stats = {handle: cache.stats for handle, cache in self.caches.items()}
+        self.seen = Observation(self.entries(), stats, self.operations())
+        return self.seen
+
+    def operations(self) -> Counter[CachedSegment]:
+        """Return how many operations have reached the storages for each segment."""
+        return Counter(
+            {
+                CachedSegment(number, metadata): count
+                for number, storage in enumerate(self.storages)
+                for metadata, count in storage.operations.items()
+            }
         )
 
     def storage_of(self, segment: CachedSegment) -> IndexStorage:
