@@ -83,6 +83,7 @@ class TestLimit:
         assert opened(size).have_room([ONE])
         assert not opened(size - 1).have_room([ONE])
         assert not opened(size).have_room([ONE, OTHER])
+        assert not opened(size).have_room([ONE], 1)
 
     def test_without_one_there_is_no_certain_room(self) -> None:
         model = opened()

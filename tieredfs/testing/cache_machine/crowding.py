@@ -61,11 +61,14 @@ class Crowds(Calls):
         found = self._get_by_threads(said, asked, used)
         for segment, indexes in zip(asked, found, strict=True):
             self.hold(said, segment, indexes)
+        # Of several, the first may be evicted for the next, whatever else is there.
+        beside = before.entries.size if len(segments) > 1 else 0
+        has_room = self.model.have_room(segments, beside)
         after, now = self.look(), self.clock()
         fetches = after.fetches_since(before)
         for segment in segments:
             handles = {u for one, u in zip(asked, used, strict=True) if one == segment}
-            if self.model.have_room(segments):  # else a late thread fetches again
+            if has_room:  # else a late thread fetches again
                 self.model.check_fetches(
                     said, handles, segment, before.entries, now, fetches[segment]
                 )

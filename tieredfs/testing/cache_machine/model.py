@@ -76,9 +76,14 @@ class CacheModel:
         """Remove segments through a handle."""
         self._mapped[handle] -= set(segments)
 
-    def have_room(self, segments: Collection[CachedSegment]) -> bool:
-        """Return whether it is certain that the entries of segments are kept."""
-        need = sum(map(self._stored.most_bytes, segments))
+    def have_room(self, segments: Collection[CachedSegment], beside: int = 0) -> bool:
+        """Return whether it is certain that the entries of segments are kept.
+
+        Args:
+            segments: The segments.
+            beside: Bytes of the entries that are kept as well.
+        """
+        need = beside + sum(map(self._stored.most_bytes, segments))
         return self.limit is not None and need <= self.limit
 
     @property

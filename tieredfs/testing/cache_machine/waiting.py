@@ -26,7 +26,7 @@ class Waits(Calls):
         """Get a segment from a storage that hangs until the caller has given up."""
         segment = self.segments[place]
         self.remove_segments([segment])
-        if not self.model.have_room([segment, *self.entries().sizes]):
+        if not self.model.have_room([segment], self.entries().size):
             return  # an eviction may be counted after the call that waited for it
         handle = self.handle_on(segment, handle)
         cache, before = self.caches[handle], self.look()
