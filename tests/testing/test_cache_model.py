@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from tieredfs.cache import CacheStats
+from tieredfs.testing.cache_machine.counted import Counted
 from tieredfs.testing.cache_machine.entries import Entries
 from tieredfs.testing.cache_machine.model import CacheModel
 from tieredfs.testing.cache_machine.pool import POOL, indexes_of
@@ -79,13 +80,15 @@ class TestLimit:
 
     def test_there_is_room_for_an_entry_that_is_not_larger_for_certain(self) -> None:
         size = stored().most_bytes(ONE)
-        assert opened(size).has_room(ONE)
-        assert not opened(size - 1).has_room(ONE)
+        assert opened(size).have_room([ONE])
+        assert not opened(size - 1).have_room([ONE])
+        assert not opened(size).have_room([ONE, OTHER])
+        assert not opened(size).have_room([ONE], 1)
 
     def test_without_one_there_is_no_certain_room(self) -> None:
         model = opened()
         model.lose_limit()
-        assert not model.has_room(ONE)
+        assert not model.have_room([ONE])
 
 
 class TestFetches:
@@ -260,13 +263,8 @@ class TestStats:
         self, fetches: int, evictions: int, after: CacheStats
     ) -> None:
         def check(found: CacheStats) -> None:
-            opened().check_stats(
-                "get",
-                COUNTED,
-                found,
-                fetches=fetches,
-                evictions=evictions,
-                is_damaged=False,
+            Counted(lookups=1, fetches=fetches, evictions=evictions).check(
+                "get", COUNTED, found
             )
 
         check(after)
@@ -296,9 +294,7 @@ class TestStats:
         after = replace(COUNTED, hits=6, corruptions=1 + corruptions)
 
         def check() -> None:
-            opened().check_stats(
-                "get", COUNTED, after, fetches=0, evictions=0, is_damaged=is_damaged
-            )
+            Counted(lookups=1, is_damaged=is_damaged).check("get", COUNTED, after)
 
         if is_true:
             check()

@@ -143,3 +143,12 @@ def test_with_the_directory_all_goes_that_was_in_it(
     assert directory.entries("get") == Entries()
     directory.check_other_files("get")
     directory.check_crashes_are_cleaned_up()
+
+
+def test_what_another_running_process_writes_stays(directory: WatchedDirectory) -> None:
+    directory.begin_elsewhere()
+    directory.check_other_files("get")
+    (left,) = directory.path.glob("*.tmp")
+    left.unlink()
+    with pytest.raises(AssertionError, match="another process is writing stays: after"):
+        directory.check_other_files("get")

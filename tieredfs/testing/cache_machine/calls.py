@@ -1,11 +1,17 @@
 """The calls that a machine's steps are made of, each with its checks."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 from tieredfs.cache import CachedIndexes
+from tieredfs.errors import ClosedError
 from tieredfs.testing.cache_machine.cached_segment import CachedSegment
+from tieredfs.testing.cache_machine.call import Call
+from tieredfs.testing.cache_machine.setup import OTHER_HANDLE
 from tieredfs.testing.cache_machine.state import CacheState
+from tieredfs.testing.rule import expect_error
 
 __all__ = ["Calls"]
 
@@ -24,54 +30,49 @@ class Calls(CacheState):
     def get_segment(self, segment: CachedSegment, handle: int) -> None:
         """Get a segment through a handle on its store."""
         handle = self.handle_on(segment, handle)
-        cache, before = self.caches[handle], self.entries()
-        counted = cache.stats
-        said = self.says(f"get({segment}) by handle {handle}")
-        found, fetches = self._counted(segment, lambda: cache.get(segment.metadata))
-        now = self.clock()
-        self.hold(said, segment, found)
-        self.model.check_fetches(said, [handle], segment, before, now, fetches)
-        self.model.use(handle, segment, now)
-        after = self.entries()
-        self.model.check_entries(
-            said, before, after, fetched=[segment] if fetches else []
-        )
-        gone = {*before.whole, *before.damaged} - {*after.whole, *after.damaged}
-        self.model.check_stats(
-            said,
-            counted,
-            cache.stats,
-            fetches=fetches,
-            evictions=len(gone - {segment}),
-            is_damaged=segment in before.damaged,
-        )
+        said = f"get({segment}) by handle {handle}"
+        with self.observed(Call(said, handle, got=segment)):
+            self.hold(said, segment, self.caches[handle].get(segment.metadata))
 
     def look_up_in(
-        self, segment: CachedSegment, handle: int, call: Callable[[], _T]
+        self, said: str, segment: CachedSegment, handle: int, call: Callable[[], _T]
     ) -> _T:
         """Look something up in a segment that was just got.
 
         Args:
+            said: What is looked up.
             segment: The segment.
             handle: What looks it up, if it is on the segment's store.
-            call: The lookup, of which the machine has taken note already.
+            call: The lookup.
         """
-        before = self.entries()
-        found, fetches = self._counted(segment, call)
-        handles, now = [self.handle_on(segment, handle)], self.clock()
-        self.model.check_fetches(self.last, handles, segment, before, now, fetches)
-        self.model.check_entries(
-            self.last,
-            before,
-            self.entries(),
-            fetched=[segment] if fetches else [],
-        )
-        return found
+        with self.observed(Call(said, self.handle_on(segment, handle), got=segment)):
+            return call()
 
     def hold(self, said: str, segment: CachedSegment, found: CachedIndexes) -> None:
         """Check what a call has returned, and keep it for a while."""
         self.stored.check_indexes(said, segment, found.indexes)
         self.held = [*self.held[-7:], (said, segment, found)]
+
+    def reopen(self, handle: int, limit: int | None) -> None:
+        """Open a handle that has nothing in memory, in place of the one there was.
+
+        Args:
+            handle: Its number.
+            limit: The limit it sets; None for the current one, if there is one.
+        """
+        if limit is None and self.model.limit is None:
+            limit = self.model.largest_limit
+        open_cache, ttl = self.setup.open_cache, self.setup.ttl
+        if ttl is not None:
+            open_cache = partial(open_cache, ttl=ttl, clock=self.clock)
+        storage = self.storages[handle // OTHER_HANDLE]
+        said = f"opening handle {handle} with max_bytes={limit}"
+        with self.observed(Call(said, handle, opens=True)):
+            self.caches.pop(handle, None)
+            self.caches[handle] = open_cache(
+                storage, self.directory.path, max_bytes=limit
+            )
+            self.model.open(handle, limit)
 
     def remove_segments(self, segments: Collection[CachedSegment]) -> None:
         """Remove segments of one store through each of its handles."""
@@ -80,26 +81,46 @@ class Calls(CacheState):
 
     def remove_by(self, handle: int, segments: Collection[CachedSegment]) -> None:
         """Remove segments through a handle, which has to be on their store."""
-        said = self.says(f"remove({[*map(str, segments)]}) by handle {handle}")
-        before = self.entries()
-        self.caches[handle].remove(one.metadata for one in segments)
-        self.model.remove(handle, segments)
-        self.model.check_entries(said, before, self.entries(), removed=segments)
+        said = f"remove({[*map(str, segments)]}) by handle {handle}"
+        with self.observed(Call(said, handle, removed=segments)):
+            self.caches[handle].remove(one.metadata for one in segments)
+            self.model.remove(handle, segments)
 
     def set_limit(self, handle: int, limit: int) -> None:
         """Set the limit through a handle: immediately it is that of all handles."""
-        said = self.says(f"resize({limit}) by handle {handle}")
-        before = self.entries()
-        self.caches[handle].resize(limit)
-        self.model.resize(handle, limit)
-        self.check_limits()
-        self.model.check_entries(said, before, self.entries())
+        with self.observed(Call(f"resize({limit}) by handle {handle}", handle)):
+            self.caches[handle].resize(limit)
+            self.model.resize(handle, limit)
+            self.check_limits()
 
-    def _counted(
-        self, segment: CachedSegment, call: Callable[[], _T]
-    ) -> tuple[_T, int]:
-        """Make a call, and count the operations that reach the segment's storage."""
-        storage = self.storage_of(segment)
-        operations = storage.operations
-        found = call()
-        return found, storage.operations - operations
+    def expect_closed(self, handle: int, segment: CachedSegment) -> None:
+        """Require that a closed handle says so, and changes nothing.
+
+        Args:
+            handle: Its number.
+            segment: Any segment of its store.
+        """
+        cache, one = self.caches[handle], segment.metadata
+        calls: dict[str, Callable[[], object]] = {
+            "get": lambda: cache.get(one),
+            "lookup_offset": lambda: cache.lookup_offset(one, one.start_offset),
+            "remove": lambda: cache.remove([one]),
+            "clear": cache.clear,
+            "resize": lambda: cache.resize(0),
+        }
+        with self.observed(Call(f"calls of the closed handle {handle}", handle)):
+            for name, call in calls.items():
+                expect_error(call, ClosedError, f"a closed cache says so: {name}")
+            self.check_limits()
+
+    @contextmanager
+    def observed(self, call: Call) -> Iterator[None]:
+        """Make a call, look at everything before and after it, and ask the model.
+
+        What is there before it is what was there after the last call: only a damage
+        changes anything in between.
+        """
+        self.says(call.said)
+        before = self.seen or self.look()
+        yield
+        call.check(self.model, before, self.look(), self.clock())

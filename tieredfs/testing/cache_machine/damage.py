@@ -20,6 +20,7 @@ __all__ = [
     "crash",
     "entry_files",
     "put_in_place",
+    "unfinished",
 ]
 
 _LEDGER: Final = "tieredfs-ledger"
@@ -66,9 +67,19 @@ def crash(directory: Path) -> Path:
     balance = ledger.read()
     if balance is not None:
         ledger.write(Balance(balance.max_bytes, None))
-    unfinished = directory / f"{_NO_PROCESS}-{token_hex(8)}.tmp"
-    unfinished.write_bytes(b"TFSINDEX")
-    return unfinished
+    return unfinished(directory, _NO_PROCESS)
+
+
+def unfinished(directory: Path, process: int) -> Path:
+    """Write the beginning of an entry, as a process does, and return the file.
+
+    Args:
+        directory: The directory of the entries.
+        process: Its id.
+    """
+    file = directory / f"{process}-{token_hex(8)}.tmp"
+    file.write_bytes(b"TFSINDEX")
+    return file
 
 
 def empty(file: Path) -> None:

@@ -91,11 +91,13 @@ class Damages(Calls):
         self.get_twice(places, 0)
         if not self.directory.path.exists():
             return
-        self.says("a crash while an entry is written")
+        self.says("a crash while an entry is written, here and by another process")
         self.directory.crash()
+        self.directory.begin_elsewhere()
         self.get_twice(places, 1)
         self.reopen(handle, None)
         self.directory.check_crashes_are_cleaned_up()
+        self.directory.check_other_files(self.last)
 
     def _fill(self, others: Collection[CachedSegment], handle: int) -> None:
         """Remove some segments, and leave no room for anything else."""

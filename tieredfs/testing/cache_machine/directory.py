@@ -1,10 +1,11 @@
 """The directory of a cache, as another program sees it and damages it."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 from tieredfs.testing.cache_machine.cached_segment import CachedSegment
-from tieredfs.testing.cache_machine.damage import crash, entry_files
+from tieredfs.testing.cache_machine.damage import crash, entry_files, unfinished
 from tieredfs.testing.cache_machine.entries import Entries
 from tieredfs.testing.cache_machine.stored_segments import StoredSegments
 from tieredfs.testing.rule import require
@@ -37,6 +38,7 @@ class WatchedDirectory:
             file.write_bytes(b"of another program")
         self._damaged: dict[Path, tuple[CachedSegment, bytes | None]] = {}
         self._unfinished: set[Path] = set()
+        self._unfinished_elsewhere: set[Path] = set()
 
     def entries(self, when: str) -> Entries:
         """Return the entries, of which each has to be whole, or damaged from outside.
@@ -46,10 +48,12 @@ class WatchedDirectory:
         """
         whole: dict[CachedSegment, int] = {}
         damaged: dict[CachedSegment, int] = {}
+        used: dict[CachedSegment, float] = {}
         for path in entry_files(self.path):
-            size, content = path.lstat().st_size, _content(path)
+            found, content = path.lstat(), _content(path)
             if path in self._damaged and self._damaged[path][1] == content:
-                damaged[self._damaged[path][0]] = size
+                segment = self._damaged[path][0]
+                damaged[segment], used[segment] = found.st_size, found.st_mtime
                 continue
             self._damaged.pop(path, None)  # the cache has written another one
             owner = None if content is None else self._stored.owner(content)
@@ -58,8 +62,8 @@ class WatchedDirectory:
                     f"only what was fetched whole is kept: after {when} {path.name} "
                     "has not all indexes of a segment"
                 )
-            whole[owner] = size
-        return Entries(whole, damaged)
+            whole[owner], used[owner] = found.st_size, found.st_mtime
+        return Entries(whole, damaged, used)
 
     def files(self) -> dict[CachedSegment, Path]:
         """Return the file of each entry that is not damaged."""
@@ -85,6 +89,7 @@ class WatchedDirectory:
         if not self.path.exists():
             self._foreign = []
             self._unfinished = set()
+            self._unfinished_elsewhere = set()
             self._damaged = {}
         elif path in entry_files(self.path):
             self._damaged[path] = segment, _content(path)
@@ -92,6 +97,10 @@ class WatchedDirectory:
     def crash(self) -> None:
         """Leave what a process leaves that was killed while it wrote an entry."""
         self._unfinished.add(crash(self.path))
+
+    def begin_elsewhere(self) -> None:
+        """Let another process, which is running, begin to write an entry."""
+        self._unfinished_elsewhere.add(unfinished(self.path, os.getppid()))
 
     def check_crashes_are_cleaned_up(self) -> None:
         """Require that a new handle has removed what crashes have left."""
@@ -113,7 +122,13 @@ class WatchedDirectory:
         require(
             not lost, f"files of other programs stay: after {when} there is no {lost}"
         )
-        found = {*self.path.glob("*.tmp")} - self._unfinished
+        elsewhere = self._unfinished_elsewhere
+        lost = sorted(path.name for path in elsewhere if not path.exists())
+        require(
+            not lost,
+            f"what another process is writing stays: after {when} there is no {lost}",
+        )
+        found = {*self.path.glob("*.tmp")} - self._unfinished - elsewhere
         require(
             not found,
             f"nothing unfinished is left: after {when} there is "

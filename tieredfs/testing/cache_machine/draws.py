@@ -5,13 +5,14 @@ from typing import Final
 import hypothesis.strategies as st
 
 from tieredfs.testing.cache_machine.pool import POOL
-from tieredfs.testing.cache_machine.samples import OFFSETS
+from tieredfs.testing.cache_machine.samples import ABORTED, OFFSETS
 from tieredfs.testing.cache_machine.setup import OTHER_HANDLE
 
 __all__ = [
     "ALL_HANDLES",
     "HANDLES",
     "LIMITS",
+    "NEAR_ABORTED",
     "OFFSET_COUNTS",
     "PERMILLE",
     "PLACES",
@@ -33,5 +34,10 @@ ALL_HANDLES: Final = st.integers(0, OTHER_HANDLE)
 LIMITS: Final = st.sampled_from([*[_ROOMY] * 4, 3500, 2500, 1200, 0])
 OFFSET_COUNTS: Final = st.integers(0, OFFSETS)
 """How many offsets after a segment's first one."""
+
+NEAR_ABORTED: Final = st.sampled_from(
+    [0, *(edge + more for edge in ABORTED for more in (-1, 0, 1)), OFFSETS]
+)
+"""So many, where it matters for the aborted transaction."""
 
 PERMILLE: Final = st.integers(0, 1000)

@@ -4,12 +4,14 @@ from collections.abc import Mapping
 from typing import Final
 
 import hypothesis.strategies as st
-from hypothesis.stateful import rule
+from hypothesis.stateful import precondition, rule
 
 from tieredfs.errors import CorruptIndexError, NotFoundError, StorageUnavailableError
 from tieredfs.model import IndexType, SegmentIndexes
+from tieredfs.testing.cache_machine.call import Call
 from tieredfs.testing.cache_machine.calls import Calls
 from tieredfs.testing.cache_machine.draws import HANDLES, PLACES
+from tieredfs.testing.cache_machine.full_disk import can_fill_disk, full_disk
 from tieredfs.testing.rule import require
 
 __all__ = ["Fails"]
@@ -34,26 +36,27 @@ class Fails(Calls):
         """Let the storage fail, and then work again: the failure is not kept."""
         segment = self.segments[place]
         self.remove_segments([segment])
-        storage, cache = self.storage_of(segment), self.cache_on(segment, handle)
-        said = self.says(f"get({segment}), whose storage fails ({fault}),")
-        before, failure = self.entries(), _FAULTS[fault]
+        storage, failure = self.storage_of(segment), _FAULTS[fault]
+        handle = self.handle_on(segment, handle)
+        said = f"get({segment}), whose storage fails ({fault}),"
         wanted = type(failure) if isinstance(failure, Exception) else CorruptIndexError
         for _ in range(2):
-            storage.fault, operations = failure, storage.operations
-            found: object = None
-            raised: Exception | None = None
-            try:
-                found = cache.get(segment.metadata)
-            except Exception as error:  # noqa: BLE001 - any but one is wrong
-                raised = error
-            storage.fault = None
-            _check_asked(said, storage.operations - operations, raised)
-            require(
-                isinstance(raised, wanted),
-                f"a failure of the storage is raised, each time: {said} raised "
-                f"{raised!r} and returned {found!r}, not {wanted.__name__}",
-            )
-            self.model.check_entries(said, before, self.entries())
+            with self.observed(Call(said, handle, got=segment, is_kept=False)):
+                operations = storage.operations.total()
+                storage.fault = failure
+                found: object = None
+                raised: Exception | None = None
+                try:
+                    found = self.caches[handle].get(segment.metadata)
+                except Exception as error:  # noqa: BLE001 - any but one is wrong
+                    raised = error
+                storage.fault = None
+                _check_asked(said, storage.operations.total() - operations, raised)
+                require(
+                    isinstance(raised, wanted),
+                    f"a failure of the storage is raised, each time: {said} raised "
+                    f"{raised!r} and returned {found!r}, not {wanted.__name__}",
+                )
         self.get_segment(segment, handle)
 
     @rule(place=PLACES, handle=HANDLES)
@@ -61,18 +64,38 @@ class Fails(Calls):
         """Get a segment while it has no index, as one that is being deleted."""
         segment = self.segments[place]
         self.remove_segments([segment])
-        storage, cache = self.storage_of(segment), self.cache_on(segment, handle)
-        said = self.says(f"get({segment}), of which the storage has no index,")
-        before, operations = self.entries(), storage.operations
-        storage.fault = SegmentIndexes()
-        found = cache.get(segment.metadata)
-        storage.fault = None
-        _check_asked(said, storage.operations - operations, None)
-        require(
-            not found.indexes,
-            f"no index is made up: {said} returned {sorted(found.indexes)}",
-        )
-        self.model.check_entries(said, before, self.entries())
+        storage, handle = self.storage_of(segment), self.handle_on(segment, handle)
+        said = f"get({segment}), of which the storage has no index,"
+        with self.observed(Call(said, handle, got=segment, is_kept=False)):
+            operations = storage.operations.total()
+            storage.fault = SegmentIndexes()
+            found = self.caches[handle].get(segment.metadata)
+            storage.fault = None
+            _check_asked(said, storage.operations.total() - operations, None)
+            require(
+                not found.indexes,
+                f"no index is made up: {said} returned {sorted(found.indexes)}",
+            )
+        self.get_segment(segment, handle)
+
+    @precondition(can_fill_disk)
+    @rule(place=PLACES, handle=HANDLES)
+    def fill_the_disk(self, place: int, handle: int) -> None:
+        """Get a segment while nothing can be written: it is served, and not kept."""
+        segment = self.segments[place]
+        self.remove_segments([segment])
+        storage, handle = self.storage_of(segment), self.handle_on(segment, handle)
+        said = f"get({segment}) by handle {handle}, while the disk is full,"
+        with self.observed(Call(said, handle, got=segment, is_kept=False)):
+            operations = storage.operations.total()
+            try:
+                with full_disk():
+                    found = self.caches[handle].get(segment.metadata)
+            except OSError as error:
+                text = f"a full disk is not an error of a read: {said} raised {error!r}"
+                raise AssertionError(text) from error
+            _check_asked(said, storage.operations.total() - operations, None)
+            self.hold(said, segment, found)
         self.get_segment(segment, handle)
 
 

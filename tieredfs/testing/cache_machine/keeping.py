@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import hypothesis.strategies as st
 from hypothesis.stateful import precondition, rule
 
-from tieredfs.errors import ClosedError
+from tieredfs.testing.cache_machine.call import Call
 from tieredfs.testing.cache_machine.calls import Calls
 from tieredfs.testing.cache_machine.draws import (
     ALL_HANDLES,
@@ -15,7 +15,6 @@ from tieredfs.testing.cache_machine.draws import (
     SOME_PLACES,
 )
 from tieredfs.testing.cache_machine.state import has_ttl
-from tieredfs.testing.rule import expect_error
 
 __all__ = ["Keeps"]
 
@@ -37,12 +36,10 @@ class Keeps(Calls):
     @rule(handle=ALL_HANDLES)
     def clear(self, handle: int) -> None:
         """Remove all segments, those of the other store as well."""
-        said = self.says(f"clear() by handle {handle}")
-        before = self.entries()
-        self.caches[handle].clear()
-        gone = {*before.whole, *before.damaged}
-        self.model.remove(handle, self.stored.indexes)
-        self.model.check_entries(said, before, self.entries(), removed=gone)
+        gone = self.entries().sizes
+        with self.observed(Call(f"clear() by handle {handle}", handle, removed=gone)):
+            self.caches[handle].clear()
+            self.model.remove(handle, self.stored.indexes)
 
     @rule(limit=LIMITS, handle=ALL_HANDLES)
     def resize(self, limit: int, handle: int) -> None:
@@ -61,14 +58,9 @@ class Keeps(Calls):
         """Begin again, as another process would: what was kept is not fetched."""
         first = self.segments[0]
         self.get_segment(first, handle)
-        old = self.caches[handle]
         if is_closed:
-            old.close()
-            expect_error(
-                lambda: old.get(first.metadata),
-                ClosedError,
-                "a closed cache says so: get",
-            )
+            self.caches[handle].close()
+            self.expect_closed(handle, first)
         self.reopen(handle, limit)
         for segment in self.segments:
             if segment in self.entries().whole:

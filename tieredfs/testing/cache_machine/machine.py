@@ -2,18 +2,24 @@
 
 from hypothesis.stateful import initialize
 
+from tieredfs.testing.cache_machine.crowding import Crowds
 from tieredfs.testing.cache_machine.damaging import Damages
 from tieredfs.testing.cache_machine.draws import LIMITS
 from tieredfs.testing.cache_machine.failing import Fails
+from tieredfs.testing.cache_machine.interrupting import Interrupts
 from tieredfs.testing.cache_machine.keeping import Keeps
 from tieredfs.testing.cache_machine.reading import Reads
 from tieredfs.testing.cache_machine.replacing import Replaces
 from tieredfs.testing.cache_machine.setup import OTHER_HANDLE, OpenCache, Setup
+from tieredfs.testing.cache_machine.viewing import Views
+from tieredfs.testing.cache_machine.waiting import Waits
 
 __all__ = ["CacheMachine", "cache_machine"]
 
 
-class CacheMachine(Reads, Keeps, Damages, Fails, Replaces):
+class CacheMachine(
+    Reads, Crowds, Interrupts, Waits, Views, Keeps, Damages, Fails, Replaces
+):
     """Two handles on one directory and one over another store, and all they can do."""
 
     @initialize(limit=LIMITS)

@@ -18,6 +18,7 @@ from tieredfs.model import (
 )
 
 __all__ = [
+    "ABORTED",
     "BASE",
     "FIRST_TIME",
     "OFFSETS",
@@ -34,6 +35,9 @@ PARTITION: Final = TopicIdPartition("foo", 0, Uuid("dao62lTOQsGBPyjJLrpQKw"))
 
 OFFSETS: Final = 1000
 """Offsets of each segment."""
+
+ABORTED: Final = (10, 20)
+"""First and last offset of each segment's aborted transaction, after its start."""
 
 FIRST_TIME: Final = 1_700_000_000_000
 """No record of a segment is earlier, in milliseconds since 1970."""
@@ -96,7 +100,8 @@ def content_of(
     positions = sorted(draw.sample(range(1, _SIZE), entries))
     times = sorted(draw.sample(range(OFFSETS * 1000), entries))
     first = metadata.start_offset
-    aborted = AbortedTransaction(7, first + 10, first + 20, first + 21)
+    begin, end = (first + offset for offset in ABORTED)
+    aborted = AbortedTransaction(7, begin, end, end + 1)
     return {
         IndexType.OFFSET: b"".join(
             struct.pack(">ii", *pair) for pair in zip(offsets, positions, strict=True)

@@ -1,5 +1,6 @@
 """What the steps of a machine share: the handles, their directory, and the model."""
 
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -16,6 +17,7 @@ from tieredfs.testing.cache_machine.damage import LEDGER_DAMAGE, change_byte
 from tieredfs.testing.cache_machine.directory import WatchedDirectory
 from tieredfs.testing.cache_machine.entries import Entries
 from tieredfs.testing.cache_machine.model import CacheModel
+from tieredfs.testing.cache_machine.observation import Observation
 from tieredfs.testing.cache_machine.pool import POOL, indexes_of
 from tieredfs.testing.cache_machine.samples import Clock
 from tieredfs.testing.cache_machine.setup import OTHER_HANDLE, Setup
@@ -43,6 +45,7 @@ class CacheState(RuleBasedStateMachine):
         model: What the handles have to do.
         segments: The segments that the steps are about.
         held: What the last calls have returned: the call, the segment and its indexes.
+        seen: What was there after the last call; None if it was changed since then.
         last: The last call, or what else was done last.
     """
 
@@ -52,7 +55,9 @@ class CacheState(RuleBasedStateMachine):
         """Begin with an empty directory, in which another program has files."""
         super().__init__()
         self._opened = ExitStack()
-        root = Path(self._opened.enter_context(TemporaryDirectory()))
+        # A cache that is wrong may be writing to it when it is removed.
+        temporary = TemporaryDirectory(ignore_cleanup_errors=True)
+        root = Path(self._opened.enter_context(temporary))
         self.clock = Clock()
         self.stored = StoredSegments()
         self.storages = [
@@ -66,6 +71,7 @@ class CacheState(RuleBasedStateMachine):
         for segment in self.segments:
             self.store(segment)
         self.held: list[tuple[str, CachedSegment, CachedIndexes]] = []
+        self.seen: Observation | None = None
         self.last = "opening the cache"
 
     def teardown(self) -> None:
@@ -112,27 +118,6 @@ class CacheState(RuleBasedStateMachine):
         self.storage_of(segment).stored[segment.metadata] = indexes
         self.stored.indexes[segment] = indexes
 
-    def reopen(self, handle: int, limit: int | None) -> None:
-        """Open a handle that has nothing in memory, in place of the one there was.
-
-        Args:
-            handle: Its number.
-            limit: The limit it sets; None for the current one, if there is one.
-        """
-        if limit is None and self.model.limit is None:
-            limit = self.model.largest_limit
-        said = self.says(f"opening handle {handle} with max_bytes={limit}")
-        before = self.entries()
-        open_cache, ttl = self.setup.open_cache, self.setup.ttl
-        if ttl is not None:
-            open_cache = partial(open_cache, ttl=ttl, clock=self.clock)
-        if handle in self.caches:
-            self.caches.pop(handle)
-        storage = self.storages[handle // OTHER_HANDLE]
-        self.caches[handle] = open_cache(storage, self.directory.path, max_bytes=limit)
-        self.model.open(handle, limit)
-        self.model.check_entries(said, before, self.entries())
-
     def damage_entry(
         self, segment: CachedSegment, damage: Callable[[Path], None], said: str
     ) -> None:
@@ -145,6 +130,7 @@ class CacheState(RuleBasedStateMachine):
         """
         self.says(f"{said} the entry of {segment}")
         self.directory.damage(segment, damage)
+        self.seen = None
         if damage in LEDGER_DAMAGE:
             self.model.lose_limit()
 
@@ -159,6 +145,22 @@ class CacheState(RuleBasedStateMachine):
     def entries(self) -> Entries:
         """Look at the entries, and require that each file is one."""
         return self.directory.entries(self.last)
+
+    def look(self) -> Observation:
+        """Look at the entries, the counters and the operations of the storages."""
+        stats = {handle: cache.stats for handle, cache in self.caches.items()}
+        self.seen = Observation(self.entries(), stats, self.operations())
+        return self.seen
+
+    def operations(self) -> Counter[CachedSegment]:
+        """Return how many operations have reached the storages for each segment."""
+        return Counter(
+            {
+                CachedSegment(number, metadata): count
+                for number, storage in enumerate(self.storages)
+                for metadata, count in storage.operations.items()
+            }
+        )
 
     def storage_of(self, segment: CachedSegment) -> IndexStorage:
         """Return the storage that has a segment."""

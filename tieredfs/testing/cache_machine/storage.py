@@ -1,9 +1,11 @@
 """A storage of indexes alone, which counts its operations and can be made to fail."""
 
 import threading
-from collections.abc import Iterable
-from contextlib import suppress
-from typing import Final
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from copy import copy
+from typing import Self
 
 from tieredfs.errors import NotFoundError
 from tieredfs.model import (
@@ -17,35 +19,45 @@ from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["IndexStorage"]
 
-_PATIENCE_SECONDS: Final = 0.02
-"""How long a fetch waits for another one that should not come."""
-
 
 class IndexStorage(RemoteStorageManager):
     """A storage that has the indexes of segments, and nothing else of them.
 
     Attributes:
         stored: The indexes of each segment.
-        operations: How many calls have asked for one index or more.
+        operations: How many calls have asked for one index or more, of each segment.
         fault: What the next operations raise, or return in place of the true indexes.
     """
 
     stored: dict[SegmentMetadata, SegmentIndexes]
-    operations: int
+    operations: Counter[SegmentMetadata]
     fault: Exception | SegmentIndexes | None
 
     def __init__(self, store: ObjectStore) -> None:
         """Begin without segments; the store is never asked."""
         super().__init__(store)
         self.stored = {}
-        self.operations = 0
+        self.operations = Counter()
         self.fault = None
         self._lock = threading.Lock()
-        self._meeting: threading.Barrier | None = None
+        self._meanwhile: Callable[[], object] | None = None
 
-    def expect_concurrent_fetches(self) -> None:
-        """Let the first operation wait a moment until there is a second one."""
-        self._meeting = threading.Barrier(2)
+    def view(self) -> Self:
+        """Return the same segments and operations, with a fault of its own."""
+        return copy(self)
+
+    @contextmanager
+    def interrupted(self, meanwhile: Callable[[], object]) -> Iterator[None]:
+        """Let something happen within each operation, before it finds anything.
+
+        Args:
+            meanwhile: What happens, on the thread of the operation.
+        """
+        self._meanwhile = meanwhile
+        try:
+            yield
+        finally:
+            self._meanwhile = None
 
     def fetch_index(
         self, metadata: SegmentMetadata, index_type: IndexType
@@ -92,10 +104,10 @@ class IndexStorage(RemoteStorageManager):
 
     def _fetch(self, metadata: SegmentMetadata) -> SegmentIndexes:
         with self._lock:
-            self.operations += 1
-        if self._meeting is not None:
-            with suppress(threading.BrokenBarrierError):
-                self._meeting.wait(_PATIENCE_SECONDS)
+            self.operations[metadata] += 1
+            meanwhile = self._meanwhile
+        if meanwhile is not None:
+            meanwhile()
         if isinstance(self.fault, Exception):
             raise self.fault
         if self.fault is not None:

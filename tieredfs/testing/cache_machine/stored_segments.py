@@ -32,6 +32,7 @@ class StoredSegments:
     def __init__(self) -> None:
         """Begin without segments."""
         self.indexes = {}
+        self._owners: dict[bytes, CachedSegment] = {}
 
     def most_bytes(self, segment: CachedSegment) -> int:
         """Return how many bytes the entry of a segment takes at most."""
@@ -45,10 +46,13 @@ class StoredSegments:
         Args:
             content: The bytes of the file.
         """
+        if content in self._owners:  # once it is a segment's, it remains so
+            return self._owners[content]
         for segment, indexes in self.indexes.items():
             if indexes.layout in content and all(
                 bytes(data) in content for data in indexes.values()
             ):
+                self._owners[content] = segment
                 return segment
         return None
 
@@ -138,12 +142,18 @@ class StoredSegments:
         )
 
     def check_timestamp(
-        self, said: str, segment: CachedSegment, timestamp: int, found: OffsetPosition
+        self,
+        said: str,
+        segment: CachedSegment,
+        timestamp: int,
+        found: OffsetPosition,
+        start_offset: int = 0,
     ) -> None:
         """Require that a time is looked up in the segment's own time index."""
         start = segment.metadata.start_offset
         times = TimeIndex.parse(self._index(segment, IndexType.TIMESTAMP), start)
-        wanted = self._offset(segment, times.lookup(timestamp).offset)
+        floor = times.lookup(timestamp).offset
+        wanted = self._offset(segment, max(start_offset, floor))
         require(
             found == wanted,
             f"a lookup finds the last entry at or below: {said} found {found}, not "
