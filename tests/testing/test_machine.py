@@ -3,6 +3,8 @@
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
@@ -12,8 +14,9 @@ from typing_extensions import override
 
 from testing.broken.copying import CopiesOnce, ListsHalves, RemembersWhatItCopied
 from testing.broken.deleting import DeletesByPrefix
+from testing.broken.freshness import RemembersThatItWasEmpty
 from testing.broken.indexes import KeepsIndexesByOffset
-from testing.broken.listing import ListsOnePage, RemembersThatItWasEmpty
+from testing.broken.listing import ListsOnePage
 from testing.broken.outages import (
     TakesOutagesForAMissingIndex,
     TakesOutagesForNothing,
@@ -21,6 +24,7 @@ from testing.broken.outages import (
 from testing.broken.reading import LosesTheLastByte
 from testing.layouts import LAYOUTS, read_only
 from tieredfs import (
+    LogSegmentData,
     ObjectStore,
     RemoteStorageManager,
     SegmentMetadata,
@@ -114,6 +118,84 @@ def test_a_broken_plugin_is_found(make: MakeStorage) -> None:
             seed(0)(plugin_machine(make, search=search)), settings=once
         )
     assert search.failures.shortest.keys() <= BROKEN[make]
+
+
+class ListsBackwards(SingleObject):
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        return super().list_segments(partition, min_offset)[::-1]
+
+
+class TellsAnotherTime(SingleObject):
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        found = super().list_segments(partition, min_offset)
+        return [replace(one, max_timestamp_ms=1) for one in found]
+
+
+class ReturnsAnotherName(SingleObject):
+    numbers = count()
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        name = super().copy_log_segment(metadata, data)
+        return name[:-1] + bytes([next(self.numbers)])
+
+
+class CancelsNothing(KafkaLocal):
+    @override
+    def cancel_copying(self, partition: TopicIdPartition) -> None:
+        return
+
+
+def begin_with_two(machine: PluginMachine) -> None:
+    machine.begin([SegmentPlan()], (0, 2))
+
+
+def copy_twice(machine: PluginMachine) -> None:
+    machine.begin([SegmentPlan()], ())
+    machine.copy(0, 0, FaultPlan(), is_open=False)
+    machine.copy(0, 0, FaultPlan(), is_open=False)
+
+
+def clean_after_a_crash(machine: PluginMachine) -> None:
+    machine.begin([SegmentPlan()], ())
+    died = fault(Effect.CRASH, 1, of_writes=True)
+    machine.copy(0, 0, died, is_open=False)
+    machine.scrub(0, 0, FaultPlan(), removes=True)
+
+
+KNOWN: list[tuple[MakeStorage, Callable[[PluginMachine], None], Promise]] = [
+    (ListsBackwards, begin_with_two, Promise.LISTINGS_ARE_SORTED),
+    (TellsAnotherTime, begin_with_two, Promise.LISTED_FIELDS_ARE_TRUE),
+    (ReturnsAnotherName, copy_twice, Promise.REPEATED_COPIES_AGREE),
+    (CancelsNothing, clean_after_a_crash, Promise.LEFTOVERS_ARE_REMOVED),
+]
+"""Plugins, steps that break a promise with them, and which."""
+
+
+@pytest.mark.parametrize(("make", "steps", "promise"), KNOWN)
+def test_a_broken_promise_is_named(
+    make: MakeStorage, steps: Callable[[PluginMachine], None], promise: Promise
+) -> None:
+    machine = plugin_machine(make)()
+    try:
+        with pytest.raises(BrokenPromiseError) as found:
+            steps(machine)
+    finally:
+        machine.teardown()
+    assert found.value.promise is promise
+
+
+def test_each_promise_was_seen_broken() -> None:
+    found = {promise for _, _, promise in KNOWN}
+    assert found.union(*BROKEN.values()) == set(Promise)
 
 
 def test_most_steps_begin_with_something_stored() -> None:

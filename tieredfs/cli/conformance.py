@@ -95,8 +95,7 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
 
     PLUGIN is the name of a layout, or module:Class. It is tested in a new folder below
     the URL, which is removed at the end. A layout that is read only is tested on copies
-    of what the URL holds. The exit code is 1 when a rule is broken or
-    undecided.
+    of what the URL holds. The exit code is 1 when a rule is broken or undecided.
     """
     address = StorageAddress.of(
         url,
@@ -128,7 +127,7 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
         if verdicts:
             show()
             with suppress(OutputError):
-                answer_stream().flush()  # the process ends at once
+                answer_stream().flush()  # the process ends immediately
         raise
     except TieredFSError as error:
         said = trial.redacted(str(error))

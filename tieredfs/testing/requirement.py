@@ -3,7 +3,7 @@
 A sentence says what happened, and what should have.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import fields, replace
 
 from tieredfs.errors import TieredFSError
@@ -11,7 +11,14 @@ from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.testing.samples import Sample
 
-__all__ = ["difference", "expect_error", "require", "require_bytes", "require_whole"]
+__all__ = [
+    "difference",
+    "expect_error",
+    "in_words",
+    "require",
+    "require_bytes",
+    "require_whole",
+]
 
 
 def require(condition: bool, sentence: str) -> None:  # noqa: FBT001 - reads as assert
@@ -53,28 +60,33 @@ def require_whole(
         one: The sample.
         where: What happened before, as the beginning of the sentence.
     """
+    after = f"{where} " if where else ""
     try:
         described = storage.describe(listed)
         log = storage.fetch_log_segment(listed)
         indexes = storage.fetch_all_indexes(listed)
     except TieredFSError as error:
-        said = f"{where} {listed} is listed, and reading it raised {error!r}.".strip()
+        said = f"{after}{listed} is listed, and reading it raised {error!r}."
         raise AssertionError(said) from error
     found = replace(described, version="", custom_metadata=b"")
-    name = one.metadata
+    name, wanted = one.metadata, one.data.indexes
     require(
         found == one.described,
-        f"{where} describe of {name} does not return what was copied: "
-        f"{difference(found, one.described)}.".strip(),
+        f"{after}describe of {name} does not return what was copied: "
+        f"{difference(found, one.described)}.",
     )
-    require_bytes(log, one.log, f"{where} fetch_log_segment of {name}".strip())
-    for kind, content in one.data.indexes.items():
-        require(
-            kind in indexes,
-            f"{where} fetch_all_indexes of {name} returned no {kind}.".strip(),
-        )
-        said = f"{where} fetch_all_indexes of {name}, {kind},"
-        require_bytes(indexes[kind], content, said.strip())
+    require_bytes(log, one.log, f"{after}fetch_log_segment of {name}")
+    said = f"{after}fetch_all_indexes of {name}"
+    missing, more = wanted.keys() - indexes.keys(), indexes.keys() - wanted.keys()
+    require(not missing, f"{said} returned no {in_words(missing)}.")
+    require(not more, f"{said} returned {in_words(more)}, which was not copied.")
+    for kind, content in wanted.items():
+        require_bytes(indexes[kind], content, f"{said}, {kind},")
+
+
+def in_words(things: Iterable[object]) -> str:
+    """Return things, sorted, as a sentence names them; "none" for none."""
+    return ", ".join(sorted(map(str, things))) or "none"
 
 
 def difference(found: SegmentMetadata, wanted: SegmentMetadata) -> str:

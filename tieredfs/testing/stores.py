@@ -1,4 +1,4 @@
-"""Object stores to check plugins with: fresh ones, and ones that fail."""
+"""Object stores to check plugins with: empty ones, and ones that are watched."""
 
 import itertools
 import os

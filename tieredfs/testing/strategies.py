@@ -63,7 +63,7 @@ def topic_names() -> st.SearchStrategy[str]:
 
 
 def partitions() -> st.SearchStrategy[TopicIdPartition]:
-    """Draw partitions, with and without a topic id."""
+    """Draw partitions, each with a topic id."""
     # One choice each: what takes fewer choices would count as the simpler number.
     numbers = st.sampled_from([*range(13), MAX_INT32])
     ids = _sixteen_bytes().map(Uuid.from_bytes)

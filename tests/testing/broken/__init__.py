@@ -11,6 +11,8 @@ from testing.broken import (
     copying,
     damage,
     deleting,
+    foreign,
+    freshness,
     indexes,
     listing,
     logs,
@@ -26,6 +28,8 @@ __all__ = ["BROKEN", "BUGS"]
 
 BROKEN: Final = (
     *listing.BROKEN,
+    *foreign.BROKEN,
+    *freshness.BROKEN,
     *logs.BROKEN,
     *names.BROKEN,
     *reading.BROKEN,

@@ -355,7 +355,7 @@ BROKEN: Final = (
     Broken(
         rules.check_leftovers_are_found_and_removed,
         SeesNoLeftovers,
-        r"failed at write 2 scrub found \[\], there are",
+        r"failed at write 2 scrub found \[\], but",
     ),
     Broken(
         rules.check_leftovers_are_found_and_removed,
@@ -381,7 +381,7 @@ BROKEN: Final = (
     Broken(
         rules.check_delete_is_seen_whole,
         ListsHalves,
-        "delete_log_segment failed at write 2, .* returned no OFFSET",
+        "delete_log_segment failed at write 2. .* returned no OFFSET",
     ),
     Broken(
         rules.check_copy_after_a_delete_is_stored,
@@ -401,7 +401,7 @@ BROKEN: Final = (
     Broken(
         rules.check_cancelled_copy_can_be_repeated,
         LeavesALock,
-        "repeated it raised AlreadyExists",
+        "copy raised AlreadyExists",
         bug="cancel leaves an orphan that blocks a retry",
     ),
     Broken(

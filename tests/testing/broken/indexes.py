@@ -196,7 +196,7 @@ BROKEN: Final = (
         "TRANSACTION of .* is missing",
     ),
     Broken(
-        rules.check_fetch_indexes_equals_one_by_one, GivesAllIndexes, r"asked for \[\]"
+        rules.check_fetch_indexes_equals_one_by_one, GivesAllIndexes, r"asked for none"
     ),
     Broken(
         rules.check_missing_index_is_not_found,

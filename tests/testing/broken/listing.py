@@ -1,6 +1,6 @@
 """Plugins that list in a wrong way."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -10,9 +10,7 @@ from typing_extensions import override
 from testing.broken.plugin import Broken, Native
 from tieredfs import (
     Capability,
-    CorruptDataError,
     NotFoundError,
-    ObjectStore,
     SegmentIndexes,
     SegmentMetadata,
     TieredFSError,
@@ -22,7 +20,7 @@ from tieredfs import testing as rules
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 
-__all__ = ["BROKEN", "ListsOnePage", "RemembersThatItWasEmpty"]
+__all__ = ["BROKEN", "ListsOnePage"]
 
 
 class InventsAPartition(Native):
@@ -113,42 +111,6 @@ class LeavesOutTheLastOffset(Native):
         return [s for s in found if not min_offset or (s.end_offset or 0) > min_offset]
 
 
-class ListsOnce(Native):
-    """Keeps its first listing of a partition."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        super().__init__(store)
-        self.listed: dict[TopicIdPartition, list[SegmentMetadata]] = {}
-
-    @override
-    def list_segments(
-        self, partition: TopicIdPartition, min_offset: int = 0
-    ) -> list[SegmentMetadata]:
-        if partition not in self.listed:
-            self.listed[partition] = super().list_segments(partition)
-        return self.listed[partition]
-
-
-class RemembersThatItWasEmpty(SingleObject):
-    """Lists a partition no more that it once found missing."""
-
-    def __init__(self, store: ObjectStore) -> None:
-        super().__init__(store)
-        self.missing: set[TopicIdPartition] = set()
-
-    @override
-    def list_segments(
-        self, partition: TopicIdPartition, min_offset: int = 0
-    ) -> list[SegmentMetadata]:
-        if partition in self.missing:
-            raise NotFoundError(str(partition))
-        try:
-            return super().list_segments(partition, min_offset)
-        except NotFoundError:
-            self.missing.add(partition)
-            raise
-
-
 class FindsEverythingEmpty(Native):
     """Takes a partition that is missing for an empty one."""
 
@@ -209,16 +171,6 @@ class SurveysTheFirst(Native):
         yield next(iter(super().survey(partition)))
 
 
-class FearsStrangers(Native):
-    """Stumbles over an object of another program."""
-
-    @override
-    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
-        if any(not entry.key.endswith(".segment") for entry in self.store.list()):
-            raise CorruptDataError("what is this?")
-        return super().list_partitions(topic)
-
-
 class TellsNothing(KafkaLocal):
     """Does not read what the listing lacks."""
 
@@ -254,33 +206,6 @@ class ClaimsAPlan(KafkaLocal):
     """Claims what its listing does not have."""
 
     capabilities = KafkaLocal.capabilities | {Capability.PLAN_FROM_LISTING}
-
-
-class ClaimsEverything(SingleObject):
-    """Recognises every store as its own."""
-
-    @classmethod
-    @override
-    def recognises(cls, keys: Collection[str]) -> float:
-        return 1.0
-
-
-class KnowsItsOwnOnlyAlone(SingleObject):
-    """Does not recognise its keys where there are others."""
-
-    @classmethod
-    @override
-    def recognises(cls, keys: Collection[str]) -> float:
-        return super().recognises(keys) // 1
-
-
-class ClaimsTooMuch(SingleObject):
-    """Answers in percent."""
-
-    @classmethod
-    @override
-    def recognises(cls, keys: Collection[str]) -> float:
-        return 100.0 * super().recognises(keys)
 
 
 class SeeksWhatContainsIt(Native):
@@ -349,7 +274,6 @@ BROKEN: Final = (
         BeginsBehindTheFirstOffset,
         r", not \[\(0, ",
     ),
-    Broken(rules.check_listing_is_never_stale, ListsOnce, "another storage had copied"),
     Broken(
         rules.check_missing_partition_is_not_found,
         FindsEverythingEmpty,
@@ -357,7 +281,6 @@ BROKEN: Final = (
     ),
     Broken(rules.check_seek_finds_the_first, SeeksTooFar, "From offset"),
     Broken(rules.check_survey_agrees_with_the_listing, SurveysTheFirst, "it yielded"),
-    Broken(rules.check_foreign_objects_are_skipped, FearsStrangers, "what is this"),
     Broken(
         rules.check_description_is_complete,
         TellsNothing,
@@ -374,13 +297,6 @@ BROKEN: Final = (
         "with its indexes it returns",
     ),
     Broken(rules.check_plan_is_in_the_listing, ClaimsAPlan, r"\(end, time\) = \(None"),
-    Broken(rules.check_recogniser_knows_its_own, ClaimsEverything, r"For \[\]"),
-    Broken(rules.check_recogniser_knows_its_own, ClaimsTooMuch, "answered 100"),
-    Broken(
-        rules.check_recogniser_knows_its_own,
-        KnowsItsOwnOnlyAlone,
-        "others it answered 0",
-    ),
     Broken(
         rules.check_listing_has_every_page,
         ListsOnePage,
@@ -391,12 +307,6 @@ BROKEN: Final = (
         rules.check_listing_has_every_page,
         FindsPartitionsOnOnePage,
         r"list_partitions returned \['orders-0', 'orders-1-0'\], not",
-    ),
-    Broken(
-        rules.check_emptiness_is_not_remembered,
-        RemembersThatItWasEmpty,
-        "had copied it, list_segments raised",
-        bug="remembers for ever that a store was empty",
     ),
     Broken(
         rules.check_dead_copy_is_not_listed,

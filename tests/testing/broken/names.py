@@ -5,39 +5,12 @@ from dataclasses import replace
 from typing_extensions import override
 
 from testing.broken.plugin import Broken, Native
-from tieredfs import LogSegmentData, SegmentMetadata, TopicIdPartition, Uuid
+from tieredfs import LogSegmentData, SegmentMetadata, TopicIdPartition
 from tieredfs import testing as rules
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 __all__ = ["BROKEN"]
-
-
-class TrustsEveryId(Native):
-    """Takes 22 characters for an id, as a pattern alone does."""
-
-    @override
-    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
-        for entry in self.store.list():
-            if entry.key.endswith(".segment"):
-                Uuid(entry.key.split("/")[1])
-        return super().list_partitions(topic)
-
-
-class ListsTemporaryFiles(KafkaLocal):
-    """Finds a segment in a file that begins as one, such as a copy in progress."""
-
-    @override
-    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
-        self.suffixes = {e.key.partition(".")[2] for e in self.store.list()}
-        return super().list_partitions(topic)
-
-    @override
-    def list_segments(
-        self, partition: TopicIdPartition, min_offset: int = 0
-    ) -> list[SegmentMetadata]:
-        found = super().list_segments(partition, min_offset)
-        return found * 2 if "log.tmp" in self.suffixes else found
 
 
 class TakesDotsForUnderscores(KafkaLocal):
@@ -110,16 +83,6 @@ BROKEN = (
     Broken(rules.check_names_stay_apart, SortsNumbersAsText, "It listed"),
     Broken(
         rules.check_identity_tells_stores_apart, IsOneForAll, "Over two stores it is"
-    ),
-    Broken(
-        rules.check_malformed_names_are_skipped,
-        TrustsEveryId,
-        "a malformed topic id, a call raised InvalidArgumentError",
-    ),
-    Broken(
-        rules.check_malformed_names_are_skipped,
-        ListsTemporaryFiles,
-        r"log\.tmp, a suffix too many, it listed",
     ),
     Broken(rules.check_names_stay_apart, FindsTwoDigits, "2147483647"),
 )

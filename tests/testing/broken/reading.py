@@ -222,7 +222,11 @@ BROKEN: Final = (
         "returned 1 bytes, expected 0",
         bug="an off-by-one range end",
     ),
-    Broken(rules.check_ranges_are_exact, LosesWhatIsAhead, "ahead from 0 on, 0 bytes"),
+    Broken(
+        rules.check_ranges_are_exact,
+        LosesWhatIsAhead,
+        "returned 0 bytes that are not the log",
+    ),
     Broken(
         rules.check_ranges_outside_the_log_are_errors,
         CutsRanges,

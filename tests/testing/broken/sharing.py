@@ -9,9 +9,7 @@ from typing_extensions import override
 
 from testing.broken.plugin import Broken, Native
 from tieredfs import (
-    Capability,
     IndexType,
-    LogSegmentData,
     NotFoundError,
     ObjectStore,
     RequestPolicy,
@@ -134,37 +132,7 @@ class ClosesTheStore(Native):
         self.store.delete([entry.key for entry in self.store.list()])
 
 
-class KeepsAManifest(SingleObject):
-    """Lists what an object names, which each copy reads, changes and writes."""
-
-    capabilities = SingleObject.capabilities - {Capability.ATOMIC_COPY}
-
-    def _ids(self) -> set[str]:
-        with suppress(NotFoundError):
-            return set(bytes(self.store.get("manifest")).decode().split())
-        return set()
-
-    @override
-    def list_segments(
-        self, partition: TopicIdPartition, min_offset: int = 0
-    ) -> list[SegmentMetadata]:
-        ids = self._ids()
-        return [s for s in super().list_segments(partition, min_offset) if s.id in ids]
-
-    @override
-    def copy_log_segment(
-        self, metadata: SegmentMetadata, data: LogSegmentData
-    ) -> bytes:
-        custom = super().copy_log_segment(metadata, data)
-        text = " ".join({*self._ids(), metadata.id})
-        self.store.put("manifest", text.encode(), overwrite=True)
-        return custom
-
-
 BROKEN: Final = (
-    Broken(
-        rules.check_copies_of_two_processes_stay, KeepsAManifest, "both returned, and"
-    ),
     Broken(rules.check_construction_sends_no_request, AsksAtOnce, "It made 1 calls"),
     Broken(rules.check_storage_pickles, HoldsALock, "cannot pickle"),
     Broken(rules.check_storage_pickles, ComesBackAsAnother, "as StorageWrapper"),

@@ -69,7 +69,7 @@ class Interruption:
                 sys.setprofile(None)
                 self()
 
-        if sys.getprofile() is not None:  # somebody measures the time
+        if sys.getprofile() is not None:  # a profiler measures the time
             return call()
         sys.setprofile(count)
         try:

@@ -1,8 +1,8 @@
 """Faults under a plugin: an object store whose requests fail as planned.
 
 What a plugin sees is what a store may do by its own contract: an error instead of an
-answer, an answer that ends early, a late answer, a lost reply to a request that was
-executed, and no answer ever again.
+answer, a refusal, a listing that ends early, a deletion of some of its keys, a late
+answer, a lost reply to a request that was executed, and a process that dies.
 """
 
 from tieredfs.testing.faults.effect import CRASHES, FAILURES, CrashError, Effect

@@ -12,6 +12,8 @@ to read it back to the byte, and one of the two has to list it. So the promises 
 - what failed calls left is found, is removed, and hides nothing.
 
 A failure is printed as the shortest sequence of steps that hypothesis has found. The
-steps are methods: those of writers are in ``copying``, ``deleting`` and ``meanwhile``,
-those of readers in ``listing`` and ``fetching``. A new step is a method there.
+steps are methods: those that write are in ``copying``, ``deleting`` and ``meanwhile``,
+those that read in ``listing`` and ``fetching``, and ``restart`` is in ``machine``. A
+new step is a method there. No step appends, replaces, surveys, streams or asks for
+stored sizes: only the rules do.
 """

@@ -82,7 +82,7 @@ class Search:
 
     Attributes:
         failures: What was found.
-        wanted: How many sequences are tried; 0 where nobody has said it.
+        wanted: How many sequences are tried; 0 where it is not limited.
         is_decided: Whether all sequences were tried, so that finding nothing counts.
         is_flaky: Whether a sequence went another way when it was made again.
     """

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise, keep
+from tieredfs.testing.requirement import in_words
 from tieredfs.testing.samples import Sample
 
 __all__ = ["SegmentName", "StorageModel", "name_of"]
@@ -134,7 +135,9 @@ class StorageModel:
             found = {(one.topic, one.partition) for one in listed}
             missing = {p for p in missing if (p.topic, p.partition) not in found}
         keep(
-            Promise.COPIES_STAY, not missing, f"list_partitions lacks {sorted(missing)}"
+            Promise.COPIES_STAY,
+            not missing,
+            f"list_partitions lacks {in_words(missing)}",
         )
 
     def check_segments(
@@ -150,7 +153,7 @@ class StorageModel:
             listed: The result; None for NotFoundError.
             min_offset: From where on it was listed.
         """
-        where = f"the listing of {partition} from offset {min_offset} on"
+        where = f"list_segments({partition}, {min_offset})"
         found = [name_of(one) for one in listed or ()]
         starts = [name.start_offset for name in found]
         keep(

@@ -6,7 +6,7 @@ from dataclasses import replace
 from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.testing.plugin_machine.promise import Promise, keep
-from tieredfs.testing.requirement import difference
+from tieredfs.testing.requirement import difference, in_words
 from tieredfs.testing.samples import Sample
 
 __all__ = ["keep_bytes", "keep_indexes", "keep_whole"]
@@ -52,7 +52,8 @@ def keep_indexes(
     keep(
         Promise.READS_ARE_EXACT,
         found.keys() == wanted.keys(),
-        f"of {listed} came the indexes {sorted(found)}, not {sorted(wanted)}",
+        f"fetching the indexes of {listed} returned {in_words(found)}, "
+        f"not {in_words(wanted)}",
     )
     for kind in wanted:
         keep_bytes(f"{kind} of {listed}", found[kind], wanted[kind])

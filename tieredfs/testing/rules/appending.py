@@ -68,7 +68,7 @@ def check_append_has_one_winner(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_append_survives_a_cleaner(case: Case) -> None:
-    """An append that returns has stored its segment, though ``cancel_copying`` ran.
+    """An append that returns has stored its segment, even if ``cancel_copying`` ran.
 
     Source: the plugin contract, What a user calls, ``append_log_segment``.
     """
@@ -114,7 +114,7 @@ def check_append_that_died_blocks_no_other(case: Case) -> None:
 
 @rule(Capability.WRITE)
 def check_append_that_leaves_a_gap_is_refused(case: Case) -> None:
-    """An append raises AlreadyExistsError unless the log ends where it begins.
+    """An append that does not begin where the log ends raises AlreadyExistsError.
 
     Source: the plugin contract, What a user calls, ``append_log_segment``.
     """

@@ -125,7 +125,9 @@ def check_copy_is_idempotent(case: Case) -> None:
     listed = case.listed(one)
     for copy, storage in product(COPIES, (case.storage, case.another())):
         again = copy(storage, one.metadata, one.data)
-        require(again == first, f"The second time {again!r} came, not {first!r}.")
+        require(
+            again == first, f"The second copy returned {again!r}, the first {first!r}."
+        )
         found = storage.list_segments(_PARTITION)
         require(found == [listed], f"Afterwards it listed {found}, not {[listed]}.")
         require_whole(storage, listed, one)
@@ -253,7 +255,7 @@ def check_leftovers_are_found_and_removed(case: Case) -> None:
             found = {leftover.key for leftover in leftovers}
             require(
                 found == left,
-                f"{where} scrub found {sorted(found)}, there are {sorted(left)}.",
+                f"{where} scrub found {sorted(found)}, but {sorted(left)} are left.",
             )
             for leftover in leftovers:
                 size = len(case.raw_get(leftover.key))
@@ -295,20 +297,23 @@ def check_cancelled_copy_can_be_repeated(case: Case) -> None:
                 storage.copy_log_segment(one.metadata, one.data)
             case.another().cancel_copying(_PARTITION)
             for again in (one, sample(_PARTITION, 1, f"other {effect}{at}")):
-                where = f"A copy died at write {at + 1}, was cancelled, and repeated"
+                died = f"A copy died at write {at + 1}, and cancel_copying ran."
                 try:
                     case.another().copy_log_segment(again.metadata, again.data)
                 except TieredFSError as error:
-                    raise AssertionError(f"{where} it raised {error!r}.") from error
+                    raise AssertionError(
+                        f"{died} Another copy raised {error!r}."
+                    ) from error
+                where = f"{died} The segment was copied again."
                 require_whole(case.another(), case.listed(again), again, where)
             case.another().delete_partition(_PARTITION)
             left = sorted(case.raw_keys())
-            require(not left, f"{where} and deleted it left {left}.")
+            require(not left, f"{where} delete_partition left {left}.")
 
 
 @rule(Capability.WRITE, Capability.ATOMIC_COPY)
 def check_copy_survives_a_cleaner(case: Case) -> None:
-    """With ATOMIC_COPY a copy that returns is stored, though ``cancel_copying`` ran.
+    """With ATOMIC_COPY a copy that returns is stored, even if ``cancel_copying`` ran.
 
     Without it nothing may be cancelled while a copy is made: it would be destroyed.
 

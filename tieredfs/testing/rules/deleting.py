@@ -78,7 +78,7 @@ def check_delete_is_seen_whole(case: Case) -> None:
             for copied in (one, other):
                 case.storage.copy_log_segment(copied.metadata, copied.data)
             listed = {copied.identity: case.listed(copied) for copied in (one, other)}
-            where = f"{said} {how}, and then"
+            where = f"{said} {how}."
             try:
                 delete(storage, listed[one.identity])
             except TieredFSError:
@@ -86,18 +86,18 @@ def check_delete_is_seen_whole(case: Case) -> None:
             else:
                 found = case.all_listed(case.another())
                 wrong = [gone for gone in deleted if listed[gone.identity] in found]
-                require(not wrong, f"{where} returned: it lists {found}.")
+                require(not wrong, f"{where} It returned, and lists {found}.")
             for copied in (one, other):
                 seen = case.seen(copied)
                 if seen is not None:
                     require_whole(case.another(), seen, copied, where)
                 else:
-                    require(copied in deleted, f"{where} {other.metadata} was gone.")
+                    require(copied in deleted, f"{where} {other.metadata} is gone.")
                     _require_no_less(case, listed[copied.identity], copied, where)
             delete(case.another(), listed[one.identity])
             case.another().delete_log_segment(listed[other.identity])
             left = sorted(case.raw_keys() - lasting)
-            require(not left, f"{where} deleting again left {left}.")
+            require(not left, f"{where} Deleting again left {left}.")
 
 
 @rule(Capability.WRITE)
@@ -118,7 +118,7 @@ def check_delete_partition_deletes_all_of_it(case: Case) -> None:
         storage.delete_partition(_PARTITION)
         for seen in (case.storage, case.another()):
             expect_error(
-                lambda seen=seen: seen.list_segments(_PARTITION),  # type: ignore[misc]
+                partial(seen.list_segments, _PARTITION),
                 NotFoundError,
                 "After its partition was deleted, list_segments",
             )
@@ -248,7 +248,7 @@ def _require_partitions(case: Case, expected: set[TopicIdPartition]) -> None:
     )
     for empty in set(found) - expected:  # a store may list the folder of its segments
         expect_error(
-            lambda empty=empty: storage.list_segments(empty),  # type: ignore[misc]
+            partial(storage.list_segments, empty),
             NotFoundError,
             f"After a partition that is not there was deleted, it listed {empty}, and "
             "list_segments of it",

@@ -122,7 +122,7 @@ def check_copies_of_two_processes_stay(case: Case) -> None:
                 require(
                     one.identity in found,
                     f"{second.metadata} was copied before write {at + 1} of the copy "
-                    f"of {first.metadata}; both returned, and listed is {found}.",
+                    f"of {first.metadata}; both returned, and {found} is listed.",
                 )
 
 

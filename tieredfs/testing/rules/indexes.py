@@ -22,6 +22,7 @@ from tieredfs.model import (
 )
 from tieredfs.storage import Capability, RemoteStorageManager
 from tieredfs.testing.copies import COPIES
+from tieredfs.testing.requirement import in_words
 from tieredfs.testing.rule import (
     Case,
     NotApplicableError,
@@ -122,8 +123,8 @@ def check_fetch_indexes_equals_one_by_one(case: Case) -> None:
         everything = case.storage.fetch_all_indexes(listed)
         require(
             dict(everything) == alone,
-            f"fetch_all_indexes of {listed} returned {sorted(everything)} or other "
-            f"bytes; one by one they are {sorted(alone)}.",
+            f"fetch_all_indexes of {listed} returned {in_words(everything)} or "
+            f"other bytes; one by one they are {in_words(alone)}.",
         )
         for count in range(len(IndexType)):
             for kinds in combinations(IndexType, count):
@@ -131,8 +132,9 @@ def check_fetch_indexes_equals_one_by_one(case: Case) -> None:
                 wanted = {kind: alone[kind] for kind in kinds if kind in alone}
                 require(
                     found == wanted,
-                    f"fetch_indexes of {listed}, asked for {sorted(kinds)}, returned "
-                    f"{sorted(found)} or other bytes, not {sorted(wanted)}.",
+                    f"fetch_indexes of {listed}, asked for {in_words(kinds)}, "
+                    f"returned {in_words(found)} or other bytes, not "
+                    f"{in_words(wanted)}.",
                 )
 
 
@@ -144,7 +146,7 @@ def check_missing_index_is_not_found(case: Case) -> None:
     """
     for listed, kind in _missing(case):
         expect_error(
-            lambda listed=listed, kind=kind: case.storage.fetch_index(listed, kind),  # type: ignore[misc]
+            partial(case.storage.fetch_index, listed, kind),
             NotFoundError,
             f"{listed} has no {kind} index, and fetch_index",
         )
@@ -183,13 +185,13 @@ def check_missing_index_is_left_out(case: Case) -> None:
                 ) from error
             require(
                 found == wanted,
-                f"{listed} has no {kind} index, and {said} returned {sorted(found)}.",
+                f"{listed} has no {kind} index, and {said} returned {in_words(found)}.",
             )
 
 
 @rule(Capability.WRITE)
 def check_indexes_are_of_the_id(case: Case) -> None:
-    """A segment that is copied again under a new id is read with that one's indexes.
+    """A segment copied again under a new id is read with the new copy's indexes.
 
     KIP-405 gives every attempt to copy a segment an id of its own.
 
@@ -209,11 +211,9 @@ def check_indexes_are_of_the_id(case: Case) -> None:
     for storage in (reader, case.another()):
         for one in (new, old):
             require_whole(storage, case.stored(one), one, "Both are stored.")
-            _require_own(storage, case.stored(one), one)
     case.another().delete_log_segment(listed)
     for storage in (reader, case.another()):
         require_whole(storage, case.stored(new), new, "The old one was deleted.")
-        _require_own(storage, case.stored(new), new)
 
 
 def _fetched_alone(
@@ -225,18 +225,6 @@ def _fetched_alone(
         with suppress(NotFoundError):
             alone[kind] = bytes(storage.fetch_index(listed, kind))
     return alone
-
-
-def _require_own(
-    storage: RemoteStorageManager, listed: SegmentMetadata, one: Sample
-) -> None:
-    """Require that a segment has no index besides its own."""
-    found = storage.fetch_all_indexes(listed)
-    require(
-        dict(found) == dict(one.data.indexes),
-        f"{listed} was copied with {sorted(one.data.indexes)}; {sorted(found)} came, "
-        "or other bytes.",
-    )
 
 
 def _missing(case: Case) -> list[tuple[SegmentMetadata, IndexType]]:

@@ -214,7 +214,7 @@ def check_survey_agrees_with_the_listing(case: Case) -> None:
         good = [one for one in found if isinstance(one, SegmentMetadata)]
         require(
             sorted(_identities(good)) == listed,
-            f"Of {partition} it yielded {_identities(good)}, listed are {listed}.",
+            f"Of {partition} it yielded {_identities(good)}, but {listed} are listed.",
         )
 
 

@@ -75,8 +75,8 @@ def check_ranges_are_exact(case: Case) -> None:
                 ahead = bytes(case.storage.fetch_log_ahead(listed, start, end))
                 require(
                     len(ahead) >= end - start and whole.startswith(ahead, start),
-                    f"What came of {listed} ahead from {start} on, {len(ahead)} bytes, "
-                    f"is not its log up to {end} or further.",
+                    f"fetch_log_ahead({listed}, {start}, {end}) returned {len(ahead)} "
+                    f"bytes that are not the log from {start} to at least {end}.",
                 )
         rest = case.storage.fetch_log_segment(listed, middle)
         call = f"fetch_log_segment({listed}, {middle})"
@@ -153,7 +153,7 @@ def check_stream_is_the_log(case: Case) -> None:
 
 @rule()
 def check_layout_changes_nothing(case: Case) -> None:
-    """With the ``layout`` that the indexes came with, the same bytes are returned.
+    """``fetch_log_segment`` returns the same bytes with ``layout`` as without it.
 
     Source: the plugin contract, What an author implements, ``fetch_log_segment``.
     """
@@ -188,12 +188,10 @@ def check_missing_segment_is_not_found(case: Case) -> None:
     for segment in gone:
         for storage in (case.storage, case.another()):
             asked: Asked = {
-                "its log": lambda s=storage, m=segment: s.fetch_log_segment(m),  # type: ignore[misc]
-                "a part of its log": lambda s=storage, m=segment: s.fetch_log_segment(  # type: ignore[misc]
-                    m, 1, 2
-                ),
-                "its offset index": lambda s=storage, m=segment: s.fetch_index(  # type: ignore[misc]
-                    m, IndexType.OFFSET
+                "its log": partial(storage.fetch_log_segment, segment),
+                "a part of its log": partial(storage.fetch_log_segment, segment, 1, 2),
+                "its offset index": partial(
+                    storage.fetch_index, segment, IndexType.OFFSET
                 ),
             }
             for said, call in asked.items():
@@ -237,7 +235,7 @@ def check_large_log_is_whole(case: Case) -> None:
 
 @rule(Capability.WRITE, Capability.RANGE_READ)
 def check_range_costs_no_more(case: Case) -> None:
-    """With RANGE_READ a small part of a large log is not read with the rest of it.
+    """With RANGE_READ, reading a byte of a large log reads less than half of it.
 
     Source: the plugin contract, Values and functions, ``RANGE_READ``.
     """

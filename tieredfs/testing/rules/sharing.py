@@ -121,7 +121,7 @@ def check_concurrent_fetches_stay_apart(case: Case) -> None:
 
 @rule()
 def check_policy_is_that_of_the_view(case: Case) -> None:
-    """``with_policy`` returns the same storage under another policy, and changes none.
+    """``with_policy`` returns a storage with that policy; the first one keeps its own.
 
     That holds when the returned storage is closed, too.
 

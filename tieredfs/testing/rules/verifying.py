@@ -10,6 +10,7 @@ from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import Capability
 from tieredfs.storage.segment_log.source import log_in_memory
 from tieredfs.storage.segment_log.stream import read_batches
+from tieredfs.testing.requirement import in_words
 from tieredfs.testing.rule import (
     Asked,
     Case,
@@ -62,7 +63,7 @@ def check_sound_segments_are_current(case: Case) -> None:
 
 @rule()
 def check_key_that_contradicts_the_log_is_found(case: Case) -> None:
-    """Where a listing states the highest leader epoch, another one is an error.
+    """``check_key`` raises an error if a key states another leader epoch than the log.
 
     Source: the plugin contract, Claims.
     """
@@ -72,7 +73,7 @@ def check_key_that_contradicts_the_log_is_found(case: Case) -> None:
     for listed in stating:
         stated = case.storage.highest_epoch(listed)
         epoch = _epoch(case, listed)
-        require(stated == epoch, f"{listed} has epoch {epoch}, stated was {stated}.")
+        require(stated == epoch, f"{listed} has epoch {epoch}, and {stated} is stated.")
         for other in (epoch + 1, -1):
             expect_error(
                 partial(case.storage.check_key, listed, other),
@@ -180,7 +181,7 @@ def check_replaced_segment_is_the_new_one(case: Case) -> None:
     wanted = new.data.indexes
     require(
         found.keys() == wanted.keys(),
-        f"Its indexes are {sorted(found)}, not {sorted(wanted)}.",
+        f"Its indexes are {in_words(found)}, not {in_words(wanted)}.",
     )
     for kind in wanted:
         require(found[kind] == wanted[kind], f"{kind} is not the new one.")
@@ -278,7 +279,7 @@ def _require_no_more_than_stored(
 ) -> None:
     counted = sum(sizes.values())
     stored = sum(len(case.raw_get(key)) for key in case.raw_keys())
-    require(counted <= stored, f"{who} counts {counted} bytes, stored are {stored}.")
+    require(counted <= stored, f"{who} counts {counted} bytes, of {stored} stored.")
 
 
 def _epoch(case: Case, listed: SegmentMetadata) -> int:

@@ -119,7 +119,7 @@ def _search(subject: Subject, search: Search) -> Search:
 
 @contextmanager
 def _without_notes() -> Iterator[None]:
-    """Let hypothesis keep no notes: a folder that cannot be made is none to it."""
+    """Let hypothesis keep no notes: it does without a folder that cannot be made."""
     if "HYPOTHESIS_STORAGE_DIRECTORY" in os.environ:
         yield
         return

@@ -1,0 +1,97 @@
+"""Plugins that miss what another process has done."""
+
+from contextlib import suppress
+from typing import Final
+
+from typing_extensions import override
+
+from testing.broken.plugin import Broken, Native
+from tieredfs import (
+    Capability,
+    LogSegmentData,
+    NotFoundError,
+    ObjectStore,
+    SegmentMetadata,
+    TopicIdPartition,
+)
+from tieredfs import testing as rules
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+
+__all__ = ["BROKEN", "RemembersThatItWasEmpty"]
+
+
+class ListsOnce(Native):
+    """Keeps its first listing of a partition."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.listed: dict[TopicIdPartition, list[SegmentMetadata]] = {}
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        if partition not in self.listed:
+            self.listed[partition] = super().list_segments(partition)
+        return self.listed[partition]
+
+
+class RemembersThatItWasEmpty(SingleObject):
+    """Lists a partition no more that it once found missing."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.missing: set[TopicIdPartition] = set()
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        if partition in self.missing:
+            raise NotFoundError(str(partition))
+        try:
+            return super().list_segments(partition, min_offset)
+        except NotFoundError:
+            self.missing.add(partition)
+            raise
+
+
+class KeepsAManifest(SingleObject):
+    """Lists what an object names, which each copy reads, changes and writes."""
+
+    capabilities = SingleObject.capabilities - {Capability.ATOMIC_COPY}
+
+    def _ids(self) -> set[str]:
+        with suppress(NotFoundError):
+            return set(bytes(self.store.get("manifest")).decode().split())
+        return set()
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        ids = self._ids()
+        return [s for s in super().list_segments(partition, min_offset) if s.id in ids]
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        custom = super().copy_log_segment(metadata, data)
+        text = " ".join({*self._ids(), metadata.id})
+        self.store.put("manifest", text.encode(), overwrite=True)
+        return custom
+
+
+BROKEN: Final = (
+    Broken(rules.check_listing_is_never_stale, ListsOnce, "another storage had copied"),
+    Broken(
+        rules.check_emptiness_is_not_remembered,
+        RemembersThatItWasEmpty,
+        "had copied it, list_segments raised",
+        bug="remembers for ever that a store was empty",
+    ),
+    Broken(
+        rules.check_copies_of_two_processes_stay, KeepsAManifest, "both returned, and"
+    ),
+)
