@@ -96,6 +96,7 @@ def test_its_own_tests_ask_every_rule_and_run_the_machine(
     }
 
 
+@pytest.mark.timeout(300)  # beside other tests it takes more than a minute
 def test_the_command_proves_it_by_the_name_of_its_entry_point(
     site: Path, tmp_path: Path
 ) -> None:
