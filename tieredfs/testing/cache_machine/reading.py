@@ -1,6 +1,7 @@
 """The steps that get segments and look something up."""
 
 from collections.abc import Sequence
+from functools import partial
 
 import hypothesis.strategies as st
 import numpy as np
@@ -33,7 +34,7 @@ class Reads(Calls):
         handle=HANDLES,
         offset=OFFSET_COUNTS,
         start=st.none() | OFFSET_COUNTS,
-        ends=st.tuples(NEAR_ABORTED, NEAR_ABORTED),
+        ranges=st.lists(st.tuples(NEAR_ABORTED, NEAR_ABORTED), min_size=4, max_size=8),
     )
     def look_up(
         self,
@@ -41,7 +42,7 @@ class Reads(Calls):
         handle: int,
         offset: int,
         start: int | None,
-        ends: tuple[int, int],
+        ranges: Sequence[tuple[int, int]],
     ) -> None:
         """Look up offsets, a time and aborted transactions of a segment."""
         segment = self.segments[place]
@@ -66,15 +67,16 @@ class Reads(Calls):
             said, segment, handle, lambda: cache.lookup_timestamp(one, time, *above)
         )
         self.stored.check_timestamp(said, segment, time, found, *above)
-        low, high = (first + end for end in sorted(ends))
-        said = f"aborted_transactions of {segment}, [{low}, {high})"
-        aborts = self.look_up_in(
-            said,
-            segment,
-            handle,
-            lambda: cache.aborted_transactions(one, low, high),
-        )
-        self.stored.check_aborts(said, segment, low, high, aborts)
+        for ends in ranges:
+            low, high = (first + end for end in sorted(ends))
+            said = f"aborted_transactions of {segment}, [{low}, {high})"
+            aborts = self.look_up_in(
+                said,
+                segment,
+                handle,
+                partial(cache.aborted_transactions, one, low, high),
+            )
+            self.stored.check_aborts(said, segment, low, high, aborts)
 
     @rule(place=PLACES, handle=HANDLES)
     def ask_for_the_layout(self, place: int, handle: int) -> None:
