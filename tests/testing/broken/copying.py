@@ -8,7 +8,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from testing.broken.plugin import Broken, Native
+from testing.broken.plugin import Broken, Native, PushesInItsOwnWay
 from testing.layouts import read_only
 from tieredfs import (
     Capability,
@@ -30,7 +30,7 @@ from tieredfs.format.segment.key_scheme import OWN_FOLDER
 from tieredfs.storage import Leftover, StorageWrapper
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
-from tieredfs.storage.segment_log.source import LogSource, open_log
+from tieredfs.storage.segment_log.source import LogSource
 from tieredfs.testing.stores import scratch_store
 
 __all__ = ["BROKEN", "CopiesOnce", "ListsHalves", "RemembersWhatItCopied", "Staging"]
@@ -274,17 +274,6 @@ class WritesAllTheSame(StorageWrapper):
         filled = read_only(store)
         assert isinstance(filled, StorageWrapper)
         return cls(filled.inner)
-
-
-class PushesInItsOwnWay(KafkaLocal):
-    """Copies an open log in another way than what a broker gives it."""
-
-    @override
-    def copy_log_segment(
-        self, metadata: SegmentMetadata, data: LogSegmentData
-    ) -> bytes:
-        with open_log(data.log, str(metadata)) as log:
-            return super().copy_open_log(metadata, log, data.indexes)
 
 
 class PushesTheLogFirst(PushesInItsOwnWay):

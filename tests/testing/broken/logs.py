@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from typing_extensions import override
 
-from testing.broken.plugin import Broken
+from testing.broken.plugin import Broken, PushesInItsOwnWay
 from tieredfs import (
     CorruptDataError,
     IndexType,
@@ -15,7 +15,7 @@ from tieredfs import testing as rules
 from tieredfs.storage.layouts.kafka_files import SUFFIXES
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
-from tieredfs.storage.segment_log.source import LogSource, open_log
+from tieredfs.storage.segment_log.source import LogSource
 
 __all__ = ["BROKEN"]
 
@@ -33,15 +33,8 @@ class TakesAnyLog(KafkaLocal):
             return b""
 
 
-class PushesAnyLog(KafkaLocal):
+class PushesAnyLog(PushesInItsOwnWay):
     """Stores an open log as it is given, whatever is in it."""
-
-    @override
-    def copy_log_segment(
-        self, metadata: SegmentMetadata, data: LogSegmentData
-    ) -> bytes:
-        with open_log(data.log, str(metadata)) as log:
-            return super().copy_open_log(metadata, log, data.indexes)
 
     @override
     def copy_open_log(

@@ -2,12 +2,16 @@
 
 from dataclasses import dataclass
 
-from tieredfs import ObjectStore
+from typing_extensions import override
+
+from tieredfs import LogSegmentData, ObjectStore, SegmentMetadata
 from tieredfs.storage import StorageWrapper
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.storage.segment_log.source import open_log
 from tieredfs.testing import Check, MakeStorage
 
-__all__ = ["Broken", "Native"]
+__all__ = ["Broken", "Native", "PushesInItsOwnWay"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,3 +41,14 @@ class Native(StorageWrapper):
 
     def __init__(self, store: ObjectStore) -> None:
         super().__init__(SingleObject(store))
+
+
+class PushesInItsOwnWay(KafkaLocal):
+    """Copies an open log in another way than what a broker gives it."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        with open_log(data.log, str(metadata)) as log:
+            return super().copy_open_log(metadata, log, data.indexes)
