@@ -192,7 +192,7 @@ class Case:
         if it is a deletion.
 
         Yields:
-            How it ends, as what follows "A copy"; and the storage.
+            How it ends, as what follows "A copy" in a sentence; and the storage.
 
         Raises:
             NotApplicableError: The call makes no write through the given store.
@@ -207,7 +207,8 @@ class Case:
                 storage = self.another(store)
                 cut = StoreFault(Effect.CUT, at, of_writes=True, key=key)
                 store.follow(FaultPlan((cut,)))
-                yield f"was cut in write {at + 1}, at key {key + 1} of it", storage
+                part = f"at most key {key + 1} of it was executed"
+                yield f"was cut in write {at + 1} ({part})", storage
                 keys = [one.keys for one in store.requests if one.effect]
                 if not keys:
                     return
