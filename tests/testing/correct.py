@@ -151,6 +151,10 @@ class Manifests(RemoteStorageManager):
         return _described(metadata, self._manifest(metadata))
 
     @override
+    def is_compacted(self, partition: TopicIdPartition) -> bool:
+        return True  # a manifest has the size of the log
+
+    @override
     def copy_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
     ) -> bytes:
@@ -285,6 +289,10 @@ class Packed(RemoteStorageManager):
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
     ) -> SegmentMetadata:
         return _described(metadata, self._opened(metadata)[0])
+
+    @override
+    def is_compacted(self, partition: TopicIdPartition) -> bool:
+        return True  # the directory has the size of the log
 
     @override
     def copy_log_segment(

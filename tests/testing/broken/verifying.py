@@ -70,6 +70,40 @@ class TakesTheFirstEpoch(SingleObject):
         del metadata, epoch
 
 
+class KeepsItsEpochToItself(SingleObject):
+    """Has an epoch in its keys, and does not say which."""
+
+    @override
+    def highest_epoch(self, metadata: SegmentMetadata) -> int | None:
+        return None
+
+
+class KnowsNoCleaner(SingleObject):
+    """Stores a compacted log, and takes it for one that was cut when it is read."""
+
+    @override
+    def is_compacted(self, partition: TopicIdPartition) -> bool:
+        return False
+
+
+class KeepsALaterName(SingleObject):
+    """Deletes of the objects that a segment had only those whose names are smaller."""
+
+    @override
+    def replace_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        folder = self.keys.partition_prefix(metadata.partition)
+        before = [entry.key for entry in self.store.list(folder)]
+        stem = self.keys.stem(self._writer.put(metadata, log, indexes))
+        new = self.keys.object_key(metadata.partition, stem)
+        self.store.delete(key for key in before if key < new)
+        return stem.encode()
+
+
 class KeepsAnOldIndex(KafkaLocal):
     """Overwrites the files that a new copy has, and leaves the others."""
 
@@ -134,6 +168,16 @@ BROKEN = (
         "whose log has epoch 0, returned None",
     ),
     Broken(
+        rules.check_key_that_contradicts_the_log_is_found,
+        KeepsItsEpochToItself,
+        "returned None, and its key has an epoch",
+    ),
+    Broken(
+        rules.check_compacted_log_is_stated,
+        KnowsNoCleaner,
+        r"is_compacted\(orders-0\) returned False",
+    ),
+    Broken(
         rules.check_checked_end_is_that_of_the_log,
         TrustsItsEnds,
         "end offset is 20, and the last one in the log 19",
@@ -149,6 +193,7 @@ BROKEN = (
         "is_end_checked of orders-0/.* sent 1 requests",
     ),
     Broken(rules.check_replaced_segment_is_the_new_one, KeepsAnOldIndex, "TRANSACTION"),
+    Broken(rules.check_replaced_segment_is_the_new_one, KeepsALaterName, "There are"),
     Broken(rules.check_stored_sizes_are_what_is_stored, CountsTwice, "It counts"),
     Broken(
         rules.check_stored_sizes_are_what_is_stored,

@@ -82,7 +82,8 @@ class StorageVerification(StorageLayout):
         unless this returns True.
 
         Implementers: the default, False, is right where only segments that Kafka would
-        tier are stored.
+        tier are stored. A layout that can be written to is given others too: it returns
+        True, or refuses to copy a compacted log.
 
         Args:
             partition: As ``list_partitions`` gave it.

@@ -3,13 +3,21 @@
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from itertools import permutations
 
-from tieredfs.errors import CorruptObjectError, NotFoundError, TieredFSError
+from tieredfs.errors import (
+    CorruptDataError,
+    CorruptObjectError,
+    NotFoundError,
+    TieredFSError,
+    UnsupportedOperationError,
+)
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import Capability
 from tieredfs.storage.segment_log.source import log_in_memory
 from tieredfs.storage.segment_log.stream import read_batches
+from tieredfs.testing.copies import COPIES
 from tieredfs.testing.requirement import in_words
 from tieredfs.testing.rule import (
     Asked,
@@ -17,6 +25,7 @@ from tieredfs.testing.rule import (
     NotApplicableError,
     expect_error,
     require,
+    require_bytes,
     require_whole,
     rule,
 )
@@ -27,6 +36,7 @@ from tieredfs.testing.stores import READS, WRITES, WatchedStore
 __all__ = [
     "check_answers_from_metadata_send_no_request",
     "check_checked_end_is_that_of_the_log",
+    "check_compacted_log_is_stated",
     "check_interrupted_replacement_can_be_repeated",
     "check_key_that_contradicts_the_log_is_found",
     "check_producers_before_are_older",
@@ -38,6 +48,7 @@ __all__ = [
 _Name = tuple[TopicIdPartition, int, SegmentId]
 
 _PARTITION = PARTITIONS[0]
+_REPLACED = "After replace_log_segment, fetch_log_segment"
 
 
 @rule()
@@ -67,12 +78,14 @@ def check_key_that_contradicts_the_log_is_found(case: Case) -> None:
 
     Source: the plugin contract, Claims.
     """
-    stating = [s for s in case.segments() if case.storage.highest_epoch(s) is not None]
-    if not stating:
-        raise NotApplicableError("the listing states no leader epochs")
-    for listed in stating:
+    stating = False
+    for listed in case.segments():
         stated = case.storage.highest_epoch(listed)
         epoch = _epoch(case, listed)
+        if stated is None:
+            _require_no_epoch_in_its_key(case, listed, epoch)
+            continue
+        stating = True
         require(stated == epoch, f"{listed} has epoch {epoch}, and {stated} is stated.")
         for other in (epoch + 1, -1):
             expect_error(
@@ -80,6 +93,20 @@ def check_key_that_contradicts_the_log_is_found(case: Case) -> None:
                 CorruptObjectError,
                 f"check_key({listed}, {other}), whose log has epoch {epoch},",
             )
+    if not stating:
+        raise NotApplicableError("the listing states no leader epochs")
+
+
+def _require_no_epoch_in_its_key(
+    case: Case, listed: SegmentMetadata, epoch: int
+) -> None:
+    try:
+        case.storage.check_key(listed, epoch + 1)
+    except CorruptObjectError as error:
+        raise AssertionError(
+            f"highest_epoch({listed}) returned None, and its key has an epoch: "
+            f"check_key raised {error!r}."
+        ) from error
 
 
 @rule()
@@ -108,6 +135,33 @@ def check_checked_end_is_that_of_the_log(case: Case) -> None:
             f"is_end_checked({one}) returned True, the described end offset is {end}, "
             f"and the last one in the log {found}.",
         )
+
+
+@rule(Capability.WRITE)
+def check_compacted_log_is_stated(case: Case) -> None:
+    """A log whose last batches were removed is refused, or ``is_compacted`` is True.
+
+    Otherwise what was stored could not be read: where a log ends before its segment,
+    and nothing says that a cleaner has removed its end, it counts as cut.
+
+    Source: the plugin contract, What verification asks, ``is_compacted``.
+    """
+    plan = SegmentPlan((BatchPlan(),) * 2, removed_after=1)
+    for number, copy in enumerate(COPIES):
+        one = build_segment(PARTITIONS[number], _segment_id(number), 0, plan)
+        partition, before = one.metadata.partition, case.raw_keys()
+        try:
+            copy(case.storage, one.metadata, one.data)
+        except (CorruptDataError, UnsupportedOperationError):
+            left = sorted(case.raw_keys() - before)
+            require(not left, f"A compacted log was refused, and {left} is stored.")
+            continue
+        require(
+            case.another().is_compacted(partition),
+            f"{copy.__name__} stored a log whose last batch a cleaner has removed, and "
+            f"is_compacted({partition}) returned False.",
+        )
+        require_whole(case.another(), case.stored(one), one)
 
 
 @rule()
@@ -167,24 +221,36 @@ def check_replaced_segment_is_the_new_one(case: Case) -> None:
 
     Source: the plugin contract, What a user calls, ``replace_log_segment``.
     """
-    segment_id = SegmentId.from_bytes(bytes(range(1, 17)))
-    aborted = (BatchPlan(kind="transactional"), BatchPlan(kind="abort"))
-    old = build_segment(_PARTITION, segment_id, 0, SegmentPlan(aborted))
-    new = build_segment(_PARTITION, segment_id, 0, SegmentPlan((BatchPlan(),) * 2))
-    case.storage.copy_log_segment(old.metadata, old.data)
-    log = log_in_memory(new.log, str(new.metadata))
-    case.storage.replace_log_segment(new.metadata, log, new.data.indexes)
-    reader = case.another()
-    (listed,) = reader.list_segments(_PARTITION)
-    require(reader.fetch_log_segment(listed) == new.log, "The log is not the new one.")
-    found = reader.fetch_all_indexes(listed)
-    wanted = new.data.indexes
-    require(
-        found.keys() == wanted.keys(),
-        f"Its indexes are {in_words(found)}, not {in_words(wanted)}.",
-    )
-    for kind in wanted:
-        require(found[kind] == wanted[kind], f"{kind} is not the new one.")
+    aborted = SegmentPlan((BatchPlan(kind="transactional"), BatchPlan(kind="abort")))
+    plain = SegmentPlan((BatchPlan(),) * 2)
+    # In both orders: names may have what differs, and sort either way.
+    for number, (old_plan, new_plan) in enumerate(permutations((aborted, plain))):
+        partition, one = PARTITIONS[number], _segment_id(number)
+        old = build_segment(partition, one, 0, old_plan)
+        new = build_segment(partition, one, 0, new_plan)
+        case.storage.copy_log_segment(old.metadata, old.data)
+        log = log_in_memory(new.log, str(new.metadata))
+        case.storage.replace_log_segment(new.metadata, log, new.data.indexes)
+        reader = case.another()
+        (listed,) = reader.list_segments(partition)
+        require_bytes(reader.fetch_log_segment(listed), new.log, _REPLACED)
+        found = reader.fetch_all_indexes(listed)
+        wanted = new.data.indexes
+        require(
+            found.keys() == wanted.keys(),
+            f"Its indexes are {in_words(found)}, not {in_words(wanted)}.",
+        )
+        for kind in wanted:
+            require(found[kind] == wanted[kind], f"{kind} is not the new one.")
+        kept = case.raw_keys()
+        case.another().delete_log_segment(listed)
+        case.another().copy_log_segment(new.metadata, new.data)
+        needed = len(case.raw_keys())
+        require(
+            len(kept) <= needed,
+            f"There are {len(kept)} objects, and {needed} where only the new one was "
+            "copied.",
+        )
 
 
 @rule(Capability.WRITE)
@@ -280,6 +346,10 @@ def _require_no_more_than_stored(
     counted = sum(sizes.values())
     stored = sum(len(case.raw_get(key)) for key in case.raw_keys())
     require(counted <= stored, f"{who} counts {counted} bytes, of {stored} stored.")
+
+
+def _segment_id(number: int) -> SegmentId:
+    return SegmentId.from_bytes(bytes(range(number + 1, number + 17)))
 
 
 def _epoch(case: Case, listed: SegmentMetadata) -> int:
