@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -24,16 +25,14 @@ from tieredfs import (
     StorageUnavailableError,
     TopicIdPartition,
 )
-from tieredfs.cli import conformance
+from tieredfs.cli import trial
 from tieredfs.cli.options import StoreOptions
+from tieredfs.cli.trial import Trial
 from tieredfs.storage import StorageAddress
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.testing import CHECKS
-from tieredfs.testing.plugin_machine.limited_search import Limits
 from tieredfs.testing.plugin_machine.promise import Promise
-from tieredfs.testing.verdict import Outcome, Profile
-from tieredfs.testing.verdict.search import LIMITS
-from tieredfs.testing.verdict.subject import CALL_SECONDS
+from tieredfs.testing.verdict import EXTENTS, Outcome, Profile
 
 BROKEN = f"{TakesTheEndAsIncluded.__module__}:TakesTheEndAsIncluded"
 
@@ -61,8 +60,14 @@ class HasAToken(TakesTheEndAsIncluded):
 @pytest.fixture(autouse=True)
 def _few_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
     """Try few sequences of calls: what they find is tested where they are made."""
-    few = Limits(sequences=5, steps=10, search_seconds=25.0, shrink_seconds=1.0)
-    monkeypatch.setitem(LIMITS, Profile.QUICK, few)
+    few = replace(
+        EXTENTS[Profile.QUICK],
+        sequences=5,
+        steps=10,
+        search_seconds=25.0,
+        shrink_seconds=1.0,
+    )
+    monkeypatch.setitem(EXTENTS, Profile.QUICK, few)
 
 
 def broken_rules(text: str) -> dict[str, Any]:
@@ -142,7 +147,7 @@ def test_what_only_reads_needs_something_to_read(
     done = run("conformance", "kafka-log", "--url", str(tmp_path))
     assert done.code == 3
     assert "no segment in" in done.err[0]
-    monkeypatch.setattr(conformance, "_MAX_SAMPLE_BYTES", 8)
+    monkeypatch.setattr(trial, "_MAX_SAMPLE_BYTES", 8)
     done = run("conformance", "kafka-log", "--url", str(tmp_path))
     assert done.code == 2
     assert "9 bytes are too many" in done.err[0]
@@ -160,8 +165,8 @@ def test_options_are_named_in_the_code_and_their_values_are_not(run: Run) -> Non
 def test_the_code_names_a_store_below_the_first_url_of_a_chain() -> None:
     url = "zip://seg::file:///tmp/x.zip"
     address = StorageAddress.of(url, plugin="kafka-local")
-    trial = conformance._Trial(StoreOptions(None, 30.0), address, "kafka-local", 0)
-    recipe = trial._recipe(is_writable=True)
+    tested = Trial(StoreOptions(None, 30.0), address, "kafka-local", 0)
+    recipe = tested._recipe(is_writable=True)
     assert recipe.store == 'ObjectStore("zip://seg/conformance::file:///tmp/x.zip")'
 
 
@@ -195,8 +200,14 @@ def test_nothing_is_left_in_the_current_directory(
 def test_where_nothing_could_be_decided_the_command_does_not_end_with_0(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    none = Limits(sequences=5, steps=10, search_seconds=0.0, shrink_seconds=1.0)
-    monkeypatch.setitem(LIMITS, Profile.QUICK, none)
+    none = replace(
+        EXTENTS[Profile.QUICK],
+        sequences=5,
+        steps=10,
+        search_seconds=0.0,
+        shrink_seconds=1.0,
+    )
+    monkeypatch.setitem(EXTENTS, Profile.QUICK, none)
     done = run("conformance", "single-object", "--url", str(tmp_path), "--json")
     answer = json.loads(done.text)
     assert (answer["broken"], answer["undecided"]) == (0, len(Promise))
@@ -272,7 +283,8 @@ class HangsWhenMade(KafkaLog):
 def test_a_plugin_whose_first_storage_hangs_is_an_error_that_says_where(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(CALL_SECONDS, Profile.QUICK, 0.5)
+    hasty = replace(EXTENTS[Profile.QUICK], call_seconds=0.5)
+    monkeypatch.setitem(EXTENTS, Profile.QUICK, hasty)
     done = run("conformance", f"{__name__}:HangsWhenMade", "--url", str(tmp_path))
     assert (done.code, done.out) == (1, b"")
     assert "the plugin cannot be tested: A call did not end within 0.5 s" in done.err[0]
@@ -281,8 +293,8 @@ def test_a_plugin_whose_first_storage_hangs_is_an_error_that_says_where(
 
 def test_what_goes_on_when_a_test_has_ended_stores_nothing(tmp_path: Path) -> None:
     address = StorageAddress.of(str(tmp_path), plugin="kafka-local")
-    trial = conformance._Trial(StoreOptions(None, 30.0), address, "kafka-local", 0)
-    with trial.subject(Profile.QUICK) as subject:
+    tested = Trial(StoreOptions(None, 30.0), address, "kafka-local", 0)
+    with tested.subject(EXTENTS[Profile.QUICK]) as subject:
         store = subject.make_store()
         store.put("a", b"1", overwrite=True)
     with pytest.raises(StorageUnavailableError, match="the test has ended"):

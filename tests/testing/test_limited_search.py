@@ -1,10 +1,8 @@
 """When a search is over, and which failures it keeps."""
 
-from tieredfs.testing.plugin_machine.limited_search import Failure, Limits, Search
+from tieredfs.testing.plugin_machine.limited_search import Failure, Search
 from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise
 from tieredfs.testing.plugin_machine.step import Step
-
-LIMITS = Limits(sequences=10, steps=10, search_seconds=5.0, shrink_seconds=2.0)
 
 
 class Clock:
@@ -23,7 +21,7 @@ def failure(*names: str, promise: Promise = Promise.CALLS_SUCCEED) -> Failure:
 
 def test_a_search_without_failures_ends_after_its_seconds() -> None:
     clock = Clock()
-    search = Search(LIMITS, clock)
+    search = Search(5.0, 2.0, clock)
     clock.now += 5.0
     assert not search.is_over()
     clock.now += 0.1
@@ -39,7 +37,7 @@ def test_a_search_that_is_stopped_ends_at_once() -> None:
 
 def test_a_failure_is_made_shorter_for_as_long_as_the_limits_say() -> None:
     clock = Clock()
-    search = Search(LIMITS, clock)
+    search = Search(5.0, 2.0, clock)
     clock.now += 4.0
     search.failures.add(failure("begin", "copy"))
     assert not search.is_over()

@@ -39,8 +39,7 @@ from tieredfs.testing.plugin_machine.machine import PluginMachine, plugin_machin
 from tieredfs.testing.plugin_machine.pool import CROWD
 from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise
 from tieredfs.testing.segment_plan import SegmentPlan
-from tieredfs.testing.verdict import Profile
-from tieredfs.testing.verdict.search import LIMITS
+from tieredfs.testing.verdict import EXTENTS, Profile
 
 
 class SingleObjectCase:
@@ -109,7 +108,7 @@ def test_a_broken_plugin_is_found(make: MakeStorage) -> None:
     search = Search()
     factor = 5 if make is TakesOutagesForAMissingIndex else 1
     once = settings(
-        max_examples=factor * LIMITS[Profile.QUICK].sequences,
+        max_examples=factor * EXTENTS[Profile.QUICK].sequences,
         stateful_step_count=30,
         deadline=None,
         database=None,

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from threading import Lock
@@ -37,12 +38,13 @@ from tieredfs.testing import (
     check_ranges_are_exact,
     verdict,
 )
-from tieredfs.testing.plugin_machine.limited_search import Limits
 from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise
 from tieredfs.testing.rule import MakeStorage
 from tieredfs.testing.stores import READS, WRITES, WatchedStore, scratch_store
 from tieredfs.testing.verdict import (
+    EXTENTS,
     PRODUCERS,
+    Extent,
     Outcome,
     Profile,
     Recipe,
@@ -54,12 +56,12 @@ from tieredfs.testing.verdict import (
     rules,
     search,
 )
-from tieredfs.testing.verdict.search import LIMITS
-from tieredfs.testing.verdict.subject import CALL_SECONDS
 
 RECIPE = Recipe(
     ("ObjectStore",), "make_storage = TakesTheEndAsIncluded", "ObjectStore()"
 )
+
+QUICK = EXTENTS[Profile.QUICK]
 
 
 class Stores:
@@ -97,11 +99,11 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def ask(
     make: MakeStorage,
     stores: Stores,
-    profile: Profile = Profile.QUICK,
+    extent: Extent = QUICK,
     *producers: VerdictProducer,
 ) -> list[Verdict]:
     """Return the verdicts of some producers, by default of the checks."""
-    subject = Subject(make, stores, lambda _: None, RECIPE, profile)
+    subject = Subject(make, stores, lambda _: None, RECIPE, extent)
     return [
         verdict
         for produce in producers or (rule_verdicts,)
@@ -109,12 +111,11 @@ def ask(
     ]
 
 
-def test_there_is_a_verdict_on_each_rule(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few = Limits(sequences=10, steps=10, search_seconds=25.0, shrink_seconds=1.0)
-    monkeypatch.setitem(LIMITS, Profile.QUICK, few)
-    verdicts = ask(SingleObject, stores, Profile.QUICK, *PRODUCERS)
+def test_there_is_a_verdict_on_each_rule(stores: Stores) -> None:
+    few = replace(
+        QUICK, sequences=10, steps=10, search_seconds=25.0, shrink_seconds=1.0
+    )
+    verdicts = ask(SingleObject, stores, few, *PRODUCERS)
     named = [*(c.__name__ for c in CHECKS), *(promise.rule for promise in Promise)]
     assert [v.name for v in verdicts] == named
     assert {v.outcome for v in verdicts} == {Outcome.HELD, Outcome.NOT_APPLICABLE}
@@ -167,7 +168,7 @@ def test_a_longer_profile_tests_more_often(stores: Stores) -> None:
     ask(SingleObject, stores)
     once = stores.count
     stores.count = 0
-    ask(SingleObject, stores, Profile.FULL)
+    ask(SingleObject, stores, EXTENTS[Profile.FULL])
     assert stores.count - 1 == 5 * (once - 1)
 
 
@@ -185,7 +186,7 @@ def test_what_is_broken_now_and_then_is_found_by_a_longer_profile(
     assert not [v for v in ask(sometimes, stores) if v.outcome is Outcome.BROKEN]
     (broken,) = (
         verdict
-        for verdict in ask(sometimes, stores, Profile.FULL)
+        for verdict in ask(sometimes, stores, EXTENTS[Profile.FULL])
         if verdict.outcome is Outcome.BROKEN
     )
     assert "it was the fortieth" in broken.reason
@@ -215,7 +216,7 @@ def test_a_broken_promise_comes_with_the_steps_that_break_it_again(
                 self.empty.add(partition)
                 raise
 
-    verdicts = ask(ListsNoMore, stores, Profile.QUICK, promise_verdicts)
+    verdicts = ask(ListsNoMore, stores, QUICK, promise_verdicts)
     (broken,) = (v for v in verdicts if v.outcome is Outcome.BROKEN)
     assert broken.name == "promise_copies_stay"
     code = broken.code.replace("TakesTheEndAsIncluded", "ListsNoMore")
@@ -237,7 +238,7 @@ def test_without_hypothesis_there_is_no_verdict_on_promises(
         monkeypatch.delattr(verdict, name, raising=False)
     monkeypatch.setitem(sys.modules, "hypothesis", None)
     with pytest.raises(UnsupportedOperationError, match=r"tieredfs\[testing\]"):
-        ask(SingleObject, stores, Profile.QUICK, promise_verdicts)
+        ask(SingleObject, stores, QUICK, promise_verdicts)
 
 
 class ExitsOnCopy(SingleObject):
@@ -252,7 +253,7 @@ class ExitsOnCopy(SingleObject):
 
 @pytest.mark.usefixtures("few")
 def test_a_plugin_that_ends_the_process_breaks_the_rule(stores: Stores) -> None:
-    verdicts = ask(ExitsOnCopy, stores, Profile.QUICK, *PRODUCERS)
+    verdicts = ask(ExitsOnCopy, stores, QUICK, *PRODUCERS)
     broken = {v.name for v in verdicts if v.outcome is Outcome.BROKEN}
     assert {"check_copied_segment_is_read_back", "promise_calls_succeed"} <= broken
 
@@ -289,10 +290,10 @@ class WaitsForItself(SingleObject):
 
 
 def test_a_plugin_that_hangs_is_broken_and_the_verdict_says_where(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
+    stores: Stores,
 ) -> None:
-    monkeypatch.setitem(CALL_SECONDS, Profile.QUICK, 5.0)
-    verdicts = ask(WaitsForItself, stores, Profile.QUICK, *PRODUCERS)
+    hasty = replace(QUICK, call_seconds=5.0)
+    verdicts = ask(WaitsForItself, stores, hasty, *PRODUCERS)
     rule, promise = (v for v in verdicts if v.outcome is Outcome.BROKEN)
     where = rf"did not end within 5 s: it is at \S+{Path(__file__).name}:\d+ in delete_"
     for broken in (rule, promise):
@@ -336,10 +337,13 @@ class Panics(SingleObject):
 
 @pytest.mark.usefixtures("few")
 def test_what_is_no_exception_breaks_the_rule(stores: Stores) -> None:
-    verdicts = ask(Panics, stores, Profile.QUICK, *PRODUCERS)
+    verdicts = ask(Panics, stores, QUICK, *PRODUCERS)
     broken = [v for v in verdicts if v.outcome is Outcome.BROKEN]
     assert "promise_calls_succeed" in {v.name for v in broken}
     assert all("KeyboardInterrupt('a panic')" in v.reason for v in broken)
+
+
+HASTY = replace(QUICK, call_seconds=1.0)
 
 
 class HangsWhenMade(SingleObject):
@@ -357,7 +361,6 @@ class HangsWhenMade(SingleObject):
 
 
 def hanging_at(number: int, monkeypatch: pytest.MonkeyPatch) -> MakeStorage:
-    monkeypatch.setitem(CALL_SECONDS, Profile.QUICK, 1.0)
     monkeypatch.setattr(HangsWhenMade, "hangs_at", number)
     monkeypatch.setattr(HangsWhenMade, "made", count(1))
     return HangsWhenMade
@@ -368,7 +371,7 @@ def test_a_plugin_that_hangs_when_it_is_made_breaks_one_rule_of_each_kind(
     producer: VerdictProducer, stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = hanging_at(1, monkeypatch)
-    verdicts = ask(make, stores, Profile.QUICK, producer)
+    verdicts = ask(make, stores, HASTY, producer)
     (broken,) = (v for v in verdicts if v.outcome is Outcome.BROKEN)
     assert {v.outcome for v in verdicts if v is not broken} == {Outcome.UNDECIDED}
     wanted = {"check_construction_sends_no_request", "promise_calls_succeed"}
@@ -380,7 +383,7 @@ def test_what_hangs_before_the_first_step_of_a_search_is_given_up(
     stores: Stores, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make = hanging_at(2, monkeypatch)
-    verdicts = ask(make, stores, Profile.QUICK, promise_verdicts)
+    verdicts = ask(make, stores, HASTY, promise_verdicts)
     (broken,) = (v for v in verdicts if v.outcome is Outcome.BROKEN)
     assert broken.name == "promise_calls_succeed"
     _, test = broken.code.split("def test_promise_calls_succeed():\n")
@@ -389,10 +392,11 @@ def test_what_hangs_before_the_first_step_of_a_search_is_given_up(
     assert made.endswith(")()")
 
 
-def test_time_decides_nothing(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
-    short = Limits(sequences=1000, steps=5, search_seconds=1.0, shrink_seconds=1.0)
-    monkeypatch.setitem(LIMITS, Profile.QUICK, short)
-    verdicts = ask(SingleObject, stores, Profile.QUICK, promise_verdicts)
+def test_time_decides_nothing(stores: Stores) -> None:
+    short = replace(
+        QUICK, sequences=1000, steps=5, search_seconds=1.0, shrink_seconds=1.0
+    )
+    verdicts = ask(SingleObject, stores, short, promise_verdicts)
     assert {v.outcome for v in verdicts} == {Outcome.UNDECIDED}
     (reason,) = {v.reason for v in verdicts}
     said = r"the time was enough for \d+ of 1000 sequences of calls"
@@ -406,7 +410,7 @@ def test_sequences_that_hypothesis_cannot_repeat_decide_nothing(
         raise Flaky("it drew something else")
 
     monkeypatch.setattr(search, "run_state_machine_as_test", fail)
-    verdicts = ask(SingleObject, stores, Profile.QUICK, promise_verdicts)
+    verdicts = ask(SingleObject, stores, QUICK, promise_verdicts)
     assert {v.outcome for v in verdicts} == {Outcome.UNDECIDED}
     (reason,) = {v.reason for v in verdicts}
     assert reason == "a sequence of calls went another way when it was made again"
@@ -421,28 +425,24 @@ class FarStore(ObjectStore):
         return False
 
 
-def test_over_a_network_a_fifth_of_the_sequences_decides(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few = Limits(sequences=10, steps=5, search_seconds=60.0, shrink_seconds=1.0)
-    monkeypatch.setitem(LIMITS, Profile.QUICK, few)
+def test_over_a_network_a_fifth_of_the_sequences_decides(stores: Stores) -> None:
+    few = replace(QUICK, sequences=10, steps=5, search_seconds=60.0, shrink_seconds=1.0)
 
     def far() -> ObjectStore:
         return FarStore(stores().url)
 
     for make, tried in ((stores, 10), (far, 2)):
-        subject = Subject(SingleObject, make, lambda _: None, RECIPE)
+        subject = Subject(SingleObject, make, lambda _: None, RECIPE, few)
         verdicts = [*promise_verdicts(subject)]
         assert {v.reason for v in verdicts} == {f"in {tried} sequences of calls"}
         assert {v.outcome for v in verdicts} == {Outcome.HELD}
 
 
-def test_the_code_of_a_promise_imports_only_what_it_uses(
-    stores: Stores, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    few = Limits(sequences=30, steps=10, search_seconds=60.0, shrink_seconds=5.0)
-    monkeypatch.setitem(LIMITS, Profile.QUICK, few)
-    verdicts = ask(TakesTheEndAsIncluded, stores, Profile.QUICK, promise_verdicts)
+def test_the_code_of_a_promise_imports_only_what_it_uses(stores: Stores) -> None:
+    few = replace(
+        QUICK, sequences=30, steps=10, search_seconds=60.0, shrink_seconds=5.0
+    )
+    verdicts = ask(TakesTheEndAsIncluded, stores, few, promise_verdicts)
     broken = [v for v in verdicts if v.outcome is Outcome.BROKEN]
     assert broken
     for code in (v.code for v in broken):
@@ -457,17 +457,15 @@ def test_the_code_of_a_promise_imports_only_what_it_uses(
 def test_a_search_leaves_no_file_of_hypothesis(tmp_path: Path) -> None:
     script = """
 from tieredfs import ObjectStore, open_storage
-from tieredfs.testing.verdict import Profile, Recipe, Subject, promise_verdicts
-from tieredfs.testing.plugin_machine.limited_search import Limits
-from tieredfs.testing.verdict.search import LIMITS
+from tieredfs.testing.verdict import Extent, Recipe, Subject, promise_verdicts
 from itertools import count
-LIMITS[Profile.QUICK] = Limits(5, 5, 60.0, 1.0)
 numbers = count()
 subject = Subject(
     lambda store: open_storage(store, "single-object"),
     lambda: ObjectStore(f"memory://traces/{next(numbers)}"),
     lambda _: None,
     Recipe((), "", ""),
+    Extent(1, 5, 5, 60.0, 60.0, 1.0),
 )
 print({verdict.outcome.value for verdict in promise_verdicts(subject)})
 """

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from math import inf
 from time import monotonic
 
 from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise
 from tieredfs.testing.plugin_machine.step import Step
 
-__all__ = ["Failure", "Failures", "Limits", "Search"]
+__all__ = ["Failure", "Failures", "Search"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,52 +57,30 @@ class Failures:
             self.shortest[promise] = failure
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """How long to search.
-
-    How much is tried is a number, so that a search finds the same on a busy machine.
-    Time only ends a search that takes far too long, and then nothing is decided.
-
-    Attributes:
-        sequences: How many sequences are tried.
-        steps: Maximum calls of each.
-        search_seconds: After so many seconds the search is given up.
-        shrink_seconds: Seconds that hypothesis may take to make a failure shorter, and
-            as many for the sequence of each broken promise after that.
-    """
-
-    sequences: int
-    steps: int
-    search_seconds: float
-    shrink_seconds: float
-
-
 class Search:
-    """A search for steps that break a promise.
+    """A search for steps that break a promise, which ends after a time.
 
     Attributes:
         failures: What was found.
-        wanted: How many sequences are tried; 0 where it is not limited.
-        is_decided: Whether all sequences were tried, so that finding nothing counts.
-        is_flaky: Whether a sequence went another way when it was made again.
     """
 
     def __init__(
-        self, limits: Limits | None = None, clock: Callable[[], float] = monotonic
+        self,
+        search_seconds: float = inf,
+        shrink_seconds: float = inf,
+        clock: Callable[[], float] = monotonic,
     ) -> None:
         """Begin now.
 
         Args:
-            limits: How long it takes; None for any time.
+            search_seconds: After so long without a failure it is over.
+            shrink_seconds: So long after the first failure it is over.
             clock: Seconds from any point in time on.
         """
         self.failures = Failures()
-        self.wanted = 0
-        self.is_decided = False
-        self.is_flaky = False
         self._is_stopped = False
-        self._limits = limits
+        self._search_seconds = search_seconds
+        self._shrink_seconds = shrink_seconds
         self._clock = clock
         self._began = clock()
         self._failed: float | None = None
@@ -114,11 +93,9 @@ class Search:
         """Return whether no further step is to be made."""
         if self._is_stopped:
             return True
-        if self._limits is None:
-            return False
         now = self._clock()
         if not self.failures.shortest:
-            return now - self._began > self._limits.search_seconds
+            return now - self._began > self._search_seconds
         if self._failed is None:
             self._failed = now
-        return now - self._failed > self._limits.shrink_seconds
+        return now - self._failed > self._shrink_seconds

@@ -4,12 +4,15 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from tieredfs.errors import UnsupportedOperationError
+from tieredfs.testing.verdict.profile import EXTENTS, Extent, Profile
 from tieredfs.testing.verdict.rules import rule_verdicts
-from tieredfs.testing.verdict.subject import Profile, Recipe, Subject
+from tieredfs.testing.verdict.subject import Recipe, Subject
 from tieredfs.testing.verdict.verdict import Outcome, Verdict
 
 __all__ = [
+    "EXTENTS",
     "PRODUCERS",
+    "Extent",
     "Outcome",
     "Profile",
     "Recipe",

@@ -2,14 +2,13 @@
 
 from collections.abc import Iterator
 from functools import partial
-from itertools import groupby
 
 from tieredfs.storage import Capability
 from tieredfs.testing.plugin_machine.limited_search import Failure
 from tieredfs.testing.plugin_machine.promise import Promise
-from tieredfs.testing.plugin_machine.step import Step
 from tieredfs.testing.rule import why_not_applicable
 from tieredfs.testing.stuck import StuckCallError
+from tieredfs.testing.verdict.pasted_test import pasted_test
 from tieredfs.testing.verdict.replay import fails_in_memory, shortened
 from tieredfs.testing.verdict.search import search_promises, stuck_search
 from tieredfs.testing.verdict.subject import Subject
@@ -30,29 +29,20 @@ def promise_verdicts(subject: Subject) -> Iterator[Verdict]:
         capabilities, found = frozenset(Capability), stuck_search(error)
     else:
         found = search_promises(subject)
-    tried, wanted = found.failures.sequences, found.wanted
     for promise in Promise:
         decided = partial(Verdict, promise.rule, promise.value)
         reason = why_not_applicable(promise, capabilities)
-        failure = found.failures.shortest.get(promise)
+        failure = found.failures.get(promise)
         if reason:
             yield decided(Outcome.NOT_APPLICABLE, reason)
         elif failure is not None:
             yield decided(
                 Outcome.BROKEN, failure.error.sentence, _shortest_code(failure, subject)
             )
-        elif found.failures.shortest:
-            reason = "not searched further: another promise is broken"
-            yield decided(Outcome.UNDECIDED, reason)
-        elif found.is_flaky:
-            reason = "a sequence of calls went another way when it was made again"
-            yield decided(Outcome.UNDECIDED, reason)
-        elif not found.is_decided:
-            ended = min(max(tried - 1, 0), wanted - 1)  # hypothesis begins some more
-            reason = f"the time was enough for {ended} of {wanted} sequences of calls"
-            yield decided(Outcome.UNDECIDED, reason)
+        elif found.undecided:
+            yield decided(Outcome.UNDECIDED, found.undecided)
         else:
-            yield decided(Outcome.HELD, f"in {wanted} sequences of calls")
+            yield decided(Outcome.HELD, f"in {found.sequences} sequences of calls")
 
 
 def _shortest_code(failure: Failure, subject: Subject) -> str:
@@ -75,26 +65,12 @@ def _code(failure: Failure, subject: Subject, store: str) -> str:
         subject: The plugin.
         store: An expression for the store; empty for one in memory.
     """
-    recipe, opened = subject.recipe, ""
-    imports = {
-        *_imports(failure.steps),
-        ("tieredfs.testing.plugin_machine.machine", "plugin_machine"),
-    }
-    imports |= {("tieredfs", name) for name in recipe.imports}
+    imports = {("tieredfs.testing.plugin_machine.machine", "plugin_machine")}
+    imports = imports.union(*(step.imports for step in failure.steps))
+    opened = ""
     if store:
         imports |= {("contextlib", "nullcontext"), ("tieredfs", "ObjectStore")}
         opened = f", open_store=lambda: nullcontext({store})"
-    lines = [
-        f"from {module} import {', '.join(sorted(name for _, name in names))}"
-        for module, names in groupby(sorted(imports), lambda one: one[0])
-    ]
-    if store:
-        lines.insert(1, "")  # Python's own stands apart
     begun = f"state = plugin_machine(make_storage{opened})()"
-    calls = [f"    {line}" for line in (begun, *(step.code for step in failure.steps))]
-    test = f"def test_{failure.error.promise.rule}():"
-    return "\n".join([*lines, "", "", recipe.lines, "", test, *calls])
-
-
-def _imports(steps: tuple[Step, ...]) -> set[tuple[str, str]]:
-    return set().union(*(step.imports for step in steps))
+    lines = (begun, *(step.code for step in failure.steps))
+    return pasted_test(failure.error.promise.rule, imports, subject.recipe, lines)

@@ -10,10 +10,8 @@ from tieredfs.testing.plugin_machine.limited_search import Failure, Search
 from tieredfs.testing.plugin_machine.machine import PluginMachine, plugin_machine
 from tieredfs.testing.plugin_machine.step import Step
 from tieredfs.testing.stores import scratch_store
-from tieredfs.testing.stuck import call_within
-from tieredfs.testing.verdict.search import LIMITS
 from tieredfs.testing.verdict.shortening import shorten
-from tieredfs.testing.verdict.subject import CALL_SECONDS, Subject
+from tieredfs.testing.verdict.subject import Subject
 
 __all__ = ["fails_in_memory", "shortened"]
 
@@ -31,8 +29,7 @@ def fails_in_memory(failure: Failure, subject: Subject) -> bool:
         )
         # What cannot be made in memory at all does not fail so there.
         with suppress(Exception):
-            seconds = CALL_SECONDS[subject.profile]
-            call_within(seconds, lambda: _make(machine(), failure.steps))
+            subject.within(lambda: _make(machine(), failure.steps))
         again = search.failures.shortest.get(failure.error.promise)
         return again is not None and again.raised is failure.raised
 
@@ -48,7 +45,7 @@ def shortened(failure: Failure, subject: Subject) -> Failure:
     """Leave out steps, and take simpler arguments, while it fails as well in memory."""
     if not fails_in_memory(failure, subject):
         return failure
-    end = monotonic() + LIMITS[subject.profile].shrink_seconds
+    end = monotonic() + subject.extent.shrink_seconds
 
     def fails(steps: tuple[Step, ...]) -> bool:
         shorter = replace(failure, steps=steps)

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Final
 
 from tieredfs.errors import StorageUnavailableError
 from tieredfs.testing.rule import (
@@ -14,14 +13,12 @@ from tieredfs.testing.rule import (
 from tieredfs.testing.rules import CHECKS
 from tieredfs.testing.rules.sharing import check_construction_sends_no_request
 from tieredfs.testing.stores import scratch_store
-from tieredfs.testing.stuck import StuckCallError, call_within
-from tieredfs.testing.verdict.subject import CALL_SECONDS, Profile, Subject
+from tieredfs.testing.stuck import StuckCallError
+from tieredfs.testing.verdict.pasted_test import pasted_test
+from tieredfs.testing.verdict.subject import Subject
 from tieredfs.testing.verdict.verdict import Outcome, Verdict
 
 __all__ = ["rule_verdicts"]
-
-_ROUNDS: Final = {Profile.QUICK: 1, Profile.FULL: 5, Profile.NIGHTLY: 25}
-"""How often each rule is tested: a race is not lost each time."""
 
 
 def rule_verdicts(subject: Subject) -> Iterator[Verdict]:
@@ -91,7 +88,7 @@ def _broken(check: Check, subject: Subject) -> str | None:
         StuckCallError: A call did not end.
         TieredFSError: The store cannot be reached, which says nothing of the plugin.
     """
-    for _ in range(_ROUNDS[subject.profile]):
+    for _ in range(subject.extent.rounds):
         broken = _test(check, subject)
         if broken is None:
             continue
@@ -107,8 +104,7 @@ def _test(check: Check, subject: Subject) -> BrokenRuleError | None:
     """Return how a rule is broken on a new store; None if it holds."""
     store = subject.make_store()
     try:
-        seconds = CALL_SECONDS[subject.profile]
-        call_within(seconds, partial(check.apply, subject.make_storage, store))
+        subject.within(partial(check.apply, subject.make_storage, store))
     except BrokenRuleError as error:
         next(store.list(), None)
         return error
@@ -129,24 +125,19 @@ def _code(check: Check, subject: Subject, store: str) -> str:
         subject: The plugin.
         store: An expression for the store; empty for one in memory.
     """
-    recipe = subject.recipe
-    imports = {*recipe.imports, *(["ObjectStore"] if store else [])}
+    imports = {("tieredfs.testing", check.__name__)}
+    if store:
+        imports.add(("tieredfs", "ObjectStore"))
     given = f"make_storage, {store}" if store else "make_storage"
-    return (
-        f"from tieredfs import {', '.join(sorted(imports))}\n"
-        f"from tieredfs.testing import {check.__name__}\n\n\n"
-        f"{recipe.lines}\n\n"
-        f"def test_{check.__name__.removeprefix('check_')}():\n"
-        f"    {check.__name__}({given})"
-    )
+    name = check.__name__.removeprefix("check_")
+    return pasted_test(name, imports, subject.recipe, [f"{check.__name__}({given})"])
 
 
 def _is_broken_in_memory(check: Check, subject: Subject) -> bool:
     with scratch_store() as store:
         subject.fill(store)
-        seconds = CALL_SECONDS[subject.profile]
         try:
-            call_within(seconds, partial(check, subject.make_storage, store))
+            subject.within(partial(check, subject.make_storage, store))
         except AssertionError:
             return True
         return False

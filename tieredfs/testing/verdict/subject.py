@@ -2,31 +2,18 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final
+from typing import TypeVar
 
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import Capability
 from tieredfs.testing.rule import MakeStorage
 from tieredfs.testing.stuck import call_within
+from tieredfs.testing.verdict.profile import EXTENTS, Extent, Profile
 
-__all__ = ["CALL_SECONDS", "Profile", "Recipe", "Subject"]
-
-
-class Profile(StrEnum):
-    """How thoroughly a plugin is tested."""
-
-    QUICK = "quick"
-    FULL = "full"
-    NIGHTLY = "nightly"
+__all__ = ["Recipe", "Subject"]
 
 
-CALL_SECONDS: Final = {
-    Profile.QUICK: 60.0,
-    Profile.FULL: 300.0,
-    Profile.NIGHTLY: 900.0,
-}
-"""After so long a rule, or one step of a sequence, is taken for a call that hangs."""
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +41,7 @@ class Subject:
             plugin is read only.
         fill: Puts into an empty store what ``make_store`` begins with.
         recipe: How code makes the same.
-        profile: How thoroughly to test.
+        extent: How thoroughly to test.
         seed: What is drawn at random follows from it.
     """
 
@@ -62,7 +49,7 @@ class Subject:
     make_store: Callable[[], ObjectStore]
     fill: Callable[[ObjectStore], None]
     recipe: Recipe
-    profile: Profile = Profile.QUICK
+    extent: Extent = EXTENTS[Profile.QUICK]
     seed: int = 0
 
     def capabilities(self) -> frozenset[Capability]:
@@ -72,5 +59,12 @@ class Subject:
             StuckCallError: No storage was made in time.
         """
         store = self.make_store()
-        seconds = CALL_SECONDS[self.profile]
-        return call_within(seconds, lambda: self.make_storage(store).capabilities)
+        return self.within(lambda: self.make_storage(store).capabilities)
+
+    def within(self, call: Callable[[], _T]) -> _T:
+        """Return what a call of the plugin returns; give up one that hangs.
+
+        Raises:
+            StuckCallError: It did not end in time.
+        """
+        return call_within(self.extent.call_seconds, call)
