@@ -29,6 +29,7 @@ from tieredfs.testing.rules import (
     outages,
     reading,
     sharing,
+    signatures,
     verifying,
 )
 from tieredfs.testing.rules.appending import *
@@ -44,6 +45,7 @@ from tieredfs.testing.rules.names import *
 from tieredfs.testing.rules.outages import *
 from tieredfs.testing.rules.reading import *
 from tieredfs.testing.rules.sharing import *
+from tieredfs.testing.rules.signatures import *
 from tieredfs.testing.rules.verifying import *
 from tieredfs.testing.suite import RemoteStorageTests, replaces_rule
 
@@ -71,4 +73,5 @@ __all__ += copying.__all__
 __all__ += appending.__all__
 __all__ += deleting.__all__
 __all__ += sharing.__all__
+__all__ += signatures.__all__
 __all__ += verifying.__all__

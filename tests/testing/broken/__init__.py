@@ -20,6 +20,7 @@ from testing.broken import (
     outages,
     reading,
     sharing,
+    signatures,
     verifying,
 )
 from testing.broken.plugin import Broken
@@ -40,6 +41,7 @@ BROKEN: Final = (
     *appending.BROKEN,
     *deleting.BROKEN,
     *sharing.BROKEN,
+    *signatures.BROKEN,
     *verifying.BROKEN,
 )
 """Every broken plugin, with the rule that has to find it."""

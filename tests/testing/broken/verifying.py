@@ -78,6 +78,15 @@ class KeepsItsEpochToItself(SingleObject):
         return None
 
 
+class TakesNoneForAnEpoch(SingleObject):
+    """Returns the epoch in a key as it is written there."""
+
+    @override
+    def highest_epoch(self, metadata: SegmentMetadata) -> int | None:
+        key = self.keys.parse_stem(metadata.custom_metadata.decode())
+        return None if key is None else key.epoch
+
+
 class KnowsNoCleaner(SingleObject):
     """Stores a compacted log, and takes it for one that was cut when it is read."""
 
@@ -171,6 +180,11 @@ BROKEN = (
         rules.check_key_that_contradicts_the_log_is_found,
         KeepsItsEpochToItself,
         "returned None, and its key has an epoch",
+    ),
+    Broken(
+        rules.check_log_without_epochs_has_no_highest,
+        TakesNoneForAnEpoch,
+        "returned -1",
     ),
     Broken(
         rules.check_compacted_log_is_stated,

@@ -17,6 +17,7 @@ from tieredfs.testing.rules import (
     outages,
     reading,
     sharing,
+    signatures,
     verifying,
 )
 
@@ -36,6 +37,7 @@ CHECKS: Final[tuple[Check, ...]] = (
     *checks_in(appending),
     *checks_in(deleting),
     *checks_in(sharing),
+    *checks_in(signatures),
     *checks_in(verifying),
 )
 """Every check, by subject."""

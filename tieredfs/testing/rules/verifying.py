@@ -39,6 +39,7 @@ __all__ = [
     "check_compacted_log_is_stated",
     "check_interrupted_replacement_can_be_repeated",
     "check_key_that_contradicts_the_log_is_found",
+    "check_log_without_epochs_has_no_highest",
     "check_producers_before_are_older",
     "check_replaced_segment_is_the_new_one",
     "check_sound_segments_are_current",
@@ -135,6 +136,21 @@ def check_checked_end_is_that_of_the_log(case: Case) -> None:
             f"is_end_checked({one}) returned True, the described end offset is {end}, "
             f"and the last one in the log {found}.",
         )
+
+
+@rule(Capability.WRITE)
+def check_log_without_epochs_has_no_highest(case: Case) -> None:
+    """Of a log without leader epochs ``highest_epoch`` returns None, and not -1.
+
+    Source: the plugin contract, What verification asks, ``highest_epoch``.
+    """
+    plan = SegmentPlan((BatchPlan(),) * 2, first_epoch=-1)
+    one = build_segment(_PARTITION, _segment_id(0), 0, plan)
+    case.storage.copy_log_segment(one.metadata, one.data)
+    listed = case.stored(one)
+    stated = case.another().highest_epoch(listed)
+    require(stated is None, f"highest_epoch({listed}) returned {stated}.")
+    case.another().check_key(listed, -1)
 
 
 @rule(Capability.WRITE)
