@@ -1,5 +1,6 @@
 """Plugins that take damaged or moved objects for whole ones."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from typing_extensions import override
@@ -10,6 +11,8 @@ from tieredfs import (
     CorruptObjectError,
     SegmentIndexes,
     SegmentMetadata,
+    TieredFSError,
+    TopicIdPartition,
 )
 from tieredfs import testing as rules
 from tieredfs.format.segment.tail import Manifest
@@ -35,6 +38,25 @@ class TrustsItsStore(KafkaLocal):
         if end is None or not 0 <= start <= end <= (metadata.size or 0):
             return super().fetch_log_segment(metadata, start, end)
         return self.store.get(self._key(metadata, "log"))[start:end]
+
+
+class LeavesOutWhatIsDamaged(SingleObject):
+    """Lists the segments whose objects have the size that their keys state."""
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        try:
+            return super().list_segments(partition, min_offset)
+        except CorruptObjectError:
+            return []
+
+    @override
+    def survey(
+        self, partition: TopicIdPartition
+    ) -> Iterator[SegmentMetadata | TieredFSError]:
+        return iter(self.list_segments(partition))
 
 
 class RaisesItsOwn(Native):
@@ -79,6 +101,11 @@ BROKEN: Final = (
         TrustsItsStore,
         r"\.log has \d+ of",
         bug="reads more than it was asked for and returns what its store gave",
+    ),
+    Broken(
+        rules.check_damaged_segment_does_not_vanish,
+        LeavesOutWhatIsDamaged,
+        "neither list_segments nor survey nor scrub reports it",
     ),
     Broken(
         rules.check_moved_object_is_noticed,

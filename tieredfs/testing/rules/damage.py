@@ -1,9 +1,10 @@
 """Rules for stored objects that were damaged or moved."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Final
 
-from tieredfs.errors import CorruptDataError, TieredFSError
+from tieredfs.errors import CorruptDataError, NotFoundError, TieredFSError
 from tieredfs.model import SegmentMetadata, TopicIdPartition, Uuid
 from tieredfs.storage import Capability, RemoteStorageManager
 from tieredfs.testing.reads import every_read
@@ -11,6 +12,7 @@ from tieredfs.testing.rule import Case, NotApplicableError, require, require_byt
 from tieredfs.testing.samples import MISSING, PARTITIONS, Sample, sample
 
 __all__ = [
+    "check_damaged_segment_does_not_vanish",
     "check_errors_are_typed",
     "check_moved_object_is_noticed",
     "check_short_object_is_an_error",
@@ -59,6 +61,47 @@ def check_short_object_is_an_error(case: Case) -> None:
                 where = f"{key} has {left} of {len(whole)} bytes, and"
                 require_bytes(found, wanted, f"{where} {said}")
         case.raw_put(key, whole)
+
+
+@rule()
+def check_damaged_segment_does_not_vanish(case: Case) -> None:
+    """A segment whose object has lost its end is listed, or reported as damaged.
+
+    A listing that left it out would look as if it had never been. It is reported by an
+    error of ``list_segments``, by one that ``survey`` yields, or by ``scrub``, where
+    the layout takes it for what an incomplete copy has left.
+
+    Source: the plugin contract, Truth.
+    """
+    listed = case.one_segment()
+    for key in case.keys_of(listed):
+        whole = case.raw_get(key)
+        for left in (len(whole) - 1, len(whole) // 2):
+            case.raw_put(key, whole[: max(left, 0)])
+            require(
+                _is_seen(case.another(), listed, key),
+                f"{key} has {left} of {len(whole)} bytes, and {listed} is not listed; "
+                "neither list_segments nor survey nor scrub reports it.",
+            )
+        case.raw_put(key, whole)
+
+
+def _is_seen(storage: RemoteStorageManager, listed: SegmentMetadata, key: str) -> bool:
+    """Return whether a damaged segment is listed or reported."""
+    try:
+        found = storage.list_segments(listed.partition)
+    except NotFoundError:
+        found = []
+    except TieredFSError:
+        return True
+    if any((s.start_offset, s.id) == (listed.start_offset, listed.id) for s in found):
+        return True
+    leftovers = storage.scrub(listed.partition)
+    with suppress(NotFoundError):
+        surveyed = storage.survey(listed.partition)
+        if any(isinstance(one, TieredFSError) for one in surveyed):
+            return True
+    return any(leftover.key == key for leftover in leftovers)
 
 
 @rule()

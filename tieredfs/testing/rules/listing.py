@@ -294,8 +294,12 @@ def _require_all_listed(case: Case, count: int) -> None:
             f"Of {count} segments {said} returned {len(starts)}, without those at "
             f"{missing[:5]}.",
         )
-    sought = [s.start_offset for s in storage.seek(partition, count - 1)]
-    require(count - 1 in sought, f"seek of the last of {count} returned {sought[:5]}.")
+    for offset in (0, count // 2, count - 1):
+        sought = [s.start_offset for s in storage.seek(partition, offset)]
+        require(
+            offset in sought and sought == sorted(sought),
+            f"Of {count} segments seek from {offset} on returned {sought[:5]}.",
+        )
     for one in (*others, partition):
         storage.delete_partition(one)
     left = case.raw_keys()
