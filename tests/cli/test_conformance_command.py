@@ -32,7 +32,7 @@ from tieredfs.storage import StorageAddress
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.testing import CHECKS
 from tieredfs.testing.plugin_machine.promise import Promise
-from tieredfs.testing.verdict import EXTENTS, Outcome, Profile
+from tieredfs.testing.verdict import EXTENTS, Outcome, Profile, rules
 
 BROKEN = f"{TakesTheEndAsIncluded.__module__}:TakesTheEndAsIncluded"
 
@@ -68,6 +68,12 @@ def _few_sequences(monkeypatch: pytest.MonkeyPatch) -> None:
         shrink_seconds=1.0,
     )
     monkeypatch.setitem(EXTENTS, Profile.QUICK, few)
+
+
+@pytest.fixture
+def _few_rules(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the rules that take least."""
+    monkeypatch.setattr(rules, "CHECKS", CHECKS[:3])
 
 
 def broken_rules(text: str) -> dict[str, Any]:
@@ -187,6 +193,7 @@ def test_a_store_that_cannot_be_reached_is_no_verdict(run: Run) -> None:
     assert (done.code, done.text) == (5, "")
 
 
+@pytest.mark.usefixtures("_few_rules")
 def test_nothing_is_left_in_the_current_directory(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -197,6 +204,7 @@ def test_nothing_is_left_in_the_current_directory(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("_few_rules")
 def test_where_nothing_could_be_decided_the_command_does_not_end_with_0(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

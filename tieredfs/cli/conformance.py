@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from typing import Final
 
 import click
 
@@ -25,9 +26,10 @@ from tieredfs.testing.plugin_machine.promise import Promise
 from tieredfs.testing.rules import CHECKS
 from tieredfs.testing.verdict import EXTENTS, PRODUCERS, Outcome, Profile, Verdict
 
-__all__ = ["conformance"]
+__all__ = ["COLUMNS", "conformance"]
 
-_COLUMNS = {"name": "RULE", "verdict": "VERDICT", "why": "WHY"}
+COLUMNS: Final = {"name": "RULE", "verdict": "VERDICT", "why": "WHY"}
+"""The fields of a rule, and what the table calls them."""
 
 
 @click.command
@@ -121,7 +123,7 @@ def _show(verdicts: list[Verdict]) -> None:
         }
         for one in verdicts
     ]
-    show_table(rows, _COLUMNS)
+    show_table(rows, COLUMNS)
     for one in broken:
         show_text()
         show_line(f"{one.name}: {one.rule} {one.reason}")
