@@ -83,6 +83,17 @@ class ListsTemporaryFiles(KafkaLocal):
         return found * 2 if "log.tmp" in self.suffixes else found
 
 
+class EndsAtAStranger(SingleObject):
+    """Takes the first foreign folder for the end of what is its own."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        for entry in self.store.list(delimiter="/"):
+            if not entry.key[:1].isalnum():
+                return []
+        return super().list_partitions(topic)
+
+
 class KnowsNothing(SingleObject):
     """Compares keys with what they are below another folder."""
 
@@ -94,6 +105,7 @@ class KnowsNothing(SingleObject):
 
 BROKEN: Final = (
     Broken(rules.check_foreign_objects_are_skipped, FearsStrangers, "what is this"),
+    Broken(rules.check_foreign_objects_are_skipped, EndsAtAStranger, r"it listed \[\]"),
     Broken(rules.check_recogniser_knows_its_own, ClaimsEverything, r"For \[\]"),
     Broken(rules.check_recogniser_knows_its_own, ClaimsTooMuch, "answered 100"),
     Broken(

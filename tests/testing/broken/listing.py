@@ -218,6 +218,14 @@ class SeeksWhatContainsIt(Native):
         return [one for one, end in ends if one.start_offset <= offset <= end]
 
 
+class SeeksAFixedNumber(Native):
+    """Returns 500 segments, whichever are the copies of the last ones."""
+
+    @override
+    def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
+        return super().list_segments(partition, offset)[:500]
+
+
 class TakesOffsetsForFloats(Native):
     """Reads offsets as JSON's numbers, which are exact up to 2**53."""
 
@@ -307,6 +315,11 @@ BROKEN: Final = (
         rules.check_listing_has_every_page,
         FindsPartitionsOnOnePage,
         r"list_partitions returned \['orders-0', 'orders-1-0'\], not",
+    ),
+    Broken(
+        rules.check_listing_has_every_page,
+        SeeksAFixedNumber,
+        "seek from 0 on returned 500, up to 166, without",
     ),
     Broken(
         rules.check_dead_copy_is_not_listed,

@@ -25,6 +25,15 @@ class TakesDotsForUnderscores(KafkaLocal):
         return super().copy_log_segment(replace(metadata, partition=plain), data)
 
 
+class SkipsWhatComesFirst(Native):
+    """Takes names that begin with no letter for folders of its own."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        found = super().list_partitions(topic)
+        return [one for one in found if one.topic[0].isalpha()]
+
+
 class SortsNumbersAsText(Native):
     """Lists partition 10 before partition 2."""
 
@@ -81,6 +90,7 @@ BROKEN = (
     ),
     Broken(rules.check_names_stay_apart, TakesDotsForUnderscores, "It listed"),
     Broken(rules.check_names_stay_apart, SortsNumbersAsText, "It listed"),
+    Broken(rules.check_names_stay_apart, SkipsWhatComesFirst, "It listed"),
     Broken(
         rules.check_identity_tells_stores_apart, IsOneForAll, "Over two stores it is"
     ),

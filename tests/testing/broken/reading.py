@@ -13,6 +13,7 @@ from tieredfs import (
 from tieredfs import testing as rules
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.storage.layouts.single_object.object_reader import ObjectReader
 
 __all__ = [
     "BROKEN",
@@ -215,7 +216,40 @@ class ReadsAheadOfTheEnd(Native):
         return self.fetch_log_segment(metadata)[start:end]
 
 
+class FindsTheNextBest(SingleObject):
+    """Takes the first segment from an offset on for the one that begins there."""
+
+    @override
+    def _object(self, metadata: SegmentMetadata) -> ObjectReader:
+        if not metadata.custom_metadata:
+            metadata = self.list_segments(metadata.partition, metadata.start_offset)[0]
+        return super()._object(metadata)
+
+
+class FindsTheLastAlone(SingleObject):
+    """Looks for a segment whose custom metadata are lost at the end of the listing."""
+
+    @override
+    def _object(self, metadata: SegmentMetadata) -> ObjectReader:
+        if not metadata.custom_metadata:
+            found = self.list_segments(metadata.partition)[-1]
+            if found.id != metadata.id:
+                raise NotFoundError("not found")
+            metadata = found
+        return super()._object(metadata)
+
+
 BROKEN: Final = (
+    Broken(
+        rules.check_custom_metadata_is_needed_for_all_or_none,
+        FindsTheNextBest,
+        "Without custom metadata, fetch_log_segment of",
+    ),
+    Broken(
+        rules.check_custom_metadata_is_needed_for_all_or_none,
+        FindsTheLastAlone,
+        "and did not find",
+    ),
     Broken(
         rules.check_ranges_are_exact,
         TakesTheEndAsIncluded,

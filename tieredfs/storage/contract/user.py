@@ -153,9 +153,10 @@ class RemoteStorageManager(StorageVerification):
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
         """Return at least the first segment that ends at ``offset`` or later.
 
-        The result is sorted as in ``list_segments``. It may hold further segments, and
-        where a listing does not contain end offsets, also some that end before
-        ``offset``.
+        The result is sorted as in ``list_segments``. It may hold further segments, but
+        then all that end at ``offset`` or later and not after the last of them: of
+        copies of the same offsets it holds all or none. Where a listing does not
+        contain end offsets, it may also hold segments that end before ``offset``.
 
         Implementers: the default returns all of them. A layout whose listing can begin
         at an offset fetches one page.

@@ -23,6 +23,9 @@ _FOREIGN_KEYS: Final = (
     "kafka-tiered-storage/README",
 )
 
+_FOREIGN_NAMES: Final = ("!first", "!first.d/a", "foreign.bin", "~last", "~last.d/a")
+"""They are listed before and after what is of the layout."""
+
 
 @rule()
 def check_foreign_objects_are_skipped(case: Case) -> None:
@@ -31,8 +34,14 @@ def check_foreign_objects_are_skipped(case: Case) -> None:
     Source: the plugin contract, Foreign objects.
     """
     listed = case.segments()
-    folders = {key.rpartition("/")[0] for key in case.raw_keys()}
-    beside = [f"{folder}/foreign.bin" for folder in folders if folder]
+    folders = {
+        f"{one}/" for key in case.raw_keys() for one in PurePosixPath(key).parents
+    }
+    beside = [
+        f"{folder}{name}"
+        for folder in sorted(folders - {"./"} | {""})
+        for name in _FOREIGN_NAMES
+    ]
     for key in (*_FOREIGN_KEYS, *beside):
         case.raw_put(key, b"not of this layout")
     for storage in (case.storage, case.another()):

@@ -40,6 +40,7 @@ __all__ = [
 _Found = Sequence[SegmentMetadata | TieredFSError]
 
 _PAGE_OBJECTS: Final = 1000
+_COPIES: Final = 3
 _WRITERS: Final = 8
 _STARTS: Final = (0, 10**15, (1 << 53) + 1, MAX_INT64 - 1)
 """Of segments of one record: beyond what 14 digits and what a float can tell."""
@@ -109,16 +110,19 @@ def check_listing_has_every_page(case: Case) -> None:
 
     A page holds 1000 objects. So many segments are copied that they have more objects
     than that; where a segment is several objects, more than 1000 segments are copied to
-    a store in memory as well. Partitions that follow the segments are listed, too.
+    a store in memory as well. Where a layout keeps several copies of the same offsets,
+    they are such copies, and ``seek`` returns all of them or none. Partitions that
+    follow the segments are listed, too.
 
     Source: the plugin contract, What an author implements, ``list_segments``.
     """
-    _copy_small(case, min(PARTITIONS), range(1))
-    count = _PAGE_OBJECTS // max(len(case.raw_keys()), 1) + 1
-    _require_all_listed(case, count)
+    copies = _copies_kept(case)
+    size = len(case.raw_keys()) // (2 if copies > 1 else 1)
+    count = _PAGE_OBJECTS // max(size, 1) + 1
+    _require_all_listed(case, count, copies)
     if count <= _PAGE_OBJECTS:
         with scratch_store() as store:
-            _require_all_listed(case.over(store), _PAGE_OBJECTS + 1)
+            _require_all_listed(case.over(store), _PAGE_OBJECTS + 1, copies)
 
 
 @rule(Capability.WRITE)
@@ -259,17 +263,30 @@ def check_plan_is_in_the_listing(case: Case) -> None:
         )
 
 
-def _require_all_listed(case: Case, count: int) -> None:
+def _copies_kept(case: Case) -> int:
+    """Copy two segments of one offset; return how many of each offset are to be copied.
+
+    A page does not end with the last of three.
+    """
+    ones = [_copy_of(min(PARTITIONS), number, _COPIES) for number in range(2)]
+    for one in ones:
+        case.storage.copy_log_segment(one.metadata, one.data)
+    return _COPIES if all(case.seen(one) for one in ones) else 1
+
+
+def _require_all_listed(case: Case, count: int, copies: int) -> None:
     """Copy so many segments to a partition; require that they are listed and deleted.
 
     Args:
         case: What to copy them by; the first of them may be there.
         count: How many.
+        copies: How many of them have the same offsets.
     """
     partition, *others = sorted(PARTITIONS)
-    _copy_concurrently(case, partition, range(count))
+    ones = [_copy_of(partition, number, copies) for number in range(count)]
+    _copy_concurrently(case, ones)
     for other in others:
-        _copy_small(case, other, range(1))
+        _copy_all(case, [_small(other, 0)])
     found = case.another().list_partitions()
     wanted = [partition, *others]
     require(
@@ -277,28 +294,28 @@ def _require_all_listed(case: Case, count: int) -> None:
         f"With {count} segments in {partition}, list_partitions returned "
         f"{_names(found)}, not {_names(wanted)}.",
     )
-    storage = case.another()
+    storage, last = case.another(), ones[-1].metadata.start_offset
     asked: dict[str, tuple[_Found, int]] = {
         "list_segments": (storage.list_segments(partition), 0),
-        "list_segments from the last": (
-            storage.list_segments(partition, count - 1),
-            count - 1,
-        ),
+        "list_segments from the last": (storage.list_segments(partition, last), last),
         "survey": (list(storage.survey(partition)), 0),
     }
     for said, (listed, first) in asked.items():
-        starts = [s.start_offset for s in listed if isinstance(s, SegmentMetadata)]
-        missing = sorted(set(range(first, count)) - set(starts))
+        segments = [one for one in listed if isinstance(one, SegmentMetadata)]
+        missing = _missing(ones, segments, first, last)
         require(
-            not missing and len(starts) <= count,
-            f"Of {count} segments {said} returned {len(starts)}, without those at "
+            not missing and len(segments) <= count,
+            f"Of {count} segments {said} returned {len(segments)}, without "
             f"{missing[:5]}.",
         )
-    for offset in (0, count // 2, count - 1):
-        sought = [s.start_offset for s in storage.seek(partition, offset)]
+    for offset in (0, last // 2, last):
+        sought = storage.seek(partition, offset)
+        reached = max((one.start_offset for one in sought), default=-1)
+        missing = _missing(ones, sought, offset, max(reached, offset))
         require(
-            offset in sought and sought == sorted(sought),
-            f"Of {count} segments seek from {offset} on returned {sought[:5]}.",
+            not missing and _identities(sought) == sorted(_identities(sought)),
+            f"Of {count} segments seek from {offset} on returned {len(sought)}, up to "
+            f"{reached}, without {missing[:5]}, or not sorted.",
         )
     for one in (*others, partition):
         storage.delete_partition(one)
@@ -306,26 +323,41 @@ def _require_all_listed(case: Case, count: int) -> None:
     require(not left, f"Deleting {count} segments left {len(left)} objects.")
 
 
-def _copy_concurrently(case: Case, partition: TopicIdPartition, numbers: range) -> None:
-    """Copy segments of one record by several storages."""
+def _missing(
+    ones: Sequence[Sample], found: Sequence[SegmentMetadata], first: int, last: int
+) -> list[tuple[int, SegmentId]]:
+    """Return which segments between two offsets were not found."""
+    known = set(_identities(found))
+    wanted = (
+        one.identity for one in ones if first <= one.metadata.start_offset <= last
+    )
+    return [one for one in wanted if one not in known]
+
+
+def _copy_concurrently(case: Case, ones: Sequence[Sample]) -> None:
+    """Copy segments by several storages."""
     with DaemonExecutor(_WRITERS) as pool:
-        shares = [numbers[first::_WRITERS] for first in range(_WRITERS)]
-        list(pool.map(partial(_copy_small, case, partition), shares))
+        shares = [ones[first::_WRITERS] for first in range(_WRITERS)]
+        list(pool.map(partial(_copy_all, case), shares))
 
 
-def _copy_small(case: Case, partition: TopicIdPartition, numbers: range) -> None:
-    """Copy segments of one record, by a storage of their own."""
+def _copy_all(case: Case, ones: Sequence[Sample]) -> None:
+    """Copy segments, by a storage of their own."""
     storage = case.another()
-    for number in numbers:
-        one = _small(partition, number)
+    for one in ones:
         storage.copy_log_segment(one.metadata, one.data)
 
 
+def _copy_of(partition: TopicIdPartition, number: int, copies: int) -> Sample:
+    """Return a numbered segment of one record, where some have the same offset."""
+    return _small(partition, number // copies, number % copies)
+
+
 @cache
-def _small(partition: TopicIdPartition, number: int) -> Sample:
-    """Return a numbered segment of one record."""
-    made = SegmentId.from_bytes((number + 2).to_bytes(16))
-    return build_segment(partition, made, number)
+def _small(partition: TopicIdPartition, start: int, copy: int = 0) -> Sample:
+    """Return a segment of one record; copies of it have other ids."""
+    made = SegmentId.from_bytes((copy << 64 | start + 2).to_bytes(16))
+    return build_segment(partition, made, start)
 
 
 def _require_sought(
@@ -349,7 +381,7 @@ def _require_sought(
     )
 
 
-def _identities(segments: list[SegmentMetadata]) -> list[tuple[int, str]]:
+def _identities(segments: Sequence[SegmentMetadata]) -> list[tuple[int, SegmentId]]:
     return [(segment.start_offset, segment.id) for segment in segments]
 
 

@@ -15,7 +15,15 @@ __all__ = [
 ]
 
 _TOPIC = Uuid.from_bytes(bytes(range(2, 18)))
-_NAMES = ("a.b", "a_b", "A.b", "a-b", *("x" * 248 + last for last in "yz"))
+_BEGINNINGS = ("0a", "-a", "_a", ".a")  # listed before and after other names
+_NAMES = (
+    "a.b",
+    "a_b",
+    "A.b",
+    "a-b",
+    *_BEGINNINGS,
+    *("x" * 248 + last for last in "yz"),
+)
 _LONG = 100
 _ALIKE = (
     *(TopicIdPartition(name, 0, _TOPIC) for name in _NAMES),
@@ -27,7 +35,8 @@ _ALIKE = (
 def check_names_stay_apart(case: Case) -> None:
     """Similar topic names are kept apart, and partitions sort numerically.
 
-    Names are similar if they differ in a dot, in case, or after 248 characters.
+    Names are similar if they differ in a dot, in case, in their first character, or
+    after 248 characters.
 
     Source: the plugin contract, What an author implements, ``list_partitions``.
     """

@@ -13,7 +13,7 @@ from tieredfs.errors import (
     NotFoundError,
     TieredFSError,
 )
-from tieredfs.model import IndexType, SegmentId
+from tieredfs.model import IndexType, SegmentId, SegmentMetadata
 from tieredfs.storage import Capability
 from tieredfs.testing.rule import (
     Asked,
@@ -35,6 +35,7 @@ from tieredfs.testing.stores import READS, WatchedStore
 
 __all__ = [
     "check_buffers_are_read_only",
+    "check_custom_metadata_is_needed_for_all_or_none",
     "check_large_log_is_whole",
     "check_layout_changes_nothing",
     "check_missing_segment_is_not_found",
@@ -170,6 +171,35 @@ def check_layout_changes_nothing(case: Case) -> None:
                 require_bytes(found, whole[:end], said)
     if not any(layouts):
         raise NotApplicableError("the layout returns none with the indexes")
+
+
+@rule(Capability.WRITE)
+def check_custom_metadata_is_needed_for_all_or_none(case: Case) -> None:
+    """Without its custom metadata each segment is found, or none is; never another.
+
+    Source: the plugin contract, Metadata.
+    """
+    plan = SegmentPlan((BatchPlan(),) * 3)
+    beside = build_segment(
+        PARTITIONS[0], SegmentId.from_bytes(bytes([9] * 16)), 0, plan
+    )
+    ones = [beside, *case.fill()]
+    case.storage.copy_log_segment(beside.metadata, beside.data)
+    refused: list[SegmentMetadata] = []
+    found: list[SegmentMetadata] = []
+    for one in filter(case.seen, ones):  # one of the same offsets may be replaced
+        try:
+            log = case.another().fetch_log_segment(one.metadata)
+        except TieredFSError:
+            refused.append(one.metadata)
+        else:
+            found.append(one.metadata)
+            said = f"Without custom metadata, fetch_log_segment of {one.metadata}"
+            require_bytes(log, one.log, said)
+    require(
+        not (found and refused),
+        f"Without custom metadata it found {found}, and did not find {refused}.",
+    )
 
 
 @rule()

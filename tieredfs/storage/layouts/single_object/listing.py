@@ -75,8 +75,9 @@ class SegmentListing:
         if len(page) < _MAX_PAGE_KEYS:
             return found
         # Segments that overlap the last ones may be on the next page.
-        sure = sorted(found, key=lambda s: s.end_offset or 0)[: -(-len(found) // 2)]
-        return sorted(sure, key=_by_offsets)
+        ends = sorted(segment.end_offset or 0 for segment in found)
+        middle = ends[len(ends) // 2]
+        return [segment for segment in found if (segment.end_offset or 0) <= middle]
 
     def survey(
         self, partition: TopicIdPartition, min_offset: int = 0
