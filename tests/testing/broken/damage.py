@@ -1,6 +1,5 @@
 """Plugins that take damaged or moved objects for whole ones."""
 
-from collections.abc import Iterator
 from typing import Final
 
 from typing_extensions import override
@@ -11,7 +10,6 @@ from tieredfs import (
     CorruptObjectError,
     SegmentIndexes,
     SegmentMetadata,
-    TieredFSError,
     TopicIdPartition,
 )
 from tieredfs import testing as rules
@@ -51,12 +49,6 @@ class LeavesOutWhatIsDamaged(SingleObject):
             return super().list_segments(partition, min_offset)
         except CorruptObjectError:
             return []
-
-    @override
-    def survey(
-        self, partition: TopicIdPartition
-    ) -> Iterator[SegmentMetadata | TieredFSError]:
-        return iter(self.list_segments(partition))
 
 
 class RaisesItsOwn(Native):
@@ -105,7 +97,7 @@ BROKEN: Final = (
     Broken(
         rules.check_damaged_segment_does_not_vanish,
         LeavesOutWhatIsDamaged,
-        "neither list_segments nor survey nor scrub reports it",
+        "neither list_segments nor scrub reports it",
     ),
     Broken(
         rules.check_moved_object_is_noticed,

@@ -1,7 +1,6 @@
 """Rules for stored objects that were damaged or moved."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Final
 
 from tieredfs.errors import CorruptDataError, NotFoundError, TieredFSError
@@ -68,8 +67,8 @@ def check_damaged_segment_does_not_vanish(case: Case) -> None:
     """A segment whose object has lost its end is listed, or reported as damaged.
 
     A listing that left it out would look as if it had never been. It is reported by an
-    error of ``list_segments``, by one that ``survey`` yields, or by ``scrub``, where
-    the layout takes it for what an incomplete copy has left.
+    error of ``list_segments``, or by ``scrub``, where the layout takes it for what an
+    incomplete copy has left.
 
     Source: the plugin contract, Truth.
     """
@@ -81,7 +80,7 @@ def check_damaged_segment_does_not_vanish(case: Case) -> None:
             require(
                 _is_seen(case.another(), listed, key),
                 f"{key} has {left} of {len(whole)} bytes, and {listed} is not listed; "
-                "neither list_segments nor survey nor scrub reports it.",
+                "neither list_segments nor scrub reports it.",
             )
         case.raw_put(key, whole)
 
@@ -96,12 +95,7 @@ def _is_seen(storage: RemoteStorageManager, listed: SegmentMetadata, key: str) -
         return True
     if any((s.start_offset, s.id) == (listed.start_offset, listed.id) for s in found):
         return True
-    leftovers = storage.scrub(listed.partition)
-    with suppress(NotFoundError):
-        surveyed = storage.survey(listed.partition)
-        if any(isinstance(one, TieredFSError) for one in surveyed):
-            return True
-    return any(leftover.key == key for leftover in leftovers)
+    return any(left.key == key for left in storage.scrub(listed.partition))
 
 
 @rule()
