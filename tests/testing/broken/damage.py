@@ -72,14 +72,39 @@ class _LooksAtTheOffset(ObjectReader):
         return manifest
 
 
-class LooksAtTheOffsetAlone(SingleObject):
-    """Does not notice an object of another segment that begins at the same offset."""
+class _LooksAtItsSegment(ObjectReader):
+    """Compares what tells the segments of one partition apart."""
+
+    @override
+    def _verify(self, manifest: Manifest) -> Manifest:
+        said = manifest.segment
+        if (said.start_offset, said.id) != (self.key.start_offset, self.key.id):
+            raise CorruptObjectError(f"{self.name}: it is of another segment")
+        return manifest
+
+
+class ReadsBy(SingleObject):
+    """Its objects are verified in another way."""
+
+    reader: type[ObjectReader]
 
     @override
     def _object(self, metadata: SegmentMetadata) -> ObjectReader:
         found = super()._object(metadata)
         fields = ("store", "partition", "key", "stem", "path", "known")
-        return _LooksAtTheOffset(*(getattr(found, name) for name in fields))
+        return self.reader(*(getattr(found, name) for name in fields))
+
+
+class LooksAtTheOffsetAlone(ReadsBy):
+    """Does not notice an object of another segment that begins at the same offset."""
+
+    reader = _LooksAtTheOffset
+
+
+class LooksAtNoPartition(ReadsBy):
+    """Does not notice an object of another partition under the same id."""
+
+    reader = _LooksAtItsSegment
 
 
 BROKEN: Final = (
@@ -102,6 +127,11 @@ BROKEN: Final = (
     Broken(
         rules.check_moved_object_is_noticed,
         LooksAtTheOffsetAlone,
+        "place of a segment that differs .* only in its topic",
+    ),
+    Broken(
+        rules.check_moved_object_is_noticed,
+        LooksAtNoPartition,
         "place of a segment that differs .* only in its topic",
     ),
 )

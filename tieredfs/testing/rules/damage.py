@@ -1,6 +1,7 @@
 """Rules for stored objects that were damaged or moved."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Final
 
 from tieredfs.errors import CorruptDataError, NotFoundError, TieredFSError
@@ -147,11 +148,12 @@ def check_moved_object_is_noticed(case: Case) -> None:
     marker = sample(MISSING, 0)  # what a layout stores only once comes with it
     case.storage.copy_log_segment(marker.metadata, marker.data)
     own = sample(first, _NUMBER)
+    said, later = own.metadata, [sample(first, number) for number in _OTHER_NUMBERS]
     pairs = {
-        "topic": [sample(_OTHER_TOPIC, _NUMBER)],
-        "partition": [sample(second, _NUMBER)],
-        "offsets": [sample(first, number) for number in _OTHER_NUMBERS],
-        "id": [sample(first, _NUMBER, "another")],
+        "topic": [_as(own, replace(said, partition=_OTHER_TOPIC))],
+        "partition": [_as(own, replace(said, partition=second))],
+        "offsets": [_as(one, replace(one.metadata, id=said.id)) for one in later],
+        "id": [_as(own, replace(said, id=later[0].metadata.id))],
     }
     noticed = {
         what: calls
@@ -168,6 +170,11 @@ def check_moved_object_is_noticed(case: Case) -> None:
             f"{' and '.join(missed)} read an object in the place of a segment that "
             f"differs from the object's own only in its {what}.",
         )
+
+
+def _as(one: Sample, metadata: SegmentMetadata) -> Sample:
+    """Return a segment with the same log and other metadata."""
+    return replace(one, metadata=metadata)
 
 
 def _noticed(case: Case, own: Sample, others: Sequence[Sample]) -> set[str] | None:
