@@ -173,7 +173,10 @@ def test_the_code_names_a_store_below_the_first_url_of_a_chain() -> None:
     address = StorageAddress.of(url, plugin="kafka-local")
     tested = Trial(StoreOptions(None, 30.0), address, "kafka-local", 0)
     recipe = tested._recipe(is_writable=True)
-    assert recipe.store == 'ObjectStore("zip://seg/conformance::file:///tmp/x.zip")'
+    assert recipe.store == (
+        'ObjectStore("zip://seg/tieredfs-conformance-" + uuid4().hex'
+        ' + "::file:///tmp/x.zip")'
+    )
 
 
 def test_a_plugin_that_cannot_be_opened_is_wrong_usage(run: Run) -> None:

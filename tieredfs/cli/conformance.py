@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 import click
@@ -71,7 +72,7 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
     of what the URL holds. The exit code is 1 when a rule is broken or undecided.
     """
     address = StorageAddress.of(
-        url,
+        _absolute(url),
         storage_options=options.storage_options,
         plugin=plugin,
         plugin_options=plugin_options,
@@ -111,6 +112,13 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
     show()
     if _count(verdicts, Outcome.BROKEN) or _count(verdicts, Outcome.UNDECIDED):
         click.get_current_context().exit(OTHER)
+
+
+def _absolute(url: str) -> str:
+    """Return a local path as an absolute one, as a plugin may change the folder."""
+    return (
+        url if "://" in url or "::" in url else str(Path(url).expanduser().absolute())
+    )
 
 
 def _show(verdicts: list[Verdict]) -> None:

@@ -9,6 +9,8 @@ from functools import partial
 from itertools import count
 from typing import Final, TypeVar
 
+import click
+
 from tieredfs.cli.options import StoreOptions
 from tieredfs.cli.output.escapes import to_json
 from tieredfs.errors import InvalidArgumentError, NotFoundError, TieredFSError
@@ -30,6 +32,8 @@ __all__ = ["Trial"]
 _T = TypeVar("_T")
 
 _PREFIX: Final = "tieredfs-conformance-"
+
+_STORE_IMPORTS: Final = (("tieredfs", "ObjectStore"), ("uuid", "uuid4"))
 
 _GATE_SECONDS: Final = 5.0
 """How long requests of a test that was interrupted may take to end."""
@@ -89,11 +93,15 @@ class Trial:
             recipe = self._recipe(is_writable=is_writable)
             yield Subject(self._open, make_store, fill, recipe, extent, self.seed)
         finally:
-            gate.shut(_GATE_SECONDS)  # threads that were given up go on
-            folder.delete([entry.key for entry in folder.list()])
-            path = folder.local_path
-            if path is not None:
-                shutil.rmtree(path, ignore_errors=True)  # what is left are folders
+            try:
+                gate.shut(_GATE_SECONDS)  # threads that were given up go on
+                folder.delete([entry.key for entry in folder.list()])
+                path = folder.local_path
+                if path is not None:
+                    shutil.rmtree(path, ignore_errors=True)  # what is left are folders
+            except KeyboardInterrupt:
+                click.echo(f"tieredfs: left behind: {folder.url}", err=True)
+                raise
 
     def _open(self, store: ObjectStore) -> RemoteStorageManager:
         return open_storage(store, self.plugin, self.address.plugin_options)
@@ -159,10 +167,13 @@ class Trial:
         given = _named(self.address.storage_options)
         url = self.reach.store(self.address.url).url
         head = "def make_storage(store):\n"
-        empty = self._below("conformance").url
-        store = f"ObjectStore({to_json(empty)}{given})"
+        # In another folder each time: what a test leaves is in the way of the next.
+        begins, ends = self._below(_PREFIX).url.split(_PREFIX)
+        empty = f"{to_json(begins + _PREFIX)} + uuid4().hex"
+        empty += f" + {to_json(ends)}" if ends else ""
+        store = f"ObjectStore({empty}{given})"
         if is_writable:
-            return Recipe(("open_storage",), head + opened, store)
+            return Recipe(("open_storage",), head + opened, store, _STORE_IMPORTS)
         lines = (
             f"sample = ObjectStore({to_json(url)}{given})\n\n\n{head}"
             "    if not next(store.list(), None):\n"
@@ -171,7 +182,8 @@ class Trial:
             "            store.put(entry.key, content, overwrite=True)\n"
             f"{opened}"
         )
-        return Recipe(("ObjectStore", "open_storage"), lines, store)
+        imports = ("ObjectStore", "open_storage")
+        return Recipe(imports, lines, store, _STORE_IMPORTS)
 
 
 def _call_within(seconds: float, call: Callable[[], _T]) -> _T:

@@ -1,12 +1,12 @@
 """A plugin, and the store that a rule tests it with."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from tieredfs.errors import NotFoundError, UnsupportedOperationError
-from tieredfs.model import SegmentMetadata
+from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import Capability, RemoteStorageManager
 from tieredfs.testing.applicability import NotApplicableError
@@ -97,6 +97,17 @@ class Case:
         """Delete an object behind the plugin's back."""
         self._raw.raw_delete(self.store, [key])
 
+    def raw_objects(self) -> dict[str, bytes]:
+        """Return all stored objects by their keys."""
+        return {key: self.raw_get(key) for key in self.raw_keys()}
+
+    def raw_restore(self, objects: Mapping[str, bytes]) -> None:
+        """Let exactly these objects be stored, behind the plugin's back."""
+        for key in self.raw_keys() - objects.keys():
+            self.raw_delete(key)
+        for key, content in objects.items():
+            self.raw_put(key, content)
+
     def fill(self) -> list[Sample]:
         """Copy the samples, the last first, and return them in order."""
         samples = all_samples()
@@ -110,6 +121,14 @@ class Case:
             if (found.start_offset, found.id) == sample.identity:
                 return found
         raise AssertionError(f"{sample.metadata} was copied and is not listed.")
+
+    def only(
+        self, storage: RemoteStorageManager, partition: TopicIdPartition
+    ) -> SegmentMetadata:
+        """Return the segment of a partition that has one."""
+        found = storage.list_segments(partition)
+        require(len(found) == 1, f"Of one segment {partition} lists {found}.")
+        return found[0]
 
     def seen(self, sample: Sample) -> SegmentMetadata | None:
         """Return a sample as another storage lists it now; None if it does not."""
@@ -156,7 +175,7 @@ class Case:
         yield from self._failing(effect, meanwhile, of_writes=True)
 
     def failing_requests(
-        self, effect: Effect
+        self, effect: Effect, meanwhile: Callable[[int], object] = lambda _: None
     ) -> Iterator[tuple[int, RemoteStorageManager]]:
         """Yield a storage for each request of a call; with it, that request fails.
 
@@ -164,8 +183,9 @@ class Case:
 
         Args:
             effect: What happens to the request.
+            meanwhile: As ``failing_writes`` takes it.
         """
-        yield from self._failing(effect, lambda _: None, of_writes=False)
+        yield from self._failing(effect, meanwhile, of_writes=False)
 
     def failing_from(
         self, *, is_landed: bool

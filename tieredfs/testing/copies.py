@@ -1,11 +1,12 @@
 """The ways in which a segment is given to be stored."""
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, cast
 
 from tieredfs.model import LogSegmentData, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.source import open_log
+from tieredfs.testing.requirement import require
 
 __all__ = [
     "COPIES",
@@ -23,7 +24,7 @@ def copy_log_segment(
     storage: RemoteStorageManager, metadata: SegmentMetadata, data: LogSegmentData
 ) -> bytes:
     """Copy a segment as a broker does."""
-    return storage.copy_log_segment(metadata, data)
+    return _as_bytes("copy_log_segment", storage.copy_log_segment(metadata, data))
 
 
 def copy_open_log(
@@ -31,7 +32,8 @@ def copy_open_log(
 ) -> bytes:
     """Copy a segment as ``push`` does, which reads the log in its place."""
     with open_log(data.log, str(metadata)) as log:
-        return storage.copy_open_log(metadata, log, data.indexes)
+        custom = storage.copy_open_log(metadata, log, data.indexes)
+    return _as_bytes("copy_open_log", custom)
 
 
 def append_log_segment(
@@ -39,6 +41,11 @@ def append_log_segment(
 ) -> bytes:
     """Append a segment."""
     return storage.append_log_segment(metadata, data)
+
+
+def _as_bytes(method: str, custom: object) -> bytes:
+    require(isinstance(custom, bytes), f"{method} returned {custom!r}, not bytes.")
+    return cast("bytes", custom)
 
 
 COPIES: Final[tuple[Copy, ...]] = (copy_log_segment, copy_open_log)

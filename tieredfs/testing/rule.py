@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from functools import update_wrapper
 from types import ModuleType
 
+from tieredfs.errors import InvalidArgumentError
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import Capability
 from tieredfs.testing.applicability import NotApplicableError, why_not_applicable
@@ -23,7 +24,7 @@ from tieredfs.testing.requirement import (
     require_whole,
 )
 from tieredfs.testing.stores import scratch_store
-from tieredfs.testing.stuck import is_ctrl_c
+from tieredfs.testing.stuck import call_raised, is_ctrl_c
 
 __all__ = [
     "Asked",
@@ -98,6 +99,7 @@ class Check:
 
         Raises:
             BrokenRuleError: The rule is broken; the message is the rule, and how.
+            InvalidArgumentError: The store is not empty, and the layout has WRITE.
         """
         with suppress(NotApplicableError):
             self.apply(make_storage, store, raw)
@@ -118,14 +120,23 @@ class Check:
         Raises:
             BrokenRuleError: The rule is broken; the message is the rule, and how.
             NotApplicableError: The rule says nothing about this layout.
+            InvalidArgumentError: As of a call.
         """
-        with scratch_store() as scratch, _telling(self.sentence):
+        access = RawAccess() if raw is None else raw
+        with scratch_store() as scratch:
             used = scratch if store is None else store
-            case = Case(make_storage, used, RawAccess() if raw is None else raw)
-            reason = why_not_applicable(self, case.storage.capabilities)
-            if reason:
-                raise NotApplicableError(reason)
-            self._test(case)
+            is_empty = not access.raw_keys(used)
+            with _telling(self.sentence):
+                case = Case(make_storage, used, access)
+                reason = why_not_applicable(self, case.storage.capabilities)
+                if reason:
+                    raise NotApplicableError(reason)
+            if case.can(Capability.WRITE) and not is_empty:
+                raise InvalidArgumentError(
+                    f"{used.url} has objects: a check needs an empty store of its own"
+                )
+            with _telling(self.sentence):
+                self._test(case)
 
     def __repr__(self) -> str:
         """Return its name."""
@@ -166,9 +177,9 @@ def _telling(rule: str) -> Iterator[None]:
     except NotApplicableError:
         raise
     except AssertionError as error:
-        how = str(error) or f"A call raised {error!r}"  # a bare assert of the plugin
+        how = str(error) or call_raised(error)  # a bare assert of the plugin
         raise BrokenRuleError(rule, how) from error.__cause__
     except BaseException as error:  # a panic of Rust is no Exception, nor is an exit
         if is_ctrl_c(error):
             raise
-        raise BrokenRuleError(rule, f"A call raised {error!r}") from error
+        raise BrokenRuleError(rule, call_raised(error)) from error

@@ -1,4 +1,4 @@
-"""Calls that do not end: they are given up after a time, and where they stand is said.
+"""Calls that do not end or raise: they are given up, and where they stand is said.
 
 A thread cannot be stopped in Python. So a call that may hang is made on a daemon
 thread, which the end of the process does not wait for.
@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import threading
 import traceback
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Final, TypeVar
@@ -18,7 +18,13 @@ import tieredfs
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.objects.concurrency.waiting import result_of
 
-__all__ = ["StuckCallError", "call_within", "is_ctrl_c", "where_threads_stand"]
+__all__ = [
+    "StuckCallError",
+    "call_raised",
+    "call_within",
+    "is_ctrl_c",
+    "where_threads_stand",
+]
 
 _T = TypeVar("_T")
 
@@ -61,6 +67,13 @@ def call_within(seconds: float, call: Callable[[], _T]) -> _T:
         ) from None
 
 
+def call_raised(error: BaseException) -> str:
+    """Return that a call raised an error, and at which line if it is a plugin's."""
+    stack = [*traceback.walk_tb(error.__traceback__)]
+    place = next(_of_plugin(stack[::-1]), "")
+    return f"A call raised {error!r}" + (f" at {place}" if place else "")
+
+
 def is_ctrl_c(error: BaseException) -> bool:
     """Return whether an error that was just raised is the user's, not a plugin's."""
     is_on_main = threading.current_thread() is threading.main_thread()
@@ -89,7 +102,7 @@ _PYTHON: Final = sysconfig.get_path("stdlib")
 _PACKAGES: Final = sysconfig.get_path("purelib")
 
 
-def _of_plugin(stack: list[tuple[FrameType, int]]) -> Iterator[str]:
+def _of_plugin(stack: Sequence[tuple[FrameType, int]]) -> Iterator[str]:
     """Yield the lines that are a plugin's or a client's, the innermost first."""
     for frame, line in stack:
         if _is_of_plugin(frame.f_code.co_filename):

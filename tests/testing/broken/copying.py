@@ -195,6 +195,16 @@ class TakesNoFiles(Native):
         return super().copy_log_segment(metadata, data)
 
 
+class ReturnsText(SingleObject):
+    """Returns custom metadata as text."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        return super().copy_log_segment(metadata, data).decode()  # type: ignore[return-value]  # that is the bug
+
+
 class SaysTooMuch(Native):
     """Returns custom metadata that are longer than a broker keeps."""
 
@@ -318,6 +328,11 @@ class GivesUp(KafkaLocal):
 
 BROKEN: Final = (
     Broken(rules.check_log_may_be_a_file, TakesNoFiles, "what was copied"),
+    Broken(
+        rules.check_custom_metadata_is_small,
+        ReturnsText,
+        r"copy_log_segment returned '.*', not bytes",
+    ),
     Broken(
         rules.check_custom_metadata_is_small,
         SaysTooMuch,

@@ -1,5 +1,6 @@
 """Plugins that take damaged or moved objects for whole ones."""
 
+import json
 from typing import Final
 
 from typing_extensions import override
@@ -8,6 +9,7 @@ from testing.broken.plugin import Broken, Native
 from tieredfs import (
     CorruptDataError,
     CorruptObjectError,
+    LogSegmentData,
     SegmentIndexes,
     SegmentMetadata,
     TopicIdPartition,
@@ -107,7 +109,36 @@ class LooksAtNoPartition(ReadsBy):
     reader = _LooksAtItsSegment
 
 
+class TrustsItsManifest(SingleObject):
+    """Keeps a list of its segments as JSON, and believes what is in it."""
+
+    @override
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        whole = json.dumps({"partition": metadata.partition.partition}).encode()
+        self.store.put("manifest.json", whole, overwrite=True)
+        return super().copy_log_segment(metadata, data)
+
+    @override
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        try:
+            manifest = json.loads(bytes(self.store.get("manifest.json")))
+        except ValueError:
+            raise CorruptObjectError("the manifest is not JSON") from None
+        if manifest["partition"] < 0:
+            raise CorruptObjectError("the manifest has no partition")
+        return super().describe(metadata, indexes)
+
+
 BROKEN: Final = (
+    Broken(
+        rules.check_errors_are_typed,
+        TrustsItsManifest,
+        r"With manifest\.json a list, describe raised TypeError",
+    ),
     Broken(
         rules.check_errors_are_typed,
         RaisesItsOwn,

@@ -1,13 +1,15 @@
 """Plugins that miss what another process has done."""
 
+from collections.abc import Mapping
 from contextlib import suppress
-from typing import Final
+from typing import ClassVar, Final
 
 from typing_extensions import override
 
 from testing.broken.plugin import Broken, Native
 from tieredfs import (
     Capability,
+    IndexType,
     LogSegmentData,
     NotFoundError,
     ObjectStore,
@@ -16,6 +18,7 @@ from tieredfs import (
 )
 from tieredfs import testing as rules
 from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.storage.segment_log.source import LogSource
 
 __all__ = ["BROKEN", "RemembersThatItWasEmpty"]
 
@@ -83,6 +86,49 @@ class KeepsAManifest(SingleObject):
         return custom
 
 
+class RemembersInItsClass(SingleObject):
+    """Keeps listings where every storage of a process finds them, and no other."""
+
+    known: ClassVar[dict[str, list[SegmentMetadata]]] = {}
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        name = f"{self.store.url} {partition!r}"
+        if name not in self.known:
+            self.known[name] = super().list_segments(partition)
+        return [s for s in self.known[name] if (s.end_offset or 0) >= min_offset]
+
+    @override
+    def copy_open_log(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        self.known.clear()
+        return super().copy_open_log(metadata, log, indexes)
+
+    @override
+    def delete_log_segment(self, metadata: SegmentMetadata) -> None:
+        self.known.clear()
+        super().delete_log_segment(metadata)
+
+
+class LooksAtEachOfThem(SingleObject):
+    """Asks for the object of each segment that is listed."""
+
+    @override
+    def list_segments(
+        self, partition: TopicIdPartition, min_offset: int = 0
+    ) -> list[SegmentMetadata]:
+        found = super().list_segments(partition, min_offset)
+        for segment in found:
+            self.store.head(self._object(segment).path)
+        return found
+
+
 BROKEN: Final = (
     Broken(rules.check_listing_is_never_stale, ListsOnce, "another storage had copied"),
     Broken(
@@ -93,5 +139,15 @@ BROKEN: Final = (
     ),
     Broken(
         rules.check_copies_of_two_processes_stay, KeepsAManifest, "both returned, and"
+    ),
+    Broken(
+        rules.check_other_processes_are_seen,
+        RemembersInItsClass,
+        "Another process has changed what is stored, and it listed",
+    ),
+    Broken(
+        rules.check_listing_goes_on_beside_a_delete,
+        LooksAtEachOfThem,
+        r"Before request \d of list_segments another segment was deleted",
     ),
 )

@@ -218,6 +218,14 @@ class SeeksWhatContainsIt(Native):
         return [one for one, end in ends if one.start_offset <= offset <= end]
 
 
+class YieldsItsPartitions(Native):
+    """Returns an iterator where the contract has a list."""
+
+    @override
+    def list_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        return iter(super().list_partitions(topic))  # type: ignore[return-value]  # that is the bug
+
+
 class SeeksAFixedNumber(Native):
     """Returns 500 segments, whichever are the copies of the last ones."""
 
@@ -315,6 +323,11 @@ BROKEN: Final = (
         rules.check_listing_has_every_page,
         FindsPartitionsOnOnePage,
         r"list_partitions returned \['orders-0', 'orders-1-0'\], not",
+    ),
+    Broken(
+        rules.check_partitions_are_sorted_and_complete,
+        YieldsItsPartitions,
+        "list_partitions returned <list_iterator .*, not a list",
     ),
     Broken(
         rules.check_listing_has_every_page,

@@ -15,7 +15,7 @@ from hypothesis.errors import HypothesisException, StopTest
 from tieredfs.testing.plugin_machine.limited_search import Failure, Search
 from tieredfs.testing.plugin_machine.promise import BrokenPromiseError, Promise
 from tieredfs.testing.plugin_machine.step import Step
-from tieredfs.testing.stuck import is_ctrl_c
+from tieredfs.testing.stuck import call_raised, is_ctrl_c
 
 __all__ = ["StepByStep", "TimeUpError", "recorded"]
 
@@ -93,7 +93,7 @@ def _broken(error: BaseException, *, is_outage: bool) -> BrokenPromiseError:
     elif isinstance(error, AssertionError) and str(error):
         sentence = str(error)
     else:
-        broken = BrokenPromiseError(promise, f"A call raised {error!r}")
+        broken = BrokenPromiseError(promise, call_raised(error))
         broken.__cause__ = error
         return broken
     # In its place, so that a traceback does not say the sentence twice.

@@ -1,5 +1,6 @@
 """Rules for stored objects that were damaged or moved."""
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final
@@ -116,6 +117,7 @@ def check_errors_are_typed(case: Case) -> None:
             "longer": whole + b"\xff" * 9,
             "all zeros": bytes(len(whole)),
             "changed in the middle": whole[:half] + b"\xff" * (len(whole) - half),
+            **_other_json(whole),
         }
         for how, content in damaged.items():
             if content is None:
@@ -133,6 +135,19 @@ def check_errors_are_typed(case: Case) -> None:
                         f"With {key} {how}, {said} raised {error!r}."
                     ) from error
         case.raw_put(key, whole)
+
+
+def _other_json(content: bytes) -> dict[str, bytes]:
+    """Return other JSON, where an object is JSON, by what is changed in it."""
+    try:
+        said = json.loads(content)
+    except ValueError:
+        return {}
+    found: dict[str, object] = {"a list": [], "null": None, "without any field": {}}
+    for name in said if isinstance(said, dict) else ():
+        found |= {f"with {name!r} null": said | {name: None}}
+        found |= {f"with {name!r} of another type": said | {name: [-1]}}
+    return {what: json.dumps(value).encode() for what, value in found.items()}
 
 
 @rule(Capability.WRITE)

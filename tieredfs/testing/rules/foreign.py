@@ -1,6 +1,7 @@
 """Rules for objects that are not of the layout."""
 
 from inspect import getattr_static
+from numbers import Real
 from pathlib import PurePosixPath
 from typing import Final
 
@@ -88,7 +89,9 @@ def check_recogniser_knows_its_own(case: Case) -> None:
     case.segments()
     own = sorted(case.raw_keys())
     known = type(case.storage).recognises(own)  # when a store is opened there is none
-    require(0 <= known <= 1, f"For its own keys it answered {known!r}.")
+    said = f"For its own keys it answered {known!r}"
+    require(isinstance(known, Real), f"{said}, which is not a number.")
+    require(0 <= known <= 1, f"{said}.")
     for keys in ([], list(_FOREIGN_KEYS)):
         score = case.storage.recognises(keys)
         require(score == 0, f"For {keys} it answered {score!r}.")

@@ -15,9 +15,12 @@ from tieredfs.testing.samples import PARTITIONS, Sample, sample
 __all__ = [
     "check_copies_of_two_processes_stay",
     "check_emptiness_is_not_remembered",
+    "check_listing_goes_on_beside_a_delete",
     "check_listing_is_never_stale",
+    "check_other_processes_are_seen",
 ]
 
+_PARTITION: Final = PARTITIONS[0]
 _LOCK_SECONDS: Final = 0.2
 
 
@@ -57,7 +60,7 @@ def check_listing_is_never_stale(case: Case) -> None:
     other = case.another()
     case.storage.copy_log_segment(first.metadata, first.data)
     case.storage.list_partitions()
-    (listed,) = case.storage.list_segments(PARTITIONS[0])
+    listed = case.only(case.storage, PARTITIONS[0])
     other.copy_log_segment(second.metadata, second.data)
     found = _listed(case)
     require(
@@ -70,6 +73,77 @@ def check_listing_is_never_stale(case: Case) -> None:
         found == [second.identity],
         f"After another storage had deleted {first.identity}, it listed {found}.",
     )
+
+
+@rule(Capability.WRITE)
+def check_other_processes_are_seen(case: Case) -> None:
+    """What a process has stored or removed that shares no memory is seen immediately.
+
+    The objects of one segment come and go behind the plugin's back, so that what its
+    class or module remembers does not change.
+
+    Source: the plugin contract, Terms.
+    """
+    first, second = (sample(PARTITIONS[0], number) for number in range(2))
+    case.storage.copy_log_segment(first.metadata, first.data)
+    one = case.raw_objects()
+    case.storage.copy_log_segment(second.metadata, second.data)
+    both = case.raw_objects()
+    case.storage.delete_log_segment(case.listed(second))
+    without = case.raw_objects()
+    for objects, wanted in (
+        (without, [first.identity]),
+        (both, [first.identity, second.identity]),
+        (one, [first.identity]),
+    ):
+        case.raw_restore(objects)
+        for storage in (case.storage, case.another()):
+            found = [(s.start_offset, s.id) for s in storage.list_segments(_PARTITION)]
+            require(
+                found == wanted,
+                f"Another process has changed what is stored, and it listed {found}, "
+                f"not {wanted}.",
+            )
+
+
+@rule(Capability.WRITE)
+def check_listing_goes_on_beside_a_delete(case: Case) -> None:
+    """A listing during which another process deletes a segment has all the others.
+
+    Source: the plugin contract, What an author implements, ``list_segments``.
+    """
+    kept = sample(PARTITIONS[0], 0)
+    case.storage.copy_log_segment(kept.metadata, kept.data)
+
+    def delete(at: int) -> None:
+        gone = case.seen(_passing(at))
+        if gone is not None:
+            case.another().delete_log_segment(gone)
+
+    def copy(at: int) -> None:
+        one = _passing(at)
+        case.another().copy_log_segment(one.metadata, one.data)
+
+    copy(0)
+    for at, storage in case.failing_requests(Effect.DELAY, delete):
+        try:
+            found = [(s.start_offset, s.id) for s in storage.list_segments(_PARTITION)]
+        except NotFoundError as error:
+            raise AssertionError(
+                f"Before request {at + 1} of list_segments another segment was "
+                f"deleted, and it raised {error!r}."
+            ) from error
+        require(
+            kept.identity in found,
+            f"Before request {at + 1} of list_segments another segment was deleted, "
+            f"and it returned {found}, without {kept.identity}.",
+        )
+        copy(at + 1)
+
+
+def _passing(at: int) -> Sample:
+    """Return a segment that is deleted during a request."""
+    return sample(PARTITIONS[0], 1, f"passing {at}")
 
 
 def _listed(case: Case) -> list[tuple[int, SegmentId]]:

@@ -66,6 +66,7 @@ def check_partitions_are_sorted_and_complete(case: Case) -> None:
     case.fill()
     for storage in (case.storage, case.another()):
         found = storage.list_partitions()
+        _require_list("list_partitions", found)
         said = f"It returned {_names(found)}"
         require(found == sorted(found), f"{said}, which is not sorted.")
         require(found == sorted(PARTITIONS), f"{said}, not {_names(PARTITIONS)}.")
@@ -89,7 +90,9 @@ def check_listing_is_sorted_and_complete(case: Case) -> None:
     for storage in (case.storage, case.another()):
         for partition, group in groupby(samples, lambda s: s.metadata.partition):
             expected = list(group)
-            found = _identities(storage.list_segments(partition))
+            listed = storage.list_segments(partition)
+            _require_list("list_segments", listed)
+            found = _identities(listed)
             said = f"Of {partition} it returned {found}"
             wanted = [one.identity for one in expected]
             require(found == sorted(found), f"{said}, which is not sorted.")
@@ -304,7 +307,11 @@ def _require_all_listed(case: Case, count: int, copies: int) -> None:
         segments = [one for one in listed if isinstance(one, SegmentMetadata)]
         missing = _missing(ones, segments, first, last)
         require(
-            not missing and len(segments) <= count,
+            len(set(_identities(segments))) == len(segments),
+            f"Of {count} segments {said} returned some twice, {len(segments)} in all.",
+        )
+        require(
+            not missing,
             f"Of {count} segments {said} returned {len(segments)}, without "
             f"{missing[:5]}.",
         )
@@ -367,18 +374,25 @@ def _require_sought(
 
     Nothing is required where none does.
     """
-    for segment in storage.list_segments(partition):
+    listed = storage.list_segments(partition)
+    for segment in sorted(listed, key=lambda one: (one.start_offset, one.id)):
         if (storage.describe(segment).end_offset or 0) >= offset:
             break
     else:
         return
     first = segment.start_offset, segment.id
-    found = _identities(storage.seek(partition, offset))
+    sought = storage.seek(partition, offset)
+    _require_list("seek", sought)
+    found = _identities(sought)
     require(
         first in found and found == sorted(found),
         f"From offset {offset} of {partition} on it returned {found}; the first that "
         f"ends there or later is {first}.",
     )
+
+
+def _require_list(method: str, found: object) -> None:
+    require(isinstance(found, list), f"{method} returned {found!r}, not a list.")
 
 
 def _identities(segments: Sequence[SegmentMetadata]) -> list[tuple[int, SegmentId]]:

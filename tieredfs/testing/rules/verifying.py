@@ -95,7 +95,7 @@ def check_key_that_contradicts_the_log_is_found(case: Case) -> None:
                 f"check_key({listed}, {other}), whose log has epoch {epoch},",
             )
     if not stating:
-        raise NotApplicableError("the listing states no leader epochs")
+        raise NotApplicableError("highest_epoch returned None of every segment")
 
 
 def _require_no_epoch_in_its_key(
@@ -248,7 +248,7 @@ def check_replaced_segment_is_the_new_one(case: Case) -> None:
         log = log_in_memory(new.log, str(new.metadata))
         case.storage.replace_log_segment(new.metadata, log, new.data.indexes)
         reader = case.another()
-        (listed,) = reader.list_segments(partition)
+        listed = case.only(reader, partition)
         require_bytes(reader.fetch_log_segment(listed), new.log, _REPLACED)
         found = reader.fetch_all_indexes(listed)
         wanted = new.data.indexes

@@ -43,8 +43,8 @@ class Extent:
 
 
 EXTENTS: Final = {
-    Profile.QUICK: Extent(1, 60, 30, 60.0, 300.0, 10.0),
-    Profile.FULL: Extent(5, 600, 40, 300.0, 1800.0, 60.0),
-    Profile.NIGHTLY: Extent(25, 6000, 50, 900.0, 14_400.0, 300.0),
+    Profile.QUICK: Extent(1, 60, 30, 60.0, 900.0, 10.0),
+    Profile.FULL: Extent(5, 600, 40, 300.0, 7200.0, 60.0),
+    Profile.NIGHTLY: Extent(25, 6000, 50, 900.0, 28_800.0, 300.0),
 }
 """What each profile stands for."""

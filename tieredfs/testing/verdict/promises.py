@@ -69,7 +69,7 @@ def _code(failure: Failure, subject: Subject, store: str) -> str:
     imports = imports.union(*(step.imports for step in failure.steps))
     opened = ""
     if store:
-        imports |= {("contextlib", "nullcontext"), ("tieredfs", "ObjectStore")}
+        imports |= {("contextlib", "nullcontext"), *subject.recipe.store_imports}
         opened = f", open_store=lambda: nullcontext({store})"
     begun = f"state = plugin_machine(make_storage{opened})()"
     lines = (begun, *(step.code for step in failure.steps))

@@ -127,7 +127,7 @@ def _code(check: Check, subject: Subject, store: str) -> str:
     """
     imports = {("tieredfs.testing", check.__name__)}
     if store:
-        imports.add(("tieredfs", "ObjectStore"))
+        imports |= {*subject.recipe.store_imports}
     given = f"make_storage, {store}" if store else "make_storage"
     name = check.__name__.removeprefix("check_")
     return pasted_test(name, imports, subject.recipe, [f"{check.__name__}({given})"])

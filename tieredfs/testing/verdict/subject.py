@@ -24,11 +24,13 @@ class Recipe:
         imports: Names to import from ``tieredfs``.
         lines: Python that defines the function ``make_storage``.
         store: An expression for an empty store of the kind that was used.
+        store_imports: Modules, and the names in them that the expression needs.
     """
 
     imports: tuple[str, ...]
     lines: str
     store: str
+    store_imports: tuple[tuple[str, str], ...] = (("tieredfs", "ObjectStore"),)
 
 
 @dataclass(frozen=True, slots=True)
