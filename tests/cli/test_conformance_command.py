@@ -30,6 +30,7 @@ from tieredfs.cli.options import StoreOptions
 from tieredfs.cli.trial import Trial
 from tieredfs.storage import StorageAddress
 from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing import CHECKS
 from tieredfs.testing.plugin_machine.promise import Promise
 from tieredfs.testing.verdict import EXTENTS, Outcome, Profile, rules
@@ -55,6 +56,15 @@ class HasAToken(TakesTheEndAsIncluded):
     def __init__(self, store: ObjectStore, *, token: str) -> None:
         super().__init__(store)
         self.token = token
+
+
+class ChangesTheFolder(SingleObject):
+    """Works in a folder of its own."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        if Path("elsewhere").exists():
+            os.chdir("elsewhere")
 
 
 @pytest.fixture(autouse=True)
@@ -194,6 +204,32 @@ def test_a_store_that_cannot_be_reached_is_no_verdict(run: Run) -> None:
     options = ("--storage-options", json.dumps(reach), "--deadline", "2")
     done = run("conformance", "single-object", "--url", "s3://bucket/a", *options)
     assert (done.code, done.text) == (5, "")
+
+
+def test_only_the_rules_that_are_named_are_tested(run: Run, tmp_path: Path) -> None:
+    names = ("check_ranges_are_exact", "promise_calls_succeed")
+    rules = [word for name in names for word in ("--rule", name)]
+    asked = ("conformance", "single-object", "--url", str(tmp_path), "--json")
+    done = run(*asked, *rules)
+    assert (done.code, done.err) == (0, [])
+    found = json.loads(done.text)
+    assert [(rule["name"], rule["outcome"]) for rule in found["rules"]] == [
+        (name, "held") for name in names
+    ]
+    done = run(*asked, "--rule", "check_ranges_are_exakt")
+    assert done.code == 2
+    assert "did you mean check_ranges_are_exact?" in done.err[0]
+
+
+def test_a_relative_path_is_below_the_folder_in_which_the_command_began(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    plugin, rule = f"{__name__}:ChangesTheFolder", "check_ranges_are_exact"
+    assert run("conformance", plugin, "--url", "here", "--rule", rule).code == 0
+    assert Path.cwd() == tmp_path / "elsewhere"
+    assert not list((tmp_path / "elsewhere").iterdir())
 
 
 @pytest.mark.usefixtures("_few_rules")

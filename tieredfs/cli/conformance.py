@@ -1,6 +1,7 @@
 """``tieredfs conformance``: whether a plugin keeps the contract, rule by rule."""
 
-from collections.abc import Mapping
+import difflib
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from tieredfs.cli.output.tables import (
     show_text,
 )
 from tieredfs.cli.trial import Trial
-from tieredfs.errors import TieredFSError
+from tieredfs.errors import InvalidArgumentError, TieredFSError
 from tieredfs.storage import StorageAddress
 from tieredfs.testing.plugin_machine.promise import Promise
 from tieredfs.testing.rules import CHECKS
@@ -31,6 +32,12 @@ __all__ = ["COLUMNS", "conformance"]
 
 COLUMNS: Final = {"name": "RULE", "verdict": "VERDICT", "why": "WHY"}
 """The fields of a rule, and what the table calls them."""
+
+
+_NAMES: Final = (
+    *(check.__name__ for check in CHECKS),
+    *(promise.rule for promise in Promise),
+)
 
 
 @click.command
@@ -53,6 +60,13 @@ COLUMNS: Final = {"name": "RULE", "verdict": "VERDICT", "why": "WHY"}
     show_default=True,
     help="What the sequences of calls are drawn from.",
 )
+@click.option(
+    "--rule",
+    "rules",
+    multiple=True,
+    metavar="NAME",
+    help="Test this rule only; may be repeated.",
+)
 @json_option
 @store_options
 def conformance(  # noqa: PLR0913 - one parameter for each option
@@ -63,6 +77,7 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
     profile: str,
     seed: int,
     *,
+    rules: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Test PLUGIN against every rule of the contract, and report those it breaks.
@@ -71,6 +86,7 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
     the URL, which is removed at the end. A layout that is read only is tested on copies
     of what the URL holds. The exit code is 1 when a rule is broken or undecided.
     """
+    only = _named(rules)
     address = StorageAddress.of(
         _absolute(url),
         storage_options=options.storage_options,
@@ -78,7 +94,7 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
         plugin_options=plugin_options,
     )
     reach = replace(options, storage_options=address.storage_options)
-    trial = Trial(reach, address, plugin, seed)
+    trial = Trial(reach, address, plugin, seed, only)
     verdicts: list[Verdict] = []
 
     def show() -> None:
@@ -90,7 +106,7 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
     try:
         with (
             trial.subject(EXTENTS[Profile(profile)]) as subject,
-            counting(f"test {plugin}", len(CHECKS) + len(Promise)) as done,
+            counting(f"test {plugin}", len(only or _NAMES)) as done,
         ):
             for produce in PRODUCERS:
                 for verdict in produce(subject):
@@ -112,6 +128,20 @@ def conformance(  # noqa: PLR0913 - one parameter for each option
     show()
     if _count(verdicts, Outcome.BROKEN) or _count(verdicts, Outcome.UNDECIDED):
         click.get_current_context().exit(OTHER)
+
+
+def _named(rules: Collection[str]) -> frozenset[str]:
+    """Return the names of rules, if there are such rules.
+
+    Raises:
+        InvalidArgumentError: There is no rule of a name.
+    """
+    for name in rules:
+        if name not in _NAMES:
+            near = difflib.get_close_matches(name, _NAMES, n=1)
+            hint = f": did you mean {near[0]}?" if near else ""
+            raise InvalidArgumentError(f"there is no rule {name!r}{hint}")
+    return frozenset(rules)
 
 
 def _absolute(url: str) -> str:

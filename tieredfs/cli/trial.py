@@ -50,12 +50,14 @@ class Trial:
         address: Its URL and the plugin's options.
         plugin: The plugin's name.
         seed: Of what is drawn at random.
+        only: Names of the rules that are tested; empty for all.
     """
 
     reach: StoreOptions
     address: StorageAddress
     plugin: str
     seed: int
+    only: frozenset[str] = frozenset()
     name: str = field(default_factory=lambda: f"{_PREFIX}{uuid.uuid4().hex}")
 
     @contextmanager
@@ -91,7 +93,9 @@ class Trial:
                 copied = make_store()
                 within(lambda: self._require_segments(copied))
             recipe = self._recipe(is_writable=is_writable)
-            yield Subject(self._open, make_store, fill, recipe, extent, self.seed)
+            yield Subject(
+                self._open, make_store, fill, recipe, extent, self.seed, self.only
+            )
         finally:
             try:
                 gate.shut(_GATE_SECONDS)  # threads that were given up go on

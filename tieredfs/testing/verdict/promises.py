@@ -23,13 +23,16 @@ def promise_verdicts(subject: Subject) -> Iterator[Verdict]:
     Raises:
         TieredFSError: The store cannot be reached, which says nothing of the plugin.
     """
+    wanted = [promise for promise in Promise if subject.wants(promise.rule)]
+    if not wanted:
+        return
     try:
         capabilities = subject.capabilities()
     except StuckCallError as error:
         capabilities, found = frozenset(Capability), stuck_search(error)
     else:
         found = search_promises(subject)
-    for promise in Promise:
+    for promise in wanted:
         decided = partial(Verdict, promise.rule, promise.value)
         reason = why_not_applicable(promise, capabilities)
         failure = found.failures.get(promise)

@@ -1,6 +1,6 @@
 """A verdict on each rule."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 from tieredfs.errors import StorageUnavailableError
@@ -27,13 +27,16 @@ def rule_verdicts(subject: Subject) -> Iterator[Verdict]:
     Raises:
         TieredFSError: The store cannot be reached, which says nothing of the plugin.
     """
+    checks = [check for check in CHECKS if subject.wants(check.__name__)]
+    if not checks:
+        return
     try:
         capabilities = subject.capabilities()
     except StuckCallError as error:
-        yield from _stuck_at_once(error, subject)
+        yield from _stuck_at_once(error, subject, checks)
         return
     stuck = ""
-    for check in CHECKS:
+    for check in checks:
         decided = partial(Verdict, check.__name__, check.sentence)
         reason = why_not_applicable(check, capabilities)
         if reason:
@@ -56,13 +59,17 @@ def rule_verdicts(subject: Subject) -> Iterator[Verdict]:
                 )
 
 
-def _stuck_at_once(error: StuckCallError, subject: Subject) -> Iterator[Verdict]:
+def _stuck_at_once(
+    error: StuckCallError, subject: Subject, checks: Sequence[Check]
+) -> Iterator[Verdict]:
     """Yield the verdicts on a plugin that hangs where its storage is made.
 
-    Every check does then; the one that is about this is said to be broken.
+    Every check does then; the one that is about this is said to be broken, or the first
+    if that one is not wanted.
     """
-    at = check_construction_sends_no_request
-    for check in CHECKS:
+    about = check_construction_sends_no_request
+    at = about if about in checks else checks[0]
+    for check in checks:
         is_it = check is at
         yield _stuck(at, error, subject) if is_it else _undecided(check, at.__name__)
 

@@ -45,6 +45,7 @@ class Subject:
         recipe: How code makes the same.
         extent: How thoroughly to test.
         seed: What is drawn at random follows from it.
+        only: Names of the rules that a verdict is wanted on; empty for all.
     """
 
     make_storage: MakeStorage
@@ -53,6 +54,11 @@ class Subject:
     recipe: Recipe
     extent: Extent = EXTENTS[Profile.QUICK]
     seed: int = 0
+    only: frozenset[str] = frozenset()
+
+    def wants(self, name: str) -> bool:
+        """Return whether a verdict on a rule is wanted."""
+        return not self.only or name in self.only
 
     def capabilities(self) -> frozenset[Capability]:
         """Return what the plugin can do, as a new storage says it.
