@@ -146,9 +146,8 @@ def _named(rules: Collection[str]) -> frozenset[str]:
 
 def _absolute(url: str) -> str:
     """Return a local path as an absolute one, as a plugin may change the folder."""
-    return (
-        url if "://" in url or "::" in url else str(Path(url).expanduser().absolute())
-    )
+    is_path = "://" not in url and "::" not in url
+    return str(Path(url).expanduser().absolute()) if is_path else url
 
 
 def _show(verdicts: list[Verdict]) -> None:

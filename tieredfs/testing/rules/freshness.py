@@ -30,7 +30,7 @@ def check_emptiness_is_not_remembered(case: Case) -> None:
 
     Source: the plugin contract, What an author implements, ``list_segments``.
     """
-    one = sample(PARTITIONS[0], 1)
+    one = sample(_PARTITION, 1)
     for _ in range(2):  # an empty store, and one that has become empty
         for call in _finding(case.storage, one.metadata).values():
             with suppress(NotFoundError):
@@ -56,19 +56,19 @@ def check_listing_is_never_stale(case: Case) -> None:
 
     Source: the plugin contract, What an author implements, ``list_segments``.
     """
-    first, second = (sample(PARTITIONS[0], number) for number in range(2))
+    first, second = (sample(_PARTITION, number) for number in range(2))
     other = case.another()
     case.storage.copy_log_segment(first.metadata, first.data)
     case.storage.list_partitions()
-    listed = case.only(case.storage, PARTITIONS[0])
+    listed = case.only(case.storage, _PARTITION)
     other.copy_log_segment(second.metadata, second.data)
-    found = _listed(case)
+    found = _listed(case.storage)
     require(
         found == [first.identity, second.identity],
         f"After another storage had copied {second.identity}, it listed {found}.",
     )
     other.delete_log_segment(listed)
-    found = _listed(case)
+    found = _listed(case.storage)
     require(
         found == [second.identity],
         f"After another storage had deleted {first.identity}, it listed {found}.",
@@ -84,7 +84,7 @@ def check_other_processes_are_seen(case: Case) -> None:
 
     Source: the plugin contract, Terms.
     """
-    first, second = (sample(PARTITIONS[0], number) for number in range(2))
+    first, second = (sample(_PARTITION, number) for number in range(2))
     case.storage.copy_log_segment(first.metadata, first.data)
     one = case.raw_objects()
     case.storage.copy_log_segment(second.metadata, second.data)
@@ -98,7 +98,7 @@ def check_other_processes_are_seen(case: Case) -> None:
     ):
         case.raw_restore(objects)
         for storage in (case.storage, case.another()):
-            found = [(s.start_offset, s.id) for s in storage.list_segments(_PARTITION)]
+            found = _listed(storage)
             require(
                 found == wanted,
                 f"Another process has changed what is stored, and it listed {found}, "
@@ -112,7 +112,7 @@ def check_listing_goes_on_beside_a_delete(case: Case) -> None:
 
     Source: the plugin contract, What an author implements, ``list_segments``.
     """
-    kept = sample(PARTITIONS[0], 0)
+    kept = sample(_PARTITION, 0)
     case.storage.copy_log_segment(kept.metadata, kept.data)
 
     def delete(at: int) -> None:
@@ -127,7 +127,7 @@ def check_listing_goes_on_beside_a_delete(case: Case) -> None:
     copy(0)
     for at, storage in case.failing_requests(Effect.DELAY, delete):
         try:
-            found = [(s.start_offset, s.id) for s in storage.list_segments(_PARTITION)]
+            found = _listed(storage)
         except NotFoundError as error:
             raise AssertionError(
                 f"Before request {at + 1} of list_segments another segment was "
@@ -143,11 +143,11 @@ def check_listing_goes_on_beside_a_delete(case: Case) -> None:
 
 def _passing(at: int) -> Sample:
     """Return a segment that is deleted during a request."""
-    return sample(PARTITIONS[0], 1, f"passing {at}")
+    return sample(_PARTITION, 1, f"passing {at}")
 
 
-def _listed(case: Case) -> list[tuple[int, SegmentId]]:
-    found = case.storage.list_segments(PARTITIONS[0])
+def _listed(storage: RemoteStorageManager) -> list[tuple[int, SegmentId]]:
+    found = storage.list_segments(_PARTITION)
     return [(segment.start_offset, segment.id) for segment in found]
 
 
@@ -191,7 +191,7 @@ def check_copies_of_two_processes_stay(case: Case) -> None:
             if at not in begun:
                 continue
             begun[at].result()
-            found = _listed(case)
+            found = _listed(case.storage)
             for one in (first, second):
                 require(
                     one.identity in found,
@@ -202,4 +202,4 @@ def check_copies_of_two_processes_stay(case: Case) -> None:
 
 def _pair(number: int) -> tuple[Sample, Sample]:
     """Return two segments that no other number has."""
-    return sample(PARTITIONS[0], 2 * number), sample(PARTITIONS[0], 2 * number + 1)
+    return sample(_PARTITION, 2 * number), sample(_PARTITION, 2 * number + 1)
