@@ -37,8 +37,9 @@ def names() -> list[str]:
 
 
 @pytest.fixture
-def only_built_in(monkeypatch: pytest.MonkeyPatch) -> None:
+def only_built_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever else of this project's is installed here is not found."""
+    monkeypatch.syspath_prepend(tmp_path)  # what was found before does not count
     found = entry_points
 
     def without_ours(*, group: str) -> object:
@@ -239,8 +240,7 @@ class TestADistributionThatTellsNonsense:
         distribution({"entry_points.txt": f"[{group}]\nnonsense\n"})
         with pytest.warns(TieredFSWarning, match="entry points cannot be read"):
             assert "kafka-local" in names()
-        with pytest.warns(TieredFSWarning, match="entry points cannot be read"):
-            open_storage(memory, "kafka-local")
+        open_storage(memory, "kafka-local")
 
 
 @pytest.mark.parametrize("name", ["kafka-lokal", "single-objekt", "kafka-locale"])

@@ -1,5 +1,6 @@
 import sys
 from collections.abc import Callable, Collection
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,9 @@ from tieredfs.storage import (
     check_target,
     split_plugin_url,
 )
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.storage.plugins.installed import BUILT_IN
 from tieredfs.testing.samples import PARTITIONS, sample
 
 Distribute = Callable[..., str]
@@ -48,6 +51,51 @@ def test_the_built_in_plugins_are_listed_with_their_package() -> None:
     assert info.value == "tieredfs.storage.layouts.kafka_local:KafkaLocal"
     assert info.version
     assert names() == sorted(names())
+
+
+def test_built_in_plugins_are_the_entry_points_of_the_package() -> None:
+    ours = {info for info in installed_plugins() if info.distribution == "tieredfs"}
+    found = {(info.name, info.value) for info in ours}
+    assert found == {(name, point.value) for name, point in BUILT_IN.items()}
+
+
+class TestMetadataOfDistributions:
+    @pytest.fixture
+    def read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """Record each reading of the metadata of all distributions."""
+        times: list[str] = []
+        monkeypatch.syspath_prepend(tmp_path / "empty")
+
+        def counted(*, group: str) -> object:
+            times.append(group)
+            return entry_points(group=group)
+
+        place = "tieredfs.storage.plugins.installed.entry_points"
+        monkeypatch.setattr(place, counted)
+        return times
+
+    def test_it_is_not_read_where_a_built_in_plugin_is_named(
+        self, read: list[str], memory: ObjectStore
+    ) -> None:
+        open_storage(memory, "single-object")
+        open_tier(f"kafka-local+{memory.url}")
+        open_tier(memory.url, plugin="kafka-log")
+        assert not read
+
+    def test_it_is_read_once_however_many_tiers_are_opened(
+        self, read: list[str]
+    ) -> None:
+        for _ in range(3):
+            open_tier(KAFKA / "plain" / REMOTE)
+        assert len(read) == 1
+
+    def test_it_is_read_again_when_a_distribution_was_installed(
+        self, read: list[str], distribute: Distribute
+    ) -> None:
+        assert "mine" not in names()
+        distribute("mine", PLUGIN)
+        assert "mine" in names()
+        assert len(read) == 2
 
 
 def test_a_distribution_s_plugin_is_listed_and_not_imported(
@@ -173,16 +221,15 @@ class TestTheNameOfABuiltInPlugin:
 
     @pytest.mark.usefixtures("_by_several")
     def test_nobody_takes_it(self, memory: ObjectStore) -> None:
+        storage = open_storage(memory, "kafka-local")
+        assert type(storage) is KafkaLocal
+
+    @pytest.mark.usefixtures("_by_several")
+    def test_what_is_there_is_still_found_out(self) -> None:
         message = (
             r"left out: plugin 'kafka-local' of fake-\d has the name of a built-in"
         )
         with pytest.warns(TieredFSWarning, match=message):
-            storage = open_storage(memory, "kafka-local")
-        assert type(storage).__name__ == "KafkaLocal"
-
-    @pytest.mark.usefixtures("_by_several")
-    def test_what_is_there_is_still_found_out(self) -> None:
-        with pytest.warns(TieredFSWarning, match=r"left out: .* of fake-\d"):
             storage = open_storage(ObjectStore(str(KAFKA / "plain" / REMOTE)))
         assert type(storage).__name__ == "KafkaLocal"
 

@@ -2,18 +2,25 @@
 
 No plugin is imported here. A distribution whose metadata is broken is left out with a
 warning, and does not hide other plugins.
+
+The metadata of all distributions is read once, and again when one was installed or
+removed: with hundreds of them that takes longer than opening a tier.
 """
 
 import re
+import sys
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib.metadata import EntryPoint, distributions, entry_points
+from pathlib import Path
 from typing import Final
 
 from tieredfs.errors import TieredFSWarning
 
 __all__ = [
+    "BUILT_IN",
     "ELSEWHERE",
     "PluginInfo",
     "find_plugins",
@@ -22,11 +29,23 @@ __all__ = [
     "origin_of",
 ]
 
+_GROUP: Final = "tieredfs.plugins"
+_OURS: Final = "tieredfs"
+_LAYOUTS: Final = "tieredfs.storage.layouts"
+
+BUILT_IN: Final = {
+    name: EntryPoint(name, f"{_LAYOUTS}.{value}", _GROUP)
+    for name, value in (
+        ("kafka-local", "kafka_local:KafkaLocal"),
+        ("kafka-log", "kafka_log:KafkaLog"),
+        ("single-object", "single_object.layout:SingleObject"),
+    )
+}
+"""The plugins of this distribution, to be named without reading any metadata."""
+
 ELSEWHERE: Final = {"aiven": "tieredfs-aiven"}
 """Plugins of this project that are distributions of their own."""
 
-_GROUP: Final = "tieredfs.plugins"
-_OURS: Final = "tieredfs"
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 
@@ -56,8 +75,25 @@ def installed_plugins() -> list[PluginInfo]:
     ]
 
 
-def find_plugins() -> dict[str, list[EntryPoint]]:
+def find_plugins() -> Mapping[str, Sequence[EntryPoint]]:
     """Return the entry points by name, ours first, without duplicates."""
+    return _plugins_of(tuple((folder, _changed_ns(folder)) for folder in sys.path))
+
+
+def _changed_ns(folder: str) -> int:
+    """Return when something was last installed in a folder, or removed from it."""
+    try:
+        return Path(folder).stat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+@lru_cache(maxsize=1)
+def _plugins_of(
+    folders: tuple[tuple[str, int], ...],
+) -> Mapping[str, Sequence[EntryPoint]]:
+    """Read the metadata of all distributions in folders in this state."""
+    del folders  # importlib.metadata knows them
     found: dict[str, list[EntryPoint]] = {}
     for point in _points():
         if not _NAME.fullmatch(point.name):  # no URL could have it as its prefix

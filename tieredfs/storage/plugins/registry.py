@@ -8,7 +8,7 @@ import difflib
 import os
 import re
 import warnings
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import EntryPoint
 from itertools import islice
@@ -29,6 +29,7 @@ from tieredfs.errors import (
 from tieredfs.objects import ObjectStore
 from tieredfs.storage.contract import Capability, RemoteStorageManager
 from tieredfs.storage.plugins.installed import (
+    BUILT_IN,
     ELSEWHERE,
     PluginInfo,
     find_plugins,
@@ -68,10 +69,7 @@ def _load(name: str) -> PluginClass:
         if not _ATTRIBUTE.fullmatch(name):
             raise UnknownPluginError(f"not a plugin: {name!r} is not module:Class")
         return PluginClass.load(name, point, "")
-    point, *others = _found(name)
-    for other in others:
-        msg = f"left out: {_shadowed(name, origin_of(other)[0])}"
-        warnings.warn(msg, TieredFSWarning, stacklevel=2)
+    point = BUILT_IN[name] if name in BUILT_IN else _found(name)[0]
     return PluginClass.load(name, point, origin_of(point)[0])
 
 
@@ -87,7 +85,7 @@ def check_plugin(info: PluginInfo) -> frozenset[Capability]:
     return PluginClass.load(info.name, point, info.distribution).capabilities
 
 
-def _found(name: str) -> list[EntryPoint]:
+def _found(name: str) -> Sequence[EntryPoint]:
     """Return the plugin of a name, and those it shadows."""
     points = find_plugins()
     if name not in points:
@@ -124,9 +122,10 @@ def split_plugin_url(url: str) -> tuple[str | None, str]:
     match = _PREFIXED.fullmatch(url)
     if match is None:
         return None, url
+    if "://" in match[2] or match[1] in BUILT_IN:
+        return match[1], match[2]
     names = [*find_plugins(), *ELSEWHERE]
-    is_name = "://" in match[2] or match[1] in names
-    if is_name or (_near(match[1], names) and not os.path.lexists(url)):
+    if match[1] in names or (_near(match[1], names) and not os.path.lexists(url)):
         return match[1], match[2]
     return None, url
 
@@ -254,7 +253,10 @@ def _detect(store: ObjectStore) -> PluginClass:
         msg = f"not found: {store.url}: the store is empty"
         raise NotFoundError(msg)
     scores: dict[str, tuple[float, PluginClass]] = {}
-    for name in find_plugins():
+    for name, (_, *shadowed) in find_plugins().items():
+        for point in shadowed if name in BUILT_IN else ():
+            msg = f"left out: {_shadowed(name, origin_of(point)[0])}"
+            warnings.warn(msg, TieredFSWarning, stacklevel=2)
         try:
             plugin = _load(name)
             scores[name] = plugin.recognises(keys), plugin
