@@ -18,7 +18,7 @@ from tieredfs.errors import (
 )
 from tieredfs.integers import to_integer
 from tieredfs.log.partitions import missing_topic_error, without_internal
-from tieredfs.log.planning.catalog import SegmentCatalog
+from tieredfs.log.planning.catalog import Known, SegmentCatalog
 from tieredfs.model import TopicIdPartition, Uuid, check_topic_name
 from tieredfs.objects import ObjectStore, RequestPolicy
 from tieredfs.options import DEFAULTS, Options
@@ -231,6 +231,8 @@ class Tier:
             segment.max_timestamp_ms
             for partition in partitions
             if partition.topic_id == topic_id
-            for segment in self._catalog.timed_segments(partition)
+            for segment in self._catalog.complete(
+                self._catalog.listed(partition), Known.TIMES
+            )
         )
         return max((s for s in stamps if s is not None), default=-1)

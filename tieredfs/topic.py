@@ -1,10 +1,11 @@
 """The public API: a topic of partitions, to scan, to read and to append to."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import datetime
 from functools import partial
+from itertools import chain
 from time import time_ns
-from typing import Final, SupportsIndex, get_args
+from typing import Final, SupportsIndex, TypeVar, get_args
 
 import pyarrow as pa
 
@@ -16,12 +17,13 @@ from tieredfs.log.append.append import SEGMENT_BYTES, Appender
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.scan_plan import ScanPlan, SegmentSlice
 from tieredfs.log.read.fetch import Fetched
-from tieredfs.log.read.reader import Bounds, TieredReader
+from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.replan import plan_despite_deletes
 from tieredfs.log.read.scan import OnGap, Order, Scan
 from tieredfs.log.read.scan_bounds import (
     Position,
     check_order,
+    is_time,
     offset_of,
     parse_position,
     to_milliseconds,
@@ -31,6 +33,8 @@ from tieredfs.model import OffsetAndTimestamp, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["Topic"]
+
+_T = TypeVar("_T")
 
 _MAX_TURN_BYTES: Final = 4 << 20
 """Maximum stored bytes of a partition's turn in a fair scan."""
@@ -83,7 +87,7 @@ class Topic:
             NotFoundError: A partition was deleted.
             CorruptDataError: A segment is inconsistent with its indexes.
         """
-        return {number: held.beginning for number, held in self._bounds().items()}
+        return self._of_each(lambda reader: reader.bounds().beginning)
 
     def end_offsets(self) -> dict[int, int]:
         """Return the end (exclusive) of each partition.
@@ -92,7 +96,7 @@ class Topic:
             NotFoundError: A partition was deleted.
             CorruptDataError: A segment is inconsistent with its indexes.
         """
-        return {number: held.end for number, held in self._bounds().items()}
+        return self._of_each(lambda reader: reader.bounds().end)
 
     def offsets_for_times(
         self, times: Mapping[int, SupportsIndex | datetime | str]
@@ -113,10 +117,17 @@ class Topic:
         """
         _check_by_partition(times)
         asked = [(self.reader(n), to_milliseconds(time)) for n, time in times.items()]
-        return {
-            reader.partition.partition: find_offset(reader, time)
-            for reader, time in asked
-        }
+
+        def find(one: tuple[TieredReader, int]) -> OffsetAndTimestamp | None:
+            reader, time = one
+            return plan_despite_deletes(
+                lambda reader: find_offset(reader, reader.segments(timed=True), time),
+                reader,
+            )
+
+        found = self._catalog.calls.map(find, asked)
+        numbers = [reader.partition.partition for reader, _ in asked]
+        return dict(zip(numbers, found, strict=True))
 
     def scan(
         self,
@@ -159,17 +170,21 @@ class Topic:
         start, end = parse_position(start, numbers), parse_position(end, numbers)
         check_order(start, end, numbers)
 
-        def slices_of(reader: TieredReader) -> list[SegmentSlice]:
-            return reader.slices(
-                offset_of(reader, start, skip_gaps=on_gap == "skip"),
-                offset_of(reader, end, skip_gaps=on_gap == "skip"),
-                skip_gaps=on_gap == "skip",
-            )
+        skip_gaps = on_gap == "skip"
 
-        slices: list[SegmentSlice] = []
-        for number in dict.fromkeys(numbers):
-            reader = self.reader(number)
-            slices += plan_despite_deletes(reader, partial(slices_of, reader))
+        def slices_of(reader: TieredReader) -> list[SegmentSlice]:
+            segments = reader.segments(timed=is_time(start) or is_time(end))
+            first, stop = (
+                offset_of(reader, segments, position, skip_gaps=skip_gaps)
+                for position in (start, end)
+            )
+            return reader.slices_within(segments, first, stop, skip_gaps=skip_gaps)
+
+        readers = [self.reader(number) for number in dict.fromkeys(numbers)]
+        found = self._catalog.calls.map(
+            partial(plan_despite_deletes, slices_of), readers
+        )
+        slices = list(chain.from_iterable(found))
         fetch_size = self._storage.store.options.fetch_bytes
         if order == "fair":
             fetch_size = min(fetch_size, _MAX_TURN_BYTES)
@@ -209,7 +224,9 @@ class Topic:
                 negative.
         """
         reader = self.reader(partition)
-        return plan_despite_deletes(reader, partial(reader.read, offset, max_bytes))
+        return plan_despite_deletes(
+            lambda reader: reader.read(offset, max_bytes), reader
+        )
 
     def append(
         self,
@@ -274,7 +291,7 @@ class Topic:
     def __getstate__(self) -> dict[str, object]:
         """Return the storage, the partitions and the attributes of a subclass."""
         parts = [reader.partition for reader in self._readers.values()]
-        made = {"_readers": parts, "_appenders": None}
+        made = {"_readers": parts, "_appenders": None, "_catalog": None}
         return vars(self) | made
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -287,6 +304,7 @@ class Topic:
         self, catalog: SegmentCatalog, partitions: Iterable[TopicIdPartition]
     ) -> None:
         """Create the readers and appenders of the partitions."""
+        self._catalog = catalog
         self._readers = {
             partition.partition: TieredReader(self._storage, catalog, partition)
             for partition in sorted(partitions)
@@ -296,8 +314,11 @@ class Topic:
             for number, reader in self._readers.items()
         }
 
-    def _bounds(self) -> dict[int, Bounds]:
-        return {number: reader.bounds() for number, reader in self._readers.items()}
+    def _of_each(self, plan: Callable[[TieredReader], _T]) -> dict[int, _T]:
+        """Return what is planned for each partition; they are listed concurrently."""
+        readers = list(self._readers.values())
+        found = self._catalog.calls.map(partial(plan_despite_deletes, plan), readers)
+        return dict(zip(self._readers, found, strict=True))
 
 
 def _codec(compression: str) -> Codec:

@@ -1,11 +1,14 @@
 import pickle
 import re
+from collections.abc import Callable
 from copy import copy
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from support.kafka_data import KAFKA, REMOTE
@@ -25,13 +28,13 @@ from tieredfs import (
     Tier,
     TieredFSWarning,
     Topic,
+    TopicIdPartition,
     open_storage,
     open_tier,
 )
 from tieredfs.cache import with_index_cache
 from tieredfs.log.partitions import select_partitions
 from tieredfs.log.planning.catalog import SegmentCatalog
-from tieredfs.log.read.reader import TieredReader
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 
 OLD, NEW = "AAAAAAAAAAAAAAAAAAAAAQ", "-AAAAAAAAAAAAAAAAAAAAA"
@@ -172,30 +175,68 @@ class TestWhatWasAddedSince:
         assert scan.to_table().num_rows == 5  # a plan stays what it is
         assert tier.topics() == ["t", "u"]
 
-    @pytest.mark.parametrize(
-        ("bound", "expected"), [("start", range(5, 10)), ("end", range(5))]
-    )
-    def test_what_is_added_while_a_time_is_looked_up_comes_after_it(
+    @pytest.mark.parametrize(("bound", "expected"), [("start", 0), ("end", 5)])
+    def test_a_scan_by_time_is_planned_from_one_listing(
         self,
         bound: str,
-        expected: range,
+        expected: int,
         memory: ObjectStore,
         monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         late = 1_800_000_000_000
         add(memory, "t", OLD, 0)
-        topic = tier_of(memory).topic("t")
-        listed = TieredReader.timed_segments
+        tier = tier_of(memory)
+        listed = tier.storage.list_segments
 
-        def and_add(reader: TieredReader) -> list[SegmentMetadata]:
-            found = listed(reader)
+        def and_add(partition: TopicIdPartition) -> list[SegmentMetadata]:
+            found = listed(partition)
             add(memory, "t", OLD, 5, timestamp=late)
             return found
 
-        monkeypatch.setattr(TieredReader, "timed_segments", and_add)
+        topic = tier.topic("t")
+        monkeypatch.setattr(tier.storage, "list_segments", and_add)
         time: dict[str, Any] = {bound: datetime.fromtimestamp(late // 1000, UTC)}
-        found = topic.scan(**time).to_table()["offset"].to_pylist()
-        assert found == list(expected)
+        assert topic.scan(**time).to_table().num_rows == expected
+        assert topic.end_offsets() == {0: 10}
+
+    @pytest.mark.parametrize(
+        "plan",
+        [
+            pytest.param(lambda topic: topic.scan(), id="scan"),
+            pytest.param(
+                lambda topic: topic.scan(start="2000-01-01", end="2030-01-01"),
+                id="scan by time",
+            ),
+            pytest.param(lambda topic: topic.beginning_offsets(), id="beginnings"),
+            pytest.param(lambda topic: topic.end_offsets(), id="ends"),
+            pytest.param(
+                lambda topic: topic.offsets_for_times(dict.fromkeys(range(20), 0)),
+                id="times",
+            ),
+        ],
+    )
+    def test_all_partitions_are_listed_concurrently_and_once(
+        self,
+        plan: Callable[[Topic], object],
+        memory: ObjectStore,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        tier = Tier(open_storage(memory, "single-object"))
+        made = tier.create_topic("t", partitions=20)
+        for number in made.partitions:
+            made.append(pa.table({"value": [b"one"]}), number)
+        topic = tier.topic("t")
+        everyone, times = Barrier(20), []
+        listed = tier.storage.list_segments
+
+        def together(partition: TopicIdPartition) -> list[SegmentMetadata]:
+            times.append(partition)
+            everyone.wait(10)
+            return listed(partition)
+
+        monkeypatch.setattr(tier.storage, "list_segments", together)
+        plan(topic)
+        assert len(times) == 20
 
     def test_what_is_known_of_a_segment_is_not_asked_again(
         self, memory: ObjectStore

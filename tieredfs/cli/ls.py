@@ -156,7 +156,7 @@ class _Listing:
         reader = self._topic.reader(number)
         is_read = True
         try:
-            segments: Sequence[SegmentMetadata] | None = reader.timed_segments()
+            segments: Sequence[SegmentMetadata] | None = reader.segments(timed=True)
         except _OF_ONE_LOG as error:
             self.errors.append(error)
             is_read = False

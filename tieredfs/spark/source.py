@@ -1,7 +1,6 @@
 """The data source: planned on the driver, read in the executors."""
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
@@ -202,7 +201,7 @@ class TieredFSReader(DataSourceReader):
         slices: list[SegmentSlice] = []
         for number in numbers:
             reader = topic.reader(number)
-            slices += plan_despite_deletes(reader, partial(self._slices, reader))
+            slices += plan_despite_deletes(self._slices, reader)
         # A record whose timestamp Spark cannot hold is named by these.
         named = ("partition", "offset") if "timestamp" in self.columns else ()
         return Scan(

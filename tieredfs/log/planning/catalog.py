@@ -2,7 +2,8 @@
 
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
-from typing import TypeAlias, TypeVar
+from enum import Enum
+from typing import TypeAlias
 
 from cachetools import LRUCache
 
@@ -15,26 +16,36 @@ from tieredfs.model import (
     SegmentMetadata,
     TopicIdPartition,
 )
-from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.objects.concurrency.fork_locks import make_lock
+from tieredfs.objects.concurrency.nested_calls import NestedCalls
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["SegmentCatalog", "SegmentContent", "content_of"]
+__all__ = ["Known", "SegmentCatalog", "SegmentContent", "content_of"]
 
 SegmentContent: TypeAlias = "tuple[SegmentId, str]"
 """A segment's id and version, which identify its content."""
 
-_T = TypeVar("_T")
-
 _MAX_DESCRIPTIONS = 100_000  # descriptions; some 500 bytes each
 _NEAR = 500  # segments to plan a read from, and to describe for it
 _MAX_AGE_S = 300.0  # of what a whole listing has shown
-_CONCURRENCY = 16  # small requests, which cost only latency
+_CONCURRENCY = 32  # small requests, which cost only latency
 
 
 def content_of(segment: SegmentMetadata) -> SegmentContent:
     """Return the identity of a segment's content, whether listed or described."""
     return segment.id, segment.version
+
+
+class Known(Enum):
+    """What is known of a segment: the names of its fields."""
+
+    ENDS = ("end_offset", "size")
+    TIMES = (*ENDS, "max_timestamp_ms")
+    ALL = (*TIMES, "leader_epochs")
+
+    def lacks(self, segment: SegmentMetadata) -> bool:
+        """Return whether one of the fields is not known."""
+        return any(getattr(segment, name) is None for name in self.value)
 
 
 class SegmentCatalog:
@@ -45,6 +56,7 @@ class SegmentCatalog:
 
     Attributes:
         compare: Determines which of two copies of the same offsets has fewer records.
+        calls: Makes what planning asks for, a few requests at a time.
     """
 
     def __init__(
@@ -61,7 +73,7 @@ class SegmentCatalog:
         self.compare = CopyComparison(storage)
         self._storage = storage
         chosen = storage.store.options.max_concurrent_requests
-        self._concurrency = _CONCURRENCY if chosen is None else chosen
+        self.calls = NestedCalls(_CONCURRENCY if chosen is None else chosen)
         self._lock = make_lock()
         self._known: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(
             _MAX_DESCRIPTIONS
@@ -78,13 +90,13 @@ class SegmentCatalog:
         with self._lock:
             self._begun.update(partitions)
 
-    def segments(
+    def listed(
         self,
         partition: TopicIdPartition,
         *,
         without: Container[SegmentContent] = frozenset(),
     ) -> list[SegmentMetadata]:
-        """Return the segments with their end offsets, sorted by start offset.
+        """Return the segments as they are listed, sorted by start offset.
 
         Args:
             partition: The partition.
@@ -92,12 +104,33 @@ class SegmentCatalog:
 
         Raises:
             NotFoundError: There is no such partition.
+        """
+        try:
+            listed = self._storage.list_segments(partition)
+        except NotFoundError:
+            if partition not in self._begun:
+                raise
+            return []
+        return [segment for segment in listed if content_of(segment) not in without]
+
+    def complete(
+        self, listed: Sequence[SegmentMetadata], known: Known
+    ) -> list[SegmentMetadata]:
+        """Return the segments, after describing those of which too little is known.
+
+        Args:
+            listed: Segments, as they were listed or described.
+            known: What has to be known of them.
+
+        Raises:
+            NotFoundError: A segment is gone.
             CorruptDataError: A segment is inconsistent with its indexes.
             PluginError: The plugin does not describe what it lists.
         """
-        return self._described(
-            partition, lambda s: None in (s.end_offset, s.size), without
-        )
+        wanted = [segment for segment in listed if known.lacks(segment)]
+        found = self.calls.map(self.describe, wanted)
+        described = dict(zip(wanted, found, strict=True))
+        return [described.get(segment, segment) for segment in listed]
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
         """Return the first segments that end at ``offset`` or later, with their ends.
@@ -106,7 +139,7 @@ class SegmentCatalog:
             NotFoundError: There is no such partition, or no segment ends so late.
         """
         listed = self._listed_from(partition, offset)
-        return self._complete(listed, lambda s: None in (s.end_offset, s.size))
+        return self.complete(listed, Known.ENDS)
 
     def _listed_from(
         self, partition: TopicIdPartition, offset: int
@@ -150,21 +183,6 @@ class SegmentCatalog:
         with self._lock:
             self._tiled[partition] = is_tiled, self._clock()
 
-    def timed_segments(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
-        """Return the segments with their end offsets and largest timestamps."""
-        return self._described(
-            partition, lambda s: None in (s.end_offset, s.size, s.max_timestamp_ms)
-        )
-
-    def full_segments(
-        self,
-        partition: TopicIdPartition,
-        *,
-        without: Container[SegmentContent] = frozenset(),
-    ) -> list[SegmentMetadata]:
-        """Return the segments with every field known, sorted by start offset."""
-        return self._described(partition, lambda s: not s.is_described, without)
-
     def describe(
         self, segment: SegmentMetadata, indexes: SegmentIndexes | None = None
     ) -> SegmentMetadata:
@@ -205,47 +223,6 @@ class SegmentCatalog:
         """
         with self._lock:
             new = [segment for segment in segments if segment not in self._confirmed]
-        _ask_all(check, new, self._concurrency)
+        self.calls.map(check, new)
         with self._lock:
             self._confirmed.update(dict.fromkeys(new))
-
-    def _described(
-        self,
-        partition: TopicIdPartition,
-        lacks: Callable[[SegmentMetadata], bool],
-        without: Container[SegmentContent] = frozenset(),
-    ) -> list[SegmentMetadata]:
-        try:
-            listed = self._storage.list_segments(partition)
-        except NotFoundError:
-            if partition not in self._begun:
-                raise
-            listed = []
-        wanted = [segment for segment in listed if content_of(segment) not in without]
-        return self._complete(wanted, lacks)
-
-    def _complete(
-        self,
-        listed: Sequence[SegmentMetadata],
-        lacks: Callable[[SegmentMetadata], bool],
-    ) -> list[SegmentMetadata]:
-        wanted = [segment for segment in listed if lacks(segment)]
-        found = _ask_all(self.describe, wanted, self._concurrency)
-        described = dict(zip(wanted, found, strict=True))
-        return [described.get(segment, segment) for segment in listed]
-
-
-def _ask_all(
-    ask: Callable[[SegmentMetadata], _T],
-    segments: Sequence[SegmentMetadata],
-    concurrency: int,
-) -> list[_T]:
-    """Return the results for segments, in their order, or raise the first error."""
-    if len(segments) < 2:  # noqa: PLR2004 - no pool for one
-        return [ask(segment) for segment in segments]
-    pool = DaemonExecutor(min(concurrency, len(segments)))
-    try:
-        return list(pool.map(ask, segments))
-    finally:
-        # Neither an error nor Ctrl-C waits for the requests in progress.
-        pool.shutdown(wait=False, cancel_futures=True)

@@ -7,7 +7,7 @@ from typing import SupportsIndex
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import NotFoundError, OffsetOutOfRangeError
 from tieredfs.integers import to_integer
-from tieredfs.log.planning.catalog import SegmentCatalog, SegmentContent
+from tieredfs.log.planning.catalog import Known, SegmentCatalog, SegmentContent
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.positions import locate, offset_index
 from tieredfs.log.planning.scan_plan import SegmentSlice
@@ -61,32 +61,27 @@ class TieredReader:
         return f"TieredReader({str(self.partition)!r}, {self.storage!r})"
 
     def segments(
-        self, *, without: Container[SegmentContent] = frozenset()
+        self,
+        *,
+        timed: bool = False,
+        without: Container[SegmentContent] = frozenset(),
     ) -> list[SegmentMetadata]:
         """Return the segments with their end offsets, and their epochs if they overlap.
 
+        They are listed once.
+
         Args:
+            timed: Whether their largest timestamps are needed as well.
             without: Segments to leave out, as if they did not exist.
 
         Raises:
-            NotFoundError: There is no such partition.
+            NotFoundError: There is no such partition, or a listed segment is gone.
             CorruptDataError: A segment is inconsistent with its indexes.
         """
-        found = self._catalog.segments(self.partition, without=without)
+        listed = self._catalog.listed(self.partition, without=without)
+        found = self._catalog.complete(listed, Known.TIMES if timed else Known.ENDS)
         if overlaps(found) or self._catalog.may_diverge(found):
-            found = self._catalog.full_segments(self.partition, without=without)
-        return self._with_checked_ends(found)
-
-    def timed_segments(self) -> list[SegmentMetadata]:
-        """Return the segments with their end offsets and largest timestamps as well.
-
-        Raises:
-            NotFoundError: As in ``segments``.
-            CorruptDataError: As in ``segments``.
-        """
-        found = self._catalog.timed_segments(self.partition)
-        if overlaps(found) or self._catalog.may_diverge(found):
-            found = self._catalog.full_segments(self.partition)
+            found = self._catalog.complete(found, Known.ALL)
         return self._with_checked_ends(found)
 
     def bounds(self) -> Bounds:
@@ -149,23 +144,28 @@ class TieredReader:
         check_one_state(segments, tiles, compare=compare, url=url)
         return tiles
 
-    def slices(
-        self, start: int | None, end: int | None, *, skip_gaps: bool = False
+    def slices_within(
+        self,
+        segments: Sequence[SegmentMetadata],
+        start: int | None,
+        end: int | None,
+        *,
+        skip_gaps: bool = False,
     ) -> list[SegmentSlice]:
-        """Plan the reading of the offsets ``[start, end)``.
+        """Plan the reading of the offsets ``[start, end)``, which may end too late.
 
         Args:
+            segments: The partition's segments, as ``segments`` returned them.
             start: First offset; None for the beginning of the log.
             end: End (exclusive); None, or anything past it, for the end of the log.
             skip_gaps: Whether offsets that no segment has are left out.
 
         Raises:
-            NotFoundError: There is no such partition, or a listed segment is gone.
+            NotFoundError: A listed segment is gone.
             OffsetOutOfRangeError: ``start`` is outside the log, or ``end`` is negative.
             CorruptDataError: No segment has an offset, and ``skip_gaps`` is false.
             CorruptIndexError: An index that is needed is malformed.
         """
-        segments = self.segments()
         held = bounds_of(segments)
         first = held.beginning if start is None else start
         self._check_inside(segments, first)
@@ -204,17 +204,11 @@ class TieredReader:
             CorruptIndexError: An index that is needed is malformed.
         """
         lineage = lineage_of(segments)
+        tiles = self.tiles(segments, start, stop, skip_gaps=skip_gaps)
+        within = [locate(self.storage, *tile) for tile in tiles]
         return [
-            SegmentSlice(
-                segment,
-                begin,
-                finish,
-                *locate(self.storage, segment, begin, finish),
-                lineage,
-            )
-            for segment, begin, finish in self.tiles(
-                segments, start, stop, skip_gaps=skip_gaps
-            )
+            SegmentSlice(*tile, *positions, lineage)
+            for tile, positions in zip(tiles, within, strict=True)
         ]
 
     def _with_checked_ends(

@@ -13,12 +13,14 @@ __all__ = ["plan_despite_deletes", "plan_present"]
 _T = TypeVar("_T")
 
 
-def plan_despite_deletes(reader: TieredReader, plan: Callable[[], _T]) -> _T:
+def plan_despite_deletes(
+    plan: Callable[[TieredReader], _T], reader: TieredReader
+) -> _T:
     """Return the result of ``plan``; plan again if segments were deleted meanwhile.
 
     Args:
-        reader: The partition that is planned.
         plan: Lists the segments and fetches what the listing does not contain.
+        reader: The partition that is planned.
 
     Raises:
         NotFoundError: There is no such partition, or a listed segment does not exist.
@@ -27,7 +29,7 @@ def plan_despite_deletes(reader: TieredReader, plan: Callable[[], _T]) -> _T:
     before = None
     while True:
         try:
-            return plan()
+            return plan(reader)
         except OffsetOutOfRangeError:
             raise
         except NotFoundError:
@@ -57,7 +59,7 @@ def plan_present(
         CorruptIndexError: An index that is needed is malformed.
     """
 
-    def plan() -> list[SegmentSlice]:
+    def plan(reader: TieredReader) -> list[SegmentSlice]:
         segments = reader.segments(without=without)
         held = bounds_of(segments)
         first, stop = max(start, held.beginning), min(end, held.end)
@@ -65,4 +67,4 @@ def plan_present(
             return []
         return reader.slices_of(segments, first, stop, skip_gaps=True)
 
-    return plan_despite_deletes(reader, plan)
+    return plan_despite_deletes(plan, reader)

@@ -1,7 +1,7 @@
 """Where a scan begins and ends: an offset, a time, or an offset for each partition."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import SupportsIndex, TypeAlias
 
@@ -9,11 +9,13 @@ from tieredfs.errors import InvalidArgumentError
 from tieredfs.integers import is_integer, to_integer
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.times import offset_of_time
+from tieredfs.model import SegmentMetadata
 
 __all__ = [
     "ParsedPosition",
     "Position",
     "check_order",
+    "is_time",
     "offset_of",
     "parse_position",
     "to_milliseconds",
@@ -113,12 +115,22 @@ def _asked(position: ParsedPosition, number: int) -> int | datetime | str | None
     return position.get(number) if isinstance(position, Mapping) else position
 
 
+def is_time(position: ParsedPosition) -> bool:
+    """Return whether a position has to be looked up by timestamps."""
+    return isinstance(position, str | datetime)
+
+
 def offset_of(
-    reader: TieredReader, position: ParsedPosition, *, skip_gaps: bool
+    reader: TieredReader,
+    segments: Sequence[SegmentMetadata],
+    position: ParsedPosition,
+    *,
+    skip_gaps: bool,
 ) -> int | None:
     """Convert a position to an offset of one partition; None stays None."""
     if isinstance(position, Mapping):
         return position.get(reader.partition.partition)
     if position is None or isinstance(position, int):
         return position
-    return offset_of_time(reader, to_milliseconds(position), skip_gaps=skip_gaps)
+    timestamp = to_milliseconds(position)
+    return offset_of_time(reader, segments, timestamp, skip_gaps=skip_gaps)

@@ -24,8 +24,38 @@ from tieredfs.model import IndexType, OffsetAndTimestamp, SegmentMetadata
 __all__ = ["find_offset", "offset_of_time"]
 
 
+def offset_of_time(
+    reader: TieredReader,
+    segments: Sequence[SegmentMetadata],
+    timestamp: int,
+    *,
+    skip_gaps: bool = False,
+) -> int:
+    """Find the offset at which a scan from, or to, a time begins or ends.
+
+    It is that of the record that ``find_offset`` finds; where every record is older, it
+    is the end of the log as it was listed: records that are appended meanwhile come
+    after it.
+
+    Args:
+        reader: Reader of the partition.
+        segments: The partition's segments with their largest timestamps.
+        timestamp: Milliseconds since 1970 UTC.
+        skip_gaps: As in ``find_offset``.
+
+    Raises:
+        CorruptDataError: As in ``find_offset``.
+    """
+    found = find_offset(reader, segments, timestamp, skip_gaps=skip_gaps)
+    return bounds_of(segments).end if found is None else found.offset
+
+
 def find_offset(
-    reader: TieredReader, timestamp: int, *, skip_gaps: bool = False
+    reader: TieredReader,
+    segments: Sequence[SegmentMetadata],
+    timestamp: int,
+    *,
+    skip_gaps: bool = False,
 ) -> OffsetAndTimestamp | None:
     """Find the first record whose timestamp is at or after a time.
 
@@ -34,6 +64,7 @@ def find_offset(
 
     Args:
         reader: Reader of the partition.
+        segments: The partition's segments with their largest timestamps.
         timestamp: Milliseconds since 1970 UTC.
         skip_gaps: Whether to accept gaps and several states of the log.
 
@@ -41,6 +72,7 @@ def find_offset(
         The record; None when every record is older.
 
     Raises:
+        NotFoundError: A listed segment is gone.
         CorruptIndexError: A time index is malformed, or contradicts its log or its
             segment's largest timestamp.
         CorruptBatchError: A batch is malformed, or later than its segment.
@@ -48,39 +80,6 @@ def find_offset(
             into a gap: the record would be the first one after the gap. Only if
             ``skip_gaps`` is false.
     """
-    return _find(reader, reader.timed_segments(), timestamp, skip_gaps=skip_gaps)
-
-
-def offset_of_time(
-    reader: TieredReader, timestamp: int, *, skip_gaps: bool = False
-) -> int:
-    """Find the offset at which a scan from, or to, a time begins or ends.
-
-    It is that of the record that ``find_offset`` finds; where every record is older, it
-    is the end of the log as it was looked at: records that are appended meanwhile come
-    after it.
-
-    Args:
-        reader: Reader of the partition.
-        timestamp: Milliseconds since 1970 UTC.
-        skip_gaps: As in ``find_offset``.
-
-    Raises:
-        CorruptDataError: As in ``find_offset``.
-    """
-    segments = reader.timed_segments()
-    found = _find(reader, segments, timestamp, skip_gaps=skip_gaps)
-    return bounds_of(segments).end if found is None else found.offset
-
-
-def _find(
-    reader: TieredReader,
-    segments: Sequence[SegmentMetadata],
-    timestamp: int,
-    *,
-    skip_gaps: bool,
-) -> OffsetAndTimestamp | None:
-    """Find the first record at or after a time in the segments of a partition."""
     columns = ("offset", "timestamp")
     decoder = RecordDecoder("", 0, columns, reader.storage.store.options)
     lineage = lineage_of(segments)

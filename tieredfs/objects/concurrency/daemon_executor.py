@@ -18,7 +18,7 @@ from typing import Any, ParamSpec, TypeVar
 from tieredfs.objects.concurrency.waiting import SIGNAL_CHECK_SECONDS, result_of
 from tieredfs.objects.policy import Deadline
 
-__all__ = ["DaemonExecutor", "run_on_daemons"]
+__all__ = ["DaemonExecutor", "run_call", "run_on_daemons"]
 
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -145,11 +145,12 @@ class DaemonExecutor(ThreadPoolExecutor):
                     return
                 future, call = self._waiting.popleft()
             if future.set_running_or_notify_cancel():
-                _run(future, call)
+                run_call(future, call)
             del future, call  # else the last result lives while the next is computed
 
 
-def _run(future: Future[object], call: Callable[[], object]) -> None:
+def run_call(future: Future[_T], call: Callable[[], _T]) -> None:
+    """Make a call, and give its result or its error to a future."""
     try:
         result = call()
     except BaseException as error:  # noqa: BLE001 - it is raised by result()

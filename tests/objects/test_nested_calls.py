@@ -1,0 +1,82 @@
+"""Calls within calls: how many are in progress, and which error is raised."""
+
+import threading
+
+import pytest
+
+from tieredfs.objects.concurrency.nested_calls import NestedCalls
+
+
+class Progress:
+    """Count the calls in progress."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._now = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._now += 1
+            self.most = max(self.most, self._now)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._now -= 1
+
+
+def test_results_come_in_the_order_of_the_items() -> None:
+    assert NestedCalls(8).map(str, range(50)) == [str(n) for n in range(50)]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 5])
+def test_nested_calls_share_one_limit(limit: int) -> None:
+    calls, progress = NestedCalls(limit), Progress()
+
+    def leaf(number: int) -> int:
+        with progress:
+            return number
+
+    def inner(number: int) -> int:
+        return sum(calls.map(leaf, range(number)))
+
+    def outer(number: int) -> list[int]:
+        return calls.map(inner, range(number))
+
+    found = calls.map(outer, range(10))
+    assert found == [[n * (n - 1) // 2 for n in range(m)] for m in range(10)]
+    assert 1 <= progress.most <= limit
+
+
+def test_as_many_calls_as_allowed_are_in_progress() -> None:
+    everyone = threading.Barrier(20)
+    calls = NestedCalls(20)
+    calls.map(lambda _: everyone.wait(10), range(20))
+    calls.map(lambda _: everyone.wait(10), range(20))  # each has left its place
+
+
+def test_the_error_of_the_first_item_is_raised_and_no_other_call_begins() -> None:
+    begun: list[int] = []
+    both = threading.Barrier(2)
+
+    def fail(number: int) -> None:
+        begun.append(number)
+        both.wait(10)
+        raise ValueError(f"item {number}")
+
+    with pytest.raises(ValueError, match="item 0"):
+        NestedCalls(2).map(fail, range(1000))
+    assert len(begun) < 1000
+
+
+def test_an_error_does_not_wait_for_calls_in_progress() -> None:
+    ended = threading.Event()
+
+    def fail_or_wait(number: int) -> None:
+        if not number:
+            raise ValueError("the first")
+        ended.wait(60)
+
+    with pytest.raises(ValueError, match="the first"):
+        NestedCalls(4).map(fail_or_wait, range(4))
+    ended.set()
