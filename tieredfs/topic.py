@@ -85,9 +85,9 @@ class Topic:
 
         Raises:
             NotFoundError: A partition was deleted.
-            CorruptDataError: A segment is inconsistent with its indexes.
+            CorruptDataError: An object is inconsistent with its name.
         """
-        return self._of_each(lambda reader: reader.bounds().beginning)
+        return self._of_each(TieredReader.beginning)
 
     def end_offsets(self) -> dict[int, int]:
         """Return the end (exclusive) of each partition.

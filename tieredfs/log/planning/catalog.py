@@ -9,7 +9,7 @@ from cachetools import LRUCache
 
 from tieredfs.errors import NotFoundError, PluginError
 from tieredfs.log.planning.copies import CopyComparison
-from tieredfs.log.planning.tiles import may_diverge, overlaps
+from tieredfs.log.planning.tiles import first_of, may_diverge, overlaps
 from tieredfs.model import (
     SegmentId,
     SegmentIndexes,
@@ -131,6 +131,21 @@ class SegmentCatalog:
         found = self.calls.map(self.describe, wanted)
         described = dict(zip(wanted, found, strict=True))
         return [described.get(segment, segment) for segment in listed]
+
+    def first_offset(self, partition: TopicIdPartition) -> int:
+        """Return the first offset of a partition, from one page where that is enough.
+
+        Raises:
+            NotFoundError: There is no such partition.
+        """
+        if self._was_tiled(partition) is not False:
+            try:
+                near = self._storage.seek(partition, 0)
+            except NotFoundError:
+                near = []  # it may have just begun
+            if near and (near[0].end_offset is None or not overlaps(near)):
+                return first_of(near)
+        return first_of(self.listed(partition))
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
         """Return the first segments that end at ``offset`` or later, with their ends.

@@ -30,6 +30,7 @@ __all__ = [
     "deciding_ends",
     "disputed",
     "disputes",
+    "first_of",
     "gaps",
     "last_of",
     "lineage_of",

@@ -84,6 +84,16 @@ class TieredReader:
             found = self._catalog.complete(found, Known.ALL)
         return self._with_checked_ends(found)
 
+    def beginning(self) -> int:
+        """Return the first offset of the log; 0 if it is empty.
+
+        Of a long log one page is listed, and what follows is taken to begin later.
+
+        Raises:
+            NotFoundError: There is no such partition.
+        """
+        return self._catalog.first_offset(self.partition)
+
     def bounds(self) -> Bounds:
         """Return the first offset and the end (exclusive) of the log.
 
