@@ -33,6 +33,7 @@ from tieredfs.objects.backends.multipart import (
     Part,
     UnfinishedUpload,
 )
+from tieredfs.objects.backends.s3_page import EVENT, parse_page
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.concurrency.finalizers import close_client
 from tieredfs.objects.content import Content
@@ -161,10 +162,19 @@ class S3Backend(Backend):
             request["StartAfter"] = self._prefix + listing.start_after
         if at is not None:
             request["ContinuationToken"] = at
-        answer = self._call("list_objects_v2", timeout, **request)
+        answer = self.run_async(self._list, timeout, request)
+        _check("list_objects_v2", answer)
         entries = sorted(self._listed(answer), key=lambda entry: entry.key)
         more = answer.get("IsTruncated")
         return Page(entries, answer["NextContinuationToken"] if more else None)
+
+    async def _list(self, request: Mapping[str, object]) -> dict[str, Any]:
+        client = await self.filesystem.get_s3(self.bucket)
+        client.meta.events.register(EVENT, parse_page, unique_id=EVENT)
+        answer = await self.filesystem._call_s3(  # noqa: SLF001 - no public call of one request
+            "list_objects_v2", Bucket=self.bucket, **request
+        )
+        return cast("dict[str, Any]", answer)
 
     def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
         """Delete up to a thousand objects; S3 answers the same for a missing one."""

@@ -1,0 +1,138 @@
+"""Pages of S3's listing: our parser and botocore's find the same."""
+
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+import botocore.session
+import pytest
+from botocore.parsers import RestXMLParser
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tieredfs.objects.backends.s3_page import parse_page
+
+SHAPE = (
+    botocore.session.get_session()
+    .get_service_model("s3")
+    .operation_model("ListObjectsV2")
+    .output_shape
+)
+SPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
+DATE = "<LastModified>2026-11-01T00:00:00.000Z</LastModified>"
+KEPT = ("EncodingType", "IsTruncated", "NextContinuationToken")
+
+texts = st.text(
+    st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\ufffe\uffff"),
+    max_size=12,
+)
+sizes = st.one_of(st.integers(0, 1 << 70).map(str), st.sampled_from(["", "x", "-1"]))
+
+
+def element(name: str, content: str) -> str:
+    return f"<{name}>{content}</{name}>"
+
+
+@st.composite
+def entries(draw: st.DrawFn) -> str:
+    """Return an object, a folder, or something that no S3 server should send."""
+    key = escape(draw(texts))
+    kind = draw(st.sampled_from(["object"] * 6 + ["folder", "bare", "other", "owned"]))
+    if kind == "folder":
+        return element("CommonPrefixes", element("Prefix", f"{key}/"))
+    if kind == "other":
+        return element("Other", element("Key", key))
+    fields = [element("Key", key), element("Size", draw(sizes))]
+    if kind == "owned":
+        fields.append(element("Owner", element("ID", key) + element("Key", "x")))
+    if kind != "bare":
+        tag = escape(draw(texts), {'"': "&quot;"})
+        fields += [DATE, element("ETag", f"&quot;{tag}&quot;")]
+    return element("Contents", "".join(draw(st.permutations(fields))))
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> bytes:
+    """Return the body of an answer with status 200."""
+    parts = draw(st.lists(entries(), max_size=6))
+    for name in KEPT:
+        if draw(st.booleans()):
+            text = draw(st.sampled_from(["true", "false", "url", "a&amp;b", ""]))
+            parts.append(element(name, text))
+    root = draw(st.sampled_from(["ListBucketResult"] * 8 + ["Error", "html"]))
+    space = draw(st.sampled_from([f" xmlns={quoteattr(SPACE)}"] * 3 + [""]))
+    between = draw(st.sampled_from(["", "\n  ", "<!-- a comment -->"]))
+    text = f"<{root}{space}>{between.join(['', *draw(st.permutations(parts)), ''])}"
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}</{root}>'.encode()
+
+
+def by_botocore(answer: dict[str, Any]) -> dict[str, Any]:
+    parser = RestXMLParser(timestamp_parser=lambda _: None)
+    found: dict[str, Any] = parser.parse(answer, SHAPE)
+    return found
+
+
+def what_is_used(page: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that a listing uses, as it uses them."""
+    return {name: page.get(name) for name in KEPT} | {
+        "objects": [
+            (str(item["Key"]), int(item["Size"]), str(item.get("ETag", "")))
+            for item in page.get("Contents") or ()
+        ],
+        "folders": [str(item["Prefix"]) for item in page.get("CommonPrefixes") or ()],
+    }
+
+
+def outcome(page: dict[str, Any]) -> dict[str, Any] | str:
+    try:
+        return what_is_used(page)
+    except (KeyError, ValueError) as error:
+        return repr(error)
+
+
+@given(body=bodies())
+def test_both_parsers_find_the_same(body: bytes) -> None:
+    plain = {"status_code": 200, "headers": {}, "body": body}
+    ours = dict(plain)
+    found: dict[str, Any] = {}
+    parse_page(ours, found)
+    try:
+        expected = by_botocore(plain)
+    except Exception as error:  # noqa: BLE001 - whatever botocore raises
+        with pytest.raises(type(error)):
+            by_botocore(ours)
+        return
+    assert outcome(by_botocore(ours) | found) == outcome(expected)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, b""),
+        (200, b"<ListBucketResult><Contents>"),
+        (200, b"<Error><Code>SlowDown</Code></Error>"),
+        (200, b"<html><body>log in</body></html>"),
+        (503, b"<ListBucketResult></ListBucketResult>"),
+        (
+            200,
+            b"<ListBucketResult><Contents><Size>1</Size></Contents></ListBucketResult>",
+        ),
+        (200, f"<ListBucketResult><Name xmlns={SPACE!r}/></ListBucketResult>".encode()),
+    ],
+)
+def test_what_is_not_a_page_is_left_to_botocore(status: int, body: bytes) -> None:
+    answer = {"status_code": status, "headers": {}, "body": body}
+    found: dict[str, Any] = {}
+    parse_page(answer, found)
+    assert not found or status == 200
+    assert (answer["body"] == body) == (not found)
+
+
+def test_the_dates_of_a_page_are_not_parsed() -> None:
+    name = element("Key", "a b") + element("Size", "7")
+    content = element("Contents", name + element("LastModified", "no date"))
+    body = f"<ListBucketResult xmlns={SPACE!r}>{content}</ListBucketResult>".encode()
+    answer = {"status_code": 200, "headers": {}, "body": body}
+    found: dict[str, Any] = {}
+    parse_page(answer, found)
+    assert found["Contents"] == [{"Key": "a b", "Size": "7"}]
+    assert answer["body"] == b""
