@@ -76,6 +76,7 @@ class Unit(Enum):
     MEGABYTES = ("MB/s", 1e6)
     LOOKUPS = ("lookups/s", 1)
     CALLS = ("calls/s", 1)
+    KEYS = ("keys/s", 1)
     IMPORTS = ("imports/s", 1)
     STARTS = ("starts/s", 1)
 

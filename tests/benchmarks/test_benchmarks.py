@@ -18,6 +18,7 @@ from benchmarks.bench_decode import bench_decode
 from benchmarks.bench_encode import arrow_batch, bench_encode
 from benchmarks.bench_import import bench_import
 from benchmarks.bench_indexes import bench_lookups, bench_parsing
+from benchmarks.bench_listing import bench_listing
 from benchmarks.bench_objects import CLOUDS, bench_calls, bench_clouds
 from benchmarks.bench_push import bench_push
 from benchmarks.bench_pytest_start import bench_pytest_start
@@ -148,6 +149,10 @@ def test_calls_of_stores_are_measured_beside_plain_filesystems(tmp_path: Path) -
 def test_object_stores_are_measured_beside_their_plain_clients(fleet: Fleet) -> None:
     report = bench_clouds(SMOKE, fleet)
     _check(report, 3 * len(CLOUDS), {"tieredfs", "fsspec"})
+
+
+def test_listings_are_measured_beside_the_plain_clients(fleet: Fleet) -> None:
+    _check(bench_listing(SMOKE, fleet), len(CLOUDS), {"tieredfs", "fsspec"})
 
 
 @pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())
