@@ -227,12 +227,13 @@ class Tier:
         return f"Tier({self.storage!r})"
 
     def _newest(self, partitions: Iterable[TopicIdPartition], topic_id: Uuid) -> int:
-        stamps = (
-            segment.max_timestamp_ms
-            for partition in partitions
-            if partition.topic_id == topic_id
-            for segment in self._catalog.complete(
-                self._catalog.listed(partition), Known.TIMES
-            )
-        )
-        return max((s for s in stamps if s is not None), default=-1)
+        """Return the largest timestamp of one of several topics of a name."""
+
+        def latest(partition: TopicIdPartition) -> int:
+            listed = self._catalog.listed(partition)
+            segments = self._catalog.complete(listed, Known.TIMES)
+            stamps = (segment.max_timestamp_ms for segment in segments)
+            return max((s for s in stamps if s is not None), default=-1)
+
+        own = [one for one in partitions if one.topic_id == topic_id]
+        return max(self._catalog.calls.map(latest, own), default=-1)

@@ -1,8 +1,7 @@
 """The public API: a topic of partitions, to scan, to read and to append to."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import partial
 from itertools import chain
 from time import time_ns
 from typing import Final, SupportsIndex, TypeVar, get_args
@@ -18,7 +17,7 @@ from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.scan_plan import ScanPlan, SegmentSlice
 from tieredfs.log.read.fetch import Fetched
 from tieredfs.log.read.reader import TieredReader
-from tieredfs.log.read.replan import plan_despite_deletes
+from tieredfs.log.read.replan import plan_all, plan_despite_deletes
 from tieredfs.log.read.scan import OnGap, Order, Scan
 from tieredfs.log.read.scan_bounds import (
     Position,
@@ -87,7 +86,7 @@ class Topic:
             NotFoundError: A partition was deleted.
             CorruptDataError: An object is inconsistent with its name.
         """
-        return self._of_each(TieredReader.beginning)
+        return _by_number(TieredReader.beginning, list(self._readers.values()))
 
     def end_offsets(self) -> dict[int, int]:
         """Return the end (exclusive) of each partition.
@@ -96,7 +95,9 @@ class Topic:
             NotFoundError: A partition was deleted.
             CorruptDataError: A segment is inconsistent with its indexes.
         """
-        return self._of_each(lambda reader: reader.bounds().end)
+        return _by_number(
+            lambda reader: reader.bounds().end, list(self._readers.values())
+        )
 
     def offsets_for_times(
         self, times: Mapping[int, SupportsIndex | datetime | str]
@@ -116,18 +117,12 @@ class Topic:
             CorruptDataError: A time falls into a gap, so its record may be missing.
         """
         _check_by_partition(times)
-        asked = [(self.reader(n), to_milliseconds(time)) for n, time in times.items()]
+        asked = {self.reader(n): to_milliseconds(time) for n, time in times.items()}
 
-        def find(one: tuple[TieredReader, int]) -> OffsetAndTimestamp | None:
-            reader, time = one
-            return plan_despite_deletes(
-                lambda reader: find_offset(reader, reader.segments(timed=True), time),
-                reader,
-            )
+        def find(reader: TieredReader) -> OffsetAndTimestamp | None:
+            return find_offset(reader, reader.segments(timed=True), asked[reader])
 
-        found = self._catalog.calls.map(find, asked)
-        numbers = [reader.partition.partition for reader, _ in asked]
-        return dict(zip(numbers, found, strict=True))
+        return _by_number(find, list(asked))
 
     def scan(
         self,
@@ -181,10 +176,7 @@ class Topic:
             return reader.slices_within(segments, first, stop, skip_gaps=skip_gaps)
 
         readers = [self.reader(number) for number in dict.fromkeys(numbers)]
-        found = self._catalog.calls.map(
-            partial(plan_despite_deletes, slices_of), readers
-        )
-        slices = list(chain.from_iterable(found))
+        slices = list(chain.from_iterable(plan_all(slices_of, readers)))
         fetch_size = self._storage.store.options.fetch_bytes
         if order == "fair":
             fetch_size = min(fetch_size, _MAX_TURN_BYTES)
@@ -291,7 +283,7 @@ class Topic:
     def __getstate__(self) -> dict[str, object]:
         """Return the storage, the partitions and the attributes of a subclass."""
         parts = [reader.partition for reader in self._readers.values()]
-        made = {"_readers": parts, "_appenders": None, "_catalog": None}
+        made = {"_readers": parts, "_appenders": None}
         return vars(self) | made
 
     def __setstate__(self, state: dict[str, object]) -> None:
@@ -304,7 +296,6 @@ class Topic:
         self, catalog: SegmentCatalog, partitions: Iterable[TopicIdPartition]
     ) -> None:
         """Create the readers and appenders of the partitions."""
-        self._catalog = catalog
         self._readers = {
             partition.partition: TieredReader(self._storage, catalog, partition)
             for partition in sorted(partitions)
@@ -314,11 +305,13 @@ class Topic:
             for number, reader in self._readers.items()
         }
 
-    def _of_each(self, plan: Callable[[TieredReader], _T]) -> dict[int, _T]:
-        """Return what is planned for each partition; they are listed concurrently."""
-        readers = list(self._readers.values())
-        found = self._catalog.calls.map(partial(plan_despite_deletes, plan), readers)
-        return dict(zip(self._readers, found, strict=True))
+
+def _by_number(
+    plan: Callable[[TieredReader], _T], readers: Sequence[TieredReader]
+) -> dict[int, _T]:
+    """Return what is planned for each partition, by its number."""
+    numbers = (reader.partition.partition for reader in readers)
+    return dict(zip(numbers, plan_all(plan, readers), strict=True))
 
 
 def _codec(compression: str) -> Codec:

@@ -299,11 +299,11 @@ class TestALogThatCannotBeRead:
     ) -> None:
         asked: list[object] = []
 
-        def fail(_: TieredReader) -> NoReturn:
+        def fail(_: TieredReader, **_options: object) -> NoReturn:
             asked.append(1)
             raise StorageUnavailableError("no answer")
 
-        monkeypatch.setattr(TieredReader, "timed_segments", fail)
+        monkeypatch.setattr(TieredReader, "segments", fail)
         done = run("ls", three, "two-partitions")
         assert (done.code, done.out, len(asked)) == (5, b"", 1)
 

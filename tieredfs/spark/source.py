@@ -1,6 +1,7 @@
 """The data source: planned on the driver, read in the executors."""
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from tieredfs.errors import (
 from tieredfs.format.records.schema import COLUMNS
 from tieredfs.log.planning.scan_plan import ScanPlan, SegmentSlice
 from tieredfs.log.read.reader import TieredReader, bounds_of
-from tieredfs.log.read.replan import plan_despite_deletes
+from tieredfs.log.read.replan import plan_all
 from tieredfs.log.read.scan import Scan
 from tieredfs.spark.options import (
     EARLIEST,
@@ -198,16 +199,13 @@ class TieredFSReader(DataSourceReader):
         return found
 
     def _scan(self, topic: Topic, numbers: tuple[int, ...]) -> Scan:
-        slices: list[SegmentSlice] = []
-        for number in numbers:
-            reader = topic.reader(number)
-            slices += plan_despite_deletes(self._slices, reader)
+        found = plan_all(self._slices, [topic.reader(number) for number in numbers])
         # A record whose timestamp Spark cannot hold is named by these.
         named = ("partition", "offset") if "timestamp" in self.columns else ()
         return Scan(
             topic.reader(topic.partitions[0]).storage,
             topic.name,
-            ScanPlan(tuple(slices), self.options.tuned.fetch_bytes),
+            ScanPlan(tuple(chain.from_iterable(found)), self.options.tuned.fetch_bytes),
             tuple(dict.fromkeys((*self.columns, *named))),
             on_gap="raise" if self.options.fail_on_data_loss else "skip",
         )

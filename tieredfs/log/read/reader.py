@@ -24,6 +24,7 @@ from tieredfs.log.planning.tiles import (
 from tieredfs.log.read.fetch import Fetched, fetch_records
 from tieredfs.log.read.pipeline import read_slice
 from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.objects.concurrency.nested_calls import NestedCalls
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["Bounds", "TieredReader", "bounds_of"]
@@ -55,6 +56,11 @@ class TieredReader:
         self.storage = storage
         self.partition = partition
         self._catalog = catalog
+
+    @property
+    def calls(self) -> NestedCalls:
+        """Makes the requests of all partitions of a tier, a few at a time."""
+        return self._catalog.calls
 
     def __repr__(self) -> str:
         """Show the partition and its storage, without secrets."""

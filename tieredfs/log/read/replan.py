@@ -1,6 +1,7 @@
 """Plan a read while segments are being deleted."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
+from functools import partial
 from typing import TypeVar
 
 from tieredfs.errors import NotFoundError, OffsetOutOfRangeError
@@ -8,7 +9,7 @@ from tieredfs.log.planning.catalog import SegmentContent
 from tieredfs.log.planning.scan_plan import SegmentSlice
 from tieredfs.log.read.reader import TieredReader, bounds_of
 
-__all__ = ["plan_despite_deletes", "plan_present"]
+__all__ = ["plan_all", "plan_despite_deletes", "plan_present"]
 
 _T = TypeVar("_T")
 
@@ -37,6 +38,24 @@ def plan_despite_deletes(
             if listed == before:
                 raise
             before = listed
+
+
+def plan_all(
+    plan: Callable[[TieredReader], _T], readers: Sequence[TieredReader]
+) -> list[_T]:
+    """Return the result of ``plan`` for each partition of a topic.
+
+    They are planned concurrently, and again if segments were deleted meanwhile.
+
+    Args:
+        plan: Lists the segments and fetches what the listing does not contain.
+        readers: The partitions, of one tier.
+
+    Raises:
+        TieredFSError: The error of the first partition that could not be planned.
+    """
+    each = partial(plan_despite_deletes, plan)
+    return readers[0].calls.map(each, readers) if readers else []
 
 
 def plan_present(
