@@ -79,10 +79,9 @@ class Options:
             concurrently, 1 to 64; each takes the memory of a part. By default 4 in S3
             and 8 in Azure. Google's storage takes one part after the other, always.
         max_concurrent_requests: Maximum number of concurrent requests of one call, such
-            as for several ranges or deletions, and of the requests for descriptions
-            when a scan is planned; 1 to 256. By default 16 in clouds and for
-            descriptions, and less in other stores. The store's client may have a limit
-            of its own.
+            as for several ranges or deletions, and of the requests with which a topic
+            is planned; 1 to 256. By default 16 in clouds, less in other stores, and 32
+            for a plan. The store's client may have a limit of its own.
     """
 
     fetch_bytes: Annotated[int, OptionRange(64 * _KIB, _GIB)] = 16 * _MIB
