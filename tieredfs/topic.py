@@ -95,9 +95,7 @@ class Topic:
             NotFoundError: A partition was deleted.
             CorruptDataError: A segment is inconsistent with its indexes.
         """
-        return _by_number(
-            lambda reader: reader.bounds().end, list(self._readers.values())
-        )
+        return _by_number(TieredReader.end, list(self._readers.values()))
 
     def offsets_for_times(
         self, times: Mapping[int, SupportsIndex | datetime | str]

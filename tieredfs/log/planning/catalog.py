@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable, Container, Iterable, Sequence
 from enum import Enum
+from itertools import islice
 from typing import TypeAlias
 
 from cachetools import LRUCache
 
 from tieredfs.errors import NotFoundError, PluginError
 from tieredfs.log.planning.copies import CopyComparison
+from tieredfs.log.planning.last_segments import last_segments
 from tieredfs.log.planning.tiles import first_of, may_diverge, overlaps
 from tieredfs.model import (
     SegmentId,
@@ -18,7 +20,7 @@ from tieredfs.model import (
 )
 from tieredfs.objects.concurrency.fork_locks import make_lock
 from tieredfs.objects.concurrency.nested_calls import NestedCalls
-from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage import Capability, RemoteStorageManager
 
 __all__ = ["Known", "SegmentCatalog", "SegmentContent", "content_of"]
 
@@ -26,6 +28,7 @@ SegmentContent: TypeAlias = "tuple[SegmentId, str]"
 """A segment's id and version, which identify its content."""
 
 _MAX_DESCRIPTIONS = 100_000  # descriptions; some 500 bytes each
+_PAGE = 1000  # objects that one request lists
 _NEAR = 500  # segments to plan a read from, and to describe for it
 _MAX_AGE_S = 300.0  # of what a whole listing has shown
 _CONCURRENCY = 32  # small requests, which cost only latency
@@ -146,6 +149,36 @@ class SegmentCatalog:
             if near and (near[0].end_offset is None or not overlaps(near)):
                 return first_of(near)
         return first_of(self.listed(partition))
+
+    def last(self, partition: TopicIdPartition) -> list[SegmentMetadata] | None:
+        """Return the last segments of a partition; None if all have to be listed.
+
+        A log that fits on one page is returned whole. Of a longer one the last page is
+        found by a search, and an older history that ends before that page is not seen.
+
+        Raises:
+            NotFoundError: There is no such partition.
+        """
+        can_search = Capability.PLAN_FROM_LISTING in self._storage.capabilities
+        if not can_search or self._was_tiled(partition) is False:
+            return None
+        try:
+            page = list(islice(self._storage.survey(partition), _PAGE))
+        except NotFoundError:  # it may have just begun
+            return None
+        first = [one for one in page if isinstance(one, SegmentMetadata)]
+        if len(first) < len(page):
+            return None
+
+        def seek(offset: int) -> list[SegmentMetadata]:
+            try:
+                return self._storage.seek(partition, offset)
+            except NotFoundError:
+                return []
+
+        first.sort(key=lambda segment: segment.start_offset)
+        found = first if len(page) < _PAGE else list(last_segments(seek, first))
+        return found if self._are_tiles(found) else None
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
         """Return the first segments that end at ``offset`` or later, with their ends.

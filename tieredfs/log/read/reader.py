@@ -100,6 +100,20 @@ class TieredReader:
         """
         return self._catalog.first_offset(self.partition)
 
+    def end(self) -> int:
+        """Return the end (exclusive) of the log; 0 if it is empty.
+
+        Of a long log the last page is listed, where the layout can search for it.
+
+        Raises:
+            NotFoundError: As in ``segments``.
+            CorruptDataError: As in ``segments``.
+        """
+        last = self._catalog.last(self.partition)
+        if last is None:
+            return self.bounds().end
+        return bounds_of(self._with_checked_ends(last)).end
+
     def bounds(self) -> Bounds:
         """Return the first offset and the end (exclusive) of the log.
 

@@ -1,0 +1,115 @@
+"""The end of a long log is found in few listings."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tieredfs import (
+    ObjectStore,
+    RequestCounter,
+    SegmentId,
+    SegmentMetadata,
+    Tier,
+    TieredFSError,
+    Topic,
+    TopicIdPartition,
+    open_storage,
+)
+from tieredfs.format.segment.key import SegmentFlag, SegmentKey
+from tieredfs.format.segment.native_keys import NativeKeys
+from tieredfs.integers import MAX_INT64
+from tieredfs.log.planning.last_segments import last_segments
+
+PARTITION = TopicIdPartition("orders", 0)
+ID = SegmentId("A" * 21 + "Q")
+KEYS = NativeKeys()
+
+
+class Log:
+    """Segments one behind the other, listed a page at a time."""
+
+    def __init__(self, ends: Sequence[int], page: int) -> None:
+        self.listings = 0
+        self._ends = ends
+        self._page = page
+
+    def seek(self, offset: int) -> list[SegmentMetadata]:
+        self.listings += 1
+        first = bisect_left(self._ends, offset)
+        return [self._segment(n) for n in range(first, len(self._ends))[: self._page]]
+
+    def last(self) -> int | None:
+        return last_segments(self.seek, self.seek(0))[-1].end_offset
+
+    def _segment(self, number: int) -> SegmentMetadata:
+        start = self._ends[number - 1] + 1 if number else 0
+        return SegmentMetadata(PARTITION, ID, start, self._ends[number], size=1)
+
+
+class TestALongLog:
+    COUNT = 2_500
+
+    @pytest.fixture
+    def counter(self) -> RequestCounter:
+        return RequestCounter()
+
+    @pytest.fixture
+    def topic(self, memory: ObjectStore, counter: RequestCounter) -> Topic:
+        """The names of segments, ten offsets each: no more is needed."""
+        for number in range(self.COUNT):
+            self._put(memory, number * 10, number * 10 + 9)
+        store = ObjectStore(memory.url, observer=counter)
+        return Tier(open_storage(store, "single-object")).topic("orders")
+
+    def test_its_beginning_takes_one_listing(
+        self, topic: Topic, counter: RequestCounter
+    ) -> None:
+        opened = counter.requests
+        assert topic.beginning_offsets() == {0: 0}
+        assert counter.requests - opened == 1
+
+    def test_its_end_takes_few_listings(
+        self, topic: Topic, counter: RequestCounter
+    ) -> None:
+        opened = counter.requests
+        assert topic.end_offsets() == {0: self.COUNT * 10}
+        assert counter.by_verb().keys() == {"list"}
+        assert counter.requests - opened <= 20
+
+    def test_where_its_last_segments_overlap_all_are_listed(
+        self, topic: Topic, memory: ObjectStore
+    ) -> None:
+        self._put(memory, self.COUNT * 10 - 15, self.COUNT * 10 - 1, epoch=3)
+        with pytest.raises(TieredFSError):  # they have no content to compare
+            topic.end_offsets()
+
+    def _put(self, store: ObjectStore, start: int, end: int, epoch: int = 0) -> None:
+        identity = SegmentId.from_bytes((start + 1).to_bytes(16))
+        key = SegmentKey(end, start, 0, epoch, 1, 0, SegmentFlag(0), identity)
+        name = KEYS.object_key(PARTITION, KEYS.stem(key))
+        store.put(name, b"-", overwrite=True)
+
+
+@given(
+    lengths=st.lists(st.integers(1, 1 << 40) | st.integers(1, 3), min_size=1),
+    page=st.integers(1, 7),
+)
+def test_it_is_the_last_one_whatever_the_lengths(lengths: list[int], page: int) -> None:
+    ends = [sum(lengths[: n + 1]) - 1 for n in range(len(lengths))]
+    assert Log(ends, page).last() == ends[-1]
+
+
+def test_the_largest_offsets_are_found() -> None:
+    ends = [0, 1, MAX_INT64 - 3, MAX_INT64 - 2]
+    assert Log(ends, 1).last() == MAX_INT64 - 2
+
+
+@pytest.mark.parametrize("count", [1, 500, 501, 5_000, 100_000, 1_000_000])
+@pytest.mark.parametrize("length", [1, 1_000, 10**9])
+def test_a_long_log_takes_few_listings(count: int, length: int) -> None:
+    log = Log(range(length - 1, count * length, length), 500)
+    assert log.last() == count * length - 1
+    assert log.listings <= 20
