@@ -126,7 +126,6 @@ def test_a_turn_has_four_mib_at_most(logs: ObjectStore, give: Give) -> None:
 LATE = 1_700_000_000_009  # the last record of each batch
 
 READS: dict[str, Callable[[Topic], bool]] = {
-    "beginning_offsets": lambda topic: topic.beginning_offsets() == {0: 0},
     "end_offsets": lambda topic: topic.end_offsets() == {0: 4000},
     "offsets_for_times": lambda topic: topic.offsets_for_times({0: LATE}) != {0: None},
     "a time after all": lambda topic: topic.offsets_for_times({0: LATE + 1})[0] is None,
@@ -285,7 +284,7 @@ def test_the_docstring_says_what_suits_each_store() -> None:
             f"By default {s3.parts.concurrency} in S3 and {azure.parts.concurrency} in "
             "Azure. Google's storage takes one part after the other, always."
         ),
-        f"By default {s3.concurrency} in clouds and for descriptions",
+        f"By default {s3.concurrency} in clouds, less in other stores",
     ):
         assert stated in " ".join((Options.__doc__ or "").split())
     assert gcs.parts.concurrency == 1

@@ -146,7 +146,8 @@ class SegmentCatalog:
                 near = self._storage.seek(partition, 0)
             except NotFoundError:
                 near = []  # it may have just begun
-            if near and (near[0].end_offset is None or not overlaps(near)):
+            are_known = all(segment.end_offset is not None for segment in near)
+            if near and not (are_known and overlaps(near)):
                 return first_of(near)
         return first_of(self.listed(partition))
 
