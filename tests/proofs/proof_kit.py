@@ -22,10 +22,10 @@ from tieredfs.testing.verdict import PRODUCERS, Outcome, Recipe, Subject, rule_v
 
 RECIPE = Recipe(("ObjectStore",), "make_storage = PLUGIN", "ObjectStore()")
 PRODUCED = PRODUCERS if WHOLE else (rule_verdicts,)
-FOUND = list(BUGS)[:: extent(1, 4)]
+FOUND = list(BUGS)[:: extent(1, 8)]
 
 CORRECT = ("single-object", "single-object-zstd", "kafka-local")
-ASKED = list(product(CORRECT, range(20)))[:: extent(1, 41)]
+ASKED = list(product(CORRECT, range(20)))[:: extent(1, 60)]
 
 
 @pytest.fixture

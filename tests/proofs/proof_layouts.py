@@ -36,7 +36,7 @@ SEQUENCES: Final = list(product(WRITABLE, CLOUDS))
 
 @pytest.mark.parametrize(
     ("check", "layout", "kind"),
-    RULES[:: extent(1, 4)],
+    RULES[:: extent(1, 8)],
     ids=lambda one: getattr(one, "__name__", one),
 )
 def test_a_layout_keeps_a_rule_on_a_server(
@@ -49,7 +49,7 @@ def test_a_layout_keeps_a_rule_on_a_server(
     check(LAYOUTS[layout], open_store(make_place(kind, request, tmp_path)))
 
 
-@pytest.mark.parametrize(("layout", "kind"), SEQUENCES[:: extent(1, 4)])
+@pytest.mark.parametrize(("layout", "kind"), SEQUENCES[:: extent(1, 8)])
 def test_any_calls_in_any_order_agree_with_the_model(
     layout: str, kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
