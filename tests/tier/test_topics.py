@@ -240,6 +240,16 @@ class TestWhatWasAddedSince:
         plan(topic)
         assert len(times) == 20
 
+    def test_a_reader_plans_the_same_slices_as_a_scan(
+        self, memory: ObjectStore
+    ) -> None:
+        add(memory, "t", OLD, 0)
+        topic = tier_of(memory).topic("t")
+        planned = topic.reader(0).slices(1, None)
+        assert tuple(planned) == topic.scan(start=1).plan.slices
+        with pytest.raises(OffsetOutOfRangeError):
+            topic.reader(0).slices(6, None)
+
     def test_what_is_known_of_a_segment_is_not_asked_again(
         self, memory: ObjectStore
     ) -> None:

@@ -174,6 +174,24 @@ class TieredReader:
         check_one_state(segments, tiles, compare=compare, url=url)
         return tiles
 
+    def slices(
+        self, start: int | None, end: int | None, *, skip_gaps: bool = False
+    ) -> list[SegmentSlice]:
+        """List the segments, and plan the reading of the offsets ``[start, end)``.
+
+        Args:
+            start: First offset; None for the beginning of the log.
+            end: End (exclusive); None, or anything past it, for the end of the log.
+            skip_gaps: Whether offsets that no segment has are left out.
+
+        Raises:
+            NotFoundError: There is no such partition, or a listed segment is gone.
+            OffsetOutOfRangeError: ``start`` is outside the log, or ``end`` is negative.
+            CorruptDataError: No segment has an offset, and ``skip_gaps`` is false.
+            CorruptIndexError: An index that is needed is malformed.
+        """
+        return self.slices_within(self.segments(), start, end, skip_gaps=skip_gaps)
+
     def slices_within(
         self,
         segments: Sequence[SegmentMetadata],
