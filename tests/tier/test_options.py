@@ -152,6 +152,12 @@ def test_no_read_of_a_topic_requests_more_than_fetch_bytes(
     assert 0 < max(_fetched(events)) <= 100 * KIB  # the end is found in the log
 
 
+def test_the_beginning_of_a_log_is_known_without_reading_it(logs: ObjectStore) -> None:
+    events = Events()
+    assert _tier(logs, Options(), events).topic("t").beginning_offsets() == {0: 0}
+    assert not list(_fetched(events))
+
+
 def test_a_log_is_verified_pushed_and_pulled_whole_in_pieces_of_their_own(
     logs: ObjectStore, tmp_path: Path
 ) -> None:
