@@ -48,6 +48,23 @@ def test_nested_calls_share_one_limit(limit: int) -> None:
     assert 1 <= progress.most <= limit
 
 
+@pytest.mark.parametrize("limit", [1, 3])
+def test_no_call_begins_while_the_limit_is_reached(limit: int) -> None:
+    calls, progress, is_exceeded = NestedCalls(limit), Progress(), threading.Event()
+
+    def hold(_: int) -> None:
+        with progress:
+            if progress.most > limit:
+                is_exceeded.set()
+            is_exceeded.wait(0.1)  # time enough for one call too many to begin
+
+    def nested(_: int) -> None:
+        calls.map(hold, range(3))
+
+    calls.map(nested, range(3))
+    assert progress.most == limit
+
+
 def test_as_many_calls_as_allowed_are_in_progress() -> None:
     everyone = threading.Barrier(20)
     calls = NestedCalls(20)

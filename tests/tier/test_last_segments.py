@@ -79,6 +79,15 @@ class TestALongLog:
         assert counter.by_verb().keys() == {"list"}
         assert counter.requests - opened <= 20
 
+    def test_where_its_first_segments_overlap_the_beginning_is_that_of_all(
+        self, topic: Topic, memory: ObjectStore
+    ) -> None:
+        end = self.COUNT * 10 - 1
+        memory.delete([entry.key for entry in memory.list() if _start(entry.key) < 50])
+        self._put(memory, 50, 64, epoch=3)  # on the first page, with 50 to 59
+        self._put(memory, 20, end, epoch=3)  # on the last one
+        assert topic.beginning_offsets() == {0: 20}
+
     def test_where_its_last_segments_overlap_all_are_listed(
         self, topic: Topic, memory: ObjectStore
     ) -> None:
@@ -91,6 +100,12 @@ class TestALongLog:
         key = SegmentKey(end, start, 0, epoch, 1, 0, SegmentFlag(0), identity)
         name = KEYS.object_key(PARTITION, KEYS.stem(key))
         store.put(name, b"-", overwrite=True)
+
+
+def _start(name: str) -> int:
+    key = KEYS.parse_stem(name.rsplit("/", 1)[1].removesuffix(KEYS.suffix))
+    assert key is not None
+    return key.start_offset
 
 
 @given(
