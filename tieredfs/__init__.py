@@ -39,6 +39,7 @@ from tieredfs.model import (
     Uuid,
 )
 from tieredfs.objects import (
+    ListedPage,
     ObjectInfo,
     ObjectStore,
     RateLimit,
@@ -80,6 +81,7 @@ __all__ = [
     "InvalidArgumentError",
     "InvalidTransitionError",
     "Leftover",
+    "ListedPage",
     "LogSegmentData",
     "NotFoundError",
     "ObjectInfo",

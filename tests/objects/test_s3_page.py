@@ -5,11 +5,12 @@ from xml.sax.saxutils import escape, quoteattr
 
 import botocore.session
 import pytest
+from botocore.handlers import decode_list_object_v2
 from botocore.parsers import RestXMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tieredfs.objects.backends.s3_page import parse_page
+from tieredfs.objects.backends.s3_page import ROWS, Row, parse_page, rows_of
 
 SHAPE = (
     botocore.session.get_session()
@@ -19,12 +20,12 @@ SHAPE = (
 )
 SPACE = "http://s3.amazonaws.com/doc/2006-03-01/"
 DATE = "<LastModified>2026-11-01T00:00:00.000Z</LastModified>"
-KEPT = ("EncodingType", "IsTruncated", "NextContinuationToken")
+KEPT = ("IsTruncated", "NextContinuationToken")
 
 texts = st.text(
     st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\ufffe\uffff"),
     max_size=12,
-)
+) | st.sampled_from(["a+b", "a%20b", "%2F%", "%C3%A9", "%zz"])
 sizes = st.one_of(st.integers(0, 1 << 70).map(str), st.sampled_from(["", "x", "-1"]))
 
 
@@ -54,7 +55,7 @@ def entries(draw: st.DrawFn) -> str:
 def bodies(draw: st.DrawFn) -> bytes:
     """Return the body of an answer with status 200."""
     parts = draw(st.lists(entries(), max_size=6))
-    for name in KEPT:
+    for name in ("EncodingType", *KEPT):
         if draw(st.booleans()):
             text = draw(st.sampled_from(["true", "false", "url", "a&amp;b", ""]))
             parts.append(element(name, text))
@@ -68,16 +69,14 @@ def bodies(draw: st.DrawFn) -> bytes:
 def by_botocore(answer: dict[str, Any]) -> dict[str, Any]:
     parser = RestXMLParser(timestamp_parser=lambda _: None)
     found: dict[str, Any] = parser.parse(answer, SHAPE)
+    decode_list_object_v2(found, {"encoding_type_auto_set": True})
     return found
 
 
 def what_is_used(page: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that a listing uses, as it uses them."""
     return {name: page.get(name) for name in KEPT} | {
-        "objects": [
-            (str(item["Key"]), int(item["Size"]), str(item.get("ETag", "")))
-            for item in page.get("Contents") or ()
-        ],
+        "objects": list(rows_of(page)),
         "folders": [str(item["Prefix"]) for item in page.get("CommonPrefixes") or ()],
     }
 
@@ -134,5 +133,5 @@ def test_the_dates_of_a_page_are_not_parsed() -> None:
     answer = {"status_code": 200, "headers": {}, "body": body}
     found: dict[str, Any] = {}
     parse_page(answer, found)
-    assert found["Contents"] == [{"Key": "a b", "Size": "7"}]
+    assert found[ROWS] == [Row("a b", 7, "")]
     assert answer["body"] == b""

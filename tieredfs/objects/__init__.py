@@ -10,6 +10,7 @@ from tieredfs.objects.backends.local.version import last_changed
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.dry_run import DryRunStore
+from tieredfs.objects.listed_page import ListedPage
 from tieredfs.objects.observer import RequestCounter, RequestEvent, RequestObserver
 from tieredfs.objects.policy import RequestPolicy
 from tieredfs.objects.rate_limit import RateLimit
@@ -18,6 +19,7 @@ from tieredfs.objects.store import ObjectStore
 __all__ = [
     "Content",
     "DryRunStore",
+    "ListedPage",
     "ObjectInfo",
     "ObjectStore",
     "RateLimit",

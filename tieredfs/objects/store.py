@@ -11,7 +11,6 @@ from tieredfs.arguments import to_mapping, to_path
 from tieredfs.errors import (
     CorruptObjectError,
     InvalidArgumentError,
-    UnsupportedOperationError,
 )
 from tieredfs.model import ByteRange
 from tieredfs.objects.backends import (
@@ -32,9 +31,8 @@ from tieredfs.objects.keys import (
     check_keys,
     check_prefix,
     check_target,
-    is_key,
-    is_probe,
 )
+from tieredfs.objects.listed_page import ListedPage, check_page, pages_of
 from tieredfs.objects.observer import RequestObserver
 from tieredfs.objects.policy import RequestPolicy
 from tieredfs.objects.ranges import plan_ranges
@@ -402,6 +400,31 @@ class ObjectStore:
             raise InvalidArgumentError(msg)
         return self._list(Listing(prefix, start_after, delimiter))
 
+    def list_pages(
+        self, prefix: str = "", *, start_after: str = ""
+    ) -> Iterator[ListedPage]:
+        """Yield the keys and sizes of the objects that ``list`` yields, by the page.
+
+        A page costs much less than its entries one by one. Each page is one request,
+        and may be empty, as where a store has deleted what it listed.
+
+        Args:
+            prefix: Prefix of the keys; it need not be a whole path component.
+            start_after: Only keys after this one.
+
+        Raises:
+            InvalidArgumentError: No valid key begins with ``prefix``. This is raised by
+                the call, everything else while the pages are yielded.
+            NotFoundError: The container that the URL names does not exist.
+            UnsupportedOperationError: The store returns pages that are not in key
+                order.
+        """
+        if type(self).list is not ObjectStore.list:  # which yields other objects
+            return pages_of(self.list(prefix, start_after=start_after))
+        check_prefix(prefix)
+        listing = Listing(prefix, start_after, "")
+        return map(ListedPage.of, self._checked_pages(listing))
+
     def delete(self, keys: Iterable[str]) -> None:
         """Delete objects; a missing object is not an error.
 
@@ -572,23 +595,17 @@ class ObjectStore:
 
     def _list(self, listing: Listing) -> Iterator[ObjectInfo]:
         """Yield the objects of a listing, in key order."""
+        for page in self._checked_pages(listing):
+            yield from page.entries
+
+    def _checked_pages(self, listing: Listing) -> Iterator[Page]:
+        """Yield the pages of a listing with only what was asked for, in key order."""
         last = listing.start_after
         for page in self._pages(listing):
-            for entry in page.entries:
-                key = entry.key
-                if not key.startswith(listing.prefix) or key <= listing.start_after:
-                    continue  # a backend may return more than was asked for
-                if not is_key(key[:-1] if entry.is_prefix else key):
-                    continue
-                if is_probe(key):
-                    continue
-                if key == last:
-                    continue  # rclone lists an object twice while it is replaced
-                if key < last:
-                    msg = f"{self.url}: the store lists {key!r} after {last!r}: it has "
-                    raise UnsupportedOperationError(f"{msg}no listing in key order")
-                last = key
-                yield entry
+            checked = check_page(page, listing, last, self.url)
+            if checked.entries:
+                last = checked.entries[-1].key
+            yield checked
 
     def _pages(self, listing: Listing) -> Iterator[Page]:
         """Yield the pages of a listing, one request each; a failed one is retried."""

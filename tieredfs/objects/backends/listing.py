@@ -1,11 +1,15 @@
 """Listings, page by page; a listing can be resumed after a page that failed."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from operator import itemgetter
+from operator import attrgetter, itemgetter
+from typing import overload
 
-__all__ = ["Child", "Listing", "ObjectInfo", "Page", "Walk"]
+__all__ = ["Child", "EntryColumns", "Listing", "ObjectInfo", "Page", "Walk"]
+
+_key: Callable[["ObjectInfo"], str] = attrgetter("key")
+_size: Callable[["ObjectInfo"], int | None] = attrgetter("size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,39 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True)
+class EntryColumns(Sequence[ObjectInfo]):
+    """The objects of a page in columns; an entry is made when it is asked for.
+
+    Attributes:
+        keys: Their keys.
+        sizes: Their sizes in bytes.
+        versions: Their versions.
+    """
+
+    keys: Sequence[str]
+    sizes: Sequence[int]
+    versions: Sequence[str]
+
+    def __len__(self) -> int:
+        """Return the number of objects."""
+        return len(self.keys)
+
+    def __iter__(self) -> Iterator[ObjectInfo]:
+        """Iterate over the entries."""
+        return map(ObjectInfo, self.keys, self.sizes, self.versions)
+
+    @overload
+    def __getitem__(self, at: int) -> ObjectInfo: ...
+    @overload
+    def __getitem__(self, at: slice) -> "EntryColumns": ...
+    def __getitem__(self, at: int | slice) -> "ObjectInfo | EntryColumns":
+        """Return one entry, or several in columns."""
+        if isinstance(at, slice):
+            return EntryColumns(self.keys[at], self.sizes[at], self.versions[at])
+        return ObjectInfo(self.keys[at], self.sizes[at], self.versions[at])
+
+
+@dataclass(frozen=True, slots=True)
 class Page:
     """One page of a listing.
 
@@ -56,6 +93,18 @@ class Page:
 
     entries: Sequence[ObjectInfo]
     following: object = None
+
+    def keys(self) -> Sequence[str]:
+        """Return the keys of the entries."""
+        if isinstance(self.entries, EntryColumns):
+            return self.entries.keys
+        return list(map(_key, self.entries))
+
+    def sizes(self) -> Sequence[int | None]:
+        """Return the sizes of the entries."""
+        if isinstance(self.entries, EntryColumns):
+            return self.entries.sizes
+        return list(map(_size, self.entries))
 
 
 Child = tuple[str, Callable[[], ObjectInfo] | None]

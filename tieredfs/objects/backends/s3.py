@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from http import HTTPStatus
+from operator import attrgetter, le
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
@@ -26,14 +27,14 @@ from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
 from tieredfs.objects.backends.base import CLOUD_CONCURRENCY, Backend, OptionError
-from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page
+from tieredfs.objects.backends.listing import EntryColumns, Listing, ObjectInfo, Page
 from tieredfs.objects.backends.multipart import (
     DisturbedUploadError,
     MultipartConfig,
     Part,
     UnfinishedUpload,
 )
-from tieredfs.objects.backends.s3_page import EVENT, parse_page
+from tieredfs.objects.backends.s3_page import EVENT, parse_page, rows_of
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.concurrency.finalizers import close_client
 from tieredfs.objects.content import Content
@@ -164,9 +165,9 @@ class S3Backend(Backend):
             request["ContinuationToken"] = at
         answer = self.run_async(self._list, timeout, request)
         _check("list_objects_v2", answer)
-        entries = sorted(self._listed(answer), key=lambda entry: entry.key)
         more = answer.get("IsTruncated")
-        return Page(entries, answer["NextContinuationToken"] if more else None)
+        following = answer["NextContinuationToken"] if more else None
+        return Page(self._listed(answer), following)
 
     async def _list(self, request: Mapping[str, object]) -> dict[str, Any]:
         client = await self.filesystem.get_s3(self.bucket)
@@ -321,15 +322,22 @@ class S3Backend(Backend):
         """Split a path into the bucket and the key, which may contain any text."""
         return self.bucket, path.removeprefix(self.bucket).lstrip("/"), None
 
-    def _listed(self, answer: dict[str, Any]) -> Iterator[ObjectInfo]:
+    def _listed(self, answer: dict[str, Any]) -> Sequence[ObjectInfo]:
+        """Return the entries of a page, sorted by key: some servers sort by folder."""
         cut = len(self._prefix)
-        for item in answer.get("Contents") or ():
-            key = str(item["Key"])[cut:]
-            if not key.endswith("/"):
-                etag = str(item.get("ETag", "")).strip('"')
-                yield ObjectInfo(key, int(item["Size"]), etag)
-        for item in answer.get("CommonPrefixes") or ():
-            yield ObjectInfo(str(item["Prefix"])[cut:], None)
+        rows = [row for row in rows_of(answer) if not row.key.endswith("/")]
+        found = EntryColumns(
+            [row.key[cut:] for row in rows],
+            [row.size for row in rows],
+            [row.etag for row in rows],
+        )
+        folders = [
+            ObjectInfo(str(item["Prefix"])[cut:], None)
+            for item in answer.get("CommonPrefixes") or ()
+        ]
+        if not folders and all(map(le, found.keys, found.keys[1:])):
+            return found
+        return sorted([*found, *folders], key=attrgetter("key"))
 
     def _call(
         self, operation: str, timeout: float, **parameters: object

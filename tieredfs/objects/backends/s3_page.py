@@ -4,19 +4,30 @@ botocore spends most of a listing's time on the date of each key, which is not u
 here. What this parser does not know is left to botocore.
 """
 
-from collections.abc import MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+from urllib.parse import unquote_plus
 from xml.etree import ElementTree as ET
 
-__all__ = ["EVENT", "parse_page"]
+__all__ = ["EVENT", "ROWS", "Row", "parse_page", "rows_of"]
 
 EVENT: Final = "before-parse.s3.ListObjectsV2"
 """What botocore calls ``parse_page`` for."""
 
+ROWS: Final = "Rows"
+"""Where the objects of a page are in an answer that ``parse_page`` has parsed."""
+
 _ROOT: Final = "ListBucketResult"
-_TEXTS: Final = ("EncodingType", "NextContinuationToken")
-_FIELDS: Final = ("Key", "Size", "ETag")
+_NEXT: Final = "NextContinuationToken"
+
+
+class Row(NamedTuple):
+    """An object of a page."""
+
+    key: str
+    size: int
+    etag: str
 
 
 def parse_page(
@@ -43,35 +54,51 @@ def parse_page(
         response_dict["body"] = b""
 
 
+def rows_of(answer: MutableMapping[str, Any]) -> Iterable[Row]:
+    """Return the objects of an answer, whichever parser has parsed it."""
+    rows: Iterable[Row] | None = answer.get(ROWS)
+    if rows is not None:
+        return rows
+    return [
+        Row(str(item["Key"]), int(item["Size"]), _without_quotes(item.get("ETag", "")))
+        for item in answer.get("Contents") or ()
+    ]
+
+
 def _fields(root: ET.Element) -> dict[str, object] | None:
     """Return the fields of a page, as botocore names them; None where it is unsure."""
     space = root.tag.removesuffix(_ROOT)
     if space == root.tag:
         return None
-    names = {f"{space}{name}": name for name in _FIELDS}
     contents, prefixes = f"{space}Contents", f"{space}CommonPrefixes"
-    objects: list[dict[str, str]] = []
+    key, size, etag = f"{space}Key", f"{space}Size", f"{space}ETag"
+    is_encoded = root.findtext(f"{space}EncodingType") == "url"
+    decode: Callable[[str], str] = unquote_plus if is_encoded else str
+    rows: list[Row] = []
     folders: list[dict[str, str]] = []
-    page: dict[str, object] = {"Contents": objects, "CommonPrefixes": folders}
     for child in root:
         if child.tag == contents:
-            fields = {
-                names[field.tag]: field.text or ""
-                for field in child
-                if field.tag in names
-            }
-            if not (fields.get("Key") and fields.get("Size", "").isdecimal()):
+            fields = {field.tag: field.text or "" for field in child}
+            name, count = fields.get(key), fields.get(size, "")
+            if not (name and count.isdecimal()):
                 return None
-            objects.append(fields)
+            if "%" in name or "+" in name:
+                name = decode(name)
+            rows.append(Row(name, int(count), _without_quotes(fields.get(etag, ""))))
         elif child.tag == prefixes:
-            folders.append({"Prefix": child.findtext(f"{space}Prefix", "")})
+            prefix = child.findtext(f"{space}Prefix", "")
+            folders.append({"Prefix": decode(prefix)})
         elif not child.tag.startswith(space):
             return None
+    page: dict[str, object] = {ROWS: rows, "CommonPrefixes": folders}
     truncated = root.findtext(f"{space}IsTruncated")
     if truncated is not None:
         page["IsTruncated"] = truncated == "true"
-    for name in _TEXTS:
-        text = root.findtext(f"{space}{name}")
-        if text is not None:
-            page[name] = text
+    following = root.findtext(f"{space}{_NEXT}")
+    if following is not None:
+        page[_NEXT] = following
     return page
+
+
+def _without_quotes(etag: object) -> str:
+    return str(etag).strip('"')
