@@ -8,7 +8,8 @@ from hypothesis import given
 
 from cache.made import bytes_of, content_of, made_segment
 from support.damage import damaged, flipped
-from tieredfs import IndexType, SegmentIndexes
+from tieredfs import EpochEntry, IndexType, SegmentIndexes
+from tieredfs.cache.description import SegmentDescription
 from tieredfs.cache.entry_file import (
     InvalidEntryError,
     decode_entry,
@@ -28,32 +29,52 @@ INDEXES = st.builds(
 )
 
 
-def written(found: SegmentIndexes, identity: bytes = IDENTITY) -> bytes:
-    return b"".join(encode_entry(identity, found))
+INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
+DESCRIPTIONS = st.builds(
+    SegmentDescription,
+    INT64,
+    INT64,
+    INT64,
+    st.lists(st.builds(EpochEntry, INT64, INT64), max_size=3).map(tuple),
+    st.none() | st.integers(0, (1 << 63) - 1),
+    st.booleans(),
+)
+DESCRIPTION = SegmentDescription(9, 8, 7, (EpochEntry(0, 0), EpochEntry(3, 5)), 6)
 
 
-def made() -> bytes:
+def written(
+    found: SegmentIndexes,
+    identity: bytes = IDENTITY,
+    description: SegmentDescription | None = None,
+) -> bytes:
+    return b"".join(encode_entry(identity, found, description))
+
+
+def made(description: SegmentDescription | None = DESCRIPTION) -> bytes:
     content = content_of(made_segment(0))
     views = {kind: memoryview(data) for kind, data in content.items()}
-    return written(SegmentIndexes(views, b"layout"))
+    return written(SegmentIndexes(views, b"layout"), IDENTITY, description)
 
 
 def read(data: bytes, identity: bytes = IDENTITY) -> SegmentIndexes:
-    return decode_entry(memoryview(data), identity)
+    return decode_entry(memoryview(data), identity).indexes
 
 
-@given(IDENTITIES, INDEXES)
-def test_what_was_written_comes_back(identity: bytes, found: SegmentIndexes) -> None:
-    data = written(found, identity)
+@given(IDENTITIES, INDEXES, st.none() | DESCRIPTIONS)
+def test_what_was_written_comes_back(
+    identity: bytes, found: SegmentIndexes, description: SegmentDescription | None
+) -> None:
+    data = written(found, identity, description)
     again = read(data, identity)
     assert bytes_of(again) == bytes_of(found)
     assert again.layout == found.layout
+    assert decode_entry(memoryview(data), identity).description == description
     assert entry_identity(memoryview(data)) == identity
 
 
 def test_indexes_are_views_that_lie_at_multiples_of_eight() -> None:
     data = bytearray(made())
-    found = decode_entry(memoryview(data).toreadonly(), IDENTITY)
+    found = decode_entry(memoryview(data).toreadonly(), IDENTITY).indexes
     for kind, section in found.items():
         assert section.obj is data
         assert section.readonly
@@ -147,8 +168,8 @@ def test_a_file_is_laid_out_as_it_is_described() -> None:
             "section 1 comes after section 2",
         ),
         (
-            laid_out((1, FIRST, ONE), (101, FIRST + 8, OTHER), body=ONE + OTHER),
-            "section 101 is unknown",
+            laid_out((1, FIRST, ONE), (102, FIRST + 8, OTHER), body=ONE + OTHER),
+            "section 102 is unknown",
         ),
         (
             laid_out((1, FIRST, ONE), (2, FIRST + 8, SHORT), body=ONE + SHORT),
@@ -184,7 +205,7 @@ def test_a_header_gives_the_size_of_its_file() -> None:
 
 def test_more_sections_than_there_are_kinds_are_of_another_version() -> None:
     with pytest.raises(InvalidEntryError, match="not of version 1"):
-        read(sealed(made(), 12, struct.pack("<I", 7)))
+        read(sealed(made(), 12, struct.pack("<I", 8)))
 
 
 def sealed(data: bytes, at: int, change: bytes) -> bytes:
@@ -213,7 +234,7 @@ def test_no_version_but_this_one_is_understood(version: int) -> None:
         (72, struct.pack("<Q", (1 << 64) - 1)),  # … and longer than everything
         (72, struct.pack("<Q", 0)),  # … and empty
         (12, struct.pack("<I", 0)),  # no sections at all
-        (12, struct.pack("<I", 7)),  # more than there can be
+        (12, struct.pack("<I", 8)),  # more than there can be
         (16, struct.pack("<Q", 0)),  # a file without bytes
     ],
     ids=lambda value: str(value) if isinstance(value, int) else value.hex(),
@@ -221,6 +242,50 @@ def test_no_version_but_this_one_is_understood(version: int) -> None:
 def test_a_head_that_contradicts_the_file_is_found(at: int, change: bytes) -> None:
     with pytest.raises(InvalidEntryError):
         read(sealed(made(), at, change))
+
+
+def test_a_file_of_the_release_before_descriptions_is_read() -> None:
+    old = made(description=None)
+    assert struct.unpack_from("<I", old, 12)[0] == 6  # five indexes and the layout's
+    found = decode_entry(memoryview(old), IDENTITY)
+    assert bytes_of(found.indexes) == content_of(made_segment(0))
+    assert found.description is None
+
+
+def described(section: bytes) -> bytes:
+    """Write a file with an index and a description, its checksums right."""
+    padded = section + bytes(-len(section) % 8)
+    return laid_out((1, FIRST, ONE), (101, FIRST + 8, section), body=ONE + padded)
+
+
+def test_a_description_is_laid_out_as_it_is_described() -> None:
+    section = struct.pack("<qqqqII", 9, 8, 7, 6, 0, 2) + struct.pack("<4q", 0, 0, 3, 5)
+    found = decode_entry(memoryview(described(section)), IDENTITY)
+    assert found.description == DESCRIPTION
+    unknown = struct.pack("<qqqqII", 9, -1, 7, -1, 1, 0)
+    found = decode_entry(memoryview(described(unknown)), IDENTITY)
+    expected = SegmentDescription(9, -1, 7, (), is_end_checked=True)
+    assert found.description == expected
+
+
+@pytest.mark.parametrize(
+    "section",
+    [
+        b"",
+        bytes(39),
+        struct.pack("<qqqqII", 9, 8, 7, 6, 0, 1),  # an epoch that is not there
+        struct.pack("<qqqqIIqq", 9, 8, 7, 6, 0, 0, 0, 0),  # one too many
+        struct.pack("<qqqqIIq", 9, 8, 7, 6, 0, 1, 0),  # half of one
+        struct.pack("<qqqqII", 9, 8, 7, 6, 2, 0),  # a flag of a newer release
+        struct.pack("<qqqqII", 9, 8, 7, -2, 0, 0),
+    ],
+    ids=["empty", "short", "none", "more", "half", "flag", "count"],
+)
+def test_a_description_whose_checksum_is_right_is_refused_where_it_is_wrong(
+    section: bytes,
+) -> None:
+    with pytest.raises(InvalidEntryError, match="section 101 is malformed"):
+        read(described(section))
 
 
 @given(damaged(made()))

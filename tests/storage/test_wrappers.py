@@ -48,6 +48,7 @@ ASKS_NOTHING = {
     "is_active",
     "is_end_checked",
     "name_of",
+    "note_checked_end",
     "with_policy",
     "close",
 }
@@ -57,6 +58,7 @@ ANSWERS_NOTHING = {
     "close",
     "delete_log_segment",
     "delete_partition",
+    "note_checked_end",
 }
 PUBLIC = {
     name

@@ -24,13 +24,14 @@ from tieredfs.cache import (
     CachedIndexes,
     CacheDirectory,
     RemoteIndexCache,
-    entries,
     entry_file,
+    loader,
 )
 from tieredfs.cache import cache as cache_module
 from tieredfs.cache import (
     directory as directory_module,
 )
+from tieredfs.cache.description import SegmentDescription
 from tieredfs.cache.entries import DiskEntries, Opened, ProcessState
 from tieredfs.cache.entry import EntryKey, EntryName, entry_name
 from tieredfs.cache.entry_file import encode_entry
@@ -423,9 +424,13 @@ def keep_always(
 
 
 def publish_or_raise(
-    self: DiskEntries, entry: EntryName, fetched: SegmentIndexes, timeout: float
+    self: DiskEntries,
+    entry: EntryName,
+    fetched: SegmentIndexes,
+    timeout: float,
+    description: SegmentDescription | None = None,
 ) -> None:
-    pieces = encode_entry(entry.identity, fetched)
+    pieces = encode_entry(entry.identity, fetched, description)
     self.drop(self.directory.publish(entry.name, pieces, timeout))
 
 
@@ -464,7 +469,7 @@ def evict_hot_first(candidates: Iterable[Candidate], room: int) -> list[Candidat
 PATCHED: dict[str, Callable[[], Any]] = {
     "trusts a damaged file": lambda: patch.object(entry_file, "crc32c", lambda _: 0),
     "takes no lock": lambda: patch.object(CacheDirectory, "loading", unlocked),
-    "checks no index": lambda: patch.object(entries, "check_indexes"),
+    "checks no index": lambda: patch.object(loader, "check_indexes"),
     "knows no store": lambda: patch.object(cache_module, "entry_name", same_store),
     "names files by offset": lambda: patch.object(
         cache_module, "entry_name", same_segment

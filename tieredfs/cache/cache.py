@@ -10,9 +10,10 @@ from types import TracebackType
 from typing import Self
 
 from tieredfs.cache.directory import DEFAULT_BYTES, CacheDirectory, max_bytes_if_new
-from tieredfs.cache.entries import DiskEntries, EntryLoader, ProcessState
+from tieredfs.cache.entries import DiskEntries, ProcessState
 from tieredfs.cache.entry import CachedIndexes, EntryKey, entry_name, key_of
 from tieredfs.cache.entry_file import InvalidEntryError
+from tieredfs.cache.loader import EntryLoader
 from tieredfs.cache.stats import CacheStats
 from tieredfs.cache.user_directory import given_directory
 from tieredfs.errors import InvalidArgumentError
@@ -115,7 +116,11 @@ class RemoteIndexCache:
             return self._state.counts.stats(size)
 
     def get(
-        self, metadata: SegmentMetadata, *, timeout: float | None = None
+        self,
+        metadata: SegmentMetadata,
+        *,
+        timeout: float | None = None,
+        describing: bool = False,
     ) -> CachedIndexes:
         """Return the indexes of a segment, fetching them in one operation if necessary.
 
@@ -124,10 +129,15 @@ class RemoteIndexCache:
         segment, in any process, one fetches. The fetch goes on after ``timeout``, and
         serves the next call.
 
+        A description is kept in the same file: it is checked, removed and evicted with
+        the indexes. One that contradicts the listing is replaced.
+
         Args:
             metadata: Metadata of the segment, as listed.
             timeout: Seconds to wait for a fetch; None for the deadline of the storage's
                 policy.
+            describing: Whether to have the segment described as well, if it is not yet.
+                If that fails, the result has no description.
 
         Raises:
             ClosedError: The cache was closed.
@@ -145,6 +155,8 @@ class RemoteIndexCache:
             if opened is not None and self._entries.is_idle(now, opened.used):
                 del state.opened[key]
                 opened = None
+            if opened is not None and describing:
+                opened = opened if opened.indexes.describe(metadata) else None
             if opened is not None:
                 state.counts.hits += 1
                 opened.used = now
@@ -152,9 +164,39 @@ class RemoteIndexCache:
                     return opened.indexes
                 opened.noted = now
         if opened is None:
-            return self._find(metadata, key, timeout)
+            return self._find(metadata, key, timeout, describing=describing)
         self._directory.touch(opened.name)
         return opened.indexes
+
+    def note_checked_end(self, metadata: SegmentMetadata) -> None:
+        """Keep with a description that its end offset was compared with the log.
+
+        Nothing happens if the entry has no such description, or cannot be written.
+
+        Args:
+            metadata: The segment, as ``describe`` returned it.
+
+        Raises:
+            ClosedError: The cache was closed.
+        """
+        with self._state.lock:
+            self._entries.check_open()
+        entry = entry_name(self._identity, metadata)
+        with suppress(OSError):
+            self._loader.note(metadata, key_of(metadata), entry)
+
+    def is_end_checked(self, metadata: SegmentMetadata) -> bool:
+        """Return whether ``note_checked_end`` was called for a segment as described.
+
+        It sends no request.
+
+        Args:
+            metadata: The segment, as ``describe`` returned it.
+        """
+        found = self._peek(metadata)
+        if found is None or found.description is None:
+            return False
+        return found.description.is_end_checked and found.describe(metadata) == metadata
 
     def layout_of(self, metadata: SegmentMetadata) -> bytes:
         """Return the layout's data of a segment from the cache, without a fetch.
@@ -162,20 +204,8 @@ class RemoteIndexCache:
         Returns:
             The data; empty if it is not cached, or the layout has none.
         """
-        key = key_of(metadata)
-        state = self._state
-        with state.lock:
-            opened = state.opened.get(key)
-            removals = state.removals
-        if opened is None:
-            with suppress(InvalidEntryError):
-                entry = entry_name(self._identity, metadata)
-                opened = self._entries.open(entry, metadata.start_offset)
-            if opened is None:
-                return b""
-            with state.lock:  # else each range of a log would check the entry again
-                state.keep(key, opened, removals)
-        return opened.indexes.indexes.layout
+        found = self._peek(metadata)
+        return b"" if found is None else found.indexes.layout
 
     def with_storage(self, storage: RemoteStorageManager) -> "RemoteIndexCache":
         """Return a view of this cache that fetches from another view of the storage.
@@ -289,8 +319,30 @@ class RemoteIndexCache:
         arguments = (self.storage, self.directory, self.max_bytes, self.ttl)
         return _reopened, arguments
 
+    def _peek(self, metadata: SegmentMetadata) -> CachedIndexes | None:
+        """Return an entry that is mapped or on disk, without a fetch."""
+        key = key_of(metadata)
+        state = self._state
+        with state.lock:
+            opened = state.opened.get(key)
+            removals = state.removals
+        if opened is None:
+            with suppress(InvalidEntryError):
+                entry = entry_name(self._identity, metadata)
+                opened = self._entries.open(entry, metadata.start_offset)
+            if opened is None:
+                return None
+            with state.lock:  # else each range of a log would check the entry again
+                state.keep(key, opened, removals)
+        return opened.indexes
+
     def _find(
-        self, metadata: SegmentMetadata, key: EntryKey, timeout: float | None
+        self,
+        metadata: SegmentMetadata,
+        key: EntryKey,
+        timeout: float | None,
+        *,
+        describing: bool,
     ) -> CachedIndexes:
         """Map an entry that is not mapped yet, or load it."""
         entry = entry_name(self._identity, metadata)
@@ -299,8 +351,15 @@ class RemoteIndexCache:
         opened = None
         with suppress(InvalidEntryError):  # the load counts it
             opened = self._entries.open(entry, metadata.start_offset)
-        if opened is None:
-            return self._loader.load(metadata, key, entry, timeout)
+        if opened is None or (describing and opened.indexes.describe(metadata) is None):
+            return self._loader.load(
+                metadata,
+                key,
+                entry,
+                timeout,
+                is_known=opened is not None,
+                describing=describing,
+            )
         opened.noted = opened.used
         with state.lock:
             self._entries.check_open()

@@ -159,6 +159,28 @@ class CacheDirectory:
         Raises:
             OSError: The entry cannot be written.
         """
+        return self._put(name, pieces, timeout, is_new=True)
+
+    def rewrite(
+        self, name: str, pieces: Sequence[Buffer], timeout: float = _MAX_LOCK_SECONDS
+    ) -> list[str]:
+        """Write an entry in place of the one that exists, with that one's last use.
+
+        As ``publish``, but an entry that was removed meanwhile stays removed.
+
+        Args:
+            name: Name of the entry.
+            pieces: Its content.
+            timeout: Seconds to wait for another process; 10 at most.
+
+        Raises:
+            OSError: The entry cannot be written.
+        """
+        return self._put(name, pieces, timeout, is_new=False)
+
+    def _put(
+        self, name: str, pieces: Sequence[Buffer], timeout: float, *, is_new: bool
+    ) -> list[str]:
         temporary = self.path / f"{os.getpid()}-{token_hex(8)}.tmp"
         self._make()
         try:
@@ -169,6 +191,12 @@ class CacheDirectory:
             with self._changing(timeout=min(timeout, _MAX_LOCK_SECONDS)) as change:
                 if size > change.max_bytes:
                     return []
+                if not is_new:
+                    try:
+                        last = self._file(name).stat().st_mtime
+                    except FileNotFoundError:
+                        return []
+                    self._stamp(temporary, last)
                 change.discard(name)
                 gone = change.evict_to_fit(size)
                 temporary.replace(self._file(name))

@@ -1,47 +1,38 @@
-"""The entries that a process has mapped, those on disk, and those being loaded.
+"""The entries that a process has mapped, and those on disk.
 
 All views of a cache share the state of their process. A forked child starts with an
 empty one: it has none of its parent's threads, one of which may have held the lock.
-
-A miss is one sequence, in ``EntryLoader._load``: take the lock of the entry, open it if
-another process has written it meanwhile, else fetch the indexes, check them, write them
-(``directory``, ``entry_file``), and open what was written.
+What is neither mapped nor on disk is loaded: see ``loader``.
 """
 
 import os
 import threading
-import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterable
-from concurrent.futures import CancelledError, Future
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 
 from cachetools import Cache, LRUCache
 
+from tieredfs.cache.description import SegmentDescription
 from tieredfs.cache.directory import CacheDirectory
-from tieredfs.cache.entry import CachedIndexes, EntryKey, EntryName, check_indexes
+from tieredfs.cache.entry import CachedIndexes, EntryKey, EntryName
 from tieredfs.cache.entry_file import InvalidEntryError, decode_entry, encode_entry
 from tieredfs.cache.stats import Counts
-from tieredfs.errors import ClosedError, DeadlineExceededError, TieredFSWarning
-from tieredfs.model import SegmentIndexes, SegmentMetadata
+from tieredfs.errors import (
+    ClosedError,
+    TieredFSWarning,
+)
+from tieredfs.format.buffers import Buffer
+from tieredfs.model import SegmentIndexes
 from tieredfs.objects import RequestPolicy
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
-from tieredfs.objects.concurrency.waiting import result_of
-from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["DiskEntries", "EntryLoader", "Opened", "ProcessState"]
+__all__ = ["DiskEntries", "Opened", "ProcessState"]
 
 _MAX_MAPPED_ENTRIES = 1024
 _MAX_LOADERS = 16
-
-_LOCK_SHARE = 1 / 2
-"""Share of a deadline to wait for another process that loads the entry; the rest is for
-a fetch of our own, if that process is stopped."""
-
-_PUBLISH_SHARE = 1 / 4
-"""Share of a deadline to wait for the lock to write a fetched entry."""
 
 
 @dataclass(slots=True)
@@ -68,8 +59,9 @@ class ProcessState:
     Attributes:
         lock: Protects the other attributes.
         opened: The mapped entries that were used last.
-        loads: Entries that are being loaded, by entry and request policy: a view with a
-            longer deadline does not share the failure of one with a shorter deadline.
+        loads: Entries that are being loaded, by entry, request policy and whether they
+            are described: a view with a longer deadline does not share the failure of
+            one with a shorter deadline.
         pool: The threads that load entries; a load that hangs does not keep the process
             from ending.
         counts: The counters.
@@ -79,7 +71,7 @@ class ProcessState:
 
     lock: threading.Lock
     opened: LRUCache[EntryKey, Opened]
-    loads: dict[tuple[EntryKey, RequestPolicy], Future[CachedIndexes]]
+    loads: dict[tuple[EntryKey, RequestPolicy, bool], Future[CachedIndexes]]
     pool: DaemonExecutor
     counts: Counts
     removals: int
@@ -177,8 +169,9 @@ class DiskEntries:
         except OSError as error:
             msg = f"it cannot be read: {error}"
             raise InvalidEntryError(msg) from error
-        indexes = decode_entry(data, entry.identity)
-        return Opened(entry.name, CachedIndexes(indexes, base_offset), now, 0.0)
+        indexes, description = decode_entry(data, entry.identity)
+        held = CachedIndexes(indexes, base_offset, description)
+        return Opened(entry.name, held, now, 0.0)
 
     def open_counted(self, entry: EntryName, base_offset: int) -> Opened | None:
         """Map an entry; count an invalid one, and return None for it."""
@@ -190,7 +183,11 @@ class DiskEntries:
             return None
 
     def publish(
-        self, entry: EntryName, fetched: SegmentIndexes, timeout: float
+        self,
+        entry: EntryName,
+        fetched: SegmentIndexes,
+        timeout: float,
+        description: SegmentDescription | None = None,
     ) -> None:
         """Write an entry, and evict others if necessary; warn if that fails.
 
@@ -199,13 +196,41 @@ class DiskEntries:
             fetched: The indexes to write.
             timeout: Maximum seconds to wait for another process that changes the
                 cache.
+            description: The segment's description, if it is known.
         """
-        pieces = encode_entry(entry.identity, fetched)
+        pieces = encode_entry(entry.identity, fetched, description)
+        self._put(self.directory.publish, entry.name, pieces, timeout)
+
+    def rewrite(
+        self,
+        entry: EntryName,
+        kept: SegmentIndexes,
+        timeout: float,
+        description: SegmentDescription,
+    ) -> None:
+        """Write a description into an entry that exists; warn if that fails.
+
+        Args:
+            entry: Name of the entry; one that was removed meanwhile stays removed.
+            kept: The indexes in it.
+            timeout: As in ``publish``.
+            description: The segment's description.
+        """
+        pieces = encode_entry(entry.identity, kept, description)
+        self._put(self.directory.rewrite, entry.name, pieces, timeout)
+
+    def _put(
+        self,
+        write: Callable[[str, Sequence[Buffer], float], list[str]],
+        name: str,
+        pieces: Sequence[Buffer],
+        timeout: float,
+    ) -> None:
         try:
-            gone = self.directory.publish(entry.name, pieces, timeout)
+            gone = write(name, pieces, timeout)
         except OSError as error:
             msg = f"{self.directory.path}: indexes cannot be cached: {error}"
-            warnings.warn(msg, TieredFSWarning, stacklevel=2)
+            warnings.warn(msg, TieredFSWarning, stacklevel=3)
         else:
             self.drop(gone)
 
@@ -217,118 +242,3 @@ class DiskEntries:
         with self.state.lock:
             self.state.counts.evictions += len(gone)
             self.state.forget(gone)
-
-
-@dataclass(frozen=True, slots=True)
-class EntryLoader:
-    """Fetches entries that are not on disk, each once at a time, and writes them there.
-
-    A caller waits no longer than its policy's deadline, whatever the load waits for: a
-    free thread, another process, a store that hangs. The load continues afterwards.
-
-    Attributes:
-        storage: The storage to fetch indexes from.
-        entries: The entries on disk.
-    """
-
-    storage: RemoteStorageManager
-    entries: DiskEntries
-
-    def load(
-        self,
-        metadata: SegmentMetadata,
-        key: EntryKey,
-        entry: EntryName,
-        timeout: float | None,
-    ) -> CachedIndexes:
-        """Load an entry, or wait for a load that is in progress.
-
-        Args:
-            metadata: Metadata of the segment.
-            key: Key of the entry in the process.
-            entry: Name of the entry in the directory.
-            timeout: Seconds to wait; None for the deadline of the storage's policy. The
-                load goes on afterwards, and serves the next call.
-
-        Raises:
-            ClosedError: The cache was closed.
-            DeadlineExceededError: ``timeout`` passed.
-            UnsupportedOperationError: This thread runs the event loop that the store's
-                client needs.
-            TieredFSError: The error of the load.
-        """
-        self.storage.store.check_thread()
-        if timeout is None:
-            timeout = self.storage.store.policy.deadline
-        future = self._begin(metadata, key, entry)
-        try:
-            return result_of(future, timeout)
-        except CancelledError:  # it had not begun when the cache was closed
-            self.entries.check_open()
-            raise
-        except TimeoutError:
-            if future.done():  # it raised TimeoutError itself, or ended just now
-                return future.result()
-        name = self.storage.name_of(metadata)
-        msg = f"{name}: indexes not loaded in {timeout:g} s"
-        raise DeadlineExceededError(msg)
-
-    def _begin(
-        self, metadata: SegmentMetadata, key: EntryKey, entry: EntryName
-    ) -> Future[CachedIndexes]:
-        """Return the load of an entry that is in progress, or begin one."""
-        state = self.entries.state
-        load = (key, self.storage.store.policy)
-        with state.lock:
-            self.entries.check_open()
-            state.counts.misses += 1
-            future = state.loads.get(load)
-            if future is None:
-                future = state.pool.submit(self._load, metadata, key, entry)
-                state.loads[load] = future
-            return future
-
-    def _load(
-        self, metadata: SegmentMetadata, key: EntryKey, entry: EntryName
-    ) -> CachedIndexes:
-        """Fetch an entry and write it, unless another process just did."""
-        entries, state = self.entries, self.entries.state
-        policy = self.storage.store.policy
-        base_offset = metadata.start_offset
-        try:
-            with ExitStack() as locked:
-                # If the disk has no locks, or the holder is stopped, two may fetch.
-                with suppress(OSError):
-                    timeout = policy.deadline * _LOCK_SHARE
-                    lock = entries.directory.loading(entry.name, timeout)
-                    locked.enter_context(lock)
-                removals = state.removals
-                opened = entries.open_counted(entry, base_offset)
-                if opened is None:
-                    fetched = self._fetch(metadata)
-                    if not fetched.indexes:  # it was deleted, and may be copied again
-                        return CachedIndexes(fetched, base_offset)
-                    timeout = policy.deadline * _PUBLISH_SHARE
-                    entries.publish(entry, fetched, timeout)
-                    removals = state.removals
-                    opened = entries.open_counted(entry, base_offset)
-            if opened is None:  # it could not be written
-                return CachedIndexes(fetched, base_offset)
-            with state.lock:
-                state.keep(key, opened, removals)
-            return opened.indexes
-        finally:
-            with state.lock:
-                state.loads.pop((key, policy), None)
-
-    def _fetch(self, metadata: SegmentMetadata) -> SegmentIndexes:
-        """Fetch all indexes of a segment, and check them."""
-        begun = time.perf_counter()
-        fetched = self.storage.fetch_all_indexes(metadata)
-        taken = time.perf_counter() - begun
-        state = self.entries.state
-        with state.lock:
-            state.counts.loads += 1
-            state.counts.load_seconds += taken
-        check_indexes(fetched, metadata, self.storage.name_of(metadata))
-        return fetched

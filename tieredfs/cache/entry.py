@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from cachetools import LRUCache
 
+from tieredfs.cache.description import SegmentDescription
 from tieredfs.errors import NotFoundError
 from tieredfs.format.buffers import Int64Array
 from tieredfs.format.index.offset import OffsetIndex, OffsetPosition
@@ -104,13 +105,30 @@ class CachedIndexes:
 
     Attributes:
         indexes: The bytes of each index, read-only, and the layout's data.
+        description: What the segment's listing does not contain; None if it was not
+            asked for.
     """
 
-    def __init__(self, indexes: SegmentIndexes, base_offset: int) -> None:
+    def __init__(
+        self,
+        indexes: SegmentIndexes,
+        base_offset: int,
+        description: SegmentDescription | None = None,
+    ) -> None:
         """Wrap indexes that ``check_indexes`` accepts."""
         self.indexes = indexes
+        self.description = description
         self._base_offset = base_offset
         self._token = object()
+
+    def describe(self, listed: SegmentMetadata) -> SegmentMetadata | None:
+        """Return the segment with every field known; None if the entry cannot tell.
+
+        Args:
+            listed: The segment, as it is listed now: a description that contradicts it
+                is not used.
+        """
+        return self.description.describe(listed) if self.description else None
 
     def lookup_offset(self, offset: int) -> OffsetPosition:
         """Return the last index entry at or below ``offset``.

@@ -8,22 +8,30 @@
     u32 CRC-32C of everything before it
     the sections, each at its position, padded with zeros to a multiple of 8
 
-All numbers are little-endian. A kind is an index, or the layout's own data. A file is
-private to its cache: indexes that cannot be read are fetched again, so only the newest
-version is supported.
+All numbers are little-endian. A kind is an index, the layout's own data, or the
+segment's ``description``, once it was asked for: files of earlier releases have none. A
+file is private to its cache: indexes that cannot be read are fetched again, so only the
+newest version is supported, and an earlier release fetches what has a description.
 """
 
 from collections.abc import Sequence
 from itertools import accumulate
 from operator import add
 from struct import Struct
-from typing import Final
+from typing import Final, NamedTuple
 
+from tieredfs.cache.description import SegmentDescription
 from tieredfs.format.buffers import Buffer
 from tieredfs.format.checksum import crc32c
 from tieredfs.model import IndexType, SegmentIndexes
 
-__all__ = ["InvalidEntryError", "decode_entry", "encode_entry", "entry_identity"]
+__all__ = [
+    "EntryContent",
+    "InvalidEntryError",
+    "decode_entry",
+    "encode_entry",
+    "entry_identity",
+]
 
 _MAGIC = b"TFSINDEX"
 _VERSION = 1
@@ -41,19 +49,37 @@ _KINDS: Final = {
     5: IndexType.TRANSACTION,
 }
 _LAYOUT: Final = 100
-_MAX_SECTIONS: Final = len(_KINDS) + 1
+_DESCRIPTION: Final = 101
+_MAX_SECTIONS: Final = len(_KINDS) + 2
 
 
 class InvalidEntryError(Exception):
     """A file is not a valid entry; the message states why."""
 
 
-def encode_entry(identity: bytes, found: SegmentIndexes) -> list[Buffer]:
+class EntryContent(NamedTuple):
+    """What a file keeps of a segment.
+
+    Attributes:
+        indexes: Its indexes, and the layout's data.
+        description: What its listing does not contain; None if it was not asked for.
+    """
+
+    indexes: SegmentIndexes
+    description: SegmentDescription | None = None
+
+
+def encode_entry(
+    identity: bytes,
+    found: SegmentIndexes,
+    description: SegmentDescription | None = None,
+) -> list[Buffer]:
     """Return the pieces of a file, in order.
 
     Args:
         identity: 32 bytes that identify the store and the segment.
         found: The indexes; empty layout data has no section.
+        description: The segment's description, if it was asked for.
     """
     indexes = found.indexes
     parts: list[tuple[int, Buffer]] = [
@@ -63,6 +89,8 @@ def encode_entry(identity: bytes, found: SegmentIndexes) -> list[Buffer]:
     ]
     if found.layout:
         parts.append((_LAYOUT, found.layout))
+    if description is not None:
+        parts.append((_DESCRIPTION, description.encode()))
     sizes = [memoryview(data).nbytes for _, data in parts]
     paddings = [-size % _ALIGNMENT for size in sizes]
     head_size = _HEADER.size + len(parts) * _SECTION.size + _CRC.size
@@ -91,8 +119,8 @@ def entry_identity(data: memoryview) -> bytes:
     return found
 
 
-def decode_entry(data: memoryview, identity: bytes) -> SegmentIndexes:
-    """Check every byte of a file, and return views of its indexes.
+def decode_entry(data: memoryview, identity: bytes) -> EntryContent:
+    """Check every byte of a file, and return its description and views of its indexes.
 
     Args:
         data: The whole file, read-only.
@@ -104,6 +132,7 @@ def decode_entry(data: memoryview, identity: bytes) -> SegmentIndexes:
     sections = _sections(data, identity)
     found: dict[IndexType, memoryview] = {}
     layout = b""
+    description = None
     end = _HEADER.size + len(sections) * _SECTION.size + _CRC.size
     end = _padded(data, end)
     before = 0
@@ -121,6 +150,8 @@ def decode_entry(data: memoryview, identity: bytes) -> SegmentIndexes:
             raise InvalidEntryError(msg)
         if kind == _LAYOUT:
             layout = bytes(section)
+        elif kind == _DESCRIPTION:
+            description = _description(section)
         elif kind in _KINDS:
             found[_KINDS[kind]] = section
         else:
@@ -130,7 +161,15 @@ def decode_entry(data: memoryview, identity: bytes) -> SegmentIndexes:
     if end != len(data):
         msg = f"the sections end at {end} of {len(data)} bytes"
         raise InvalidEntryError(msg)
-    return SegmentIndexes(found, layout)
+    return EntryContent(SegmentIndexes(found, layout), description)
+
+
+def _description(section: memoryview) -> SegmentDescription:
+    try:
+        return SegmentDescription.parse(section)
+    except ValueError as error:
+        msg = f"section {_DESCRIPTION} is malformed: {error}"
+        raise InvalidEntryError(msg) from error
 
 
 def _sections(data: memoryview, identity: bytes) -> Sequence[tuple[int, ...]]:

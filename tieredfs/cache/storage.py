@@ -65,11 +65,25 @@ class IndexCachedStorage(StorageWrapper):
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
     ) -> SegmentMetadata:
-        """Return ``metadata`` with every field known, using the cached indexes."""
+        """Return ``metadata`` with every field known; only the first call asks."""
         if indexes is None and not metadata.is_described:
-            found = self._cached(metadata)
-            indexes = None if found is None else found.indexes
+            found = self._cached(metadata, describing=True)
+            if found is not None:
+                # If describing it failed, this raises the error.
+                known = found.describe(metadata)
+                return known or self.inner.describe(metadata, found.indexes)
         return self.inner.describe(metadata, indexes)
+
+    def is_end_checked(self, metadata: SegmentMetadata) -> bool:
+        """Return whether an end offset has been verified, by any process."""
+        return self.inner.is_end_checked(metadata) or self.cache.is_end_checked(
+            metadata
+        )
+
+    def note_checked_end(self, metadata: SegmentMetadata) -> None:
+        """Keep that an end offset was verified."""
+        self.inner.note_checked_end(metadata)
+        self.cache.note_checked_end(metadata)
 
     def fetch_log_segment(
         self,
@@ -122,7 +136,9 @@ class IndexCachedStorage(StorageWrapper):
         arguments = (cache.directory, cache.max_bytes, cache.ttl)
         return _reopened, (self.inner, *arguments)
 
-    def _cached(self, metadata: SegmentMetadata) -> CachedIndexes | None:
+    def _cached(
+        self, metadata: SegmentMetadata, *, describing: bool = False
+    ) -> CachedIndexes | None:
         """Return the cached indexes; None for a segment that is not cached.
 
         An active segment, which a broker is still writing, is not. A damaged index is
@@ -131,7 +147,7 @@ class IndexCachedStorage(StorageWrapper):
         if self.inner.is_active(metadata):
             return None
         try:
-            return self.cache.get(metadata)
+            return self.cache.get(metadata, describing=describing)
         except (CorruptIndexError, UnsupportedFormatError):
             return None
 

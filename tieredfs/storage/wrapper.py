@@ -115,6 +115,10 @@ class StorageWrapper(RemoteStorageManager):
         """Return whether a segment's end offset has been verified."""
         return self.inner.is_end_checked(metadata)
 
+    def note_checked_end(self, metadata: SegmentMetadata) -> None:
+        """Take note that the end of a segment's log was read."""
+        self.inner.note_checked_end(metadata)
+
     def highest_epoch(self, metadata: SegmentMetadata) -> int | None:
         """Return the highest leader epoch in a segment's log, if it is listed."""
         return self.inner.highest_epoch(metadata)

@@ -80,8 +80,7 @@ def test_a_topic_is_described_by_what_is_kept(variant: str, tmp_path: Path) -> N
     assert {"rsm-manifest", "indexes"} <= set(cold)
     warm, *found = asked()
     assert found == expected
-    # Of manifests and indexes nothing; the ends are claims, seen in the logs.
-    assert set(warm) <= {"log"}
+    assert warm == []  # nor an end, which was seen in the log
 
 
 def test_two_tiers_of_the_same_segments_in_one_store_are_not_mixed_up(

@@ -284,6 +284,7 @@ class TieredReader:
         )
         for _ in read_slice(self.storage, part):
             pass
+        self.storage.note_checked_end(segment)
 
     def read(self, offset: SupportsIndex, max_bytes: SupportsIndex) -> Fetched:
         """Fetch as Kafka does: from ``offset`` on, about ``max_bytes``.

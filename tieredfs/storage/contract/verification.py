@@ -108,6 +108,17 @@ class StorageVerification(StorageLayout):
         del metadata
         return True
 
+    def note_checked_end(self, metadata: SegmentMetadata) -> None:
+        """Take note that the end of a segment's log was read, and is its end offset.
+
+        Implementers: the default does nothing. A cache keeps it, so that
+        ``is_end_checked`` returns True in other processes as well.
+
+        Args:
+            metadata: As ``describe`` returned it.
+        """
+        del metadata
+
     def highest_epoch(self, metadata: SegmentMetadata) -> int | None:
         """Return the highest leader epoch in a segment's log, if it is listed.
 
