@@ -116,11 +116,7 @@ class RemoteIndexCache:
             return self._state.counts.stats(size)
 
     def get(
-        self,
-        metadata: SegmentMetadata,
-        *,
-        timeout: float | None = None,
-        describing: bool = False,
+        self, metadata: SegmentMetadata, *, timeout: float | None = None
     ) -> CachedIndexes:
         """Return the indexes of a segment, fetching them in one operation if necessary.
 
@@ -129,15 +125,10 @@ class RemoteIndexCache:
         segment, in any process, one fetches. The fetch goes on after ``timeout``, and
         serves the next call.
 
-        A description is kept in the same file: it is checked, removed and evicted with
-        the indexes. One that contradicts the listing is replaced.
-
         Args:
             metadata: Metadata of the segment, as listed.
             timeout: Seconds to wait for a fetch; None for the deadline of the storage's
                 policy.
-            describing: Whether to have the segment described as well, if it is not yet.
-                If that fails, the result has no description.
 
         Raises:
             ClosedError: The cache was closed.
@@ -146,27 +137,28 @@ class RemoteIndexCache:
             DeadlineExceededError: ``timeout`` passed.
             TieredFSError: The error of the storage.
         """
-        key = key_of(metadata)
-        now = self._clock()
-        state = self._state
-        with state.lock:
-            self._entries.check_open()
-            opened = state.opened.get(key)
-            if opened is not None and self._entries.is_idle(now, opened.used):
-                del state.opened[key]
-                opened = None
-            if opened is not None and describing:
-                opened = opened if opened.indexes.describe(metadata) else None
-            if opened is not None:
-                state.counts.hits += 1
-                opened.used = now
-                if now - opened.noted < self._touch_interval:
-                    return opened.indexes
-                opened.noted = now
-        if opened is None:
-            return self._find(metadata, key, timeout, describing=describing)
-        self._directory.touch(opened.name)
-        return opened.indexes
+        return self._get(metadata, timeout, describing=False)
+
+    def get_described(
+        self, metadata: SegmentMetadata, *, timeout: float | None = None
+    ) -> CachedIndexes:
+        """Return the indexes of a segment with its description, as ``get`` does.
+
+        The storage describes the segment once. The description is kept in the file of
+        the indexes: it is checked, evicted and removed with them, and one that the
+        listing contradicts is replaced.
+
+        Args:
+            metadata: Metadata of the segment, as listed.
+            timeout: As ``get`` takes it.
+
+        Returns:
+            The entry; without a description if that could not be found out.
+
+        Raises:
+            TieredFSError: As in ``get``.
+        """
+        return self._get(metadata, timeout, describing=True)
 
     def note_checked_end(self, metadata: SegmentMetadata) -> None:
         """Keep with a description that its end offset was compared with the log.
@@ -318,6 +310,32 @@ class RemoteIndexCache:
         """Pickle the storage, directory and limits, but not the counters."""
         arguments = (self.storage, self.directory, self.max_bytes, self.ttl)
         return _reopened, arguments
+
+    def _get(
+        self, metadata: SegmentMetadata, timeout: float | None, *, describing: bool
+    ) -> CachedIndexes:
+        """Return an entry that is mapped; else map or load it."""
+        key = key_of(metadata)
+        now = self._clock()
+        state = self._state
+        with state.lock:
+            self._entries.check_open()
+            opened = state.opened.get(key)
+            if opened is not None and self._entries.is_idle(now, opened.used):
+                del state.opened[key]
+                opened = None
+            if opened is not None and describing:
+                opened = opened if opened.indexes.describe(metadata) else None
+            if opened is not None:
+                state.counts.hits += 1
+                opened.used = now
+                if now - opened.noted < self._touch_interval:
+                    return opened.indexes
+                opened.noted = now
+        if opened is None:
+            return self._find(metadata, key, timeout, describing=describing)
+        self._directory.touch(opened.name)
+        return opened.indexes
 
     def _peek(self, metadata: SegmentMetadata) -> CachedIndexes | None:
         """Return an entry that is mapped or on disk, without a fetch."""

@@ -147,7 +147,9 @@ class IndexCachedStorage(StorageWrapper):
         if self.inner.is_active(metadata):
             return None
         try:
-            return self.cache.get(metadata, describing=describing)
+            if describing:
+                return self.cache.get_described(metadata)
+            return self.cache.get(metadata)
         except (CorruptIndexError, UnsupportedFormatError):
             return None
 
