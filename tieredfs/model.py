@@ -182,6 +182,8 @@ class SegmentMetadata:
         record_count: Number of records in the log, including control records; None
             where the layout does not store it, even after ``describe``. It is ignored
             when two descriptions are compared.
+        index_sizes: Bytes of each index that the segment has, where the listing
+            contains them; ignored when two descriptions are compared.
     """
 
     partition: TopicIdPartition
@@ -194,6 +196,9 @@ class SegmentMetadata:
     version: str = ""
     custom_metadata: bytes = b""
     record_count: int | None = field(default=None, compare=False)
+    index_sizes: Mapping[IndexType, int] | None = field(
+        default=None, compare=False, repr=False
+    )
 
     def __post_init__(self) -> None:
         """Reject offsets and sizes that no segment can have."""

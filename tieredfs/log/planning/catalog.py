@@ -11,6 +11,7 @@ from cachetools import LRUCache
 from tieredfs.errors import NotFoundError, PluginError
 from tieredfs.log.planning.copies import CopyComparison
 from tieredfs.log.planning.last_segments import last_segments
+from tieredfs.log.planning.reach import next_described
 from tieredfs.log.planning.tiles import first_of, may_diverge, overlaps
 from tieredfs.model import (
     SegmentId,
@@ -46,7 +47,7 @@ class Known(Enum):
     TIMES = (*ENDS, "max_timestamp_ms")
     ALL = (*TIMES, "leader_epochs")
 
-    def lacks(self, segment: SegmentMetadata) -> bool:
+    def is_missing_in(self, segment: SegmentMetadata) -> bool:
         """Return whether one of the fields is not known."""
         return any(getattr(segment, name) is None for name in self.value)
 
@@ -130,7 +131,7 @@ class SegmentCatalog:
             CorruptDataError: A segment is inconsistent with its indexes.
             PluginError: The plugin does not describe what it lists.
         """
-        wanted = [segment for segment in listed if known.lacks(segment)]
+        wanted = [segment for segment in listed if known.is_missing_in(segment)]
         found = self.calls.map(self.describe, wanted)
         described = dict(zip(wanted, found, strict=True))
         return [described.get(segment, segment) for segment in listed]
@@ -181,14 +182,23 @@ class SegmentCatalog:
         found = first if len(page) < _PAGE else list(last_segments(seek, first))
         return found if self._are_tiles(found) else None
 
-    def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
+    def seek(
+        self, partition: TopicIdPartition, offset: int, max_bytes: int = 1 << 20
+    ) -> list[SegmentMetadata]:
         """Return the first segments that end at ``offset`` or later, with their ends.
+
+        Args:
+            partition: The partition.
+            offset: The offset.
+            max_bytes: Bytes of logs that will be read: segments that have to be
+                described are returned up to about this size.
 
         Raises:
             NotFoundError: There is no such partition, or no segment ends so late.
         """
         listed = self._listed_from(partition, offset)
-        return self.complete(listed, Known.ENDS)
+        near = next_described(listed, offset, max_bytes, self.describe_all)
+        return self.complete(listed, Known.ENDS) if near is None else near
 
     def _listed_from(
         self, partition: TopicIdPartition, offset: int
@@ -205,7 +215,7 @@ class SegmentCatalog:
         if is_tiled is None:
             listed = self._storage.list_segments(partition)
             if any(segment.end_offset is None for segment in listed):
-                return self._storage.seek(partition, offset)  # shows all of them
+                return listed
             is_tiled = self._are_tiles(listed)
             self._remember(partition, is_tiled=is_tiled)
             near = [s for s in listed if is_tiled and (s.end_offset or 0) >= offset]
@@ -254,6 +264,12 @@ class SegmentCatalog:
             with self._lock:
                 self._known[segment] = known
         return known
+
+    def describe_all(
+        self, segments: Sequence[SegmentMetadata]
+    ) -> list[SegmentMetadata]:
+        """Return segments with every field known: see ``complete``."""
+        return self.complete(segments, Known.ALL)
 
     def may_diverge(self, segments: Sequence[SegmentMetadata]) -> bool:
         """Return whether segments, as listed, may be of different histories."""

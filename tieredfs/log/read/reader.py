@@ -10,6 +10,7 @@ from tieredfs.integers import to_integer
 from tieredfs.log.planning.catalog import Known, SegmentCatalog, SegmentContent
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.positions import locate, offset_index
+from tieredfs.log.planning.reach import last_described
 from tieredfs.log.planning.scan_plan import SegmentSlice
 from tieredfs.log.planning.tiles import (
     check_one_state,
@@ -85,7 +86,12 @@ class TieredReader:
             CorruptDataError: A segment is inconsistent with its indexes.
         """
         listed = self._catalog.listed(self.partition, without=without)
-        found = self._catalog.complete(listed, Known.TIMES if timed else Known.ENDS)
+        return self._completed(listed, Known.TIMES if timed else Known.ENDS)
+
+    def _completed(
+        self, listed: list[SegmentMetadata], known: Known
+    ) -> list[SegmentMetadata]:
+        found = self._catalog.complete(listed, known)
         if overlaps(found) or self._catalog.may_diverge(found):
             found = self._catalog.complete(found, Known.ALL)
         return self._with_checked_ends(found)
@@ -103,16 +109,20 @@ class TieredReader:
     def end(self) -> int:
         """Return the end (exclusive) of the log; 0 if it is empty.
 
-        Of a long log the last page is listed, where the layout can search for it.
+        Of a long log the last page is listed, where the layout can search for it. Where
+        a listing does not contain ends, of a long log only those segments are described
+        that may end last: see ``reach``.
 
         Raises:
             NotFoundError: As in ``segments``.
             CorruptDataError: As in ``segments``.
         """
         last = self._catalog.last(self.partition)
-        if last is None:
-            return self.bounds().end
-        return bounds_of(self._with_checked_ends(last)).end
+        if last is not None:
+            return bounds_of(self._with_checked_ends(last)).end
+        listed = self._catalog.listed(self.partition)
+        last = last_described(listed, self._catalog.describe_all)
+        return bounds_of(last or self._completed(listed, Known.ENDS)).end
 
     def bounds(self) -> Bounds:
         """Return the first offset and the end (exclusive) of the log.
@@ -309,7 +319,7 @@ class TieredReader:
         first = to_integer(offset, "offset")
         most = to_integer(max_bytes, "max_bytes", minimum=0)
         near = fetch_records(
-            self.storage, self.partition, self._slices_near(first), first, most
+            self.storage, self.partition, self._slices_near(first, most), first, most
         )
         if len(near):
             return near
@@ -322,13 +332,13 @@ class TieredReader:
             self.tiles(segments, found.next_offset, end)  # raises for the gap
         return found
 
-    def _slices_near(self, offset: int) -> list[SegmentSlice]:
+    def _slices_near(self, offset: int, max_bytes: int) -> list[SegmentSlice]:
         """Plan from the first segments at an offset on; return nothing if unsure.
 
         For a long log it is enough: one request lists those segments.
         """
         try:
-            segments = self._catalog.seek(self.partition, offset)
+            segments = self._catalog.seek(self.partition, offset, max_bytes)
         except NotFoundError:
             return []
         if overlaps(segments) or not segments or segments[0].start_offset > offset:

@@ -51,6 +51,9 @@ _ALWAYS = {
 }
 """Files that LocalTieredStorage writes for every segment; all are required."""
 
+_KINDS = {suffix: kind for kind, suffix in SUFFIXES.items()}
+_NOTHING = memoryview(b"")
+
 _Files = dict[tuple[int, SegmentId], dict[str, ObjectInfo]]
 
 
@@ -95,7 +98,13 @@ class KafkaLocal(RemoteStorageManager):
             raise NotFoundError(msg)
         del min_offset  # a name does not contain its segment's end offset
         return [
-            SegmentMetadata(partition, segment_id, start, size=parts[LOG_SUFFIX].size)
+            SegmentMetadata(
+                partition,
+                segment_id,
+                start,
+                size=parts[LOG_SUFFIX].size,
+                index_sizes=_index_sizes(parts),
+            )
             for (start, segment_id), parts in sorted(files.items())
             if parts.keys() >= _ALWAYS
         ]
@@ -122,16 +131,22 @@ class KafkaLocal(RemoteStorageManager):
     def fetch_indexes(
         self, metadata: SegmentMetadata, index_types: Iterable[IndexType]
     ) -> SegmentIndexes:
-        """Return several indexes of a segment, one request each.
+        """Return several indexes of a segment, one request for each with an entry.
 
-        If one is missing, the segment is looked up again: while a segment is deleted,
-        its log is the first to go, so that no index is taken for one that it never had.
+        What was listed as empty, or not at all, is not requested. If that is so, or one
+        is missing, the log is looked up: while a segment is deleted, its log is the
+        first to go, so that no index is taken for one that it never had.
         """
         wanted = list(index_types)
-        found = super().fetch_indexes(metadata, wanted)
+        sizes = metadata.index_sizes
+        if sizes is None:
+            sizes = dict.fromkeys(wanted, 1)
+        filled = [kind for kind in wanted if sizes.get(kind)]
+        found = super().fetch_indexes(metadata, filled)
         if found.keys() != set(wanted):
             self.store.head(self._key(metadata, LOG_SUFFIX))
-        return found
+        empty = (kind for kind in wanted if sizes.get(kind) == 0)
+        return SegmentIndexes({**found, **dict.fromkeys(empty, _NOTHING)})
 
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
@@ -308,6 +323,17 @@ def _name(partition: TopicIdPartition) -> str:
 
 def _stem(metadata: SegmentMetadata) -> str:
     return f"{metadata.start_offset:020d}-{metadata.id}"
+
+
+def _index_sizes(parts: Mapping[str, ObjectInfo]) -> dict[IndexType, int] | None:
+    """Return the size of each index; None if the store does not list one of them."""
+    sizes: dict[IndexType, int] = {}
+    for suffix, entry in parts.items():
+        if suffix in _KINDS:
+            if entry.size is None:
+                return None
+            sizes[_KINDS[suffix]] = entry.size
+    return sizes
 
 
 def _is_file(key: str) -> bool:
