@@ -76,6 +76,19 @@ class KnowsNoVersions(KeepsByOffset):
         return str(metadata.id)
 
 
+class DescribesEachTime(RemoteIndexCache):
+    """A cache that keeps no description."""
+
+    def get_described(
+        self, metadata: SegmentMetadata, *, timeout: float | None = None
+    ) -> CachedIndexes:
+        """Ask the storage."""
+        found = self.get(metadata, timeout=timeout)
+        described = self.storage.describe(metadata, found.indexes)
+        description = SegmentDescription.of(described)
+        return CachedIndexes(found.indexes, metadata.start_offset, description)
+
+
 class FetchesEachTime(RemoteIndexCache):
     @override
     def get(
@@ -423,6 +436,18 @@ def keep_always(
     self.opened[key] = opened
 
 
+def describe_anyway(
+    self: SegmentDescription, listed: SegmentMetadata
+) -> SegmentMetadata:
+    return replace(
+        listed,
+        size=self.size,
+        max_timestamp_ms=self.max_timestamp_ms,
+        leader_epochs=self.leader_epochs,
+        record_count=self.record_count,
+    )
+
+
 def publish_or_raise(
     self: DiskEntries,
     entry: EntryName,
@@ -477,6 +502,9 @@ PATCHED: dict[str, Callable[[], Any]] = {
     "keeps what was removed meanwhile": lambda: patch.object(
         ProcessState, "keep", keep_always
     ),
+    "trusts any description": lambda: patch.object(
+        SegmentDescription, "describe", describe_anyway
+    ),
     "raises when the disk is full": lambda: patch.object(
         DiskEntries, "publish", publish_or_raise
     ),
@@ -512,7 +540,7 @@ BROKEN: dict[type[RemoteIndexCache] | str, str] = {
     ServesWhatItRemoved: "what was removed or has expired is not served",
     ClearsOthersFiles: "files of other programs stay: after clear",
     LeavesUnfinishedFiles: "a new handle removes what a crash has left",
-    BreaksWhatIsHeld: "what get.* had returned, looked at after",
+    BreaksWhatIsHeld: "get.* had returned, looked at after|to the byte: get.* returned",
     "trusts a damaged file": "the store has, to the byte|another bit|gets back its",
     "takes no lock": "all indexes are fetched in one operation, by one of concurrent",
     "checks no index": "a failure of the storage is raised, each time",
@@ -521,6 +549,8 @@ BROKEN: dict[type[RemoteIndexCache] | str, str] = {
     MixesFetches: "its segment: get of .* returned those of|served: get of .* raised",
     "keeps what was removed meanwhile": "what was removed or has expired is not served",
     "removes what another process writes": "what another process is writing stays",
+    DescribesEachTime: "what was described is not described again",
+    "trusts any description": "a description is that of its segment as listed",
     "raises when the disk is full": "a full disk is not an error of a read",
     IgnoresTimeouts: "a caller waits no longer than its timeout",
     ClosesItsViewsApart: "a closed cache says so: get returned",

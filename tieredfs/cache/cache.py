@@ -370,7 +370,7 @@ class RemoteIndexCache:
         with suppress(InvalidEntryError):  # the load counts it
             opened = self._entries.open(entry, metadata.start_offset)
         if opened is None or (describing and opened.indexes.describe(metadata) is None):
-            return self._loader.load(
+            found = self._loader.load(
                 metadata,
                 key,
                 entry,
@@ -378,6 +378,9 @@ class RemoteIndexCache:
                 is_known=opened is not None,
                 describing=describing,
             )
+            if opened is not None:
+                self._directory.touch(entry.name)
+            return found
         opened.noted = opened.used
         with state.lock:
             self._entries.check_open()

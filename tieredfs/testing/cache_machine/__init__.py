@@ -10,6 +10,7 @@ hold exactly the entries of the model. So these are proved:
   fetched in one operation, by one of concurrent callers;
 - the bytes on disk keep to their limit, which is that of all processes;
 - no more is evicted than has to be, and what was used long ago first;
+- a segment is described once, and what was described of it is lost with its entry;
 - an error of the store is raised, and nothing of it is kept; one of the disk is not;
 - a caller waits no longer than it wants to, and a closed cache does nothing;
 - what is removed in the midst of a call is gone after it;
@@ -20,6 +21,6 @@ A failure is printed as the shortest sequence of steps that hypothesis has found
 steps are methods: those of readers are in ``reading``, those that change what is kept
 in ``keeping``, and what happens to the directory and in the stores in ``damaging``,
 ``failing`` and ``replacing``. Those of several threads are in ``crowding``,
-``interrupting`` and ``waiting``, and that of views in ``viewing``. A new step is a
-method there.
+``interrupting`` and ``waiting``, that of views in ``viewing``, and that of descriptions
+in ``describing``. A new step is a method there.
 """

@@ -4,6 +4,7 @@ from hypothesis.stateful import initialize
 
 from tieredfs.testing.cache_machine.crowding import Crowds
 from tieredfs.testing.cache_machine.damaging import Damages
+from tieredfs.testing.cache_machine.describing import Describes
 from tieredfs.testing.cache_machine.draws import LIMITS
 from tieredfs.testing.cache_machine.failing import Fails
 from tieredfs.testing.cache_machine.interrupting import Interrupts
@@ -18,7 +19,7 @@ __all__ = ["CacheMachine", "cache_machine"]
 
 
 class CacheMachine(
-    Reads, Crowds, Interrupts, Waits, Views, Keeps, Damages, Fails, Replaces
+    Reads, Describes, Crowds, Interrupts, Waits, Views, Keeps, Damages, Fails, Replaces
 ):
     """Two handles on one directory and one over another store, and all they can do."""
 

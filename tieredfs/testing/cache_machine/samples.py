@@ -4,12 +4,14 @@ Any process knows what the indexes of such a segment have to be, without the seg
 """
 
 import struct
+from dataclasses import replace
 from random import Random
 from typing import Final
 
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
 from tieredfs.model import (
+    EpochEntry,
     IndexType,
     SegmentId,
     SegmentMetadata,
@@ -25,6 +27,7 @@ __all__ = [
     "PARTITION",
     "Clock",
     "content_of",
+    "description_of",
     "made_segment",
 ]
 
@@ -81,6 +84,17 @@ def made_segment(
         size=_SIZE,
         version=version,
         custom_metadata=custom_metadata,
+    )
+
+
+def description_of(metadata: SegmentMetadata) -> SegmentMetadata:
+    """Return a segment with every field: those of another one, or size, differ."""
+    draw = Random(f"{metadata!r}")  # noqa: S311 - repeatable, not secret
+    return replace(
+        metadata,
+        max_timestamp_ms=FIRST_TIME + draw.randrange(1 << 40),
+        leader_epochs=(EpochEntry(draw.randrange(1 << 20), metadata.start_offset),),
+        record_count=draw.choice([None, draw.randrange(1 << 20)]),
     )
 
 

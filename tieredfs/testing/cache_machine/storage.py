@@ -16,6 +16,7 @@ from tieredfs.model import (
 )
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager
+from tieredfs.testing.cache_machine.samples import description_of
 
 __all__ = ["IndexStorage"]
 
@@ -26,11 +27,13 @@ class IndexStorage(RemoteStorageManager):
     Attributes:
         stored: The indexes of each segment.
         operations: How many calls have asked for one index or more, of each segment.
+        descriptions: The segments that were to be described.
         fault: What the next operations raise, or return in place of the true indexes.
     """
 
     stored: dict[SegmentMetadata, SegmentIndexes]
     operations: Counter[SegmentMetadata]
+    descriptions: list[SegmentMetadata]
     fault: Exception | SegmentIndexes | None
 
     def __init__(self, store: ObjectStore) -> None:
@@ -38,6 +41,7 @@ class IndexStorage(RemoteStorageManager):
         super().__init__(store)
         self.stored = {}
         self.operations = Counter()
+        self.descriptions = []
         self.fault = None
         self._lock = threading.Lock()
         self._meanwhile: Callable[[], object] | None = None
@@ -76,6 +80,15 @@ class IndexStorage(RemoteStorageManager):
         found = self._fetch(metadata)
         chosen = {kind: found[kind] for kind in index_types if kind in found}
         return SegmentIndexes(chosen, found.layout)
+
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        """Return what follows from the metadata."""
+        del indexes
+        with self._lock:
+            self.descriptions.append(metadata)
+        return description_of(metadata)
 
     def fetch_log_segment(
         self,
