@@ -43,6 +43,7 @@ def put(
     *spans: tuple[int, int],
     epochs: Sequence[tuple[int, int]] = ((0, 0),),
     name: str = "",
+    value: str = "v",
 ) -> None:
     """Store segments of the offsets ``[from, to)``, each with a batch for each five.
 
@@ -52,7 +53,9 @@ def put(
     files: dict[str, bytes] = {}
     for start, end in spans:
         log = b"".join(
-            encode_batch(records(at, min(LENGTH, end - at)), leader_epoch=epoch)
+            encode_batch(
+                records(at, min(LENGTH, end - at), value=value), leader_epoch=epoch
+            )
             for at in range(start, end, LENGTH)
         )
         files |= segment(FOLDER, start, log, epochs=epochs, name=name)
@@ -219,6 +222,74 @@ class TestReadingALongLog:
             found += fetched["offset"].to_pylist()
             offset = fetched.next_offset
         assert found == list(range(590, offset))
+
+    def test_records_that_a_later_leader_wrote_anew_are_read(
+        self, memory: ObjectStore, events: Events
+    ) -> None:
+        put(memory, *tiles(), value="lost")
+        more = ((at, at + LENGTH) for at in range(700, 1600, LENGTH))
+        put(memory, *more, epochs=[(0, 0), (1, 700)], name="new", value="true")
+        topic = topic_of(memory, events)
+        for offset in range(695, 760, LENGTH):
+            values = topic.read(0, offset, 1)["value"].to_pylist()
+            said = b"true" if offset >= 700 else b"lost"
+            assert values == [said + b"%d" % at for at in range(offset, offset + 5)]
+
+
+def listed(
+    *spans: tuple[int, int], epochs: Sequence[tuple[int, int]] = ((0, 0),)
+) -> list[SegmentMetadata]:
+    """Return segments, described, whose logs have a byte for each offset."""
+    known = LeaderEpochs.of(epochs)
+    return [
+        SegmentMetadata(
+            TopicIdPartition("t", 0),
+            SegmentId.from_bytes(bytes([epochs[-1][0]]) * 8 + end.to_bytes(8)),
+            start,
+            end - 1,
+            max_timestamp_ms=0,
+            leader_epochs=known.entries,
+            size=end - start,
+            index_sizes={IndexType.LEADER_EPOCH: len(format_leader_epochs(known))},
+        )
+        for start, end in spans
+    ]
+
+
+def ends_described(segments: Sequence[SegmentMetadata]) -> list[int] | None:
+    """Return the ends of the segments that decide where a log ends."""
+    ordered = sorted(segments, key=lambda one: one.start_offset)
+    found = last_described(ordered, list)
+    return None if found is None else [(one.end_offset or 0) + 1 for one in found]
+
+
+class TestSizes:
+    TILES = tuple((at, at + 10) for at in range(0, 400, 10))
+
+    def test_segments_that_follow_one_another_add_up(self) -> None:
+        more = [(400, 411), (411, 412)]
+        assert ends_described(listed(*self.TILES, *more)) == [411, 412]
+        # 10 + 1: only a log of more bytes can have those of both.
+        assert ends_described(listed(*self.TILES, (400, 410), (410, 411))) == [410, 411]
+
+    def test_segments_that_overlap_do_not(self) -> None:
+        longer = [(300, 400), (290, 405)]
+        assert ends_described(listed(*self.TILES, *longer)) == [405, 400, 400]
+
+    def test_several_histories_are_described_whole(self) -> None:
+        old = listed(*self.TILES)
+        same_start = listed((390, 395), epochs=[(0, 0), (1, 350)])
+        assert ends_described([*old, *same_start]) is None
+        earlier = listed((380, 385), epochs=[(0, 0), (1, 350)])
+        assert ends_described([*old, *earlier]) is None
+
+    def test_a_listing_without_sizes_is_described_whole(self) -> None:
+        found = listed(*self.TILES)
+        assert ends_described(found) == [400]
+        unknown = replace(found[3], size=None)
+        assert ends_described([*found[:3], unknown, *found[4:]]) is None
+        unknown = replace(found[3], index_sizes={})
+        assert ends_described([*found[:3], unknown, *found[4:]]) is None
 
 
 @st.composite
