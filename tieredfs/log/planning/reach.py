@@ -51,6 +51,8 @@ def last_described(
         return None
     first = bisect_left(listed, listed[-1].start_offset, key=_start)
     found = describe(listed[first:])
+    if not _are_one_history(found):
+        return None
     sizes = _Sizes()
     for segment in reversed(found):
         sizes.add(segment)
@@ -63,7 +65,7 @@ def last_described(
                 return None
             sizes.accept(found)
         sizes.add(segment)
-    return found if _are_one_history(found) else None
+    return found
 
 
 def next_described(
