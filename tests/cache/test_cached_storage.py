@@ -24,12 +24,16 @@ from support.events import Events
 from support.log_directories import small, source_of
 from tieredfs import (
     ClosedError,
+    CorruptBatchError,
+    CorruptDataError,
     CorruptIndexError,
     IndexType,
     NotFoundError,
     ObjectStore,
     RequestPolicy,
     SegmentMetadata,
+    Tier,
+    Topic,
 )
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache, with_index_cache
 from tieredfs.errors import TieredFSWarning
@@ -106,6 +110,29 @@ def test_a_damaged_index_is_described_as_without_a_cache(
             storage.describe(segment)
         said.append(str(caught.value))
     assert said[0] == said[1]
+
+
+def test_damage_after_the_description_is_noticed_when_it_is_read(
+    tmp_path: Path, data: Path
+) -> None:
+    folder = tmp_path / "tier"
+    shutil.copytree(data / "kafka" / "plain" / "kafka-tiered-storage", folder)
+
+    def topic() -> Topic:
+        plain = KafkaLocal(ObjectStore(str(folder)))
+        return Tier(with_index_cache(plain, tmp_path / "cache")).topic("plain")
+
+    ends = topic().end_offsets()
+    log = max(folder.glob("plain-0-*/*.log"))
+    content = bytearray(log.read_bytes())
+    content[-1] ^= 1
+    log.write_bytes(content)
+    assert topic().end_offsets() == ends
+    with pytest.raises(CorruptBatchError):
+        topic().scan().to_table()
+    log.write_bytes(content[:-1])  # which its listing shows
+    with pytest.raises(CorruptDataError):
+        topic().end_offsets()
 
 
 def test_an_index_that_is_not_there_is_not_found_and_not_asked_for_again(
