@@ -122,7 +122,9 @@ def bench_opening(scale: Scale, folder: Path) -> Report:
         Work(
             opened,
             len(data),
-            lambda: len(decode_entry(directory.read(entry.name), entry.identity)),
+            lambda: len(
+                decode_entry(directory.read(entry.name), entry.identity).indexes
+            ),
         ),
         Work(limit, len(data), copied),
         Work(

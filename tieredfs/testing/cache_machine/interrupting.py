@@ -120,6 +120,7 @@ class Interrupts(Calls):
             before.entries.but_for(free - {*after.entries.whole}),
             after.entries,
             fetched=[segment] if fetches and is_kept else [],
+            kept_for_a_moment=[segment] if fetches and not is_kept else [],
             removed=free - {segment} if action == "clear" else (),
         )
         self.model.use(handle, segment, self.clock())

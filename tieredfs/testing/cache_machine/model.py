@@ -146,6 +146,7 @@ class CacheModel:
         after: Entries,
         *,
         fetched: Collection[CachedSegment] = (),
+        kept_for_a_moment: Collection[CachedSegment] = (),
         removed: Collection[CachedSegment] = (),
     ) -> None:
         """Require that the directory has the entries that it has to have after a call.
@@ -155,6 +156,7 @@ class CacheModel:
             before: The entries when it was called.
             after: The entries now.
             fetched: Segments that were fetched.
+            kept_for_a_moment: Segments that were fetched and then removed.
             removed: Segments that were to be removed.
         """
         size = sum(after.whole.values())
@@ -172,7 +174,8 @@ class CacheModel:
         )
         if self.limit is None:
             return
-        need = before.size + sum(map(self._stored.most_bytes, fetched))
+        written = [*fetched, *kept_for_a_moment]
+        need = before.size + sum(map(self._stored.most_bytes, written))
         lost = sorted(map(str, set(before.whole) - set(after.whole) - set(removed)))
         require(
             not lost or need > self.limit,

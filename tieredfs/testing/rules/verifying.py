@@ -207,7 +207,8 @@ def check_producers_before_are_older(case: Case) -> None:
 def check_answers_from_metadata_send_no_request(case: Case) -> None:
     """``name_of`` and what verification asks of the metadata alone send no request.
 
-    That is ``is_active``, ``is_end_checked`` and ``highest_epoch``.
+    That is ``is_active``, ``is_end_checked``, ``note_checked_end`` and
+    ``highest_epoch``.
 
     Source: the plugin contract, What verification asks, ``is_end_checked``.
     """
@@ -220,6 +221,7 @@ def check_answers_from_metadata_send_no_request(case: Case) -> None:
                 "name_of": partial(storage.name_of, listed),
                 "is_active": partial(storage.is_active, listed),
                 "is_end_checked": partial(storage.is_end_checked, described),
+                "note_checked_end": partial(storage.note_checked_end, described),
                 "highest_epoch": partial(storage.highest_epoch, listed),
             }
             for said, call in asked.items():
