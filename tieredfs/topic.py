@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from itertools import chain
 from time import time_ns
 from typing import Final, SupportsIndex, TypeVar, get_args
 
@@ -14,7 +13,8 @@ from tieredfs.format.records.schema import project
 from tieredfs.integers import to_integer
 from tieredfs.log.append.append import SEGMENT_BYTES, Appender
 from tieredfs.log.planning.catalog import SegmentCatalog
-from tieredfs.log.planning.scan_plan import ScanPlan, SegmentSlice
+from tieredfs.log.planning.scan_plan import ScanPlan
+from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.fetch import Fetched
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.replan import plan_all, plan_despite_deletes
@@ -165,7 +165,7 @@ class Topic:
 
         skip_gaps = on_gap == "skip"
 
-        def slices_of(reader: TieredReader) -> list[SegmentSlice]:
+        def slices_of(reader: TieredReader) -> Sequence[SegmentSlice]:
             segments = reader.segments(timed=is_time(start) or is_time(end))
             first, stop = (
                 offset_of(reader, segments, position, skip_gaps=skip_gaps)
@@ -174,11 +174,11 @@ class Topic:
             return reader.slices_within(segments, first, stop, skip_gaps=skip_gaps)
 
         readers = [self.reader(number) for number in dict.fromkeys(numbers)]
-        slices = list(chain.from_iterable(plan_all(slices_of, readers)))
+        slices = tuple(filter(len, plan_all(slices_of, readers)))
         fetch_size = self._storage.store.options.fetch_bytes
         if order == "fair":
             fetch_size = min(fetch_size, _MAX_TURN_BYTES)
-        plan = ScanPlan(tuple(slices), fetch_size)
+        plan = ScanPlan(slices, fetch_size)
         return Scan(self._storage, self.name, plan, wanted, order, on_gap)
 
     def read(

@@ -11,18 +11,24 @@ import statistics
 import time
 import tracemalloc
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from rich import box
-from rich.console import Console
-from rich.table import Table
 
 from benchmarks.bench_indexes import offset_index, time_index
-from benchmarks.measuring import FULL, Promise, Report, Scale, Unit, Work, measure
+from benchmarks.measuring import (
+    FULL,
+    Limit,
+    Promise,
+    Report,
+    Scale,
+    Unit,
+    Work,
+    measure,
+    show_limits,
+)
 from benchmarks.segments import MIB
 from cache.made import Made, content_of, made_segment
 from servers import Bucket, ProxiedBucket
@@ -39,7 +45,7 @@ from tieredfs.cache.entry import check_indexes, entry_name
 from tieredfs.cache.entry_file import decode_entry, encode_entry
 from tieredfs.format.checksum import crc32c
 
-__all__ = ["Limit", "bench_cold_load", "bench_held", "bench_opening", "bench_restart"]
+__all__ = ["bench_cold_load", "bench_held", "bench_opening", "bench_restart"]
 
 _BASE: Final = 1 << 33
 _ENTRIES: Final = (1 << 30) // 4096
@@ -49,23 +55,6 @@ _TARGETS: Final = 100_000
 _LATENCY: Final = 0.030
 _SEGMENTS: Final = 10_000
 _COLD: Final = 15
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """A figure that is to be no larger than another.
-
-    Attributes:
-        name: What was measured.
-        found: How much it was.
-        most: How much it may be.
-        unit: Of both.
-    """
-
-    name: str
-    found: float
-    most: float
-    unit: str
 
 
 def bench_held(scale: Scale, folder: Path) -> Report:
@@ -260,20 +249,6 @@ def _held(directory: Path) -> int:
     return sum(str(directory) in line for line in [*links, *maps])
 
 
-def _show(title: str, limits: Iterable[Limit]) -> None:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for heading in ("", "found", "at most", ""):
-        table.add_column(heading, justify="left" if not heading else "right")
-    for limit in limits:
-        table.add_row(
-            limit.name,
-            f"{limit.found:,.2f} {limit.unit}",
-            f"{limit.most:,.2f} {limit.unit}",
-            "yes" if limit.found <= limit.most else "NO",
-        )
-    Console(width=100, highlight=False).print(table)
-
-
 def test_looking_into_cached_indexes(tmp_path: Path) -> None:
     report = bench_held(FULL, tmp_path)
     report.show()
@@ -286,7 +261,7 @@ def test_opening_an_entry(tmp_path: Path) -> None:
 
 
 def test_a_cold_load(s3_proxied: ProxiedBucket, tmp_path: Path) -> None:
-    _show(
+    show_limits(
         f"Cold load, {_LATENCY * 1e3:.0f} ms away",
         bench_cold_load(s3_proxied, tmp_path, _COLD),
     )
@@ -294,4 +269,4 @@ def test_a_cold_load(s3_proxied: ProxiedBucket, tmp_path: Path) -> None:
 
 def test_a_restart(tmp_path: Path) -> None:
     limits = bench_restart(tmp_path, _SEGMENTS, FULL.repetitions)
-    _show(f"A directory of {_SEGMENTS:,} entries", limits)
+    show_limits(f"A directory of {_SEGMENTS:,} entries", limits)

@@ -28,6 +28,7 @@ __all__ = [
     "SMOKE",
     "Comparison",
     "Figures",
+    "Limit",
     "Promise",
     "Report",
     "Sample",
@@ -37,6 +38,7 @@ __all__ = [
     "copying",
     "measure",
     "one_core",
+    "show_limits",
     "timed",
     "timed_by_clock",
 ]
@@ -221,6 +223,23 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """A figure that is to be no larger than another.
+
+    Attributes:
+        name: What was measured.
+        found: How much it was.
+        most: How much it may be.
+        unit: Of both.
+    """
+
+    name: str
+    found: float
+    most: float
+    unit: str
+
+
+@dataclass(frozen=True, slots=True)
 class Report:
     """A benchmark's comparisons, which share their columns.
 
@@ -284,6 +303,21 @@ class Report:
         for name in self.against:
             yield f"{figure.speed / comparison.speed(name):.3g}"
         yield comparison.kept(figure.name, self.unit)
+
+
+def show_limits(title: str, limits: Iterable[Limit]) -> None:
+    """Print figures beside what they may be."""
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    for heading in ("", "found", "at most", ""):
+        table.add_column(heading, justify="left" if not heading else "right")
+    for limit in limits:
+        table.add_row(
+            limit.name,
+            f"{limit.found:,.2f} {limit.unit}",
+            f"{limit.most:,.2f} {limit.unit}",
+            "yes" if limit.found <= limit.most else "NO",
+        )
+    Console(width=100, highlight=False).print(table)
 
 
 @contextmanager

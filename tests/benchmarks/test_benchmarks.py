@@ -20,6 +20,7 @@ from benchmarks.bench_import import bench_import
 from benchmarks.bench_indexes import bench_lookups, bench_parsing
 from benchmarks.bench_listing import bench_listing
 from benchmarks.bench_objects import CLOUDS, bench_calls, bench_clouds
+from benchmarks.bench_planning import bench_long_plans, bench_planning
 from benchmarks.bench_push import bench_push
 from benchmarks.bench_pytest_start import bench_pytest_start
 from benchmarks.decoders import (
@@ -153,6 +154,17 @@ def test_object_stores_are_measured_beside_their_plain_clients(fleet: Fleet) -> 
 
 def test_listings_are_measured_beside_the_plain_clients(fleet: Fleet) -> None:
     _check(bench_listing(SMOKE, fleet), len(CLOUDS), {"tieredfs", "fsspec"})
+
+
+def test_plans_are_measured_in_columns_and_one_by_one() -> None:
+    _check(bench_planning(SMOKE), 1, {"in columns", "one by one"})
+
+
+def test_long_plans_are_measured_in_time_and_memory() -> None:
+    time, held, highest = bench_long_plans([3000])
+    assert time.found > 0
+    assert 61 < held.found < 200
+    assert 0 < highest.found < 100
 
 
 @pytest.mark.parametrize("codec", list(Codec), ids=lambda codec: codec.name.lower())

@@ -90,11 +90,12 @@ def make_sized(sizes: Iterable[int]) -> Scan:
     """Make a scan whose slices have these many bytes to fetch."""
     scan = open_tier(str(TIER)).topic("o3.alpha").scan()
     first = scan.plan.slices[0]
-    slices = (
+    slices = tuple(
         replace(first, start_offset=n, start_position=0, end_position=size)
         for n, size in enumerate(sizes)
     )
-    return replace(scan, plan=replace(scan.plan, slices=tuple(slices)))
+    partitions = (slices,) if slices else ()
+    return replace(scan, plan=replace(scan.plan, partitions=partitions))
 
 
 @pytest.mark.parametrize(

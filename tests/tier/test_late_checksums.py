@@ -9,7 +9,7 @@ from support.wire import WireRecord, encode_batch
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import CorruptBatchError
 from tieredfs.format.records.decode import RecordDecoder
-from tieredfs.log.planning.scan_plan import SegmentSlice
+from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.pipeline import read_slice
 from tieredfs.model import (
     UNKNOWN_TOPIC_ID,

@@ -194,7 +194,7 @@ class TestWhatWasAddedSince:
             return found
 
         topic = tier.topic("t")
-        monkeypatch.setattr(tier.storage, "list_segments", and_add)
+        monkeypatch.setattr(tier.storage, "list_segments_lazily", and_add)
         time: dict[str, Any] = {bound: datetime.fromtimestamp(late // 1000, UTC)}
         assert topic.scan(**time).to_table().num_rows == expected
         assert topic.end_offsets() == {0: 10}
@@ -234,7 +234,7 @@ class TestWhatWasAddedSince:
             everyone.wait(10)
             return listed(partition)
 
-        monkeypatch.setattr(tier.storage, "list_segments", together)
+        monkeypatch.setattr(tier.storage, "list_segments_lazily", together)
         monkeypatch.setattr(tier.storage, "seek", lambda one, _: together(one))
         monkeypatch.setattr(tier.storage, "survey", lambda one: iter(together(one)))
         plan(topic)

@@ -1,7 +1,6 @@
 """The data source: planned on the driver, read in the executors."""
 
-from collections.abc import Iterator, Mapping
-from itertools import chain
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
@@ -13,7 +12,8 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.format.records.schema import COLUMNS
-from tieredfs.log.planning.scan_plan import ScanPlan, SegmentSlice
+from tieredfs.log.planning.scan_plan import ScanPlan
+from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.log.read.replan import plan_all
 from tieredfs.log.read.scan import Scan
@@ -205,12 +205,12 @@ class TieredFSReader(DataSourceReader):
         return Scan(
             topic.reader(topic.partitions[0]).storage,
             topic.name,
-            ScanPlan(tuple(chain.from_iterable(found)), self.options.tuned.fetch_bytes),
+            ScanPlan(tuple(filter(len, found)), self.options.tuned.fetch_bytes),
             tuple(dict.fromkeys((*self.columns, *named))),
             on_gap="raise" if self.options.fail_on_data_loss else "skip",
         )
 
-    def _slices(self, reader: TieredReader) -> list[SegmentSlice]:
+    def _slices(self, reader: TieredReader) -> Sequence[SegmentSlice]:
         """Plan one partition from one listing: range and segments are of one moment."""
         options, partition = self.options, reader.partition
         topic, number = partition.topic, partition.partition

@@ -20,6 +20,7 @@ from tieredfs.storage.segment_log.inspection import (
     inspect_log_segment,
 )
 from tieredfs.storage.segment_log.source import LogContent, LogSource
+from tieredfs.storage.segment_table import SegmentTable
 from tieredfs.storage.time_claim import check_max_timestamp
 from tieredfs.storage.wrapper import StorageWrapper
 
@@ -33,6 +34,7 @@ __all__ = [
     "LogSource",
     "PluginInfo",
     "RemoteStorageManager",
+    "SegmentTable",
     "StorageAddress",
     "StorageWrapper",
     "check_layout",

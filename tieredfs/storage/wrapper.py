@@ -1,7 +1,8 @@
 """A storage that delegates every call: the base class of wrappers."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
+from inspect import unwrap
 from typing import Self
 
 from tieredfs.errors import TieredFSError
@@ -50,6 +51,18 @@ class StorageWrapper(RemoteStorageManager):
     ) -> list[SegmentMetadata]:
         """Return the segments of a partition, sorted by start offset."""
         return self.inner.list_segments(partition, min_offset)
+
+    def list_segments_lazily(
+        self, partition: TopicIdPartition
+    ) -> Sequence[SegmentMetadata]:
+        """Return the segments of a partition as a sequence.
+
+        A subclass that overrides only ``list_segments`` returns what that returns,
+        unless it has only wrapped the method of this class.
+        """
+        if unwrap(type(self).list_segments) is not StorageWrapper.list_segments:
+            return super().list_segments_lazily(partition)
+        return self.inner.list_segments_lazily(partition)
 
     def fetch_log_segment(
         self,

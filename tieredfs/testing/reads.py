@@ -20,6 +20,7 @@ def every_read(storage: RemoteStorageManager, listed: SegmentMetadata) -> Asked:
         "list_partitions of a topic": lambda: storage.list_partitions(partition.topic),
         "list_segments": lambda: storage.list_segments(partition),
         "list_segments from an offset": lambda: storage.list_segments(partition, start),
+        "list_segments_lazily": lambda: [*storage.list_segments_lazily(partition)],
         "seek": lambda: storage.seek(partition, start),
         "survey": lambda: list(storage.survey(partition)),
         "stored_sizes": lambda: storage.stored_sizes(partition),

@@ -1,6 +1,6 @@
 """Plugins that list in a wrong way."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 from typing import Final
@@ -17,6 +17,7 @@ from tieredfs import (
     TopicIdPartition,
 )
 from tieredfs import testing as rules
+from tieredfs.storage import SegmentTable
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 
@@ -234,6 +235,28 @@ class SeeksAFixedNumber(Native):
         return super().list_segments(partition, offset)[:500]
 
 
+class ForgetsTheLastLazily(Native):
+    """Leaves out the last segment of a listing in columns."""
+
+    @override
+    def list_segments_lazily(
+        self, partition: TopicIdPartition
+    ) -> Sequence[SegmentMetadata]:
+        return super().list_segments_lazily(partition)[:-1]
+
+
+class TakesEndsForExclusive(SingleObject):
+    """Has in a column the offsets after the segments' last ones."""
+
+    @override
+    def list_segments_lazily(
+        self, partition: TopicIdPartition
+    ) -> Sequence[SegmentMetadata]:
+        found = super().list_segments_lazily(partition)
+        assert isinstance(found, SegmentTable)
+        return replace(found, end_offsets=found.end_offsets + 1)
+
+
 class TakesOffsetsForFloats(Native):
     """Reads offsets as JSON's numbers, which are exact up to 2**53."""
 
@@ -296,6 +319,12 @@ BROKEN: Final = (
         r"list_segments returned \[\], not NotFoundError",
     ),
     Broken(rules.check_seek_finds_the_first, SeeksTooFar, "From offset"),
+    Broken(rules.check_lazy_listing_is_the_list, ForgetsTheLastLazily, "it returned"),
+    Broken(
+        rules.check_lazy_listing_is_the_list,
+        TakesEndsForExclusive,
+        "its columns are",
+    ),
     Broken(rules.check_survey_agrees_with_the_listing, SurveysTheFirst, "it yielded"),
     Broken(
         rules.check_description_is_complete,

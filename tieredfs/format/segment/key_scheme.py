@@ -11,9 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar, Final
 
+import numpy as np
+
 from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import UnsupportedFormatError
 from tieredfs.format.segment.key import SegmentKey
+from tieredfs.format.segment.key_table import KEY_DTYPE, KeyTable, RowMask
 from tieredfs.model import TopicIdPartition
 
 __all__ = ["OWN_FOLDER", "KeyScheme"]
@@ -79,6 +82,20 @@ class KeyScheme(ABC):
         Raises:
             UnsupportedFormatError: The stem is of a newer release.
         """
+
+    def parse_stems(self, stems: Sequence[str]) -> tuple[KeyTable, RowMask]:
+        """Parse as many of some stems as can be parsed together.
+
+        Implementers: the default parses none.
+
+        Args:
+            stems: Last parts of keys, without the suffix.
+
+        Returns:
+            A row for each stem, and which of the rows have been parsed: in them is what
+            ``parse_stem`` returns. The other stems have to be parsed one by one.
+        """
+        return np.zeros(len(stems), KEY_DTYPE), np.zeros(len(stems), np.bool_)
 
     @abstractmethod
     def stem_beginning(self, end_offset: int, start_offset: int | None = None) -> str:

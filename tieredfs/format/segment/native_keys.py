@@ -12,6 +12,8 @@ from typing import ClassVar, Final
 from tieredfs.errors import InvalidArgumentError, UnsupportedFormatError
 from tieredfs.format.segment.key import SegmentFlag, SegmentKey
 from tieredfs.format.segment.key_scheme import KeyScheme
+from tieredfs.format.segment.key_table import KeyTable, RowMask
+from tieredfs.format.segment.native_stems import parse_stems
 from tieredfs.integers import MAX_INT32, MAX_INT64
 from tieredfs.model import UNKNOWN_TOPIC_ID, SegmentId, TopicIdPartition, Uuid
 
@@ -106,6 +108,10 @@ class NativeKeys(KeyScheme):
             end, start, stamp, epoch, log, tail, SegmentFlag(flags), segment_id
         )
         return key if self.stem(key) == stem else None  # a minus zero is not valid
+
+    def parse_stems(self, stems: Sequence[str]) -> tuple[KeyTable, RowMask]:
+        """Parse stems together, all that are valid."""
+        return parse_stems(stems)
 
     def stem_beginning(self, end_offset: int, start_offset: int | None = None) -> str:
         """Return how the stems of segments begin that end at an offset."""

@@ -1,18 +1,20 @@
 """The segments of a partition, and everything that is known of them."""
 
 import time
-from collections.abc import Callable, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from enum import Enum
 from itertools import islice
 from typing import TypeAlias
 
+import numpy as np
 from cachetools import LRUCache
 
 from tieredfs.errors import NotFoundError, PluginError
+from tieredfs.integers import MAX_INT64
+from tieredfs.log.planning.columns import ends_of, first_of, may_diverge, overlaps
 from tieredfs.log.planning.copies import CopyComparison
 from tieredfs.log.planning.last_segments import last_segments
 from tieredfs.log.planning.reach import next_described
-from tieredfs.log.planning.tiles import first_of, may_diverge, overlaps
 from tieredfs.model import (
     SegmentId,
     SegmentIndexes,
@@ -21,7 +23,7 @@ from tieredfs.model import (
 )
 from tieredfs.objects.concurrency.fork_locks import make_lock
 from tieredfs.objects.concurrency.nested_calls import NestedCalls
-from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.storage import Capability, RemoteStorageManager, SegmentTable
 
 __all__ = ["Known", "SegmentCatalog", "SegmentContent", "content_of"]
 
@@ -98,8 +100,8 @@ class SegmentCatalog:
         self,
         partition: TopicIdPartition,
         *,
-        without: Container[SegmentContent] = frozenset(),
-    ) -> list[SegmentMetadata]:
+        without: Collection[SegmentContent] = frozenset(),
+    ) -> Sequence[SegmentMetadata]:
         """Return the segments as they are listed, sorted by start offset.
 
         Args:
@@ -110,16 +112,18 @@ class SegmentCatalog:
             NotFoundError: There is no such partition.
         """
         try:
-            listed = self._storage.list_segments(partition)
+            listed = self._storage.list_segments_lazily(partition)
         except NotFoundError:
             if partition not in self._begun:
                 raise
             return []
+        if not without:
+            return listed
         return [segment for segment in listed if content_of(segment) not in without]
 
     def complete(
         self, listed: Sequence[SegmentMetadata], known: Known
-    ) -> list[SegmentMetadata]:
+    ) -> Sequence[SegmentMetadata]:
         """Return the segments, after describing those of which too little is known.
 
         Args:
@@ -131,6 +135,8 @@ class SegmentCatalog:
             CorruptDataError: A segment is inconsistent with its indexes.
             PluginError: The plugin does not describe what it lists.
         """
+        if isinstance(listed, SegmentTable) and listed.has(known.value):
+            return listed
         wanted = [segment for segment in listed if known.is_missing_in(segment)]
         found = self.calls.map(self.describe, wanted)
         described = dict(zip(wanted, found, strict=True))
@@ -184,7 +190,7 @@ class SegmentCatalog:
 
     def seek(
         self, partition: TopicIdPartition, offset: int, max_bytes: int = 1 << 20
-    ) -> list[SegmentMetadata]:
+    ) -> Sequence[SegmentMetadata]:
         """Return the first segments that end at ``offset`` or later, with their ends.
 
         Args:
@@ -202,7 +208,7 @@ class SegmentCatalog:
 
     def _listed_from(
         self, partition: TopicIdPartition, offset: int
-    ) -> list[SegmentMetadata]:
+    ) -> Sequence[SegmentMetadata]:
         """List the first segments that end at ``offset`` or later; none if unsure.
 
         Where segments overlap or are of different histories, other segments determine
@@ -213,13 +219,18 @@ class SegmentCatalog:
         """
         is_tiled = self._was_tiled(partition)
         if is_tiled is None:
-            listed = self._storage.list_segments(partition)
-            if any(segment.end_offset is None for segment in listed):
+            listed = self._storage.list_segments_lazily(partition)
+            if not isinstance(listed, SegmentTable) and any(
+                segment.end_offset is None for segment in listed
+            ):
                 return listed
             is_tiled = self._are_tiles(listed)
             self._remember(partition, is_tiled=is_tiled)
-            near = [s for s in listed if is_tiled and (s.end_offset or 0) >= offset]
-            return near[:_NEAR]
+            if not is_tiled:
+                return []
+            wanted = min(offset, MAX_INT64)
+            first = int(np.searchsorted(ends_of(listed), wanted, side="right"))
+            return listed[first : first + _NEAR]
         if not is_tiled:
             return []
         near = self._storage.seek(partition, offset)
@@ -269,7 +280,7 @@ class SegmentCatalog:
         self, segments: Sequence[SegmentMetadata]
     ) -> list[SegmentMetadata]:
         """Return segments with every field known: see ``complete``."""
-        return self.complete(segments, Known.ALL)
+        return list(self.complete(segments, Known.ALL))
 
     def may_diverge(self, segments: Sequence[SegmentMetadata]) -> bool:
         """Return whether segments, as listed, may be of different histories."""

@@ -1,72 +1,49 @@
 """What a scan will read: slices of segments, each with its offsets and positions."""
 
-from dataclasses import dataclass, replace
-from typing import Self
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 
-from tieredfs.epochs import LeaderEpochs
-from tieredfs.format.batch.table import LogBatches
-from tieredfs.model import SegmentMetadata
+import numpy as np
 
-__all__ = ["ScanPlan", "SegmentSlice"]
+from tieredfs.log.planning.segment_slice import SegmentSlice
+from tieredfs.log.planning.slice_run import segments_of, sizes_of
 
-
-@dataclass(frozen=True, slots=True)
-class SegmentSlice:
-    """A range of offsets of one segment, and their positions in its log.
-
-    Attributes:
-        segment: The segment, whose end offset and size are known.
-        start_offset: First offset to serve.
-        end_offset: End (exclusive) of the offsets to serve.
-        start_position: Position of a batch at or before ``start_offset``.
-        end_position: Position at or after ``end_offset``.
-        lineage: The epochs that a batch must have been written under.
-        previous_offset: Last offset of the batch before ``start_position``, if reading
-            continues there; -1 if the position comes from an index.
-    """
-
-    segment: SegmentMetadata
-    start_offset: int
-    end_offset: int
-    start_position: int
-    end_position: int
-    lineage: LeaderEpochs
-    previous_offset: int = -1
-
-    @property
-    def size(self) -> int:
-        """Bytes of the log from its first position to its last."""
-        return self.end_position - self.start_position
-
-    def remaining_after(self, batches: LogBatches) -> Self:
-        """Return the rest of the slice after some of its batches."""
-        last = int(batches["last_offset"][-1])
-        position = int(batches["position"][-1] + batches["size"][-1])
-        return replace(
-            self,
-            start_offset=min(last + 1, self.end_offset),
-            start_position=position,
-            end_position=max(position, self.end_position),
-            previous_offset=last,
-        )
+__all__ = ["ScanPlan"]
 
 
 @dataclass(frozen=True, slots=True)
 class ScanPlan:
     """What a scan will read.
 
+    Iterating yields the slices in the order in which they are read, and makes each when
+    it is needed.
+
     Attributes:
-        slices: The parts of segments, in the order in which they are read.
+        partitions: The slices of each partition, at least one.
         fetch_size: Bytes of each request.
     """
 
-    slices: tuple[SegmentSlice, ...]
+    partitions: tuple[Sequence[SegmentSlice], ...]
     fetch_size: int
+
+    @property
+    def slices(self) -> tuple[SegmentSlice, ...]:
+        """The parts of segments, in the order in which they are read."""
+        return tuple(self)
+
+    def __iter__(self) -> Iterator[SegmentSlice]:
+        """Yield the slices, one after the other."""
+        return chain.from_iterable(self.partitions)
+
+    def __len__(self) -> int:
+        """Return the number of slices."""
+        return sum(map(len, self.partitions))
 
     @property
     def segments(self) -> int:
         """Number of segments to read from."""
-        return len({(s.segment.partition, s.segment.id) for s in self.slices})
+        return sum(map(segments_of, self.partitions))
 
     @property
     def requests(self) -> int:
@@ -75,12 +52,38 @@ class ScanPlan:
         A slice that ends inside a segment may need more, for the batch after it. So may
         a layout, for a manifest or for a log that is stored in chunks.
         """
-        return sum(-(-part.size // self.fetch_size) for part in self.slices)
+        return sum(
+            int((-(-sizes_of(part) // self.fetch_size)).sum())
+            for part in self.partitions
+        )
 
     @property
     def size(self) -> int:
         """Bytes of the slices, as the broker wrote them."""
-        return sum(part.size for part in self.slices)
+        return sum(int(sizes_of(part).sum()) for part in self.partitions)
+
+    def split(self, target_bytes: int) -> list["ScanPlan"]:
+        """Split into plans of neighbouring slices, which together are this one.
+
+        Args:
+            target_bytes: Maximum bytes of each plan with more than one slice.
+        """
+        groups: list[list[Sequence[SegmentSlice]]] = []
+        room = 0
+        for part in self.partitions:
+            ends = np.cumsum(sizes_of(part))
+            first, before = 0, 0
+            while first < len(part):
+                stop = int(np.searchsorted(ends, before + room, side="right"))
+                if not groups or stop <= first:
+                    groups.append([])
+                    room = target_bytes
+                    stop = int(np.searchsorted(ends, before + room, side="right"))
+                stop = max(stop, first + 1)
+                groups[-1].append(part[first:stop])
+                reached = int(ends[stop - 1])
+                room, first, before = room - (reached - before), stop, reached
+        return [ScanPlan(tuple(group), self.fetch_size) for group in groups]
 
     def __repr__(self) -> str:
         """Show the number of segments, requests and bytes."""

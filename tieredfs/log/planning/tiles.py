@@ -5,15 +5,16 @@ end. Another segment's offsets beyond the point where its history diverges from 
 are left out; ``overlap`` decides which of several segments of one history counts.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
+import numpy as np
+
 from tieredfs.epochs import NO_EPOCH, LeaderEpochs
-from tieredfs.errors import (
-    CorruptDataError,
-    NotFoundError,
-    UnsupportedFormatError,
-)
+from tieredfs.errors import CorruptDataError
+from tieredfs.format.buffers import Int64Array
+from tieredfs.integers import MAX_INT64
+from tieredfs.log.planning.columns import ends_of, first_of, overlaps
 from tieredfs.log.planning.end_claims import beyond, is_disputed
 from tieredfs.log.planning.overlap import (
     Compare,
@@ -22,7 +23,9 @@ from tieredfs.log.planning.overlap import (
     serve,
     stale_pairs,
 )
+from tieredfs.log.planning.table_tiles import TableTiles
 from tieredfs.model import SegmentMetadata
+from tieredfs.storage import SegmentTable
 
 __all__ = [
     "check_one_state",
@@ -30,14 +33,11 @@ __all__ = [
     "deciding_ends",
     "disputed",
     "disputes",
-    "first_of",
     "gaps",
     "last_of",
     "lineage_of",
     "log_end",
-    "may_diverge",
     "mixed",
-    "overlaps",
     "tile",
 ]
 
@@ -47,72 +47,29 @@ _TO_GO_ON: Final = (
 )
 
 
-def last_of(segments: Iterable[SegmentMetadata]) -> SegmentMetadata | None:
+def last_of(segments: Sequence[SegmentMetadata]) -> SegmentMetadata | None:
     """Return the segment in which the true history ends, if there is any segment.
 
     Epochs count only if those of all segments are known: a listing that needs no
     description does not contain them, and a segment without them would lose to an older
     one with them.
     """
-    found = list(segments)
-    return max(found, key=_rank if _has_epochs(found) else _end, default=None)
+    return segments[_last_row(segments)] if len(segments) else None
 
 
-def lineage_of(segments: Iterable[SegmentMetadata]) -> LeaderEpochs:
+def lineage_of(segments: Sequence[SegmentMetadata]) -> LeaderEpochs:
     """Return the true history: that of the segment with the highest (epoch, end).
 
     It is empty, and accepts everything, if the epochs of a segment are not known.
     """
-    found = list(segments)
-    last = last_of(found) if _has_epochs(found) else None
+    last = last_of(segments) if _has_epochs(segments) else None
     return LeaderEpochs(last.leader_epochs or ()) if last else LeaderEpochs()
 
 
-def log_end(segments: Iterable[SegmentMetadata]) -> int:
+def log_end(segments: Sequence[SegmentMetadata]) -> int:
     """Return the end (exclusive) of the true history; 0 without segments."""
     last = last_of(segments)
     return _end(last) if last else 0
-
-
-def overlaps(segments: Sequence[SegmentMetadata]) -> bool:
-    """Return whether any two of the segments, sorted by start, share an offset."""
-    ends = 0
-    for segment in segments:
-        if segment.start_offset < ends:
-            return True
-        ends = max(ends, _end(segment))
-    return False
-
-
-def may_diverge(
-    segments: Sequence[SegmentMetadata],
-    highest_epoch: Callable[[SegmentMetadata], int | None],
-    describe: Callable[[SegmentMetadata], SegmentMetadata],
-) -> bool:
-    """Return whether segments that do not overlap may be of different histories.
-
-    If all have the same highest epoch, they are of one history: its leader had
-    everything before. Otherwise the last segment's history determines under which epoch
-    each segment has to end; a cleaner may also have left an older epoch.
-
-    Args:
-        segments: The segments of a partition with their end offsets, as listed.
-        highest_epoch: Returns the highest epoch of a segment, if it is listed.
-        describe: Reads the history of the last segment.
-    """
-    epochs = [highest_epoch(segment) for segment in segments]
-    known = [epoch for epoch in epochs if epoch is not None]
-    if len(known) < len(segments) or len(set(known)) <= 1:
-        return False
-    _, _, last = max(zip(known, map(_end, segments), segments, strict=True), key=_order)
-    try:
-        lineage = LeaderEpochs(describe(last).leader_epochs or ())
-    except (CorruptDataError, NotFoundError, UnsupportedFormatError):
-        return False  # reported when it is read
-    return any(
-        not lineage.accepts(epoch, _end(segment) - 1)
-        for epoch, segment in zip(known, segments, strict=True)
-    )
 
 
 def deciding_ends(segments: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
@@ -126,17 +83,17 @@ def deciding_ends(segments: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
         segments: The segments of a partition with their end offsets, sorted by start
             offset.
     """
-    decide = {id(segment): segment for segment in segments[-1:]}
-    last = last_of(segments)
-    if last is not None:
-        decide[id(last)] = last
-    longest: SegmentMetadata | None = None
-    for segment in segments:
-        if longest is not None and segment.start_offset < _end(longest):
-            decide[id(longest)], decide[id(segment)] = longest, segment
-        if longest is None or _end(segment) > _end(longest):
-            longest = segment
-    return list(decide.values())
+    if not len(segments):
+        return []
+    decide = {len(segments) - 1, _last_row(segments)}
+    if overlaps(segments):
+        longest = 0
+        for row, segment in enumerate(segments):
+            if row and segment.start_offset < _end(segments[longest]):
+                decide |= {longest, row}
+            if _end(segment) > _end(segments[longest]):
+                longest = row
+    return [segments[row] for row in sorted(decide)]
 
 
 def tile(
@@ -147,7 +104,7 @@ def tile(
     skip_gaps: bool,
     compare: Compare,
     url: str,
-) -> list[Tile]:
+) -> Sequence[Tile]:
     """Determine which segment serves which of the offsets ``[start, end)``.
 
     Args:
@@ -175,18 +132,19 @@ def tile(
             log_end(segments),
             compare,
         )
-        tiles = _clipped(whole, start, end)
+        tiles: Sequence[Tile] = _clipped(whole, start, end)
+    elif isinstance(segments, SegmentTable):
+        tiles = TableTiles.within(segments, start, end)
     else:
         tiles = list(_in_order(segments, lineage, start, end))
     if skip_gaps:
         return tiles
-    cursor = start
-    for segment, first, stop in tiles:
-        if first > cursor:
-            raise gap_error(url, segment, cursor, first)
-        cursor = stop
-    if cursor < end and segments:
-        raise gap_error(url, segments[-1], cursor, end)
+    missing = gaps(tiles, start)
+    if missing:
+        raise gap_error(url, segments[0], *missing[0])
+    reached = tiles[-1].end if tiles else start
+    if reached < end and segments:
+        raise gap_error(url, segments[-1], reached, end)
     return tiles
 
 
@@ -273,6 +231,8 @@ def check_served(
         CorruptDataError: A segment has an offset that no tile serves: the epochs of a
             segment contradict those of the others.
     """
+    if isinstance(tiles, TableTiles):
+        return  # each segment serves all of its offsets
     cursor = segments[0].start_offset if segments else end
     for _, first, stop in (*tiles, (None, end, end)):
         for segment in segments if cursor < first else ():
@@ -288,17 +248,10 @@ def gaps(tiles: Sequence[Tile], start: int) -> list[tuple[int, int]]:
         tiles: What ``tile`` returned.
         start: First offset of the log.
     """
-    found: list[tuple[int, int]] = []
-    for _, first, stop in tiles:
-        if first > start:
-            found.append((start, first))
-        start = stop
-    return found
-
-
-def first_of(segments: Iterable[SegmentMetadata]) -> int:
-    """Return the first offset of the segments; 0 without segments."""
-    return min((segment.start_offset for segment in segments), default=0)
+    firsts, ends = _bounds(tiles)
+    reached = np.concatenate(([min(start, MAX_INT64)], ends[:-1]))[: len(tiles)]
+    rows = np.flatnonzero(firsts > reached)
+    return list(zip(reached[rows].tolist(), firsts[rows].tolist(), strict=True))
 
 
 def _clipped(tiles: Iterable[Tile], start: int, end: int) -> list[Tile]:
@@ -337,17 +290,30 @@ def _without_wrong_copies(
     return [segment for segment in segments if segment not in wrong]
 
 
+def _bounds(tiles: Sequence[Tile]) -> tuple[Int64Array, Int64Array]:
+    """Return the first offset of each tile, and the offset after its last one."""
+    if isinstance(tiles, TableTiles):
+        return tiles.starts, tiles.ends
+    found = np.array([(tile.start, tile.end) for tile in tiles], np.int64)
+    return found.reshape(-1, 2)[:, 0], found.reshape(-1, 2)[:, 1]
+
+
+def _last_row(segments: Sequence[SegmentMetadata]) -> int:
+    """Return which of some segments, at least one, is the one of ``last_of``."""
+    if _has_epochs(segments):
+        return max(range(len(segments)), key=lambda row: _rank(segments[row]))
+    return int(ends_of(segments).argmax())
+
+
 def _has_epochs(segments: Sequence[SegmentMetadata]) -> bool:
+    if isinstance(segments, SegmentTable):
+        return not len(segments)
     return all(segment.leader_epochs is not None for segment in segments)
 
 
 def _rank(segment: SegmentMetadata) -> tuple[int, int]:
     epochs = segment.leader_epochs or ()
     return (epochs[-1].epoch if epochs else NO_EPOCH, _end(segment))
-
-
-def _order(one: tuple[int, int, SegmentMetadata]) -> tuple[int, int]:
-    return one[:2]
 
 
 def _end(segment: SegmentMetadata) -> int:

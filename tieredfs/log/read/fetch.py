@@ -12,7 +12,7 @@ from tieredfs.errors import CorruptDataError, UnsupportedFormatError
 from tieredfs.format.batch.header import CONTROL
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.records.decode import RecordDecoder
-from tieredfs.log.planning.scan_plan import SegmentSlice
+from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.pipeline import read_records
 from tieredfs.log.read.segment_slice import fetch_slice
 from tieredfs.model import TopicIdPartition

@@ -5,8 +5,7 @@ gaps are skipped, the rest is then planned again from a new listing: offsets tha
 another segment has are read, and the others are left out.
 """
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from tieredfs.errors import CorruptBatchError, NotFoundError
@@ -14,7 +13,7 @@ from tieredfs.format.batch.reader import claimed_size
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.log.planning.catalog import SegmentCatalog, SegmentContent, content_of
 from tieredfs.log.planning.positions import offset_index
-from tieredfs.log.planning.scan_plan import SegmentSlice
+from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.replan import plan_present
 from tieredfs.log.read.segment_slice import fetch_slice
@@ -52,6 +51,29 @@ class HeldBytes:
         self._free += count
 
 
+class _Remaining:
+    """Slices that are left to read; only the first of them is made."""
+
+    def __init__(self, slices: Sequence[SegmentSlice]) -> None:
+        self._slices = slices
+        self._row = -1
+        self.drop_first()
+
+    def drop_first(self) -> None:
+        """Go on with the next slice."""
+        self._row += 1
+        if self:
+            self.first = self._slices[self._row]
+
+    @property
+    def end_offset(self) -> int:
+        """End (exclusive) of the offsets of the last slice."""
+        return self._slices[-1].end_offset
+
+    def __bool__(self) -> bool:
+        return self._row < len(self._slices)
+
+
 class PartitionRead:
     """The slices of one partition that are left to read, in offset order.
 
@@ -69,7 +91,7 @@ class PartitionRead:
     def __init__(
         self,
         storage: RemoteStorageManager,
-        slices: Iterable[SegmentSlice],
+        slices: Sequence[SegmentSlice],
         *,
         fetch_size: int,
         skip_deleted: bool,
@@ -85,8 +107,8 @@ class PartitionRead:
             held: Limit of what may be kept between turns.
         """
         self.storage = storage
-        self._left = deque(slices)
-        self.partition = self._left[0].segment.partition
+        self._left = _Remaining(slices)
+        self.partition = self._left.first.segment.partition
         self._fetch_size = fetch_size
         self._skip_deleted = skip_deleted
         self._held = held
@@ -116,7 +138,7 @@ class PartitionRead:
         self._one_fetch, self._until = one_fetch, None
         self._taken, self._is_paused = 0, False
         while self._left and not self._is_paused:
-            yield self._left[0]
+            yield self._left.first
             if one_fetch and self._taken >= self._fetch_size:
                 return
 
@@ -128,7 +150,7 @@ class PartitionRead:
         Args:
             offsets: Number of offsets; fewer are read where their segment ends.
         """
-        part = self._left[0]
+        part = self._left.first
         self._one_fetch = False
         self._until = min(part.start_offset + offsets, part.end_offset)
         try:
@@ -160,16 +182,16 @@ class PartitionRead:
                 every segment is gone: this may not be the store that was planned.
             CorruptDataError: The stored data is corrupt.
         """
-        whole = self._left[0]
+        whole = self._left.first
         try:
             for found in batches:
-                self._left[0] = whole.remaining_after(found)
+                self._left.first = whole.remaining_after(found)
                 self._taken += int(found["size"].sum())
                 yield found
                 if self._ends_turn(found.name):
                     self._pause()
                     return
-            self._left.popleft()
+            self._left.drop_first()
             self._drop()
         except NotFoundError as error:
             self._plan_again(error)
@@ -185,7 +207,7 @@ class PartitionRead:
 
     def _ends_turn(self, name: str) -> bool:
         """Return whether the turn ends here, inside a slice."""
-        rest = self._left[0]
+        rest = self._left.first
         if rest.start_offset >= rest.end_offset:
             return False
         if self._until is not None:
@@ -202,12 +224,12 @@ class PartitionRead:
         return size is None or size > len(rest)
 
     def _rest_of_fetch(self) -> memoryview:
-        position = self._left[0].start_position
+        position = self._left.first.start_position
         return self._pieces.rest(position) if self._pieces else _NOTHING
 
     def _pause(self) -> None:
         """End the turn; keep the rest of the last fetch if the limit allows."""
-        rest, part = self._rest_of_fetch(), self._left[0]
+        rest, part = self._rest_of_fetch(), self._left.first
         self._drop()
         self._is_paused = True
         if self._held.take(len(rest)):
@@ -227,14 +249,15 @@ class PartitionRead:
         """
         if not self._skip_deleted:
             raise error
-        first = self._left[0]
+        first = self._left.first
         self._gone.add(content_of(first.segment))
         catalog = SegmentCatalog(self.storage)
         reader = TieredReader(self.storage, catalog, self.partition)
-        start, end = first.start_offset, self._left[-1].end_offset
+        start, end = first.start_offset, self._left.end_offset
         try:
-            self._left = deque(plan_present(reader, start, end, without=self._gone))
+            present = plan_present(reader, start, end, without=self._gone)
+            self._left = _Remaining(present)
         except NotFoundError:
             if not self.storage.list_partitions():
                 raise error from None
-            self._left.clear()  # the others exist: this one was deleted
+            self._left = _Remaining(())  # the others exist: this one was deleted

@@ -23,7 +23,7 @@ import pyarrow as pa
 from tieredfs.format.batch.decompress import decompress_batches
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.records.decode import RecordDecoder
-from tieredfs.log.planning.scan_plan import SegmentSlice
+from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.segment_slice import fetch_slice, filter_slice
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import LogFetch, split_log

@@ -1,6 +1,6 @@
 """Plan the reads of a partition, and fetch as Kafka's consumer does."""
 
-from collections.abc import Container, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import SupportsIndex
 
@@ -8,10 +8,12 @@ from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import NotFoundError, OffsetOutOfRangeError
 from tieredfs.integers import to_integer
 from tieredfs.log.planning.catalog import Known, SegmentCatalog, SegmentContent
+from tieredfs.log.planning.columns import overlaps
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.positions import locate, offset_index
 from tieredfs.log.planning.reach import last_described
-from tieredfs.log.planning.scan_plan import SegmentSlice
+from tieredfs.log.planning.segment_slice import SegmentSlice
+from tieredfs.log.planning.slice_run import slices_of
 from tieredfs.log.planning.tiles import (
     check_one_state,
     check_served,
@@ -19,7 +21,6 @@ from tieredfs.log.planning.tiles import (
     gaps,
     lineage_of,
     log_end,
-    overlaps,
     tile,
 )
 from tieredfs.log.read.fetch import Fetched, fetch_records
@@ -71,8 +72,8 @@ class TieredReader:
         self,
         *,
         timed: bool = False,
-        without: Container[SegmentContent] = frozenset(),
-    ) -> list[SegmentMetadata]:
+        without: Collection[SegmentContent] = frozenset(),
+    ) -> Sequence[SegmentMetadata]:
         """Return the segments with their end offsets, and their epochs if they overlap.
 
         They are listed once.
@@ -89,8 +90,8 @@ class TieredReader:
         return self._completed(listed, Known.TIMES if timed else Known.ENDS)
 
     def _completed(
-        self, listed: list[SegmentMetadata], known: Known
-    ) -> list[SegmentMetadata]:
+        self, listed: Sequence[SegmentMetadata], known: Known
+    ) -> Sequence[SegmentMetadata]:
         found = self._catalog.complete(listed, known)
         if overlaps(found) or self._catalog.may_diverge(found):
             found = self._catalog.complete(found, Known.ALL)
@@ -140,7 +141,7 @@ class TieredReader:
         end: int,
         *,
         skip_gaps: bool = False,
-    ) -> list[Tile]:
+    ) -> Sequence[Tile]:
         """Determine which segment serves which of the offsets ``[start, end)``.
 
         Args:
@@ -165,7 +166,7 @@ class TieredReader:
             check_one_state(segments, [*tiles, *rest], compare=compare, url=url)
         return tiles
 
-    def served_tiles(self, segments: Sequence[SegmentMetadata]) -> list[Tile]:
+    def served_tiles(self, segments: Sequence[SegmentMetadata]) -> Sequence[Tile]:
         """Determine which segment serves which offset of the whole log.
 
         Only offsets that no segment has are left out.
@@ -186,7 +187,7 @@ class TieredReader:
 
     def slices(
         self, start: int | None, end: int | None, *, skip_gaps: bool = False
-    ) -> list[SegmentSlice]:
+    ) -> Sequence[SegmentSlice]:
         """List the segments, and plan the reading of the offsets ``[start, end)``.
 
         Args:
@@ -209,7 +210,7 @@ class TieredReader:
         end: int | None,
         *,
         skip_gaps: bool = False,
-    ) -> list[SegmentSlice]:
+    ) -> Sequence[SegmentSlice]:
         """Plan the reading of the offsets ``[start, end)``, which may end too late.
 
         Args:
@@ -248,7 +249,7 @@ class TieredReader:
         stop: int,
         *,
         skip_gaps: bool = False,
-    ) -> list[SegmentSlice]:
+    ) -> Sequence[SegmentSlice]:
         """Plan the reading of offsets ``[start, stop)`` that are inside the log.
 
         Args:
@@ -263,15 +264,11 @@ class TieredReader:
         """
         lineage = lineage_of(segments)
         tiles = self.tiles(segments, start, stop, skip_gaps=skip_gaps)
-        within = [locate(self.storage, *tile) for tile in tiles]
-        return [
-            SegmentSlice(*tile, *positions, lineage)
-            for tile, positions in zip(tiles, within, strict=True)
-        ]
+        return slices_of(tiles, lambda tile: locate(self.storage, *tile), lineage)
 
     def _with_checked_ends(
-        self, segments: list[SegmentMetadata]
-    ) -> list[SegmentMetadata]:
+        self, segments: Sequence[SegmentMetadata]
+    ) -> Sequence[SegmentMetadata]:
         """Return the segments, after checking deciding end offsets in their logs."""
         self._catalog.confirm(
             [
@@ -332,7 +329,7 @@ class TieredReader:
             self.tiles(segments, found.next_offset, end)  # raises for the gap
         return found
 
-    def _slices_near(self, offset: int, max_bytes: int) -> list[SegmentSlice]:
+    def _slices_near(self, offset: int, max_bytes: int) -> Sequence[SegmentSlice]:
         """Plan from the first segments at an offset on; return nothing if unsure.
 
         For a long log it is enough: one request lists those segments.
@@ -347,7 +344,7 @@ class TieredReader:
 
     def _slices_to_gap(
         self, segments: Sequence[SegmentMetadata], start: int
-    ) -> list[SegmentSlice]:
+    ) -> Sequence[SegmentSlice]:
         """Plan from an offset to the next gap, or to the end of the log.
 
         Raises:

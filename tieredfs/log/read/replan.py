@@ -1,12 +1,12 @@
 """Plan a read while segments are being deleted."""
 
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import TypeVar
 
 from tieredfs.errors import NotFoundError, OffsetOutOfRangeError
 from tieredfs.log.planning.catalog import SegmentContent
-from tieredfs.log.planning.scan_plan import SegmentSlice
+from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.reader import TieredReader, bounds_of
 
 __all__ = ["plan_all", "plan_despite_deletes", "plan_present"]
@@ -63,8 +63,8 @@ def plan_present(
     start: int,
     end: int,
     *,
-    without: Container[SegmentContent] = frozenset(),
-) -> list[SegmentSlice]:
+    without: Collection[SegmentContent] = frozenset(),
+) -> Sequence[SegmentSlice]:
     """Plan the reading of those of the offsets ``[start, end)`` that exist.
 
     Args:
@@ -78,7 +78,7 @@ def plan_present(
         CorruptIndexError: An index that is needed is malformed.
     """
 
-    def plan(reader: TieredReader) -> list[SegmentSlice]:
+    def plan(reader: TieredReader) -> Sequence[SegmentSlice]:
         segments = reader.segments(without=without)
         held = bounds_of(segments)
         first, stop = max(start, held.beginning), min(end, held.end)

@@ -3,8 +3,6 @@
 from collections.abc import Generator
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
-from itertools import groupby
-from operator import attrgetter
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Literal, Self, SupportsIndex
 
@@ -14,7 +12,7 @@ from tieredfs.errors import PluginNotInstalledError
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.format.records.schema import project
 from tieredfs.integers import to_integer
-from tieredfs.log.planning.scan_plan import ScanPlan, SegmentSlice
+from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.read.partition_read import HeldBytes, PartitionRead
 from tieredfs.log.read.pipeline import read_records
 from tieredfs.storage import RemoteStorageManager
@@ -143,17 +141,7 @@ class Scan:
             InvalidArgumentError: ``target_bytes`` is not an integer, or below 1.
         """
         most = to_integer(target_bytes, "target_bytes", minimum=1)
-        parts: list[list[SegmentSlice]] = []
-        held = 0
-        for piece in self.plan.slices:
-            if not parts or held + piece.size > most:
-                parts.append([])
-                held = 0
-            parts[-1].append(piece)
-            held += piece.size
-        return [
-            replace(self, plan=replace(self.plan, slices=tuple(part))) for part in parts
-        ]
+        return [replace(self, plan=part) for part in self.plan.split(most)]
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Export an Arrow stream that reads as it is consumed."""
@@ -192,7 +180,7 @@ class Scan:
                 skip_deleted=self.on_gap == "skip",
                 held=held,
             )
-            for _, slices in groupby(self.plan.slices, attrgetter("segment.partition"))
+            for slices in self.plan.partitions
         ]
 
     def _decoder(self, read: PartitionRead) -> RecordDecoder:

@@ -18,7 +18,7 @@ from tieredfs.errors import (
     CorruptIndexError,
 )
 from tieredfs.format.batch.table import LogBatches
-from tieredfs.log.planning.scan_plan import SegmentSlice
+from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.changed_segment import changed_error

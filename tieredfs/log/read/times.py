@@ -12,7 +12,10 @@ from tieredfs.format.buffers import int64s
 from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.time import TimeIndex, TimestampOffset
 from tieredfs.format.records.decode import RecordDecoder
-from tieredfs.log.planning.scan_plan import SegmentSlice
+from tieredfs.integers import MAX_INT64
+from tieredfs.log.planning.overlap import Tile
+from tieredfs.log.planning.segment_slice import SegmentSlice
+from tieredfs.log.planning.table_tiles import TableTiles
 from tieredfs.log.planning.tiles import (
     gap_error,
     lineage_of,
@@ -88,13 +91,10 @@ def find_offset(
         tiles = reader.tiles(segments, held.beginning, held.end, skip_gaps=True)
     else:
         tiles = reader.served_tiles(segments)
-    reached = bounds_of(segments).beginning
-    for segment, start, end in tiles:
-        gap, reached = (reached, start), end
-        if segment.max_timestamp_ms is not None and (
-            segment.max_timestamp_ms < timestamp
-        ):
-            continue
+    beginning = bounds_of(segments).beginning
+    for row in _late_rows(tiles, timestamp):
+        segment, start, end = tiles[row]
+        gap = tiles[row - 1].end if row else beginning, start
         times, offsets = _indexes(reader, segment)
         _check_claim(times, segment, reader.storage.name_of(segment))
         entry = times.lookup(timestamp)
@@ -122,6 +122,21 @@ def find_offset(
                 return found
             has_older |= batch.header.last_offset >= start
     return None
+
+
+def _late_rows(tiles: Sequence[Tile], timestamp: int) -> list[int]:
+    """Return which tiles may have a record at or after a time."""
+    if isinstance(tiles, TableTiles):
+        # A time may exceed int64.
+        within = max(-MAX_INT64, min(timestamp, MAX_INT64))
+        late = tiles.table.max_timestamps_ms >= within
+        rows: list[int] = np.flatnonzero(late).tolist()
+        return rows
+    return [
+        row
+        for row, (segment, _, _) in enumerate(tiles)
+        if segment.max_timestamp_ms is None or segment.max_timestamp_ms >= timestamp
+    ]
 
 
 def _reach(times: TimeIndex, offsets: OffsetIndex, timestamp: int) -> int | None:

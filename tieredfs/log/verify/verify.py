@@ -17,6 +17,7 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedFormatError,
 )
+from tieredfs.log.planning.columns import may_diverge, overlaps
 from tieredfs.log.planning.copies import CopyComparison
 from tieredfs.log.planning.overlap import Tile, stale_pairs
 from tieredfs.log.planning.same_log import LogCopy, are_of_one_log
@@ -26,9 +27,7 @@ from tieredfs.log.planning.tiles import (
     gaps,
     lineage_of,
     log_end,
-    may_diverge,
     mixed,
-    overlaps,
     tile,
 )
 from tieredfs.log.verify.segment_check import SegmentCheck

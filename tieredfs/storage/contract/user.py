@@ -4,7 +4,7 @@ The defaults need only what the author of a layout implements; a layout override
 that it can do in fewer requests.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import copy
 from functools import wraps
@@ -149,6 +149,23 @@ class RemoteStorageManager(StorageVerification):
         for start in range(0, size, PIECE_BYTES):
             end = min(start + PIECE_BYTES, size)
             yield self.fetch_log_segment(metadata, start, end)
+
+    def list_segments_lazily(
+        self, partition: TopicIdPartition
+    ) -> Sequence[SegmentMetadata]:
+        """Return the segments that ``list_segments`` returns, as a sequence.
+
+        Implementers: the default returns the list. A layout that lists ends and sizes
+        returns a ``SegmentTable``, from which a long log is planned in little time and
+        memory: the metadata of a segment is made when it is asked for.
+
+        Args:
+            partition: As ``list_partitions`` gave it.
+
+        Raises:
+            TieredFSError: As in ``list_segments``.
+        """
+        return self.list_segments(partition)
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
         """Return at least the first segment that ends at ``offset`` or later.

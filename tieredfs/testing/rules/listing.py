@@ -6,11 +6,13 @@ from functools import cache, partial
 from itertools import groupby
 from typing import Final
 
+from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import NotFoundError, TieredFSError
 from tieredfs.integers import MAX_INT64
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
-from tieredfs.storage import Capability, RemoteStorageManager
+from tieredfs.storage import Capability, RemoteStorageManager, SegmentTable
+from tieredfs.storage.segment_table import UNKNOWN_SIZE
 from tieredfs.testing.faults import CRASHES, CrashError
 from tieredfs.testing.rule import (
     Asked,
@@ -28,6 +30,7 @@ __all__ = [
     "check_dead_copy_is_not_listed",
     "check_description_is_complete",
     "check_empty_storage_lists_nothing",
+    "check_lazy_listing_is_the_list",
     "check_listing_has_every_page",
     "check_listing_is_sorted_and_complete",
     "check_missing_partition_is_not_found",
@@ -190,6 +193,7 @@ def check_missing_partition_is_not_found(case: Case) -> None:
         "list_segments from offset 5 on": lambda: case.storage.list_segments(
             MISSING, 5
         ),
+        "list_segments_lazily": lambda: case.storage.list_segments_lazily(MISSING),
         "seek": lambda: case.storage.seek(MISSING, 0),
         "survey": lambda: list(case.storage.survey(MISSING)),
     }
@@ -215,6 +219,28 @@ def check_seek_finds_the_first(case: Case) -> None:
     for partition in {one.partition for one in described}:
         for offset in sorted(offsets):
             _require_sought(case.storage, partition, offset)
+
+
+@rule()
+def check_lazy_listing_is_the_list(case: Case) -> None:
+    """``list_segments_lazily`` returns what ``list_segments`` does, and true columns.
+
+    Source: the plugin contract, What a user calls, ``list_segments_lazily``.
+    """
+    for partition in {segment.partition for segment in case.segments()}:
+        listed = case.storage.list_segments(partition)
+        lazily = case.storage.list_segments_lazily(partition)
+        require(
+            [*lazily] == listed and [*lazily[1:]] == listed[1:],
+            f"Of {partition} it returned {[*lazily]}, but {listed} are listed.",
+        )
+        if isinstance(lazily, SegmentTable):
+            columns = lazily.start_offsets, lazily.end_offsets, lazily.sizes
+            more = lazily.max_timestamps_ms, lazily.epochs
+            found = [*zip(*(c.tolist() for c in (*columns, *more)), strict=True)]
+            wanted = [_row_of(case.storage, one) for one in listed]
+            said = f"Of {partition} its columns are {found}"
+            require(found == wanted, f"{said}, but {wanted} are listed.")
 
 
 @rule()
@@ -274,6 +300,20 @@ def check_plan_is_in_the_listing(case: Case) -> None:
             None not in full,
             f"{segment} was listed with (end, time) = {full}.",
         )
+
+
+def _row_of(
+    storage: RemoteStorageManager, segment: SegmentMetadata
+) -> tuple[int | None, ...]:
+    """Return what the columns of a table have to say of a segment."""
+    epoch = storage.highest_epoch(segment)
+    return (
+        segment.start_offset,
+        segment.end_offset,
+        UNKNOWN_SIZE if segment.size is None else segment.size,
+        segment.max_timestamp_ms,
+        NO_EPOCH if epoch is None else epoch,
+    )
 
 
 def _copies_kept(case: Case) -> int:

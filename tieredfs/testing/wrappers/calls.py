@@ -15,6 +15,7 @@ _T = TypeVar("_T")
 REMOTE_CALLS: Final = (
     "list_partitions",
     "list_segments",
+    "list_segments_lazily",
     "fetch_log_segment",
     "fetch_log_ahead",
     "fetch_index",

@@ -6,7 +6,7 @@ log may be stored in chunks, compressed with zstd. Source: ``formats.md`` of the
 project.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -122,6 +122,20 @@ class SingleObject(RemoteStorageManager):
             UnsupportedFormatError: A segment was written by a newer release.
         """
         return self._listing.segments(partition, min_offset)
+
+    def list_segments_lazily(
+        self, partition: TopicIdPartition
+    ) -> Sequence[SegmentMetadata]:
+        """Return the segments as a ``SegmentTable``.
+
+        A subclass that overrides only ``list_segments`` returns what that returns.
+
+        Raises:
+            TieredFSError: As in ``list_segments``.
+        """
+        if type(self).list_segments is not SingleObject.list_segments:
+            return super().list_segments_lazily(partition)
+        return self._listing.table(partition)
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
         """Return one page of the first segments that end at ``offset`` or later.

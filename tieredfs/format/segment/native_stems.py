@@ -1,0 +1,115 @@
+"""Parse many stems of the native layout together.
+
+They have one length, so the text of many is a matrix of bytes: fields are checked and
+computed for all rows together.
+"""
+
+from collections.abc import Sequence
+from itertools import compress
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from tieredfs.format.segment.key import SegmentFlag
+from tieredfs.format.segment.key_table import KEY_DTYPE, KeyTable, RowMask
+from tieredfs.integers import MAX_INT32, MAX_INT64
+
+__all__ = ["parse_stems"]
+
+_LENGTH: Final = 126
+_ZERO, _DASH, _DIGITS = ord("0"), ord("-"), 10
+_DASHES: Final = [20, 41, 62, 73, 87, 98, 103]
+_KNOWN: Final = int(SegmentFlag.TRANSACTIONS | SegmentFlag.TRANSFORMED)
+
+_UINT64_DIGITS: Final = 19
+"""Digits of a number that always fits."""
+
+_POWERS: Final = 10 ** np.arange(_UINT64_DIGITS - 1, -1, -1, dtype=np.uint64)
+_ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+_INVALID: Final = 255
+_SEXTETS: Final = np.full(256, _INVALID, np.uint8)
+_SEXTETS[np.frombuffer(_ALPHABET, np.uint8)] = np.arange(len(_ALPHABET))
+
+_Bytes = npt.NDArray[np.uint8]
+_Numbers = npt.NDArray[np.uint64]
+
+
+def parse_stems(stems: Sequence[str]) -> tuple[KeyTable, RowMask]:
+    """Parse stems: see ``KeyScheme.parse_stems``."""
+    table = np.zeros(len(stems), KEY_DTYPE)
+    joined = "".join(stems)
+    if joined.isascii() and set(map(len, stems)) == {_LENGTH}:
+        sure = np.ones(len(stems), np.bool_)
+    else:
+        chosen = [len(stem) == _LENGTH and stem.isascii() for stem in stems]
+        joined = "".join(compress(stems, chosen))
+        sure = np.array(chosen, np.bool_)
+    rows = np.flatnonzero(sure)
+    text = np.frombuffer(joined.encode("ascii"), np.uint8).reshape(-1, _LENGTH)
+    table[rows], sure[rows] = _parse(text)
+    return table, sure
+
+
+def _parse(text: _Bytes) -> tuple[KeyTable, RowMask]:
+    """Parse rows of characters, and return which of them are right."""
+    table = np.zeros(len(text), KEY_DTYPE)
+    digits = text - np.uint8(_ZERO)  # what is below wraps around to above 9
+    right: RowMask = (text[:, _DASHES] == _DASH).all(axis=1)
+    for name, first in (("end_offset", 0), ("start_offset", 21)):
+        value, fits = _number(digits, first, 20)
+        right &= fits & (value < MAX_INT64)
+        table[name] = value.astype(np.int64)
+    right &= table["start_offset"] <= table["end_offset"]
+    right &= _parse_timestamps(text, digits, table)
+    right &= _parse_epochs(text, digits, table)
+    for name, first, count in (("log_length", 74, 13), ("tail_length", 88, 10)):
+        value, fits = _number(digits, first, count)
+        right &= fits
+        table[name] = value.astype(np.int64)
+    flags = digits[:, 99:103]
+    right &= (flags[:, :3] == 0).all(axis=1) & (flags[:, 3] <= _KNOWN)
+    table["flags"] = flags[:, 3]
+    sextets = _SEXTETS[text[:, 104:]]
+    right &= (sextets != _INVALID).all(axis=1) & (sextets[:, 21] & 15 == 0)
+    table["id"] = _octets(sextets).view("V16")[:, 0]
+    return table, right
+
+
+def _number(digits: _Bytes, first: int, count: int) -> tuple[_Numbers, RowMask]:
+    """Return the numbers of some columns, and which of them are made of digits."""
+    field = digits[:, first : first + count]
+    kept = min(count, _UINT64_DIGITS)
+    value = field[:, -kept:].astype(np.uint64) @ _POWERS[-kept:]
+    fits: RowMask = (field < _DIGITS).all(axis=1) & (field[:, :-kept] == 0).all(axis=1)
+    return value, fits
+
+
+def _parse_timestamps(text: _Bytes, digits: _Bytes, table: KeyTable) -> RowMask:
+    is_negative = text[:, 42] == _DASH
+    value, fits = _number(digits, 43, 19)
+    limit = np.where(is_negative, np.uint64(MAX_INT64 + 1), np.uint64(MAX_INT64))
+    stamps = value.astype(np.int64)
+    table["max_timestamp_ms"] = np.where(is_negative, -stamps, stamps)
+    is_signed: RowMask = np.where(is_negative, value > 0, text[:, 42] == _ZERO)
+    return fits & (value <= limit) & is_signed
+
+
+def _parse_epochs(text: _Bytes, digits: _Bytes, table: KeyTable) -> RowMask:
+    value, fits = _number(digits, 63, 10)
+    below, below_fits = _number(digits, 64, 9)
+    is_none = (text[:, 63] == _DASH) & below_fits & (below == 1)
+    table["epoch"] = np.where(is_none, -1, value.astype(np.int64)).astype(np.int32)
+    found: RowMask = is_none | (fits & (value <= MAX_INT32))
+    return found
+
+
+def _octets(sextets: _Bytes) -> _Bytes:
+    """Return the 16 bytes of the 22 sextets of each id."""
+    made = np.empty((len(sextets), 16), np.uint8)
+    a, b, c, d = (sextets[:, n:20:4] for n in range(4))
+    made[:, 0:15:3] = a << 2 | b >> 4
+    made[:, 1:15:3] = b << 4 | c >> 2
+    made[:, 2:15:3] = c << 6 | d
+    made[:, 15] = sextets[:, 20] << 2 | sextets[:, 21] >> 4
+    return made

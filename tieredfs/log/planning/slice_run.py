@@ -1,0 +1,140 @@
+"""The slices of neighbouring segments, made when they are asked for."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+
+from tieredfs.epochs import LeaderEpochs
+from tieredfs.format.buffers import Int64Array
+from tieredfs.log.planning.overlap import Tile
+from tieredfs.log.planning.segment_slice import SegmentSlice
+from tieredfs.log.planning.table_tiles import TableTiles
+from tieredfs.storage import SegmentTable
+
+__all__ = ["Locate", "SliceRun", "segments_of", "sizes_of", "slices_of"]
+
+Locate = Callable[[Tile], tuple[int, int]]
+"""Returns the positions of a tile's offsets in the log of its segment."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SliceRun(Sequence[SegmentSlice]):
+    """Slices of which only the first and the last may be a part of their segment.
+
+    A slice of the run is a run, too, and is pickled without the rest.
+
+    Attributes:
+        table: The segments, at least one; they do not overlap, and their sizes are
+            known.
+        start_offset: First offset of the first slice.
+        start_position: Position of the first slice in its log.
+        end_offset: End (exclusive) of the offsets of the last slice.
+        end_position: End (exclusive) of the last slice in its log.
+        lineage: The epochs that a batch must have been written under.
+    """
+
+    table: SegmentTable
+    start_offset: int
+    start_position: int
+    end_offset: int
+    end_position: int
+    lineage: LeaderEpochs
+
+    @property
+    def sizes(self) -> Int64Array:
+        """Bytes of each slice."""
+        sizes = self.table.sizes.copy()
+        sizes[-1] = self.end_position
+        sizes[0] -= self.start_position
+        return sizes
+
+    def __len__(self) -> int:
+        """Return the number of slices."""
+        return len(self.table)
+
+    @overload
+    def __getitem__(self, index: int) -> SegmentSlice: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[SegmentSlice]: ...
+    def __getitem__(self, index: int | slice) -> SegmentSlice | Sequence[SegmentSlice]:
+        """Return one slice, or some of them."""
+        rows = range(len(self))[index]
+        if isinstance(rows, range):
+            return self._run(rows) if rows.step == 1 else [self[row] for row in rows]
+        segment = self.table[rows]
+        start_offset, start_position = segment.start_offset, 0
+        end_offset, end_position = (segment.end_offset or 0) + 1, segment.size or 0
+        if rows == 0:
+            start_offset, start_position = self.start_offset, self.start_position
+        if rows == len(self) - 1:
+            end_offset, end_position = self.end_offset, self.end_position
+        return SegmentSlice(
+            segment,
+            start_offset,
+            end_offset,
+            start_position,
+            end_position,
+            self.lineage,
+        )
+
+    def _run(self, rows: range) -> Sequence[SegmentSlice]:
+        if not rows:
+            return ()
+        first, last = self[rows[0]], self[rows[-1]]
+        return type(self)(
+            self.table[rows.start : rows.stop],
+            first.start_offset,
+            first.start_position,
+            last.end_offset,
+            last.end_position,
+            self.lineage,
+        )
+
+    def __eq__(self, other: object) -> bool:
+        """Return whether another sequence has the same slices."""
+        if not isinstance(other, Sequence):
+            return NotImplemented
+        return len(self) == len(other) and all(map(SegmentSlice.__eq__, self, other))
+
+    def __hash__(self) -> int:
+        """Return the hash of the tuple of the slices."""
+        return hash(tuple(self))
+
+
+def slices_of(
+    tiles: Sequence[Tile], locate: Locate, lineage: LeaderEpochs
+) -> Sequence[SegmentSlice]:
+    """Return the slices of some tiles.
+
+    Args:
+        tiles: Segments, and the offsets that they serve.
+        locate: Looks up the positions of those that serve a part of their offsets.
+        lineage: The epochs that a batch must have been written under.
+
+    Raises:
+        CorruptIndexError: An index that is needed is malformed.
+    """
+    if not isinstance(tiles, TableTiles) or not tiles.has_sizes or len(tiles) <= 1:
+        return tuple(SegmentSlice(*tile, *locate(tile), lineage) for tile in tiles)
+    first, last = tiles[0], tiles[-1]
+    start_position, _ = locate(first)
+    _, end_position = locate(last)
+    return SliceRun(
+        tiles.table, first.start, start_position, last.end, end_position, lineage
+    )
+
+
+def sizes_of(slices: Sequence[SegmentSlice]) -> Int64Array:
+    """Return the bytes of each slice."""
+    if isinstance(slices, SliceRun):
+        return slices.sizes
+    return np.fromiter((part.size for part in slices), np.int64, len(slices))
+
+
+def segments_of(slices: Sequence[SegmentSlice]) -> int:
+    """Return how many segments some slices of one partition are of."""
+    if isinstance(slices, SliceRun):
+        return len(slices)
+    return len({part.segment.id for part in slices})
