@@ -165,8 +165,11 @@ class Topic:
 
         skip_gaps = on_gap == "skip"
 
+        timed = is_time(start) or is_time(end)
+
         def slices_of(reader: TieredReader) -> Sequence[SegmentSlice]:
-            segments = reader.segments(timed=is_time(start) or is_time(end))
+            reader = reader.keeping_indexes() if timed else reader
+            segments = reader.segments(timed=timed)
             first, stop = (
                 offset_of(reader, segments, position, skip_gaps=skip_gaps)
                 for position in (start, end)

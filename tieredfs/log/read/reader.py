@@ -9,6 +9,7 @@ from tieredfs.errors import NotFoundError, OffsetOutOfRangeError
 from tieredfs.integers import to_integer
 from tieredfs.log.planning.catalog import Known, SegmentCatalog, SegmentContent
 from tieredfs.log.planning.columns import overlaps
+from tieredfs.log.planning.index_keeper import IndexKeeper
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.positions import locate, offset_index
 from tieredfs.log.planning.reach import last_described
@@ -63,6 +64,11 @@ class TieredReader:
     def calls(self) -> NestedCalls:
         """Makes the requests of all partitions of a tier, a few at a time."""
         return self._catalog.calls
+
+    def keeping_indexes(self) -> "TieredReader":
+        """Return a reader that fetches no index twice, to make one plan with."""
+        storage = IndexKeeper(self.storage)
+        return TieredReader(storage, self._catalog, self.partition)
 
     def __repr__(self) -> str:
         """Show the partition and its storage, without secrets."""

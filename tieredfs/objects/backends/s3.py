@@ -63,6 +63,9 @@ _REQUIRED_FIELD = {
 _IN_THE_BODY = frozenset({"delete_objects", "list_multipart_uploads"})
 """Operations whose answer may have an empty result."""
 _HTML = "text/html"
+_MAX_CONNECTIONS = 256
+"""As many as concurrent requests may be chosen; the client's own limit is 10, in which
+the requests of twenty partitions wait for each other."""
 _TIME_TOLERANCE_SECONDS = 2.0
 """Tolerance, in seconds, for the difference of two upload times reported by S3."""
 
@@ -88,6 +91,7 @@ class S3Backend(Backend):
         filesystem.retries = 1
         filesystem.config_kwargs = {
             "http_session_cls": _one_try_session(),
+            "max_pool_connections": _MAX_CONNECTIONS,
             **filesystem.config_kwargs,
             "retries": {"total_max_attempts": 1},
         }

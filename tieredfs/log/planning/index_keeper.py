@@ -1,0 +1,34 @@
+"""A storage that keeps the indexes that it has fetched, for as long as a plan takes."""
+
+from collections.abc import Iterable
+
+from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
+from tieredfs.storage import RemoteStorageManager, StorageWrapper
+
+__all__ = ["IndexKeeper"]
+
+
+class IndexKeeper(StorageWrapper):
+    """Fetch each index of a segment once.
+
+    A plan by time looks for a time in a segment, and then for the position of the
+    offset that was found in the same one. It keeps everything, so it is made for one
+    plan of one partition, in one thread.
+    """
+
+    def __init__(self, inner: RemoteStorageManager) -> None:
+        """Wrap ``inner``, without sending a request."""
+        super().__init__(inner)
+        self._kept: dict[SegmentMetadata, tuple[set[IndexType], SegmentIndexes]] = {}
+
+    def fetch_indexes(
+        self, metadata: SegmentMetadata, index_types: Iterable[IndexType]
+    ) -> SegmentIndexes:
+        """Return several indexes of a segment; those that were fetched are kept."""
+        wanted = set(index_types)
+        asked, found = self._kept.get(metadata, (set[IndexType](), None))
+        if found is None or not wanted <= asked:
+            asked, found = wanted, self.inner.fetch_indexes(metadata, wanted)
+            self._kept[metadata] = asked, found
+        chosen = {kind: found[kind] for kind in wanted if kind in found}
+        return SegmentIndexes(chosen, found.layout)
