@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Final
 
 import click
@@ -14,7 +15,7 @@ from tieredfs.cli.options import (
     json_option,
     tier_options,
 )
-from tieredfs.cli.output.progress import counted
+from tieredfs.cli.output.progress import counting
 from tieredfs.cli.output.tables import (
     show_error,
     show_json,
@@ -102,28 +103,32 @@ def ls(
             _show_topics(tier, as_json=as_json)
             return
         opened = tier.topic(topic, topic_id=topic_id)
-        listing = _Listing(opened)
-        for number in counted(topic, opened.partitions):
-            listing.add(number, by_segment=segments)
+        found = _read_all(opened, by_segment=segments)
+    rows = [row for facts in found for row in facts.rows]
+    errors = [error for facts in found for error in facts.errors]
+    total: _Row = {
+        "segments": _sum(facts.count for facts in found),
+        "bytes": _sum(row["bytes"] for row in rows),
+        "stored_bytes": _sum(row["stored_bytes"] for row in rows),
+    }
     columns = _SEGMENTS if segments else _PARTITIONS
     if as_json:
         show_json(
             {
                 "topic": opened.name,
                 "topic_id": opened.topic_id,
-                "segments" if segments else "partitions": listing.rows,
-                "total": listing.total(),
-                "errors": [str(error) for error in listing.errors],
+                "segments" if segments else "partitions": rows,
+                "total": total,
+                "errors": [str(error) for error in errors],
             }
         )
     else:
-        several = len(listing.rows) > 1
-        total = [{"partition": "total", **listing.total()}] if several else []
-        show_table([_shown(row, columns) for row in (*listing.rows, *total)], columns)
-    for error in listing.errors:
+        last = [{"partition": "total", **total}] if len(rows) > 1 else []
+        show_table([_shown(row, columns) for row in (*rows, *last)], columns)
+    for error in errors:
         show_error(error)
-    if listing.errors:
-        click.get_current_context().exit(worst_code(listing.errors))
+    if errors:
+        click.get_current_context().exit(worst_code(errors))
 
 
 def _show_topics(tier: Tier, *, as_json: bool) -> None:
@@ -137,61 +142,70 @@ def _show_topics(tier: Tier, *, as_json: bool) -> None:
             show_line(name)
 
 
-class _Listing:
-    """The known facts of a topic's partitions, read one after the other.
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What is known of a partition.
 
     Attributes:
-        rows: A line for each partition, or for each segment.
-        errors: Why some of them are not known.
+        rows: A line for the partition, or one for each of its segments.
+        count: Number of its segments, where it is known.
+        errors: Why some of it is not known.
+        has_holes: Whether records are missing, so that its first one has to be found.
     """
 
-    def __init__(self, topic: Topic) -> None:
-        self.rows: list[_Row] = []
-        self.errors: list[TieredFSError] = []
-        self._topic = topic
-        self._counts: list[int | None] = []
+    rows: list[_Row]
+    count: int | None
+    errors: list[TieredFSError]
+    has_holes: bool = False
 
-    def add(self, number: int, *, by_segment: bool) -> None:
-        """Read the facts of a partition, and keep its errors."""
-        reader = self._topic.reader(number)
-        is_read = True
-        try:
-            segments: Sequence[SegmentMetadata] | None = reader.segments(timed=True)
-        except _OF_ONE_LOG as error:
-            self.errors.append(error)
-            is_read = False
-            segments = _listed(reader)
-        self._counts.append(None if segments is None else len(segments))
-        if segments is None:
-            if not by_segment:
-                self.rows.append(dict.fromkeys(_PARTITIONS) | {"partition": number})
-            return
-        sizes = _stored_sizes(reader)
-        if by_segment:
-            self.rows += [_segment_row(one, sizes) for one in segments]
-            return
-        row = _partition_row(number, segments, sizes)
-        if is_read:
-            held = bounds_of(segments)
-            row |= {"start_offset": held.beginning, "end_offset": held.end}
-            within = segments, held.beginning, held.end
-            served = {one for one, _, _ in reader.tiles(*within, skip_gaps=True)}
-            row["max_timestamp"] = _max_timestamp(served)
-            try:
-                reader.tiles(*within)
-                row["first_timestamp"] = _first_timestamp(reader, held.beginning)
-            except _OF_ONE_LOG as error:
-                self.errors.append(error)
-                row["first_timestamp"] = _first_held_timestamp(self._topic, number)
-        self.rows.append(row)
 
-    def total(self) -> _Row:
-        """Return the sum of the rows."""
-        return {
-            "segments": _sum(self._counts),
-            "bytes": _sum(row["bytes"] for row in self.rows),
-            "stored_bytes": _sum(row["stored_bytes"] for row in self.rows),
-        }
+def _read(reader: TieredReader, *, by_segment: bool) -> _Facts:
+    """Read the facts of a partition, and keep its errors."""
+    number = reader.partition.partition
+    errors: list[TieredFSError] = []
+    try:
+        segments: Sequence[SegmentMetadata] | None = reader.segments(timed=True)
+    except _OF_ONE_LOG as error:
+        errors.append(error)
+        segments = _listed(reader)
+    if segments is None:
+        unknown: _Row = dict.fromkeys(_PARTITIONS) | {"partition": number}
+        return _Facts([] if by_segment else [unknown], None, errors)
+    sizes, count = _stored_sizes(reader), len(segments)
+    if by_segment:
+        return _Facts([_segment_row(one, sizes) for one in segments], count, errors)
+    row = _partition_row(number, segments, sizes)
+    if errors:
+        return _Facts([row], count, errors)
+    held = bounds_of(segments)
+    row |= {"start_offset": held.beginning, "end_offset": held.end}
+    within = segments, held.beginning, held.end
+    served = {one for one, _, _ in reader.tiles(*within, skip_gaps=True)}
+    row["max_timestamp"] = _max_timestamp(served)
+    try:
+        reader.tiles(*within)
+        row["first_timestamp"] = _first_timestamp(reader, held.beginning)
+    except _OF_ONE_LOG as error:
+        return _Facts([row], count, [error], has_holes=True)
+    return _Facts([row], count, errors)
+
+
+def _read_all(topic: Topic, *, by_segment: bool) -> list[_Facts]:
+    """Read the facts of all partitions, several at a time."""
+    readers = [topic.reader(number) for number in topic.partitions]
+    with counting(topic.name, len(readers)) as finish:
+
+        def read(reader: TieredReader) -> _Facts:
+            facts = _read(reader, by_segment=by_segment)
+            finish(1)
+            return facts
+
+        found = readers[0].calls.map(read, readers) if readers else []
+        # One after the other, as each may fetch a large part of a log.
+        for facts, number in zip(found, topic.partitions, strict=True):
+            if facts.has_holes:
+                facts.rows[0]["first_timestamp"] = _first_held_timestamp(topic, number)
+    return found
 
 
 def _partition_row(

@@ -2,10 +2,10 @@
 
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 import click
 from rich.console import Console
@@ -25,9 +25,8 @@ from rich.table import Column
 from tieredfs.cli.output.escapes import escape
 from tieredfs.objects import RequestEvent, RequestObserver
 
-__all__ = ["Transfer", "counted", "counting", "quiet_option", "waiting"]
+__all__ = ["Transfer", "counting", "quiet_option", "waiting"]
 
-_T = TypeVar("_T")
 _QUIET: Final = "tieredfs.quiet"
 _WRITES: Final = frozenset({"put", "put_file", "put_part"})
 _LABEL_WIDTH: Final = 32
@@ -182,15 +181,6 @@ def counting(what: str, total: int | None = None) -> Iterator[Callable[[int], ob
     with _on_stderr(SpinnerColumn(), _label(), MofNCompleteColumn()) as bar:
         task = bar.add_task(escape(what), total=total)
         yield lambda _: bar.advance(task)
-
-
-def counted(what: str, items: Sequence[_T]) -> Iterator[_T]:
-    """Yield the items and show how many are done."""
-    if not _is_shown():
-        yield from items
-        return
-    with _on_stderr(_label(), BarColumn(), MofNCompleteColumn()) as bar:
-        yield from bar.track(items, description=escape(what))
 
 
 @contextmanager
