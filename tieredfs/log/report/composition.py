@@ -1,0 +1,156 @@
+"""Compute the report of a partition from described segments and their tiles.
+
+Nothing is read here.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
+
+from tieredfs.epochs import NO_EPOCH
+from tieredfs.errors import TieredFSError
+from tieredfs.log.planning.overlap import Tile
+from tieredfs.log.planning.tiles import gaps, log_end
+from tieredfs.log.report.partition_report import (
+    EpochRange,
+    OffsetRange,
+    Overlap,
+    PartitionReport,
+    SegmentReport,
+)
+from tieredfs.model import EpochEntry, SegmentId, SegmentMetadata, TopicIdPartition
+
+__all__ = ["partition_report"]
+
+
+def partition_report(
+    partition: TopicIdPartition,
+    segments: Sequence[SegmentMetadata],
+    tiles: Sequence[Tile],
+    *,
+    stored_sizes: Mapping[tuple[int, SegmentId], int],
+    first_timestamp: int | None = None,
+    errors: Iterable[TieredFSError] = (),
+) -> PartitionReport:
+    """Return the report of a partition.
+
+    Args:
+        partition: The partition.
+        segments: Its segments with their end offsets, sorted by start offset.
+        tiles: Which of them serves which offsets.
+        stored_sizes: Bytes in the store, by start offset and id.
+        first_timestamp: Timestamp of the first record, ms since 1970 UTC, if known.
+        errors: Why some of it is missing or cannot be read.
+    """
+    served: dict[SegmentMetadata, list[OffsetRange]] = defaultdict(list)
+    for segment, start, end in tiles:
+        served[segment].append(OffsetRange(start, end))
+    lanes = _lanes(segments, served)
+    beginning = segments[0].start_offset if segments else 0
+    missing = gaps(tiles, beginning)
+    last = max((tile.end for tile in tiles), default=beginning)
+    reached = log_end(segments)
+    if last < reached:
+        missing.append((last, reached))
+    return PartitionReport(
+        partition,
+        tuple(
+            SegmentReport(
+                segment,
+                tuple(served.get(segment, ())),
+                tuple(_epochs(segment, segment.start_offset, _end(segment))),
+                lane,
+                stored_sizes.get((segment.start_offset, segment.id)),
+            )
+            for segment, lane in zip(segments, lanes, strict=True)
+        ),
+        tuple(OffsetRange(*one) for one in missing),
+        tuple(_overlaps(segments, tiles)),
+        tuple(_served_epochs(tiles)),
+        first_timestamp,
+        tuple(errors),
+    )
+
+
+def _lanes(
+    segments: Sequence[SegmentMetadata], served: Container[SegmentMetadata]
+) -> list[int]:
+    """Return the lane of each segment: the first one that is free where it begins."""
+    lanes = [0] * len(segments)
+    free: list[int] = []
+    busy: list[tuple[int, int]] = []  # ends and lanes
+    order = sorted(
+        range(len(segments)),
+        key=lambda at: (
+            segments[at].start_offset,
+            segments[at] not in served,
+            -_end(segments[at]),
+        ),
+    )
+    for at in order:
+        while busy and busy[0][0] <= segments[at].start_offset:
+            heapq.heappush(free, heapq.heappop(busy)[1])
+        lane = heapq.heappop(free) if free else len(busy)
+        heapq.heappush(busy, (_end(segments[at]), lane))
+        lanes[at] = lane
+    return lanes
+
+
+def _epochs(segment: SegmentMetadata, start: int, end: int) -> Iterator[EpochRange]:
+    """Yield the leader epochs of a segment at the offsets ``[start, end)``."""
+    entries = [EpochEntry(NO_EPOCH, start), *(segment.leader_epochs or ())]
+    for entry, following in pairwise([*entries, EpochEntry(NO_EPOCH, end)]):
+        first, last = max(entry.start_offset, start), min(following.start_offset, end)
+        if first < last:
+            yield EpochRange(entry.epoch, first, last)
+
+
+def _served_epochs(tiles: Iterable[Tile]) -> Iterator[EpochRange]:
+    """Yield the leader epochs of what is served; neighbours of one epoch are one."""
+    current: EpochRange | None = None
+    for segment, start, end in tiles:
+        for found in _epochs(segment, start, end):
+            if current is not None and current.epoch == found.epoch:
+                current = current._replace(end=found.end)
+                continue
+            if current is not None:
+                yield current
+            current = found
+    if current is not None:
+        yield current
+
+
+def _overlaps(
+    segments: Sequence[SegmentMetadata], tiles: Sequence[Tile]
+) -> Iterator[Overlap]:
+    """Yield the offsets that several segments have, split where another one serves."""
+    turns: dict[int, int] = defaultdict(int)
+    for segment in segments:
+        turns[segment.start_offset] += 1
+        turns[_end(segment)] -= 1
+    servers: dict[int, SegmentMetadata | None] = {}
+    for segment, start, end in tiles:
+        servers[start] = segment
+        servers.setdefault(end, None)
+    copies, server = 0, None
+    current: Overlap | None = None
+    for low, high in pairwise(sorted({*turns, *servers})):
+        copies += turns.get(low, 0)
+        server = servers.get(low, server)
+        same = current is not None and current.copies == copies
+        if current is not None and same and server is current.served_by:
+            current = current._replace(end=high)
+            continue
+        if current is not None:
+            yield current
+        current = Overlap(low, high, copies, server) if copies > 1 else None
+    if current is not None:
+        yield current
+
+
+def _end(segment: SegmentMetadata) -> int:
+    if segment.end_offset is None:
+        msg = f"{segment} has not been described"
+        raise ValueError(msg)
+    return segment.end_offset + 1

@@ -1,0 +1,216 @@
+"""Read what the report of a partition needs.
+
+A partition that is damaged is reported as far as it can be read: each segment is
+described on its own, and what is wrong is part of the report.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+
+from tieredfs.errors import (
+    CorruptDataError,
+    NotFoundError,
+    PermissionDeniedError,
+    TieredFSError,
+    UnsupportedFormatError,
+)
+from tieredfs.log.planning.overlap import Tile
+from tieredfs.log.read.reader import TieredReader, bounds_of
+from tieredfs.log.read.replan import plan_despite_deletes
+from tieredfs.log.report.composition import partition_report
+from tieredfs.log.report.partition_report import PartitionReport
+from tieredfs.log.report.record_count import count_records
+from tieredfs.model import SegmentId, SegmentMetadata
+
+__all__ = ["read_report"]
+
+_OF_ONE_LOG: Final = (
+    CorruptDataError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+)
+"""Errors of one log, after which the next one is still reported."""
+
+_NO_TIMESTAMP: Final = -1
+
+_MAX_COUNTED_BYTES: Final = 64 << 20
+"""Bytes of a partition's logs on this machine that are read to count records."""
+
+
+def read_report(reader: TieredReader, *, deep: bool = False) -> PartitionReport:
+    """Read the report of a partition.
+
+    Every segment is described, several concurrently. Where the layout does not store
+    how many records a segment has, they are counted in its log: of a log of at most 64
+    MiB on this machine, or of any log if ``deep`` is true.
+
+    Args:
+        reader: The reader of the partition.
+        deep: Whether to read logs of any size, wherever they are.
+
+    Raises:
+        StorageUnavailableError: The store failed in all attempts of its policy.
+        DeadlineExceededError: The store did not answer in time.
+    """
+    try:
+        return plan_despite_deletes(partial(_read, deep=deep), reader)
+    except NotFoundError:  # a segment is still listed
+        return _read(reader, deep=deep, tolerated=_OF_ONE_LOG)
+
+
+def _read(
+    reader: TieredReader,
+    *,
+    deep: bool,
+    tolerated: tuple[type[TieredFSError], ...] = (
+        CorruptDataError,
+        PermissionDeniedError,
+        UnsupportedFormatError,
+    ),
+) -> PartitionReport:
+    """Read a report; errors other than those tolerated are raised."""
+    attempt = _Attempt(reader, tolerated)
+    segments = attempt.counted(attempt.described(attempt.listed()), deep=deep)
+    tiles = attempt.tiles(segments)
+    return partition_report(
+        reader.partition,
+        segments,
+        tiles,
+        stored_sizes=attempt.stored_sizes(),
+        first_timestamp=attempt.first_timestamp(tiles),
+        errors=attempt.errors,
+    )
+
+
+class _Attempt:
+    """Read what can be read of a partition, and keep the errors of the rest."""
+
+    def __init__(
+        self, reader: TieredReader, tolerated: tuple[type[TieredFSError], ...]
+    ) -> None:
+        self._errors: dict[str, TieredFSError] = {}
+        self._reader = reader
+        self._storage = reader.storage
+        self._tolerated = tolerated
+
+    @property
+    def errors(self) -> Iterable[TieredFSError]:
+        """What is wrong, each error once."""
+        return self._errors.values()
+
+    def listed(self) -> Sequence[SegmentMetadata]:
+        """Return the segments, or, if one is damaged, what the listing has of them."""
+        try:
+            return self._reader.segments(timed=True)
+        except self._tolerated as error:
+            self._note(error)
+        try:
+            return self._storage.list_segments(self._reader.partition)
+        except self._tolerated as error:
+            self._note(error)
+            return []
+
+    def described(self, listed: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
+        """Return the segments with all fields; leave out those without an end offset.
+
+        A damaged segment is returned as it is listed, if the listing has its end.
+        """
+
+        def describe(segment: SegmentMetadata) -> SegmentMetadata | TieredFSError:
+            if segment.is_described:
+                return segment
+            try:
+                return self._storage.describe(segment)
+            except self._tolerated as error:
+                return error
+
+        known: list[SegmentMetadata] = []
+        described = self._reader.calls.map(describe, listed)
+        for segment, found in zip(listed, described, strict=True):
+            if isinstance(found, SegmentMetadata):
+                known.append(found)
+                continue
+            self._note(found)
+            if segment.end_offset is not None:
+                known.append(segment)
+        return known
+
+    def counted(
+        self, segments: Sequence[SegmentMetadata], *, deep: bool
+    ) -> list[SegmentMetadata]:
+        """Return the segments with their record counts.
+
+        Nothing is counted if that would read too much.
+        """
+        unknown = [one for one in segments if one.record_count is None]
+        size = sum(one.size or 0 for one in unknown)
+        if not deep and not (
+            self._storage.store.is_local and size <= _MAX_COUNTED_BYTES
+        ):
+            return list(segments)
+
+        def count(segment: SegmentMetadata) -> SegmentMetadata | TieredFSError:
+            if segment.record_count is not None or segment.size is None:
+                return segment
+            try:
+                return replace(
+                    segment, record_count=count_records(self._storage, segment)
+                )
+            except self._tolerated as error:
+                return error
+
+        found = self._reader.calls.map(count, segments)
+        return [
+            one if isinstance(one, SegmentMetadata) else self._as_it_was(segment, one)
+            for segment, one in zip(segments, found, strict=True)
+        ]
+
+    def tiles(self, segments: Sequence[SegmentMetadata]) -> list[Tile]:
+        """Return which segment serves what, and note gaps and contradictions."""
+        held = bounds_of(segments)
+        within = segments, held.beginning, held.end
+        try:
+            found = self._reader.tiles(*within, skip_gaps=True)
+        except self._tolerated as error:  # a log had to be read, to compare it
+            self._note(error)
+            return []
+        try:
+            self._reader.tiles(*within)
+            self._reader.served_tiles(segments)
+        except self._tolerated as error:
+            self._note(error)
+        return found
+
+    def first_timestamp(self, tiles: Sequence[Tile]) -> int | None:
+        """Return the timestamp of the first record, ms since 1970 UTC, if there is."""
+        if not tiles:
+            return None
+        try:
+            times = self._reader.read(tiles[0].start, max_bytes=1)["timestamp"]
+        except self._tolerated as error:
+            self._note(error)
+            return None
+        first = times.cast(pa.int64())[0].as_py() if len(times) else _NO_TIMESTAMP
+        return None if first == _NO_TIMESTAMP else int(first)
+
+    def stored_sizes(self) -> Mapping[tuple[int, SegmentId], int]:
+        """Return the bytes that the segments take in the store, as far as is known."""
+        try:
+            return self._storage.stored_sizes(self._reader.partition)
+        except self._tolerated as error:
+            self._note(error)
+            return {}
+
+    def _as_it_was(
+        self, segment: SegmentMetadata, error: TieredFSError
+    ) -> SegmentMetadata:
+        self._note(error)
+        return segment
+
+    def _note(self, error: TieredFSError) -> None:
+        self._errors.setdefault(str(error), error)
