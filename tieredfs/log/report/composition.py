@@ -9,7 +9,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from tieredfs.epochs import NO_EPOCH
-from tieredfs.errors import TieredFSError
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.tiles import gaps, log_end
 from tieredfs.log.report.partition_report import (
@@ -19,6 +18,7 @@ from tieredfs.log.report.partition_report import (
     PartitionReport,
     SegmentReport,
 )
+from tieredfs.log.report.record_profile import RecordProfile
 from tieredfs.model import EpochEntry, SegmentId, SegmentMetadata, TopicIdPartition
 
 __all__ = ["partition_report"]
@@ -30,8 +30,7 @@ def partition_report(
     tiles: Sequence[Tile],
     *,
     stored_sizes: Mapping[tuple[int, SegmentId], int],
-    first_timestamp: int | None = None,
-    errors: Iterable[TieredFSError] = (),
+    profiles: Mapping[SegmentMetadata, RecordProfile],
 ) -> PartitionReport:
     """Return the report of a partition.
 
@@ -40,8 +39,7 @@ def partition_report(
         segments: Its segments with their end offsets, sorted by start offset.
         tiles: Which of them serves which offsets.
         stored_sizes: Bytes in the store, by start offset and id.
-        first_timestamp: Timestamp of the first record, ms since 1970 UTC, if known.
-        errors: Why some of it is missing or cannot be read.
+        profiles: How the records of segments are spread, of those that were read.
     """
     served: dict[SegmentMetadata, list[OffsetRange]] = defaultdict(list)
     for segment, start, end in tiles:
@@ -62,14 +60,13 @@ def partition_report(
                 tuple(_epochs(segment, segment.start_offset, _end(segment))),
                 lane,
                 stored_sizes.get((segment.start_offset, segment.id)),
+                profiles.get(segment),
             )
             for segment, lane in zip(segments, lanes, strict=True)
         ),
         tuple(OffsetRange(*one) for one in missing),
         tuple(_overlaps(segments, tiles)),
         tuple(_served_epochs(tiles)),
-        first_timestamp,
-        tuple(errors),
     )
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from tieredfs.errors import TieredFSError
+from tieredfs.log.report.record_profile import RecordProfile
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 
 __all__ = [
@@ -71,6 +72,7 @@ class SegmentReport:
         lane: Its lane: segments that share an offset are in different lanes, and where
             several begin at one offset, one that is served has the first.
         stored_size: Bytes that it takes in the store with its indexes, if known.
+        profile: How its records are spread over its offsets, if its log was read.
     """
 
     segment: SegmentMetadata
@@ -78,6 +80,7 @@ class SegmentReport:
     epochs: tuple[EpochRange, ...]
     lane: int
     stored_size: int | None = None
+    profile: RecordProfile | None = None
 
     @property
     def start(self) -> int:
@@ -93,13 +96,27 @@ class SegmentReport:
     @property
     def records(self) -> int | None:
         """Number of its records; None if it is not known."""
-        return self.segment.record_count
+        return self.segment.record_count if self.profile is None else self.profile.total
 
     @property
     def timestamp(self) -> int | None:
         """Its largest timestamp, ms since 1970 UTC; None if it has none."""
         found = self.segment.max_timestamp_ms
         return None if found == _NO_TIMESTAMP else found
+
+    def records_within(self, start: int, end: int) -> float | None:
+        """Return about how many records it has at ``[start, end)``; None if not known.
+
+        Args:
+            start: First offset, one of the segment's.
+            end: End (exclusive).
+        """
+        if self.profile is not None:
+            return self.profile.within(start, end)
+        offsets = self.end - self.start
+        if self.records is None or not offsets:
+            return None
+        return self.records * ((end - start) / offsets)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +148,7 @@ class PartitionReport:
 
     @property
     def end(self) -> int:
-        """End (exclusive) of the log, whether its last offsets are served or missing."""
+        """End (exclusive) of the log, also where its last offsets are missing."""
         served = (part.end for one in self.segments for part in one.served)
         return max((*served, *(gap.end for gap in self.gaps)), default=self.start)
 
@@ -162,16 +179,19 @@ class PartitionReport:
         return 1 + max((one.lane for one in self.segments), default=-1)
 
     @property
-    def removed(self) -> int | None:
-        """Number of offsets that a cleaner has emptied; None if it is not known.
+    def emptied(self) -> int | None:
+        """Number of offsets that are served, and have no record any more.
 
-        Of a segment that serves only a part of its offsets, all of them count.
+        None if it is not known of a segment how many records it has.
         """
-        counts = [(one.end - one.start, one.records) for one in self.segments]
-        known = [
-            offsets - records for offsets, records in counts if records is not None
-        ]
-        return sum(known) if len(known) == len(counts) else None
+        total = 0.0
+        for one in self.segments:
+            for part in one.served:
+                records = one.records_within(*part)
+                if records is None:
+                    return None
+                total += part.size - records
+        return max(0, round(total))
 
 
 def _sum(sizes: Iterable[int | None]) -> int | None:

@@ -23,68 +23,65 @@ from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.log.read.replan import plan_despite_deletes
 from tieredfs.log.report.composition import partition_report
 from tieredfs.log.report.partition_report import PartitionReport
-from tieredfs.log.report.record_count import count_records
+from tieredfs.log.report.record_profile import RecordProfile, record_profile
 from tieredfs.model import SegmentId, SegmentMetadata
 
 __all__ = ["read_report"]
 
-_OF_ONE_LOG: Final = (
-    CorruptDataError,
-    NotFoundError,
-    PermissionDeniedError,
-    UnsupportedFormatError,
-)
-"""Errors of one log, after which the next one is still reported."""
+_OF_DAMAGE: Final = (CorruptDataError, PermissionDeniedError, UnsupportedFormatError)
+"""Errors of one segment, after which the next one is still reported."""
 
 _NO_TIMESTAMP: Final = -1
 
-_MAX_COUNTED_BYTES: Final = 64 << 20
-"""Bytes of a partition's logs on this machine that are read to count records."""
+_MAX_EDGES: Final = 4096
+"""Edges of the profiles of a partition, all in all: more than a picture can show."""
 
 
-def read_report(reader: TieredReader, *, deep: bool = False) -> PartitionReport:
+def read_report(
+    reader: TieredReader, *, max_log_bytes: int = 64 << 20
+) -> PartitionReport:
     """Read the report of a partition.
 
-    Every segment is described, several concurrently. Where the layout does not store
-    how many records a segment has, they are counted in its log: of a log of at most 64
-    MiB on this machine, or of any log if ``deep`` is true.
+    Every segment is described, several concurrently. Logs that are on this machine are
+    read, to find the offsets whose records were removed.
 
     Args:
         reader: The reader of the partition.
-        deep: Whether to read logs of any size, wherever they are.
+        max_log_bytes: Logs are read if they have at most so many bytes in all.
 
     Raises:
         StorageUnavailableError: The store failed in all attempts of its policy.
         DeadlineExceededError: The store did not answer in time.
     """
     try:
-        return plan_despite_deletes(partial(_read, deep=deep), reader)
+        return plan_despite_deletes(
+            partial(_read, max_log_bytes=max_log_bytes, tolerated=_OF_DAMAGE), reader
+        )
     except NotFoundError:  # a segment is still listed
-        return _read(reader, deep=deep, tolerated=_OF_ONE_LOG)
+        return _read(
+            reader, max_log_bytes=max_log_bytes, tolerated=(*_OF_DAMAGE, NotFoundError)
+        )
 
 
 def _read(
     reader: TieredReader,
     *,
-    deep: bool,
-    tolerated: tuple[type[TieredFSError], ...] = (
-        CorruptDataError,
-        PermissionDeniedError,
-        UnsupportedFormatError,
-    ),
+    max_log_bytes: int,
+    tolerated: tuple[type[TieredFSError], ...],
 ) -> PartitionReport:
     """Read a report; errors other than those tolerated are raised."""
     attempt = _Attempt(reader, tolerated)
-    segments = attempt.counted(attempt.described(attempt.listed()), deep=deep)
+    segments = attempt.described(attempt.listed())
     tiles = attempt.tiles(segments)
-    return partition_report(
+    report = partition_report(
         reader.partition,
         segments,
         tiles,
         stored_sizes=attempt.stored_sizes(),
-        first_timestamp=attempt.first_timestamp(tiles),
-        errors=attempt.errors,
+        profiles=attempt.profiles(segments, max_log_bytes),
     )
+    first = attempt.first_timestamp(tiles)
+    return replace(report, first_timestamp=first, errors=tuple(attempt.errors))
 
 
 class _Attempt:
@@ -140,35 +137,32 @@ class _Attempt:
                 known.append(segment)
         return known
 
-    def counted(
-        self, segments: Sequence[SegmentMetadata], *, deep: bool
-    ) -> list[SegmentMetadata]:
-        """Return the segments with their record counts.
+    def profiles(
+        self, segments: Sequence[SegmentMetadata], max_log_bytes: int
+    ) -> Mapping[SegmentMetadata, RecordProfile]:
+        """Return how the records of the segments are spread, as far as it is read."""
+        is_known = all(one.size is not None for one in segments)
+        size = sum(one.size or 0 for one in segments)
+        if not (segments and is_known and size <= max_log_bytes):
+            return {}
+        if not self._storage.store.is_local:
+            return {}
+        edges = max(2, _MAX_EDGES // len(segments))
 
-        Nothing is counted if that would read too much.
-        """
-        unknown = [one for one in segments if one.record_count is None]
-        size = sum(one.size or 0 for one in unknown)
-        if not deep and not (
-            self._storage.store.is_local and size <= _MAX_COUNTED_BYTES
-        ):
-            return list(segments)
-
-        def count(segment: SegmentMetadata) -> SegmentMetadata | TieredFSError:
-            if segment.record_count is not None or segment.size is None:
-                return segment
+        def read(segment: SegmentMetadata) -> RecordProfile | TieredFSError | None:
             try:
-                return replace(
-                    segment, record_count=count_records(self._storage, segment)
-                )
+                return record_profile(self._storage, segment, edges)
             except self._tolerated as error:
                 return error
 
-        found = self._reader.calls.map(count, segments)
-        return [
-            one if isinstance(one, SegmentMetadata) else self._as_it_was(segment, one)
-            for segment, one in zip(segments, found, strict=True)
-        ]
+        profiles: dict[SegmentMetadata, RecordProfile] = {}
+        found = self._reader.calls.map(read, segments)
+        for segment, one in zip(segments, found, strict=True):
+            if isinstance(one, RecordProfile):
+                profiles[segment] = one
+            elif one is not None:
+                self._note(one)
+        return profiles
 
     def tiles(self, segments: Sequence[SegmentMetadata]) -> list[Tile]:
         """Return which segment serves what, and note gaps and contradictions."""
@@ -205,12 +199,6 @@ class _Attempt:
         except self._tolerated as error:
             self._note(error)
             return {}
-
-    def _as_it_was(
-        self, segment: SegmentMetadata, error: TieredFSError
-    ) -> SegmentMetadata:
-        self._note(error)
-        return segment
 
     def _note(self, error: TieredFSError) -> None:
         self._errors.setdefault(str(error), error)

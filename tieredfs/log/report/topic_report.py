@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tieredfs.errors import TieredFSError
 from tieredfs.log.read.reader import TieredReader
@@ -9,6 +10,9 @@ from tieredfs.log.report.partition_report import PartitionReport
 from tieredfs.log.report.read_report import read_report
 
 __all__ = ["TopicReport", "report_topic"]
+
+_MAX_LOG_BYTES: Final = 256 << 20
+"""Bytes of a topic's logs on this machine that are read: a second or two."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +52,6 @@ def report_topic(
     topic_id: str,
     readers: Sequence[TieredReader],
     *,
-    deep: bool = False,
     progress: Callable[[PartitionReport], object] = lambda _: None,
 ) -> TopicReport:
     """Read the report of a topic, several partitions concurrently.
@@ -57,7 +60,6 @@ def report_topic(
         name: The topic's name.
         topic_id: Its id.
         readers: The readers of its partitions, of one tier, sorted by number.
-        deep: As in ``read_report``.
         progress: Called with each partition's report, from several threads.
 
     Raises:
@@ -66,7 +68,7 @@ def report_topic(
     """
 
     def read(reader: TieredReader) -> PartitionReport:
-        report = read_report(reader, deep=deep)
+        report = read_report(reader, max_log_bytes=_MAX_LOG_BYTES // len(readers))
         progress(report)
         return report
 
