@@ -25,6 +25,7 @@ from tieredfs.cli.output.tables import show_error, show_warning
 from tieredfs.cli.plugins import plugins
 from tieredfs.cli.pull import pull
 from tieredfs.cli.push import push
+from tieredfs.cli.report import report
 from tieredfs.cli.verify import verify
 from tieredfs.errors import (
     InvalidArgumentError,
@@ -49,7 +50,18 @@ def cli() -> None:
     """Read what Kafka tiers, from any fsspec URL, with no broker in the way."""
 
 
-for _command in (ls, cat, push, pull, verify, cache, plugins, conformance, demo):
+for _command in (
+    ls,
+    cat,
+    report,
+    push,
+    pull,
+    verify,
+    cache,
+    plugins,
+    conformance,
+    demo,
+):
     cli.add_command(_command)
 
 

@@ -36,11 +36,11 @@ class RecordProfile:
         """Number of records, control records included."""
         return round(self.counts[-1]) if self.counts else 0
 
-    def within(self, start: int, end: int) -> float:
+    def within(self, start: float, end: float) -> float:
         """Return about how many records have an offset in ``[start, end)``."""
         return self._below(end) - self._below(start)
 
-    def _below(self, offset: int) -> float:
+    def _below(self, offset: float) -> float:
         at = bisect_left(self.edges, offset)
         if at == len(self.edges):
             return self.counts[-1] if self.counts else 0.0

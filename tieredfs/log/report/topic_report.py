@@ -35,6 +35,13 @@ class TopicReport:
         return [error for one in self.partitions for error in one.errors]
 
     @property
+    def size(self) -> int | None:
+        """Bytes of the logs; None if that of a segment is not known."""
+        sizes = [one.size for one in self.partitions]
+        known = [size for size in sizes if size is not None]
+        return sum(known) if len(known) == len(sizes) else None
+
+    @property
     def epochs(self) -> list[int]:
         """The leader epochs of its segments, sorted; -1 where one is not known."""
         return sorted(

@@ -1,0 +1,217 @@
+"""Draw a topic with characters, for a terminal or a pipe."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from math import ceil
+from typing import Final
+
+from rich.text import Text
+
+from tieredfs.cli.output.escapes import escape
+from tieredfs.cli.picture.blocks import Block, blocks_of
+from tieredfs.cli.picture.findings import FindingKind, findings_of, summary_of
+from tieredfs.cli.picture.palette import COLOURS, Palette
+from tieredfs.cli.picture.scale import Scale, offset_ticks
+from tieredfs.cli.picture.units import show_count, show_seconds, show_size
+from tieredfs.log.report.partition_report import PartitionReport
+from tieredfs.log.report.topic_report import TopicReport
+
+__all__ = ["ASCII", "BLOCKS", "Symbols", "TextPicture"]
+
+_MAX_LANES: Final = 4
+_INDENT: Final = 2
+_TICK_WIDTH: Final = 14
+_FINDING_STYLES: Final = {
+    FindingKind.MISSING: "bold red",
+    FindingKind.OVERLAP: "bold",
+    FindingKind.BEYOND: "bold",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Symbols:
+    """The characters of a picture.
+
+    Attributes:
+        shares: For offsets of which less or more have a record: none, some, all.
+        unserved: Offsets of a segment that readers get from another one.
+        missing: Offsets that nothing serves.
+        start: Where a segment begins.
+        tick: Where an offset is that has a label.
+    """
+
+    shares: str
+    unserved: str
+    missing: str
+    start: str
+    tick: str
+
+    @property
+    def characters(self) -> str:
+        """All of them."""
+        return self.shares + self.unserved + self.missing + self.start + self.tick
+
+
+BLOCKS: Final = Symbols("·▁▂▃▄▅▆▇█", "░", "×", "╵", "└")
+ASCII: Final = Symbols(".-=#", "o", "x", "^", "|")
+
+
+@dataclass(slots=True)
+class _Cell:
+    """One column of a lane: what most of its offsets are in."""
+
+    block: Block
+    covered: float = 0.0
+    kept: float = 0.0
+    widest: float = field(default=0.0)
+
+
+class TextPicture:
+    """Draws topics in lines of a width, in one set of characters."""
+
+    def __init__(self, width: int, symbols: Symbols) -> None:
+        """Draw nothing yet.
+
+        Args:
+            width: Columns of a line; sentences may be longer.
+            symbols: The characters of bars.
+        """
+        self._length = max(20, width - _INDENT)
+        self._symbols = symbols
+
+    def draw(self, report: TopicReport) -> Iterator[Text]:
+        """Yield the lines of a topic."""
+        palette = Palette(report.epochs)
+        segments = sum(len(one.segments) for one in report.partitions)
+        yield Text.assemble(
+            (escape(report.name), "bold underline"),
+            f"  {show_count(len(report.partitions), 'partition')}"
+            f" · {show_count(segments, 'segment')}"
+            f" · {show_size(report.size)} of log",
+        )
+        for one in report.partitions:
+            yield Text()
+            yield from self._partition(one, palette)
+
+    def legend(self) -> Iterator[Text]:
+        """Yield what the characters mean."""
+        symbols = self._symbols
+        some = symbols.shares[len(symbols.shares) // 2]
+        yield Text(
+            f"{symbols.shares[-1]} every offset has a record   "
+            f"{some} {symbols.shares[0]} some have, none has   "
+            f"{symbols.unserved} another segment serves them   "
+            f"{symbols.missing} missing   {symbols.start} a segment begins",
+            style="dim",
+        )
+
+    def _partition(self, report: PartitionReport, palette: Palette) -> Iterator[Text]:
+        name = f"{report.partition.topic}-{report.partition.partition}"
+        yield Text.assemble((escape(name), "bold"), "  ", summary_of(report))
+        if report.start < report.reach:
+            yield from self._bars(report, palette)
+        for finding in findings_of(report):
+            style = _FINDING_STYLES.get(finding.kind, "")
+            yield Text(" " * _INDENT + finding.text, style=style)
+        if report.errors:
+            count = show_count(len(report.errors), "error")
+            yield Text(f"{'':{_INDENT}}{count}: see below", style="bold red")
+
+    def _bars(self, report: PartitionReport, palette: Palette) -> Iterator[Text]:
+        scale = Scale(report.start, report.reach, 0, self._length)
+        for row, lane in enumerate(self._lanes(report, scale)):
+            line = Text(" " * _INDENT)
+            missing = set(self._gap_columns(report, scale)) if row == 0 else set()
+            for at, cell in enumerate(lane):
+                if at in missing:
+                    line.append(self._symbols.missing, "bold red")
+                elif cell is None:
+                    line.append(" ")
+                else:
+                    line.append(*self._drawn(cell, palette))
+            line.rstrip()
+            yield line
+        if report.lanes > _MAX_LANES:
+            more = show_count(report.lanes - _MAX_LANES, "more layer")
+            yield Text(f"{'':{_INDENT}}and {more} of overlapping segments")
+        yield self._starts(report, scale)
+        yield from self._axis(report, scale)
+
+    def _lanes(
+        self, report: PartitionReport, scale: Scale
+    ) -> Sequence[Sequence[_Cell | None]]:
+        """Return the columns of each lane that is shown."""
+        per_column = scale.per_unit(1)
+        lanes: list[list[_Cell | None]] = [
+            [None] * self._length for _ in range(min(report.lanes, _MAX_LANES))
+        ]
+        for block in blocks_of(report, per_column, _MAX_LANES):
+            lane = lanes[block.lane]
+            first = int(scale.at(block.start))
+            for at in range(first, min(self._length, ceil(scale.at(block.end)))):
+                low = max(block.start, report.start + at * per_column)
+                high = min(block.end, report.start + (at + 1) * per_column)
+                if low >= high:
+                    continue
+                cell = lane[at] = lane[at] or _Cell(block)
+                cell.covered += high - low
+                cell.kept += (high - low) * block.kept_within(low, high)
+                if high - low > cell.widest:
+                    cell.widest, cell.block = high - low, block
+        return lanes
+
+    def _drawn(self, cell: _Cell, palette: Palette) -> tuple[str, str]:
+        """Return the character of a column, and its style."""
+        number = palette.number(cell.block.epoch)
+        style = "" if number is None else COLOURS[number]
+        if not cell.block.is_served:
+            return self._symbols.unserved, style
+        shares = self._symbols.shares
+        # Only what has no record is shown as empty, and only what has all as full.
+        share = cell.kept / cell.covered
+        level = ceil(round(share * (len(shares) - 1), 6))
+        if level == len(shares) - 1 and share < 1 - 1e-6:
+            level -= 1
+        return shares[max(0, level)], style
+
+    def _gap_columns(self, report: PartitionReport, scale: Scale) -> Iterator[int]:
+        for gap in report.gaps:
+            first = min(int(scale.at(gap.start)), self._length - 1)
+            yield from range(first, max(first + 1, int(scale.at(gap.end))))
+
+    def _starts(self, report: PartitionReport, scale: Scale) -> Text:
+        """Return a mark under each column in which a segment begins."""
+        begun = Counter(
+            min(int(scale.at(one.start)), self._length - 1) for one in report.segments
+        )
+        mark = self._symbols.start
+        marks = (mark if at in begun else " " for at in range(max(begun) + 1))
+        line = " " * _INDENT + "".join(marks)
+        most = max(begun.values())
+        if most > 1:
+            line += f"  up to {show_count(most, 'segment')} begin in a column"
+        return Text(line, style="dim")
+
+    def _axis(self, report: PartitionReport, scale: Scale) -> Iterator[Text]:
+        """Yield labels of offsets, and by when these were written."""
+        count = self._length // _TICK_WIDTH
+        offsets = times = " " * _INDENT
+        for tick in offset_ticks(report.start, report.reach - 1, count):
+            at = _INDENT + int(scale.at(tick.value))
+            if at >= len(offsets):
+                offsets = f"{offsets:<{at}}{self._symbols.tick}{tick.label} "
+            stamp = _timestamp_at(report, tick.value)
+            if at >= len(times) and stamp is not None:
+                times = f"{times:<{at}}{self._symbols.tick}by {show_seconds(stamp)} "
+        for line in (offsets.rstrip(), times.rstrip()):
+            if line:
+                yield Text(line, style="dim")
+
+
+def _timestamp_at(report: PartitionReport, offset: int) -> int | None:
+    """Return the largest timestamp of the segment that serves an offset."""
+    for one in report.segments:
+        if any(part.start <= offset < part.end for part in one.served):
+            return one.timestamp
+    return None
