@@ -5,17 +5,21 @@ of any number of segments has a bounded number of blocks.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
+from tieredfs.epochs import NO_EPOCH
 from tieredfs.log.report.partition_report import (
     EpochRange,
     OffsetRange,
     PartitionReport,
     SegmentReport,
 )
+from tieredfs.log.report.sums import known_sum
 
-__all__ = ["Block", "blocks_of", "joined"]
+__all__ = ["Block", "Joined", "blocks_of", "joined"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +30,16 @@ class Block:
         lane: The lane.
         start: First offset.
         end: End (exclusive).
-        epoch: The leader epoch; of several, that of most offsets; -1 if not known.
+        epoch: The leader epoch; of several, that of most offsets; -1 if there is no
+            such one, or it is not known.
         is_served: Whether readers get these offsets from here; of several, whether
             they do of most offsets.
         first: The segment, or the first of several.
-        last: The segment, or the last of several.
         segments: Number of segments.
         offsets: Number of offsets that the segments have.
         records: Number of records that the segments have; None if not known.
         size: Bytes of their logs; None if not known.
         timestamp: Their largest timestamp, ms since 1970 UTC; None if there is none.
-        weight: Number of offsets that ``epoch`` and ``is_served`` are of.
     """
 
     lane: int
@@ -45,13 +48,11 @@ class Block:
     epoch: int
     is_served: bool
     first: SegmentReport
-    last: SegmentReport
     segments: int
     offsets: int
     records: int | None
     size: int | None
     timestamp: int | None
-    weight: int
 
     def kept_within(self, start: float, end: float) -> float:
         """Return the share of the offsets ``[start, end)`` that have a record.
@@ -86,25 +87,42 @@ def blocks_of(
     return found
 
 
-def joined(
-    ranges: Iterable[tuple[int, int]], min_offsets: float
-) -> list[tuple[OffsetRange, int]]:
+class Joined(NamedTuple):
+    """Ranges of offsets that are too close to be told apart.
+
+    Attributes:
+        start: First offset of the first one.
+        end: End (exclusive) of the last one.
+        ranges: How many they are.
+        size: Number of offsets in them.
+    """
+
+    start: int
+    end: int
+    ranges: int
+    size: int
+
+    @property
+    def is_dense(self) -> bool:
+        """Whether most offsets from ``start`` to ``end`` are in a range."""
+        return 2 * self.size >= self.end - self.start
+
+
+def joined(ranges: Iterable[tuple[int, int]], min_offsets: float) -> list[Joined]:
     """Join ranges with less than so many offsets between them.
 
     Args:
         ranges: Ranges of offsets ``(start, end)``, sorted.
         min_offsets: Ranges that are less apart are one.
-
-    Returns:
-        The ranges, and of how many each is made.
     """
-    found: list[tuple[OffsetRange, int]] = []
-    for one in ranges:
-        if found and one[0] - found[-1][0].end < min_offsets:
-            (start, _), count = found.pop()
-            found.append((OffsetRange(start, one[1]), count + 1))
+    found: list[Joined] = []
+    for start, end in ranges:
+        size = end - start
+        if found and start - found[-1].end < min_offsets:
+            last = found.pop()
+            found.append(Joined(last.start, end, last.ranges + 1, last.size + size))
         else:
-            found.append((OffsetRange(*one), 1))
+            found.append(Joined(start, end, 1, size))
     return found
 
 
@@ -119,13 +137,11 @@ def _parts(segment: SegmentReport) -> Iterator[Block]:
                 span.epoch,
                 is_served,
                 segment,
-                segment,
                 1,
                 segment.end - segment.start,
                 segment.records,
                 segment.segment.size,
                 segment.timestamp,
-                end - start,
             )
 
 
@@ -148,46 +164,45 @@ def _split(
 
 def _joined_blocks(blocks: Iterable[Block], min_offsets: float) -> Iterator[Block]:
     """Yield the blocks of a lane; narrow neighbours are one."""
-    last: Block | None = None
+    group: list[Block] = []
     for block in blocks:
-        if (
-            last is not None
-            and last.end - last.start < min_offsets
+        if group and not (
+            group[-1].end - group[0].start < min_offsets
             and block.end - block.start < min_offsets
-            and block.start - last.end < min_offsets
+            and block.start - group[-1].end < min_offsets
         ):
-            last = _both(last, block)
-            continue
-        if last is not None:
-            yield last
-        last = block
-    if last is not None:
-        yield last
+            yield _one(group)
+            group = []
+        group.append(block)
+    if group:
+        yield _one(group)
 
 
-def _both(one: Block, other: Block) -> Block:
-    """Return two neighbours as one block."""
-    leading = one if one.weight >= other.weight else other
-    merged = replace(
-        one,
-        end=other.end,
-        epoch=leading.epoch,
-        is_served=leading.is_served,
-        weight=leading.weight,
-    )
-    if other.first is one.last:
-        return merged
-    stamps = [stamp for stamp in (one.timestamp, other.timestamp) if stamp is not None]
-    return replace(
-        merged,
-        last=other.last,
-        segments=one.segments + other.segments,
-        offsets=one.offsets + other.offsets,
-        records=_sum(one.records, other.records),
-        size=_sum(one.size, other.size),
+def _one(group: Sequence[Block]) -> Block:
+    """Return neighbours as one block."""
+    if len(group) == 1:
+        return group[0]
+    weights: dict[int, int] = defaultdict(int)
+    total = served = 0
+    for part in group:
+        size = part.end - part.start
+        weights[part.epoch] += size
+        served += size * part.is_served
+        total += size
+    epoch = max(weights, key=weights.__getitem__)
+    # A segment may be several of the parts, one after the other.
+    whole = [group[0], *(b for a, b in pairwise(group) if b.first is not a.first)]
+    stamps = [part.timestamp for part in whole if part.timestamp is not None]
+    return Block(
+        lane=group[0].lane,
+        start=group[0].start,
+        end=group[-1].end,
+        epoch=epoch if 2 * weights[epoch] >= total else NO_EPOCH,
+        is_served=2 * served >= total,
+        first=group[0].first,
+        segments=len(whole),
+        offsets=sum(part.offsets for part in whole),
+        records=known_sum(part.records for part in whole),
+        size=known_sum(part.size for part in whole),
         timestamp=max(stamps, default=None),
     )
-
-
-def _sum(one: int | None, other: int | None) -> int | None:
-    return None if one is None or other is None else one + other

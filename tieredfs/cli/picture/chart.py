@@ -13,6 +13,7 @@ from tieredfs.cli.picture.frame import (
     RIGHT,
     WIDTH,
     anchor,
+    apart,
     block_text,
     hue_of,
 )
@@ -31,6 +32,7 @@ MAX_LANES: Final = 8
 
 _TOP, _LANE, _LANE_GAP = 20.0, 30.0, 4.0
 _EPOCH, _AXIS = 16.0, 26.0
+_THIN: Final = 5.0
 _TICKS: Final = 8
 
 
@@ -47,8 +49,8 @@ def draw_chart(
     *,
     name: str,
     min_width: float,
-) -> None:
-    """Append the chart of a partition.
+) -> int:
+    """Append the chart of a partition; return how many segments a block has at most.
 
     Args:
         parent: What it is appended to.
@@ -77,6 +79,7 @@ def draw_chart(
     chart.draw_bar(svg)
     if times is not None:
         draw_growth(svg, report, chart.blocks, palette, times, top=chart.bottom)
+    return max((block.segments for block in chart.blocks), default=0)
 
 
 class _Chart:
@@ -118,19 +121,18 @@ class _Chart:
         write(svg, (label, top + 16), "offset", "label", "end")
         line(svg, (LEFT, top), (RIGHT, top), "axis")
         last = max(self._report.start, self._report.reach - 1)
-        for tick in offset_ticks(self._report.start, last, _TICKS):
+        for tick in apart(offset_ticks(self._report.start, last, _TICKS), self._scale):
             x = self._scale.at(tick.value)
             line(svg, (x, top), (x, top + 4), "axis")
             write(svg, (x, top + 16), tick.label, "tick", anchor(x))
 
     def _draw_overlaps(self, svg: Element) -> None:
         found = [(one.start, one.end) for one in self._report.overlaps]
-        for (start, end), count in joined(found, self._min_offsets):
-            left, width = self._extent(start, end)
-            height = self._lanes_end - _TOP + 8
-            offsets = show_offsets(start, end)
-            what = "overlap" if count == 1 else show_count(count, "overlap")
-            title = f"{what}: {offsets}"
+        for one in joined(found, self._min_offsets):
+            left, width = self._extent(one.start, one.end)
+            height = self._lanes_end - _TOP + 8 if one.is_dense else _THIN
+            what = "overlap" if one.ranges == 1 else show_count(one.ranges, "overlap")
+            title = f"{what}: {show_offsets(one.start, one.end)}"
             rectangle(svg, (left, _TOP - 4, width, height), "overlap", title)
             if width > len(title) * LETTER:
                 write(svg, (left + width / 2, _TOP - 8), title, "note", "middle")
@@ -150,11 +152,15 @@ class _Chart:
 
     def _draw_gaps(self, svg: Element) -> None:
         found = [(gap.start, gap.end) for gap in self._report.gaps]
-        for (start, end), count in joined(found, self._min_offsets):
-            left, width = self._extent(start, end)
-            what = "missing" if count == 1 else show_count(count, "gap")
-            title = f"{what}: {show_offsets(start, end)}"
-            rectangle(svg, (left, _TOP, width, _LANE), "gap", title)
+        for one in joined(found, self._min_offsets):
+            left, width = self._extent(one.start, one.end)
+            what = "missing" if one.ranges == 1 else show_count(one.ranges, "gap")
+            title = f"{what}: {show_offsets(one.start, one.end)}"
+            # Gaps that are few among what is there do not hide it.
+            height = _LANE if one.is_dense else _THIN
+            rectangle(svg, (left, _TOP, width, height), "gap", title)
+            if not one.is_dense:
+                continue
             text = title if width > len(title) * LETTER else what
             if width > len(text) * LETTER:
                 place = (left + width / 2, _TOP + _LANE / 2 + 4)

@@ -11,7 +11,7 @@ from tieredfs.log.report.partition_report import Overlap, PartitionReport
 
 __all__ = ["Finding", "FindingKind", "findings_of", "summary_of"]
 
-_MAX_LISTED: Final = 5
+_MAX_LISTED: Final = 3
 
 
 class FindingKind(StrEnum):
@@ -20,6 +20,7 @@ class FindingKind(StrEnum):
     MISSING = "missing"
     OVERLAP = "overlap"
     EMPTIED = "emptied"
+    UNKNOWN = "unknown"
     BEYOND = "beyond"
     EPOCHS = "epochs"
 
@@ -71,11 +72,18 @@ def findings_of(report: PartitionReport) -> list[Finding]:
         beyond = show_offsets(report.end, report.reach)
         text = f"beyond the end: {beyond}, of another history of the log"
         found.append(Finding(FindingKind.BEYOND, text))
-    if report.emptied:
-        served = sum(part.size for one in report.segments for part in one.served)
-        share = 100 * report.emptied / served
+    emptied = report.emptied
+    if emptied is None:
         text = (
-            f"holes: {show_count(report.emptied, 'offset')} of {served:,} "
+            "holes: not known; the layout keeps no numbers of records, and logs are "
+            "read only if they are on this machine and not too large"
+        )
+        found.append(Finding(FindingKind.UNKNOWN, text))
+    elif emptied:
+        served = sum(part.size for one in report.segments for part in one.served)
+        share = 100 * emptied / served
+        text = (
+            f"holes: {show_count(emptied, 'offset')} of {served:,} "
             f"({share:.0f} %) have no record any more"
         )
         found.append(Finding(FindingKind.EMPTIED, text))

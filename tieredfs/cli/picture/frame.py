@@ -1,10 +1,12 @@
 """Where the parts of a chart are, and what they have in common."""
 
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tieredfs.cli.output.tables import show_time
 from tieredfs.cli.picture.blocks import Block
 from tieredfs.cli.picture.palette import Palette
+from tieredfs.cli.picture.scale import Scale, Tick
 from tieredfs.cli.picture.units import show_count, show_offsets, show_size
 from tieredfs.epochs import NO_EPOCH
 
@@ -15,6 +17,7 @@ __all__ = [
     "RIGHT",
     "WIDTH",
     "anchor",
+    "apart",
     "block_text",
     "hue_of",
 ]
@@ -22,7 +25,7 @@ __all__ = [
 WIDTH: Final = 1000.0
 """Of a chart, in units of its own."""
 
-LEFT: Final = 76.0
+LEFT: Final = 92.0
 """Where the axes begin."""
 
 RIGHT: Final = 986.0
@@ -40,6 +43,17 @@ def anchor(x: float) -> str:
     if x < LEFT + 2 * LETTER:
         return "start"
     return "end" if x > RIGHT - 5 * LETTER else "middle"
+
+
+def apart(ticks: Sequence[Tick], scale: Scale) -> Iterator[Tick]:
+    """Yield the ticks whose labels do not touch the one before."""
+    end = float("-inf")
+    for tick in ticks:
+        half = max(len(tick.label), len(tick.date)) * LETTER / 2
+        at = scale.at(tick.value)
+        if at - half > end:
+            yield tick
+            end = at + half + LETTER
 
 
 def hue_of(epoch: int, palette: Palette) -> str:

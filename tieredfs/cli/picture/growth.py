@@ -1,6 +1,6 @@
 """Draw when the offsets of a partition were written, below its bar."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 from xml.etree.ElementTree import Element
@@ -12,7 +12,7 @@ from tieredfs.cli.picture.frame import (
     MIN_MARK,
     RIGHT,
     anchor,
-    block_text,
+    apart,
     hue_of,
 )
 from tieredfs.cli.picture.palette import Palette
@@ -79,10 +79,10 @@ def draw_growth(
     for tick in offset_ticks(report.start, report.reach, 3):
         at = bottom - y.at(tick.value)
         line(svg, (LEFT, at), (RIGHT, at), "grid")
-        write(svg, (LEFT - 8, at + 4), tick.label, "tick", "end")
+        write(svg, (LEFT - 8, at + 4), _short(tick), "tick", "end")
     line(svg, (LEFT, top), (LEFT, bottom), "axis")
     line(svg, (LEFT, bottom), (RIGHT, bottom), "axis")
-    for tick in _apart(time_ticks(times.low, times.high, _TICKS), x):
+    for tick in apart(time_ticks(times.low, times.high, _TICKS), x):
         at = x.at(tick.value)
         line(svg, (at, bottom), (at, bottom + 4), "axis")
         write(svg, (at, bottom + 16), tick.label, "tick", anchor(at))
@@ -101,17 +101,11 @@ def draw_growth(
         height = max(MIN_MARK, bottom - y.at(block.start) - high)
         box = (at - MIN_MARK / 2, high, MIN_MARK, height)
         hue = hue_of(block.epoch, palette)
-        rectangle(svg, box, f"mark {hue}", block_text(block))
+        rectangle(svg, box, f"mark {hue}")
     said = "offsets of each segment, at the time of its newest record"
     write(svg, (LEFT + 8, top + 6), said, "tick")
 
 
-def _apart(ticks: Sequence[Tick], scale: Scale) -> Iterator[Tick]:
-    """Yield the ticks whose labels do not touch the one before."""
-    end = float("-inf")
-    for tick in ticks:
-        half = max(len(tick.label), len(tick.date)) * LETTER / 2
-        at = scale.at(tick.value)
-        if at - half > end:
-            yield tick
-            end = at + half + LETTER
+def _short(tick: Tick) -> str:
+    """Return a label that fits to the left of the axis."""
+    return tick.label if len(tick.label) * LETTER < LEFT - 8 else f"{tick.value:.1e}"

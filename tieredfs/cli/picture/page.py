@@ -1,35 +1,48 @@
 """Draw topics as one page of HTML that needs no network and no script."""
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element, tostring
 
-from tieredfs.cli.output.tables import show_time
-from tieredfs.cli.picture.blocks import Block, blocks_of
 from tieredfs.cli.picture.chart import MAX_LANES, draw_chart, title_of
 from tieredfs.cli.picture.findings import findings_of, summary_of
 from tieredfs.cli.picture.growth import TimeSpan
 from tieredfs.cli.picture.legend import add_legend
 from tieredfs.cli.picture.palette import Palette
+from tieredfs.cli.picture.segment_table import add_segment_table
 from tieredfs.cli.picture.style import POLICY, STYLE
 from tieredfs.cli.picture.svg import add
 from tieredfs.cli.picture.tables import add_table
 from tieredfs.cli.picture.units import show_count, show_offsets, show_size, show_span
-from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import TieredFSError
 from tieredfs.log.report.partition_report import PartitionReport
 from tieredfs.log.report.topic_report import TopicReport
 
 __all__ = ["Page"]
 
-_MAX_CHARTS: Final = 200
-_MAX_TOPICS: Final = 1000
-_MAX_ROWS: Final = 200
-_MAX_SEGMENT_ROWS: Final = 100
+_MAX_CHARTS: Final = 60
+_MAX_FINE_CHARTS: Final = 10
+"""Charts that are drawn in detail; those after them are coarser."""
+
+_MAX_TOPICS: Final = 500
+_MAX_ROWS: Final = 2000
 _MAX_ERRORS: Final = 50
-_MIN_WIDTH: Final = 3.0
-_MIN_WIDTH_OF_MANY: Final = 8.0
-_FEW: Final = 20
+
+
+class _Detail(NamedTuple):
+    """How detailed a chart is.
+
+    Attributes:
+        min_width: Narrower blocks are joined, in thousandths of the chart.
+        rows: Rows of its table.
+    """
+
+    min_width: float
+    rows: int
+
+
+_FINE: Final = _Detail(min_width=3, rows=100)
+_COARSE: Final = _Detail(min_width=8, rows=20)
 
 _PARTITIONS: Final = (
     "partition",
@@ -42,23 +55,14 @@ _PARTITIONS: Final = (
     "in several segments",
     "missing",
 )
-_BLOCKS: Final = (
-    "offsets",
-    "segments",
-    "records",
-    "log",
-    "newest record",
-    "leader epoch",
-    "served",
-)
 
 
 class Page:
     """A page that topics are added to, one after the other.
 
     It is bounded: where there are more segments than can be seen, neighbours are drawn
-    as one, and where there are many partitions, those that have something to say are
-    drawn, and the others are rows of a table, up to a limit that the page names.
+    as one; where there are many partitions, those with gaps, overlaps or errors are
+    drawn first, and the page says how many are not.
     """
 
     def __init__(self, url: str) -> None:
@@ -83,7 +87,8 @@ class Page:
         self._errors = add(self._main, "div")
         add_legend(self._main)
         self._contents = add(self._main, "nav", {"aria-label": "Topics"})
-        self._topics = self._partitions = self._segments = self._charts = 0
+        self._topics = self._partitions = self._segments = 0
+        self._charts = self._rows = 0
 
     @property
     def summary(self) -> str:
@@ -107,21 +112,27 @@ class Page:
         add(self._contents, "a", {"href": f"#{anchor}"}, report.name).tail = " "
         section = add(self._main, "section", {"aria-labelledby": anchor})
         add(section, "h2", {"id": anchor}, report.name)
-        segments = sum(len(one.segments) for one in report.partitions)
         said = [
             show_count(len(report.partitions), "partition"),
-            show_count(segments, "segment"),
+            show_count(sum(len(one.segments) for one in report.partitions), "segment"),
             f"{show_size(report.size)} of log",
             f"id {report.topic_id}",
         ]
         add(section, "p", {"class": "soft"}, " · ".join(said))
-        if len(report.partitions) > 1:
+        drawn = self._drawn(report.partitions)
+        if len(report.partitions) > min(1, len(drawn)):
             self._add_partitions(section, report)
+        if len(drawn) < len(report.partitions):
+            text = (
+                f"{len(drawn):,} of {show_count(len(report.partitions), 'partition')} "
+                "drawn, those first that have gaps, overlaps or errors."
+            )
+            add(section, "p", text=text)
         palette = Palette(report.epochs)
         times = TimeSpan.of(report.partitions)
-        for one in self._drawn(section, report.partitions):
+        for one in drawn:
             self._charts += 1
-            self._add_figure(section, one, palette, times, len(report.partitions))
+            self._add_figure(section, one, palette, times)
 
     def finish(self, errors: Sequence[TieredFSError]) -> bytes:
         """Return the page.
@@ -136,36 +147,29 @@ class Page:
             self._main.remove(self._contents)
         if errors:
             self._errors.set("class", "errors")
-            self._errors.set("role", "alert")
             add(self._errors, "strong", text=show_count(len(errors), "error"))
             _add_list(self._errors, [str(error) for error in errors], _MAX_ERRORS)
         text = tostring(self._root, encoding="unicode", method="html")
         return f"<!DOCTYPE html>\n{text}\n".encode()
 
-    def _drawn(
-        self, section: Element, partitions: Sequence[PartitionReport]
-    ) -> list[PartitionReport]:
-        """Return the partitions that there is room for, in order; say which are not."""
-        room = max(0, _MAX_CHARTS - self._charts)
-        if len(partitions) <= room:
-            return list(partitions)
+    def _drawn(self, partitions: Sequence[PartitionReport]) -> list[PartitionReport]:
+        """Return the partitions that there is room for, in order."""
         order = sorted(
             range(len(partitions)), key=lambda at: not _matters(partitions[at])
         )
-        text = (
-            f"{room:,} of {show_count(len(partitions), 'partition')} are drawn, those "
-            "first that have gaps, overlaps or errors."
-        )
-        add(section, "p", text=text)
+        room = max(0, _MAX_CHARTS - self._charts)
         return [partitions[at] for at in sorted(order[:room])]
 
     def _add_partitions(self, section: Element, report: TopicReport) -> None:
-        rows = [_partition_row(one) for one in report.partitions[:_MAX_ROWS]]
-        caption = f"The partitions of {report.name}"
-        add_table(section, caption, _PARTITIONS, rows)
-        more = len(report.partitions) - _MAX_ROWS
-        if more > 0:
-            add(section, "p", text=f"and {show_count(more, 'more partition')}")
+        shown = report.partitions[: max(0, _MAX_ROWS - self._rows)]
+        self._rows += len(shown)
+        if shown:
+            caption = f"The partitions of {report.name}"
+            add_table(section, caption, _PARTITIONS, map(_partition_row, shown))
+        more = len(report.partitions) - len(shown)
+        if more:
+            text = f"{show_count(more, 'more partition')}: ls lists each."
+            add(section, "p", text=text)
 
     def _add_figure(
         self,
@@ -173,7 +177,6 @@ class Page:
         report: PartitionReport,
         palette: Palette,
         times: TimeSpan | None,
-        count: int,
     ) -> None:
         figure = add(section, "figure")
         caption = add(figure, "figcaption")
@@ -186,7 +189,7 @@ class Page:
                 add(listed, "li", {"class": finding.kind}, finding.text)
         if report.start >= report.reach:
             return
-        width = _MIN_WIDTH if count <= _FEW else _MIN_WIDTH_OF_MANY
+        detail = _FINE if self._charts <= _MAX_FINE_CHARTS else _COARSE
         label = f"Chart of {title_of(report)}"
         place = add(
             figure,
@@ -194,39 +197,20 @@ class Page:
             {"class": "scroll", "tabindex": "0", "role": "group", "aria-label": label},
         )
         name = f"p{self._charts}"
-        draw_chart(place, report, palette, times, name=name, min_width=width)
+        most = draw_chart(
+            place, report, palette, times, name=name, min_width=detail.min_width
+        )
+        if most > 1:
+            text = (
+                "Neighbours that are too narrow to be seen are drawn as one: "
+                f"a block has up to {show_count(most, 'segment')}."
+            )
+            add(figure, "p", {"class": "soft"}, text)
         if report.lanes > MAX_LANES:
             more = show_count(report.lanes - MAX_LANES, "more layer")
-            add(figure, "p", {"class": "soft"}, f"and {more} of overlapping segments")
-        _add_segments(figure, report)
-
-
-def _add_segments(figure: Element, report: PartitionReport) -> None:
-    """Add the figures that the chart is drawn from."""
-    offsets = report.reach - report.start
-    blocks = blocks_of(report, 0, report.lanes)
-    if len(blocks) > _MAX_SEGMENT_ROWS:
-        blocks = blocks_of(report, 2 * offsets / _MAX_SEGMENT_ROWS, 1)
-    details = add(figure, "details")
-    title = f"Segments of {title_of(report)} as a table"
-    add(details, "summary", text=title)
-    rows = [_block_row(block) for block in blocks[:_MAX_SEGMENT_ROWS]]
-    add_table(details, title, _BLOCKS, rows)
-    if any(block.segments > 1 for block in blocks):
-        text = "Neighbouring segments share a row; ls --segments lists each."
-        add(details, "p", {"class": "soft"}, text)
-
-
-def _block_row(block: Block) -> list[str]:
-    return [
-        show_offsets(block.start, block.end),
-        f"{block.segments:,}",
-        "-" if block.records is None else f"{block.records:,}",
-        show_size(block.size),
-        show_time(block.timestamp),
-        "-" if block.epoch == NO_EPOCH else str(block.epoch),
-        "yes" if block.is_served else "no",
-    ]
+            add(figure, "p", {"class": "soft"}, f"And {more} of overlapping segments.")
+        title = f"Segments of {title_of(report)} as a table"
+        add_segment_table(figure, report, title, detail.rows)
 
 
 def _partition_row(report: PartitionReport) -> list[str]:

@@ -1,7 +1,7 @@
 """Draw a topic with characters, for a terminal or a pipe."""
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
@@ -21,6 +21,7 @@ __all__ = ["ASCII", "BLOCKS", "Symbols", "TextPicture"]
 
 _MAX_LANES: Final = 4
 _INDENT: Final = 2
+_HALF: Final = 0.5
 _TICK_WIDTH: Final = 14
 _FINDING_STYLES: Final = {
     FindingKind.MISSING: "bold red",
@@ -120,11 +121,11 @@ class TextPicture:
 
     def _bars(self, report: PartitionReport, palette: Palette) -> Iterator[Text]:
         scale = Scale(report.start, report.reach, 0, self._length)
+        missing = self._gap_columns(report, scale)
         for row, lane in enumerate(self._lanes(report, scale)):
             line = Text(" " * _INDENT)
-            missing = set(self._gap_columns(report, scale)) if row == 0 else set()
             for at, cell in enumerate(lane):
-                if at in missing:
+                if row == 0 and missing.get(at, 0) >= _HALF:
                     line.append(self._symbols.missing, "bold red")
                 elif cell is None:
                     line.append(" ")
@@ -135,7 +136,7 @@ class TextPicture:
         if report.lanes > _MAX_LANES:
             more = show_count(report.lanes - _MAX_LANES, "more layer")
             yield Text(f"{'':{_INDENT}}and {more} of overlapping segments")
-        yield self._starts(report, scale)
+        yield self._starts(report, scale, missing)
         yield from self._axis(report, scale)
 
     def _lanes(
@@ -175,23 +176,40 @@ class TextPicture:
             level -= 1
         return shares[max(0, level)], style
 
-    def _gap_columns(self, report: PartitionReport, scale: Scale) -> Iterator[int]:
+    def _gap_columns(
+        self, report: PartitionReport, scale: Scale
+    ) -> Mapping[int, float]:
+        """Return the columns with missing offsets, and the share of these in each."""
+        per_column = scale.per_unit(1)
+        shares: dict[int, float] = defaultdict(float)
         for gap in report.gaps:
             first = min(int(scale.at(gap.start)), self._length - 1)
-            yield from range(first, max(first + 1, int(scale.at(gap.end))))
+            past = min(self._length, ceil(scale.at(gap.end)))
+            for at in range(first, max(first + 1, past)):
+                low = report.start + at * per_column
+                inside = min(gap.end, low + per_column) - max(gap.start, low)
+                shares[at] += inside / per_column
+        return shares
 
-    def _starts(self, report: PartitionReport, scale: Scale) -> Text:
-        """Return a mark under each column in which a segment begins."""
+    def _starts(
+        self, report: PartitionReport, scale: Scale, missing: Container[int]
+    ) -> Text:
+        """Return marks under columns where segments begin or offsets are missing."""
         begun = Counter(
             min(int(scale.at(one.start)), self._length - 1) for one in report.segments
         )
-        mark = self._symbols.start
-        marks = (mark if at in begun else " " for at in range(max(begun) + 1))
-        line = " " * _INDENT + "".join(marks)
+        line = Text(" " * _INDENT)
+        for at in range(self._length):
+            if at in missing:
+                line.append(self._symbols.missing, "bold red")
+            else:
+                line.append(self._symbols.start if at in begun else " ", "dim")
+        line.rstrip()
         most = max(begun.values())
         if most > 1:
-            line += f"  up to {show_count(most, 'segment')} begin in a column"
-        return Text(line, style="dim")
+            several = f"  up to {show_count(most, 'segment')} begin in a column"
+            line.append(several, "dim")
+        return line
 
     def _axis(self, report: PartitionReport, scale: Scale) -> Iterator[Text]:
         """Yield labels of offsets, and by when these were written."""

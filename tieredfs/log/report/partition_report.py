@@ -1,11 +1,11 @@
 """What a partition is made of: its segments, gaps, overlaps and leader epochs."""
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from tieredfs.errors import TieredFSError
 from tieredfs.log.report.record_profile import RecordProfile
+from tieredfs.log.report.sums import known_sum
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 
 __all__ = [
@@ -166,12 +166,12 @@ class PartitionReport:
     @property
     def size(self) -> int | None:
         """Bytes of the logs; None if that of a segment is not known."""
-        return _sum(one.segment.size for one in self.segments)
+        return known_sum(one.segment.size for one in self.segments)
 
     @property
     def stored_size(self) -> int | None:
         """Bytes that the segments take in the store; None if it is not known."""
-        return _sum(one.stored_size for one in self.segments)
+        return known_sum(one.stored_size for one in self.segments)
 
     @property
     def lanes(self) -> int:
@@ -192,9 +192,3 @@ class PartitionReport:
                     return None
                 total += part.size - records
         return max(0, round(total))
-
-
-def _sum(sizes: Iterable[int | None]) -> int | None:
-    given = list(sizes)
-    known = [size for size in given if size is not None]
-    return sum(known) if len(known) == len(given) else None

@@ -8,6 +8,7 @@ from tieredfs.errors import TieredFSError
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.report.partition_report import PartitionReport
 from tieredfs.log.report.read_report import read_report
+from tieredfs.log.report.sums import known_sum
 
 __all__ = ["TopicReport", "report_topic"]
 
@@ -37,9 +38,7 @@ class TopicReport:
     @property
     def size(self) -> int | None:
         """Bytes of the logs; None if that of a segment is not known."""
-        sizes = [one.size for one in self.partitions]
-        known = [size for size in sizes if size is not None]
-        return sum(known) if len(known) == len(sizes) else None
+        return known_sum(one.size for one in self.partitions)
 
     @property
     def epochs(self) -> list[int]:
