@@ -70,7 +70,8 @@ def draw_chart(
             "xmlns": "http://www.w3.org/2000/svg",
             "viewBox": f"0 0 {WIDTH:.0f} {height:.0f}",
             "role": "img",
-            "aria-labelledby": f"{name}-title {name}-desc",
+            "aria-labelledby": f"{name}-title",
+            "aria-describedby": f"{name}-desc",
         },
     )
     add(svg, "title", {"id": f"{name}-title"}, title_of(report))
