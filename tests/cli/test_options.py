@@ -99,6 +99,6 @@ def test_of_an_option_that_is_given_twice_the_last_counts(
 
 
 def test_the_help_of_every_command_lists_the_options(run: Run) -> None:
-    for verb in ("ls", "cat", "push", "pull", "verify", "demo"):
+    for verb in ("ls", "cat", "push", "pull", "verify", "report", "demo"):
         shown = "".join(run(verb, "--help").text.split())
         assert all(name in shown for name in option_ranges())

@@ -87,6 +87,9 @@ def test_no_bar_is_wider_than_the_terminal(columns: int) -> None:
     done = run_process("report", COMPACTED, env={**WIDE, "COLUMNS": str(columns)})
     (bar,) = bars(done.text, "·▁▂▃▄▅▆▇█ ")
     assert len(bar) == columns
+    labels = [line for line in done.text.splitlines() if "└" in line]
+    assert labels
+    assert all(len(line) <= columns for line in labels)
 
 
 def test_colours_are_for_terminals() -> None:

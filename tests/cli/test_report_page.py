@@ -12,6 +12,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cli.commands import Run
+from release.draw_reports import PICTURES, digest_of
+from release.draw_reports import page_of as page_of_topic
 from servers import NotInstalledError
 from support.browser import Browser, OpenPage, browser_running
 from support.kafka_data import KAFKA, LOCAL, REMOTE
@@ -231,6 +233,12 @@ def looked_at(browser: Browser) -> Iterator[Look]:
     yield look
     for page in opened:
         page.close()
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda path: path.name)
+def test_a_picture_of_the_documentation_is_that_of_the_page(picture: Path) -> None:
+    shown = digest_of(page_of_topic(*PICTURES[picture])) in picture.read_bytes()
+    assert shown, "take it again: cd tests && python -m release.draw_reports"
 
 
 class TestInABrowser:

@@ -14,7 +14,7 @@ from cli.commands import Run, run_process, run_with_terminal, start_process
 
 STDOUT, STDERR = frozenset({"stdout"}), frozenset({"stderr"})
 TOPIC = "two-partitions"
-VERBS = ["cat", "demo", "ls", "plugins", "pull", "push", "verify"]
+VERBS = ["cat", "demo", "ls", "plugins", "pull", "push", "report", "verify"]
 
 
 def cat(url: str, form: str = "jsonl") -> tuple[str, ...]:

@@ -88,7 +88,7 @@ def blocks_of(
 
 
 class Joined(NamedTuple):
-    """Ranges of offsets that are too close to be told apart.
+    """Ranges of offsets that are too close to be drawn apart.
 
     Attributes:
         start: First offset of the first one.

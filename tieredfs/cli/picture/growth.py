@@ -22,10 +22,10 @@ from tieredfs.log.report.partition_report import PartitionReport
 
 __all__ = ["GROWTH_HEIGHT", "TimeSpan", "draw_growth"]
 
-_PLOT, _AXIS = 110.0, 34.0
+_CAPTION, _PLOT, _AXIS = 22.0, 102.0, 34.0
 _TICKS: Final = 8
 
-GROWTH_HEIGHT: Final = _PLOT + _AXIS
+GROWTH_HEIGHT: Final = _CAPTION + _PLOT + _AXIS
 """Height of the chart."""
 
 
@@ -73,7 +73,9 @@ def draw_growth(
         times: What the axis of times shows.
         top: Where the chart begins.
     """
-    top, bottom = top + 8, top + _PLOT
+    said = "offsets of each segment, at the time of its newest record"
+    write(svg, (LEFT, top + _CAPTION - 8), said, "tick")
+    top, bottom = top + _CAPTION, top + _CAPTION + _PLOT
     x = Scale(times.low, times.high, LEFT, RIGHT - LEFT)
     y = Scale(report.start, report.reach, 0, bottom - top)
     for tick in offset_ticks(report.start, report.reach, 3):
@@ -102,8 +104,6 @@ def draw_growth(
         box = (at - MIN_MARK / 2, high, MIN_MARK, height)
         hue = hue_of(block.epoch, palette)
         rectangle(svg, box, f"mark {hue}")
-    said = "offsets of each segment, at the time of its newest record"
-    write(svg, (LEFT + 8, top + 6), said, "tick")
 
 
 def _short(tick: Tick) -> str:

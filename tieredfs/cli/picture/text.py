@@ -217,14 +217,20 @@ class TextPicture:
         offsets = times = " " * _INDENT
         for tick in offset_ticks(report.start, report.reach - 1, count):
             at = _INDENT + int(scale.at(tick.value))
-            if at >= len(offsets):
-                offsets = f"{offsets:<{at}}{self._symbols.tick}{tick.label} "
+            offsets = self._labelled(offsets, at, tick.label)
             stamp = _timestamp_at(report, tick.value)
-            if at >= len(times) and stamp is not None:
-                times = f"{times:<{at}}{self._symbols.tick}by {show_seconds(stamp)} "
+            if stamp is not None:
+                times = self._labelled(times, at, f"by {show_seconds(stamp)}")
         for line in (offsets.rstrip(), times.rstrip()):
             if line:
                 yield Text(line, style="dim")
+
+    def _labelled(self, line: str, at: int, label: str) -> str:
+        """Return a line with one more label, if there is room for it."""
+        label = f"{self._symbols.tick}{label} "
+        if at < len(line) or at + len(label) > self._length + _INDENT + 1:
+            return line
+        return f"{line:<{at}}{label}"
 
 
 def _timestamp_at(report: PartitionReport, offset: int) -> int | None:
