@@ -67,6 +67,22 @@ def test_blocks_have_the_offsets_of_their_segments_and_share_none(
         assert (one.lane, one.end) <= (other.lane, other.start)
 
 
+@given(reports(), st.integers(0, 100))
+def test_no_block_hides_a_gap_that_can_be_seen(
+    report: PartitionReport, width: int
+) -> None:
+    parts = blocks_of(report, 0, report.lanes)
+    for block in blocks_of(report, width, report.lanes):
+        inside = [
+            part
+            for part in parts
+            if part.lane == block.lane and block.start <= part.start < block.end
+        ]
+        assert inside[0].start == block.start
+        gaps = [other.start - one.end for one, other in pairwise(inside)]
+        assert all(gap < width for gap in gaps)
+
+
 @given(reports())
 def test_blocks_that_are_not_joined_say_of_each_offset_what_serves_it(
     report: PartitionReport,
@@ -139,7 +155,7 @@ def test_labels_of_times_are_few_whatever_the_times_are(
     low: int, size: int, count: int
 ) -> None:
     ticks = time_ticks(low, low + size, count)
-    assert len(ticks) <= count + 1
+    assert len(ticks) <= count + 2
     assert all(low <= tick.value <= low + size for tick in ticks)
     assert all(one.value < other.value for one, other in pairwise(ticks))
 

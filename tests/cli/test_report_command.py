@@ -165,6 +165,19 @@ def test_a_damaged_segment_hides_nothing_else(run: Run, tmp_path: Path) -> None:
     assert victim.name in error
 
 
+def test_logs_that_are_elsewhere_are_not_read_and_their_holes_not_known(
+    run: Run, in_s3: Bucket, credentials: tuple[str, str]
+) -> None:
+    done = run("report", in_s3.url, *credentials)
+    assert (done.code, done.err) == (0, [])
+    assert done.text.count("holes: not known") == 3
+    (topic,) = json.loads(run("report", in_s3.url, *credentials, "--json").out)[
+        "topics"
+    ]
+    assert [one["emptied_offsets"] for one in topic["partitions"]] == [None] * 3
+    assert [one["end_offset"] for one in topic["partitions"]] == [255, 225, 250]
+
+
 @pytest.mark.parametrize(
     ("words", "code"),
     [

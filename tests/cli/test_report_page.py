@@ -103,9 +103,15 @@ class Markup(HTMLParser):
         return [value for found, value in self.attributes if found == name]
 
 
-def report_of(name: str, *spans: tuple[int, int]) -> TopicReport:
-    """Return the report of a topic of one partition with segments of these offsets."""
-    return TopicReport(name, "id", (partition_of("t", 0, *spans),))
+def report_of(name: str, *spans: tuple[int, int], partitions: int = 1) -> TopicReport:
+    """Return the report of a topic whose partitions have segments of these offsets."""
+    made = (partition_of("t", number, *spans) for number in range(partitions))
+    return TopicReport(name, "id", tuple(made))
+
+
+def two(name: str) -> TopicReport:
+    """Return the report of a topic that has a table of its partitions."""
+    return report_of(name, (0, 10), (5, 30), partitions=2)
 
 
 def partition_of(name: str, number: int, *spans: tuple[int, int]) -> PartitionReport:
@@ -174,8 +180,7 @@ class TestMarkup:
     @example(HOSTILE[5])
     def test_a_name_adds_no_markup_whatever_it_is(self, name: str) -> None:
         plain, named = (
-            Markup(page_of(report_of(n, (0, 10), (5, 30)), url=n, errors=(n,)))
-            for n in ("t", name)
+            Markup(page_of(two(n), url=n, errors=(n,))) for n in ("t", name)
         )
         assert named.tags == plain.tags
         names = [name for name, _ in named.attributes]
@@ -278,6 +283,29 @@ class TestInABrowser:
         assert shares == pytest.approx(kept, abs=0.05)
         assert page.value("document.querySelectorAll('.emptied').length") == 1
 
+    def test_gaps_are_seen_and_hide_nothing_where_they_are_few(
+        self, tmp_path: Path, looked_at: Look
+    ) -> None:
+        path = tmp_path / "page.html"
+        spans = [(at, at + 9) for at in range(0, 10_000, 10)]
+        path.write_bytes(
+            page_of(
+                report_of("one", (0, 400), (500, 1000)),
+                report_of("tiny", (0, 50_000), (50_001, 100_000)),
+                report_of("many", *spans),
+            )
+        )
+        page = looked_at(path)
+        one, tiny, many = (box(page, "figure .gap", number) for number in range(3))
+        axis_left, _, axis_width, _ = box(page, "line.axis")
+        lane = box(page, "figure .block .hull")[3]
+        assert one[0] == pytest.approx(axis_left + 0.4 * axis_width, abs=2)
+        assert one[2:] == pytest.approx([0.1 * axis_width, lane], abs=2)
+        assert tiny[0] == pytest.approx(axis_left + 0.5 * axis_width, abs=3)
+        assert tiny[2] >= 3
+        assert many[2] == pytest.approx(axis_width, abs=5)
+        assert many[3] < lane / 4
+
     @pytest.mark.parametrize("dark", [False, True])
     def test_text_has_contrast_in_light_and_in_dark(
         self, dark: bool, written: Written, looked_at: Look
@@ -313,7 +341,7 @@ class TestInABrowser:
         self, tmp_path: Path, looked_at: Look
     ) -> None:
         path = tmp_path / "page.html"
-        reports = [report_of(name, (0, 10), (5, 30)) for name in HOSTILE]
+        reports = [two(name) for name in HOSTILE]
         path.write_bytes(page_of(*reports, url=HOSTILE[2], errors=tuple(HOSTILE)))
         page = looked_at(path)
         assert page.value("document.title") == f"tieredfs report: {HOSTILE[2]}"

@@ -149,6 +149,19 @@ def test_gaps_are_the_offsets_of_the_log_that_nothing_serves(log: Log) -> None:
     assert all(at < report.end for at in log.servers)
 
 
+def test_offsets_at_the_end_of_the_log_that_nothing_serves_are_a_gap() -> None:
+    """Those of its last segment, when it cannot be read."""
+    first, last = (
+        SegmentMetadata(
+            PARTITION, SegmentId.from_bytes(bytes([n] * 16)), start, start + 9
+        )
+        for n, start in ((1, 0), (2, 10))
+    )
+    report = composed(Log([first, last], dict.fromkeys(range(10), first)))
+    assert report.gaps == (OffsetRange(10, 20),)
+    assert report.end == 20
+
+
 @given(logs())
 def test_each_segment_has_its_own_part_of_what_is_served(log: Log) -> None:
     for one in composed(log).segments:

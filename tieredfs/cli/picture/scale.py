@@ -20,7 +20,10 @@ _STEPS: Final = (
     *(count * _HOUR for count in (1, 2, 3, 6, 12)),
     *(count * _DAY for count in (1, 2, 7, 14)),
 )
-_MONTHS: Final = (1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000, 12000)
+_MONTHS: Final = (
+    *(1, 2, 3, 6, 12, 24, 60, 120, 240, 600, 1200, 2400, 6000, 12000),
+    *(24000, 60000, 120000),
+)
 _YEAR: Final = 12
 _FIRST_MS: Final = -62_135_596_800_000
 _LAST_MS: Final = 253_402_300_799_999
@@ -87,7 +90,7 @@ def time_ticks(low: int, high: int, count: int) -> list[Tick]:
     Args:
         low: First time.
         high: Last time.
-        count: About how many; at most one more.
+        count: About how many; at most two more, for months differ.
     """
     if low < _FIRST_MS or high > _LAST_MS:
         return [Tick(v, f"{v:,} ms") for v, _, _ in offset_ticks(low, high, count)]

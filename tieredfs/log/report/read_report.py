@@ -164,7 +164,7 @@ class _Attempt:
                 self._note(one)
         return profiles
 
-    def tiles(self, segments: Sequence[SegmentMetadata]) -> list[Tile]:
+    def tiles(self, segments: Sequence[SegmentMetadata]) -> Sequence[Tile]:
         """Return which segment serves what, and note gaps and contradictions."""
         held = bounds_of(segments)
         within = segments, held.beginning, held.end
