@@ -16,8 +16,8 @@ from tieredfs.errors import (
     UnsupportedFormatError,
 )
 from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
-from tieredfs.objects import RequestPolicy
-from tieredfs.storage import RemoteStorageManager, StorageWrapper
+from tieredfs.objects import RequestObserver, RequestPolicy
+from tieredfs.storage import PlannedFetch, RemoteStorageManager, StorageWrapper
 
 __all__ = ["IndexCachedStorage", "with_index_cache"]
 
@@ -109,6 +109,19 @@ class IndexCachedStorage(StorageWrapper):
         known = layout or self.cache.layout_of(metadata)
         return self.inner.fetch_log_ahead(metadata, start, end, layout=known)
 
+    def plan_fetch(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+        after: PlannedFetch | None = None,
+    ) -> PlannedFetch:
+        """Plan a fetch that has the layout's data from the cache."""
+        known = layout or self.cache.layout_of(metadata)
+        return self.inner.plan_fetch(metadata, start, end, layout=known, after=after)
+
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
         """Delete a segment and its cached indexes; a missing one is not an error."""
         self.inner.delete_log_segment(metadata)
@@ -124,6 +137,12 @@ class IndexCachedStorage(StorageWrapper):
         view.store = view.inner.store
         view.cache = self.cache.with_storage(view.inner)
         return self._shared_with(view)
+
+    def with_observer(self, observer: RequestObserver) -> Self:
+        """Return the same storage, on the same connections and files."""
+        view = super().with_observer(observer)
+        view.cache = self.cache.with_storage(view.inner)
+        return view
 
     def close(self) -> None:
         """Close the cache, whose files stay, and the storage behind it."""

@@ -18,6 +18,7 @@ from tieredfs.cli.cat import cat
 from tieredfs.cli.conformance import conformance
 from tieredfs.cli.demo import demo
 from tieredfs.cli.exit_codes import EXIT_CODES, INTERRUPTED, OTHER
+from tieredfs.cli.explain import explain
 from tieredfs.cli.ls import ls
 from tieredfs.cli.output.escapes import escape
 from tieredfs.cli.output.streams import OutputError, StandardStream, standard_streams
@@ -53,6 +54,7 @@ def cli() -> None:
 for _command in (
     ls,
     cat,
+    explain,
     report,
     push,
     pull,

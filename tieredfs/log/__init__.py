@@ -9,15 +9,18 @@ them serve which offsets. In ``read``, ``reader`` plans the reads of a partition
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
+from tieredfs.log.read.explanation import Explanation, ScanStats
 from tieredfs.log.read.fetch import Fetched
 from tieredfs.log.read.reader import Bounds, TieredReader
 from tieredfs.log.read.scan import Scan
 
 __all__ = [
     "Bounds",
+    "Explanation",
     "Fetched",
     "Scan",
     "ScanPlan",
+    "ScanStats",
     "SegmentCatalog",
     "SegmentSlice",
     "TieredReader",

@@ -11,22 +11,32 @@ from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.dry_run import DryRunStore
 from tieredfs.objects.listed_page import ListedPage
-from tieredfs.objects.observer import RequestCounter, RequestEvent, RequestObserver
+from tieredfs.objects.observer import (
+    RequestCounter,
+    RequestCounts,
+    RequestEvent,
+    RequestObserver,
+)
 from tieredfs.objects.policy import RequestPolicy
+from tieredfs.objects.prices import Cost, PriceTable, StorePrices
 from tieredfs.objects.rate_limit import RateLimit
 from tieredfs.objects.store import ObjectStore
 
 __all__ = [
     "Content",
+    "Cost",
     "DryRunStore",
     "ListedPage",
     "ObjectInfo",
     "ObjectStore",
+    "PriceTable",
     "RateLimit",
     "RequestCounter",
+    "RequestCounts",
     "RequestEvent",
     "RequestObserver",
     "RequestPolicy",
     "StoreCapability",
+    "StorePrices",
     "last_changed",
 ]

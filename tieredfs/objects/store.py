@@ -33,7 +33,7 @@ from tieredfs.objects.keys import (
     check_target,
 )
 from tieredfs.objects.listed_page import ListedPage, check_page, pages_of
-from tieredfs.objects.observer import RequestObserver
+from tieredfs.objects.observer import BothObservers, RequestObserver
 from tieredfs.objects.policy import RequestPolicy
 from tieredfs.objects.ranges import plan_ranges
 from tieredfs.objects.rate_limit import LimitedContent, RateLimit, limited_attempts
@@ -213,6 +213,22 @@ class ObjectStore:
         view = object.__new__(type(self))
         vars(view).update(vars(self))  # copy() would connect anew, as pickle does
         view._requests = replace(self._requests, options=options)
+        return view
+
+    def with_observer(self, observer: RequestObserver) -> Self:
+        """Return a view of this store, on the same connections, with one more observer.
+
+        The view has the same class and the same attributes, a subclass's included. Its
+        requests are also those of this store's own observer.
+
+        Args:
+            observer: Is notified of every request of the view.
+        """
+        own = self._requests.observer
+        both = observer if own is None else BothObservers(own, observer)
+        view = object.__new__(type(self))
+        vars(view).update(vars(self))  # copy() would connect anew, as pickle does
+        view._requests = replace(self._requests, observer=both)
         return view
 
     def get(self, key: str) -> memoryview:

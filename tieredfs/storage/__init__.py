@@ -1,6 +1,11 @@
 """Floor 3: what a plugin promises, where plugins are found, and the built-in ones."""
 
-from tieredfs.storage.contract import Capability, Leftover, RemoteStorageManager
+from tieredfs.storage.contract import (
+    Capability,
+    Leftover,
+    PlannedFetch,
+    RemoteStorageManager,
+)
 from tieredfs.storage.plugins.address import StorageAddress
 from tieredfs.storage.plugins.installed import PluginInfo, installed_plugins
 from tieredfs.storage.plugins.registry import (
@@ -32,6 +37,7 @@ __all__ = [
     "LogContent",
     "LogFacts",
     "LogSource",
+    "PlannedFetch",
     "PluginInfo",
     "RemoteStorageManager",
     "SegmentTable",

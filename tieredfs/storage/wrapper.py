@@ -14,8 +14,8 @@ from tieredfs.model import (
     SegmentMetadata,
     TopicIdPartition,
 )
-from tieredfs.objects import RequestPolicy
-from tieredfs.storage.contract import Leftover, RemoteStorageManager
+from tieredfs.objects import RequestObserver, RequestPolicy
+from tieredfs.storage.contract import Leftover, PlannedFetch, RemoteStorageManager
 from tieredfs.storage.segment_log.source import LogSource
 
 __all__ = ["StorageWrapper"]
@@ -85,6 +85,18 @@ class StorageWrapper(RemoteStorageManager):
     ) -> memoryview:
         """Return the bytes of a segment's log from ``start`` to ``end`` or further."""
         return self.inner.fetch_log_ahead(metadata, start, end, layout=layout)
+
+    def plan_fetch(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+        after: PlannedFetch | None = None,
+    ) -> PlannedFetch:
+        """Plan the requests that ``fetch_log_ahead`` would send now."""
+        return self.inner.plan_fetch(metadata, start, end, layout=layout, after=after)
 
     def fetch_index(
         self, metadata: SegmentMetadata, index_type: IndexType
@@ -216,6 +228,13 @@ class StorageWrapper(RemoteStorageManager):
         """Return the same storage, on the same connections, under ``policy``."""
         view = self._shared_with(copy(self))
         view.inner = self.inner.with_policy(policy)
+        view.store = view.inner.store
+        return view
+
+    def with_observer(self, observer: RequestObserver) -> Self:
+        """Return the same storage, on the same connections, with one more observer."""
+        view = self.with_policy(self.store.policy)
+        view.inner = self.inner.with_observer(observer)
         view.store = view.inner.store
         return view
 

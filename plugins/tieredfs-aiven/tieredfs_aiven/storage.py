@@ -18,7 +18,9 @@ from tieredfs import (
     InvalidArgumentError,
     NotFoundError,
     ObjectStore,
+    PlannedFetch,
     RemoteStorageManager,
+    RequestCounts,
     SegmentId,
     SegmentIndexes,
     SegmentMetadata,
@@ -39,7 +41,7 @@ from tieredfs_aiven.object_names import (
     parse_partition,
     partition_folder,
 )
-from tieredfs_aiven.stored_log import read_log
+from tieredfs_aiven.stored_log import read_log, stored_range
 
 __all__ = ["Aiven"]
 
@@ -193,6 +195,24 @@ class Aiven(RemoteStorageManager):
         stem = self._stem(metadata)
         manifest = self._parse(metadata, stem, layout or self._manifest(stem))
         return self._read(manifest, stem, start, end)
+
+    def plan_fetch(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+        after: PlannedFetch | None = None,
+    ) -> PlannedFetch:
+        """Plan the manifest, unless it is cached, and one range of whole chunks."""
+        stem = self._stem(metadata)
+        known = layout or (after.layout if after else b"") or self._manifest(stem)
+        manifest = self._parse(metadata, stem, known)
+        (stored_start, stored_end), reached = stored_range(manifest, start, end)
+        by_verb = {"get": 0 if layout else 1, "get_range": 1 if start < end else 0}
+        size = stored_end - stored_start + (0 if layout else len(known))
+        return PlannedFetch(RequestCounts.of(by_verb, size), reached, bytes(known))
 
     def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
         """Yield the whole log in order: the manifest, and whole chunks at a time."""

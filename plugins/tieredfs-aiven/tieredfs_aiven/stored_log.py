@@ -8,7 +8,7 @@ from tieredfs_aiven.compression import MalformedFrameError, unpack
 from tieredfs_aiven.encryption import DataKey, WrongTagError
 from tieredfs_aiven.manifest import Manifest
 
-__all__ = ["read_log"]
+__all__ = ["read_log", "stored_range"]
 
 
 def read_log(
@@ -54,6 +54,26 @@ def read_log(
         pieces.append(found[max(start - chunk.start, 0) :])
     whole = pieces[0] if len(pieces) == 1 else memoryview(b"".join(pieces))
     return whole.toreadonly()
+
+
+def stored_range(
+    manifest: Manifest, start: int, end: int
+) -> tuple[tuple[int, int], int]:
+    """Return what ``read_log`` fetches for a range of a log.
+
+    Args:
+        manifest: The segment's manifest.
+        start: First byte.
+        end: Byte after the last, inside the log.
+
+    Returns:
+        The range of the log's object, and the position in the log that it reaches.
+    """
+    index = manifest.chunks
+    if start == end or manifest.is_plain:
+        return (start, end), end
+    chunks = -(-end // index.chunk_size)
+    return index.covering(start, end), min(chunks * index.chunk_size, index.size)
 
 
 def _read_chunk(

@@ -7,6 +7,7 @@ another segment has are read, and the others are left out.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from typing import Final
 
 from tieredfs.errors import CorruptBatchError, NotFoundError
 from tieredfs.format.batch.reader import claimed_size
@@ -20,10 +21,13 @@ from tieredfs.log.read.segment_slice import fetch_slice
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import LogFetch
 
-__all__ = ["HeldBytes", "PartitionRead"]
+__all__ = ["MAX_WHOLE_SLICE_BYTES", "WIDENING", "HeldBytes", "PartitionRead"]
 
-_MAX_WHOLE_SLICE_BYTES = 1 << 20
+MAX_WHOLE_SLICE_BYTES: Final = 1 << 20
 """Maximum bytes of a slice that is fetched whole instead of its index."""
+
+WIDENING: Final = 4
+"""By how much each fetch of ``read_gradually`` covers more offsets than the last."""
 
 _NOTHING = memoryview(b"")
 
@@ -198,7 +202,7 @@ class PartitionRead:
 
     def _cut(self, part: SegmentSlice, until: int) -> SegmentSlice:
         """Return a slice whose requests extend to an offset, and not much further."""
-        if until == part.end_offset or part.size <= _MAX_WHOLE_SLICE_BYTES:
+        if until == part.end_offset or part.size <= MAX_WHOLE_SLICE_BYTES:
             return part
         end = offset_index(self.storage, part.segment).end_position(until)
         if end is None or end >= part.end_position:

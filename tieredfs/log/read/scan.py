@@ -1,10 +1,10 @@
 """A plan to read records, which can be pickled and run any number of times."""
 
 from collections.abc import Generator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Final, Literal, Self, SupportsIndex
+from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
 
 import pyarrow as pa
 
@@ -13,7 +13,9 @@ from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.format.records.schema import project
 from tieredfs.integers import to_integer
 from tieredfs.log.planning.scan_plan import ScanPlan
-from tieredfs.log.read.partition_read import HeldBytes, PartitionRead
+from tieredfs.log.read.explain import explain
+from tieredfs.log.read.explanation import Explanation, ScanRecord, ScanStats
+from tieredfs.log.read.partition_read import WIDENING, HeldBytes, PartitionRead
 from tieredfs.log.read.pipeline import read_records
 from tieredfs.storage import RemoteStorageManager
 
@@ -27,9 +29,6 @@ Order = Literal["partition", "fair"]
 
 OnGap = Literal["raise", "skip"]
 """Raise an error for offsets that are in no segment, or leave them out."""
-
-_WIDENING: Final = 4
-"""By how much each fetch of ``read_gradually`` covers more offsets than the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +60,9 @@ class Scan:
     columns: tuple[str, ...] | None = None
     order: Order = "partition"
     on_gap: OnGap = "raise"
+    _record: ScanRecord = field(
+        default_factory=ScanRecord, init=False, repr=False, compare=False
+    )
 
     @property
     def schema(self) -> pa.Schema:
@@ -103,6 +105,38 @@ class Scan:
             StorageUnavailableError: The store failed in all attempts of its policy.
         """
         return self._in_steps(max(to_integer(records, "records", minimum=0), 1))
+
+    def explain(self, records: SupportsIndex | None = None) -> Explanation:
+        """Predict the requests of the next iteration, by verb, and their bytes.
+
+        No record is read. What is needed to predict them is asked for: manifests of
+        layouts that store logs in chunks, unless they are cached, and whether the
+        segments of a broker's log directory are still those that were listed.
+
+        Args:
+            records: Number of records, to predict ``read_gradually`` for a caller that
+                stops after so many; None to predict an iteration.
+
+        Raises:
+            InvalidArgumentError: ``records`` is not an integer, or negative.
+            NotFoundError: A segment was deleted since the scan was planned.
+            CorruptDataError: What is needed to predict the requests is corrupt.
+            StorageUnavailableError: The store failed in all attempts of its policy.
+        """
+        if records is not None:
+            records = to_integer(records, "records", minimum=0)
+        is_fair = self.order == "fair"
+        explained = explain(self.storage, self.plan, records=records, is_fair=is_fair)
+        self._record.explain(explained)
+        return explained
+
+    @property
+    def stats(self) -> ScanStats:
+        """The requests of the iteration that began last, as far as it has come.
+
+        Before the first iteration, and in another process, there are none.
+        """
+        return self._record.stats
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return a reader that reads as it is consumed."""
@@ -168,13 +202,14 @@ class Scan:
             while not read.is_done:
                 part = read.next_slice(offsets)
                 yield from read_records(read, part, self._decoder(read))
-                offsets *= _WIDENING
+                offsets *= WIDENING
 
     def _reads(self) -> list[PartitionRead]:
         held = HeldBytes(self.storage.store.options.fetch_bytes)
+        storage = self.storage.with_observer(self._record.begin())
         return [
             PartitionRead(
-                self.storage,
+                storage,
                 slices,
                 fetch_size=self.plan.fetch_size,
                 skip_deleted=self.on_gap == "skip",

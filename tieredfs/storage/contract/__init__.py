@@ -14,6 +14,7 @@ and has a right default for all that an author need not implement.
 
 from tieredfs.storage.contract.capability import Capability
 from tieredfs.storage.contract.leftover import Leftover
+from tieredfs.storage.contract.planned_fetch import PlannedFetch
 from tieredfs.storage.contract.user import RemoteStorageManager
 
-__all__ = ["Capability", "Leftover", "RemoteStorageManager"]
+__all__ = ["Capability", "Leftover", "PlannedFetch", "RemoteStorageManager"]

@@ -20,9 +20,10 @@ from tieredfs.model import (
     SegmentMetadata,
     TopicIdPartition,
 )
-from tieredfs.objects import RequestPolicy
+from tieredfs.objects import RequestCounts, RequestObserver, RequestPolicy
 from tieredfs.objects.content import PIECE_BYTES
 from tieredfs.storage.contract.capability import Capability
+from tieredfs.storage.contract.planned_fetch import PlannedFetch
 from tieredfs.storage.contract.verification import StorageVerification
 from tieredfs.storage.segment_log.source import LogSource
 from tieredfs.storage.segment_log.spool import spooled
@@ -131,6 +132,39 @@ class RemoteStorageManager(StorageVerification):
             InvalidArgumentError: ``start`` is negative or greater than ``end``.
         """
         return self.fetch_log_segment(metadata, start, end, layout=layout)
+
+    def plan_fetch(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+        after: PlannedFetch | None = None,
+    ) -> PlannedFetch:
+        """Plan the requests that ``fetch_log_ahead`` would send now, retries apart.
+
+        The log is not read. What the layout itself needs to plan, such as a manifest,
+        may be; that changes nothing for the fetches that are planned.
+
+        Implementers: the default is one request for the range itself. A layout that
+        sends another request, such as for a manifest, or fetches more than the range,
+        overrides it.
+
+        Args:
+            metadata: As ``fetch_log_segment`` takes it.
+            start: First byte.
+            end: Byte after the last one that is needed, inside the log.
+            layout: As ``fetch_log_ahead`` will be given it.
+            after: The plan of the segment's fetch before this one, if one is planned.
+
+        Raises:
+            NotFoundError: The segment is gone.
+            CorruptObjectError: What is needed to plan is not what was stored.
+        """
+        del metadata, layout, after
+        by_verb = {"get_range": 1 if start < end else 0}
+        return PlannedFetch(RequestCounts.of(by_verb, end - start), end)
 
     def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
         """Yield a segment's whole log in order, one piece at a time.
@@ -353,6 +387,18 @@ class RemoteStorageManager(StorageVerification):
         """
         view = self._shared_with(copy(self))
         view.store = self.store.with_policy(policy)
+        return view
+
+    def with_observer(self, observer: RequestObserver) -> Self:
+        """Return the same storage, on the same connections, with one more observer.
+
+        What else ``with_policy`` promises holds.
+
+        Args:
+            observer: Is notified of every request of the returned storage.
+        """
+        view = self.with_policy(self.store.policy)
+        view.store = self.store.with_observer(observer)
         return view
 
     def _shared_with(self, view: Self) -> Self:

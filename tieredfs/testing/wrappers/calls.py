@@ -18,6 +18,7 @@ REMOTE_CALLS: Final = (
     "list_segments_lazily",
     "fetch_log_segment",
     "fetch_log_ahead",
+    "plan_fetch",
     "fetch_index",
     "fetch_indexes",
     "fetch_all_indexes",

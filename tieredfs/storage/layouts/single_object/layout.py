@@ -28,7 +28,12 @@ from tieredfs.model import (
     TopicIdPartition,
 )
 from tieredfs.objects import ObjectStore
-from tieredfs.storage.contract import Capability, Leftover, RemoteStorageManager
+from tieredfs.storage.contract import (
+    Capability,
+    Leftover,
+    PlannedFetch,
+    RemoteStorageManager,
+)
 from tieredfs.storage.layouts.single_object.case_check import CaseCheck
 from tieredfs.storage.layouts.single_object.known_objects import KnownObjects
 from tieredfs.storage.layouts.single_object.listing import SegmentListing
@@ -195,6 +200,23 @@ class SingleObject(RemoteStorageManager):
     ) -> memoryview:
         """Return a range of the log, and the rest of its last chunk."""
         return self._object(metadata).log_ahead(start, end, layout)
+
+    def plan_fetch(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+        after: PlannedFetch | None = None,
+    ) -> PlannedFetch:
+        """Plan a fetch; the manifest is read if the log is stored in chunks.
+
+        Raises:
+            NotFoundError: The segment is gone.
+            CorruptObjectError: The manifest is not what was stored.
+        """
+        return self._object(metadata).plan(start, end, layout, after)
 
     def fetch_index(
         self, metadata: SegmentMetadata, index_type: IndexType

@@ -8,10 +8,12 @@ from tieredfs.errors import CorruptObjectError, InvalidArgumentError
 from tieredfs.format.segment.key import SegmentFlag, SegmentKey
 from tieredfs.format.segment.tail import Manifest, Tail, parse_manifest, parse_tail
 from tieredfs.model import TopicIdPartition
-from tieredfs.objects import ObjectStore
+from tieredfs.objects import ObjectStore, RequestCounts
+from tieredfs.storage.contract import PlannedFetch
 from tieredfs.storage.layouts.single_object.known_objects import KnownObjects
 from tieredfs.storage.layouts.single_object.segment_object import check_facts
 from tieredfs.storage.layouts.single_object.stored_log import (
+    chunk_bounds,
     read_chunks,
     stream_stored,
 )
@@ -86,6 +88,45 @@ class ObjectReader:
             return self._chunks(start, end, layout, whole=True)
         return self.log(start, end, layout)
 
+    def plan(
+        self, start: int, end: int, layout: bytes, after: PlannedFetch | None
+    ) -> PlannedFetch:
+        """Plan the requests of ``log_ahead``: see ``RemoteStorageManager.plan_fetch``.
+
+        Args:
+            start: First byte.
+            end: Byte after the last, inside the log.
+            layout: The manifest, as it was cached; empty to fetch it.
+            after: The plan of the fetch before this one.
+        """
+        key = self.key
+        if self._is_chunked:
+            return self._plan_chunks(start, end, layout, after)
+        sizes = [end - start] if start < end else []
+        if after is None and not self.known.is_verified(self.partition, self.stem):
+            tail = key.size - key.log_length
+            if not layout and end == key.log_length:
+                sizes = [end - start + tail]
+            elif self._usable(layout) is None:
+                sizes.append(tail)
+        return PlannedFetch(
+            RequestCounts.of({"get_range": len(sizes)}, sum(sizes)), end
+        )
+
+    def _plan_chunks(
+        self, start: int, end: int, layout: bytes, after: PlannedFetch | None
+    ) -> PlannedFetch:
+        sizes = []
+        manifest = self._usable(layout)
+        if manifest is None:
+            sizes.append(self.key.size - self.key.log_length)
+            manifest = self.manifest(after.layout if after else b"")
+        if start < end:
+            stored, end = chunk_bounds(manifest.log, start, end, name=self.name)
+            sizes.append(stored)
+        requests = RequestCounts.of({"get_range": len(sizes)}, sum(sizes))
+        return PlannedFetch(requests, end, manifest.encode())
+
     def stream(self) -> Iterator[memoryview]:
         """Yield the whole log in order, checked against its manifest at the end.
 
@@ -122,16 +163,23 @@ class ObjectReader:
             NotFoundError: The object is gone.
             CorruptObjectError: The manifest is not what was stored.
         """
-        if layout:
-            manifest = Manifest.parse(layout, name=f"{self.name}: manifest")
-            log = manifest.log
-            is_other_form = (log.length, log.chunks is not None) != (
-                self.key.log_length,
-                self._is_chunked,
-            )
-            if manifest.segment.id != self.key.id or not is_other_form:
-                return self._verify(manifest)
+        cached = self._usable(layout)
+        if cached is not None:
+            return self._verify(cached)
         return self._parsed_manifest(self._tail_bytes())
+
+    def _usable(self, layout: bytes) -> Manifest | None:
+        """Return a cached manifest, unless it is that of an earlier object."""
+        if not layout:
+            return None
+        manifest = Manifest.parse(layout, name=f"{self.name}: manifest")
+        log = manifest.log
+        is_other_form = (log.length, log.chunks is not None) != (
+            self.key.log_length,
+            self._is_chunked,
+        )
+        is_earlier = manifest.segment.id == self.key.id and is_other_form
+        return None if is_earlier else manifest
 
     @property
     def _is_chunked(self) -> bool:

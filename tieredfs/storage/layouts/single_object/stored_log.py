@@ -26,6 +26,7 @@ __all__ = [
     "Compression",
     "LogWriter",
     "check_chunks",
+    "chunk_bounds",
     "read_chunks",
     "stream_stored",
 ]
@@ -107,7 +108,7 @@ def read_chunks(
     if start >= end:
         return memoryview(b"")
     size = chunks.original_size
-    first, last = start // size, (end - 1) // size
+    first, last = _chunk_numbers(chunks, start, end)
     bounds = [0, *accumulate(chunks.lengths)]
     stored = fetch(bounds[first], bounds[last + 1])
     parts: list[memoryview] = []
@@ -127,6 +128,28 @@ def read_chunks(
     whole = parts[0] if len(parts) == 1 else memoryview(b"".join(parts))
     # Some decompressors return a writable buffer.
     return whole[start - first * size :].toreadonly()
+
+
+def chunk_bounds(log: LogPart, start: int, end: int, *, name: str) -> tuple[int, int]:
+    """Return what ``read_chunks`` fetches and returns for a range that is not empty.
+
+    Args:
+        log: The log's entry in the manifest.
+        start: First byte of the log.
+        end: Byte after the last.
+        name: Object name used in error messages.
+
+    Returns:
+        The stored bytes of the chunks, and the position in the log where they end.
+
+    Raises:
+        CorruptObjectError: The chunk sizes are inconsistent.
+        UnsupportedFormatError: They are compressed with another codec.
+    """
+    chunks = check_chunks(log, name=name)
+    first, last = _chunk_numbers(chunks, start, end)
+    stored = sum(chunks.lengths[first : last + 1])
+    return stored, min((last + 1) * chunks.original_size, log.original_length)
 
 
 def stream_stored(
@@ -162,6 +185,11 @@ def stream_stored(
     if crc != log.crc32c:
         msg = f"{name}: CRC-32C of the log is {crc:#010x}, stored is {log.crc32c:#010x}"
         raise CorruptObjectError(msg)
+
+
+def _chunk_numbers(chunks: Chunks, start: int, end: int) -> tuple[int, int]:
+    """Return the first and the last chunk of a range that is not empty."""
+    return start // chunks.original_size, (end - 1) // chunks.original_size
 
 
 def check_chunks(log: LogPart, *, name: str) -> Chunks:

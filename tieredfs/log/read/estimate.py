@@ -1,0 +1,263 @@
+"""Predict the requests of a read, by running its fetches without reading the log.
+
+The fetches are those of ``fetch_slice``, over a storage that plans each instead of
+sending it. After a slice a read asks whether its segment is still the one that was
+listed: that is asked here too, and counted.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
+from typing import Final
+
+import numpy as np
+
+from tieredfs.log.planning.positions import offset_index
+from tieredfs.log.planning.segment_slice import SegmentSlice
+from tieredfs.log.read.segment_slice import fetch_slice
+from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
+from tieredfs.objects import RequestCounter, RequestCounts
+from tieredfs.objects.concurrency.nested_calls import NestedCalls
+from tieredfs.storage import PlannedFetch, RemoteStorageManager, StorageWrapper
+from tieredfs.storage.segment_log.stream import LogFetch
+from tieredfs.storage.stored_batches import fetch_batches
+
+__all__ = ["Estimate", "estimate_reads"]
+
+_CONCURRENCY: Final = 32  # small requests, which cost only latency
+_SLICES_AT_A_TIME: Final = 1024
+"""Slices that are held while they are estimated: a plan may have a million."""
+
+_MAX_BATCH_BYTES: Final = (1 << 20) + 12
+"""Kafka's default ``max.message.bytes``: larger batches are rare."""
+
+_MAX_OVERSHOOT_BYTES: Final = 64 << 10
+"""How far the last request may pass a slice, where large batches shift the requests."""
+
+_BLANK: Final = np.zeros(1, np.uint8)
+
+_Key = tuple[TopicIdPartition, int, SegmentId]
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """The requests that reading a slice, or several of one segment, will send.
+
+    Attributes:
+        partition: The partition.
+        requests: The requests, and their bytes: at most these.
+        fetches: The largest number of fetches of the log for one slice.
+        max_fetch: The largest fetch of the log: the most requests of each verb, and the
+            most bytes.
+        is_exact: Whether it sends exactly these, retries apart.
+    """
+
+    partition: TopicIdPartition
+    requests: RequestCounts
+    fetches: int
+    max_fetch: RequestCounts
+    is_exact: bool
+
+    def __add__(self, other: "Estimate") -> "Estimate":
+        """Return the estimate of both reads."""
+        return Estimate(
+            self.partition,
+            self.requests + other.requests,
+            max(self.fetches, other.fetches),
+            self.max_fetch | other.max_fetch,
+            self.is_exact and other.is_exact,
+        )
+
+
+def estimate_reads(
+    storage: RemoteStorageManager, slices: Iterable[SegmentSlice], fetch_size: int
+) -> Iterator[Estimate]:
+    """Predict the requests that reading slices will send, one after the other.
+
+    It asks what the layouts need to plan, such as manifests, a few at a time, and what
+    a read asks after a slice. Of a broker's log directory the end of each closed log is
+    read: the cleaner may have removed it, and then a read asks more.
+
+    Args:
+        storage: Where the segments are.
+        slices: The slices, in the order in which they are read; taken a few at a time.
+        fetch_size: Bytes of each request.
+
+    Yields:
+        An estimate for each slice, or for several of one segment.
+
+    Raises:
+        NotFoundError: A segment is gone.
+        CorruptDataError: What is needed to plan is corrupt.
+        StorageUnavailableError: The store failed in all attempts of its policy.
+    """
+    chosen = storage.store.options.max_concurrent_requests
+    calls = NestedCalls(chosen or _CONCURRENCY)
+    estimate = partial(_estimate, fetch_size)
+    # Of segments that another slice may follow of, where segments overlap.
+    left: dict[_Key, _PlanningStorage] = {}
+    rest = iter(slices)
+    while several := list(islice(rest, _SLICES_AT_A_TIME)):
+        parts: dict[_Key, list[SegmentSlice]] = {}
+        for part in several:
+            parts.setdefault(_key(part.segment), []).append(part)
+        storages = {key: left.get(key) or _PlanningStorage(storage) for key in parts}
+        yield from calls.map(
+            estimate, [(storages[key], found) for key, found in parts.items()]
+        )
+        left = {
+            key: one
+            for key, one in (left | storages).items()
+            if key[0] == several[-1].segment.partition
+            and (key not in parts or _ends_inside(parts[key][-1]))
+        }
+
+
+def _key(segment: SegmentMetadata) -> _Key:
+    return segment.partition, segment.start_offset, segment.id
+
+
+def _ends_inside(part: SegmentSlice) -> bool:
+    return part.end_offset <= (part.segment.end_offset or 0)
+
+
+def _estimate(
+    fetch_size: int, of: tuple["_PlanningStorage", list[SegmentSlice]]
+) -> Estimate:
+    """Predict the requests for slices of one segment."""
+    storage, (first, *others) = of
+    found = _estimate_slice(storage, first, fetch_size)
+    for part in others:
+        found += _estimate_slice(storage, part, fetch_size)
+    return found
+
+
+def _estimate_slice(
+    storage: "_PlanningStorage", part: SegmentSlice, fetch_size: int
+) -> Estimate:
+    needed = part.end_position
+    if _ends_inside(part) and part.size > fetch_size:
+        # From the index first: to fetch it may spare the log's first fetch a request.
+        index = offset_index(storage.inner, part.segment)
+        needed = index.lookup(part.end_offset - 1).position + 1
+    fetched = storage.plan(fetch_slice(storage, part, fetch_size), part.end_position)
+    requests = fetched.requests
+    # A fetch that begins behind the last batch may be spared, and one is larger where a
+    # batch is larger than it.
+    is_exact = fetched.count <= 1 or (
+        fetched.last_start < needed and fetch_size >= _MAX_BATCH_BYTES
+    )
+    if not is_exact:
+        requests += storage.overshoot(part.segment)
+    checked, is_check_exact = _estimate_check(storage, part)
+    return Estimate(
+        part.segment.partition,
+        requests + checked,
+        fetched.count,
+        fetched.max_fetch,
+        is_exact and is_check_exact,
+    )
+
+
+def _estimate_check(
+    storage: "_PlanningStorage", part: SegmentSlice
+) -> tuple[RequestCounts, bool]:
+    """Ask whether the segment is current, as a read does after a slice of it.
+
+    Returns:
+        The requests of a read, and whether it sends exactly these.
+    """
+    segment, counter = part.segment, RequestCounter()
+    asked = storage.inner.with_observer(counter)
+    asked.is_current(segment)
+    is_cut = part.end_position < (segment.size or 0)
+    if not counter.requests or is_cut or asked.is_active(segment):
+        return counter.counts, True
+    reached = max(part.start_offset, _end_of_log(storage.inner, segment))
+    if reached >= part.end_offset:
+        return counter.counts, True
+    counter = RequestCounter()
+    asked = storage.inner.with_observer(counter)
+    asked.is_current(segment, reached - 1)
+    if asked.is_compacted(segment.partition):
+        return counter.counts, True
+    # The log is searched for holes, from its beginning to the first one.
+    size = segment.size or 0
+    fetch_size = storage.store.options.fetch_bytes
+    fetch = partial(storage.fetch_log_ahead, segment)
+    fetched = storage.plan(LogFetch(fetch, size, fetch_size=fetch_size), size)
+    return counter.counts + fetched.requests, fetched.count <= 1
+
+
+def _end_of_log(storage: RemoteStorageManager, segment: SegmentMetadata) -> int:
+    """Return one past the last offset in a segment's log."""
+    index = offset_index(storage, segment)
+    start = index.entry(-1).position if len(index) else 0
+    reached = segment.start_offset
+    for batches in fetch_batches(storage, segment, start=start):
+        reached = int(batches["last_offset"][-1]) + 1
+    return reached
+
+
+@dataclass(slots=True)
+class _Fetched:
+    """The fetches that were planned of a log.
+
+    Attributes:
+        requests: Their requests.
+        max_fetch: The largest one: the most requests of each verb, and the most bytes.
+        count: Number of fetches.
+        last_start: Position at which the last one begins.
+    """
+
+    requests: RequestCounts = field(default_factory=RequestCounts)
+    max_fetch: RequestCounts = field(default_factory=RequestCounts)
+    count: int = 0
+    last_start: int = 0
+
+
+class _PlanningStorage(StorageWrapper):
+    """A storage that plans the fetches of one segment's log instead of sending them."""
+
+    def __init__(self, inner: RemoteStorageManager) -> None:
+        """Wrap ``inner``, before the segment's first fetch."""
+        super().__init__(inner)
+        self._after: PlannedFetch | None = None
+        self._fetched = _Fetched()
+
+    def plan(self, pieces: LogFetch, until: int) -> _Fetched:
+        """Plan the fetches of a log up to a position, and return them."""
+        self._fetched = fetched = _Fetched()
+        for _ in pieces:
+            if self._after is not None and self._after.end >= until:
+                break
+        return fetched
+
+    def overshoot(self, segment: SegmentMetadata) -> RequestCounts:
+        """Return the bytes that the last planned fetch may bring besides."""
+        start = self._after.end if self._after else 0
+        end = min(start + _MAX_OVERSHOOT_BYTES, segment.size or 0)
+        if start >= end:
+            return RequestCounts()
+        more = self.inner.plan_fetch(segment, start, end, after=self._after)
+        return RequestCounts(size=more.requests.size)
+
+    def fetch_log_ahead(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Plan a fetch, and return as many bytes, which take no memory."""
+        planned = self.inner.plan_fetch(
+            metadata, start, end, layout=layout, after=self._after
+        )
+        self._after, fetched = planned, self._fetched
+        fetched.requests += planned.requests
+        fetched.max_fetch |= planned.requests
+        fetched.count, fetched.last_start = fetched.count + 1, start
+        blank = np.broadcast_to(_BLANK, planned.end - start)
+        return memoryview(blank)  # type: ignore[arg-type] # an array is a buffer

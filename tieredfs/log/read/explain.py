@@ -1,0 +1,68 @@
+"""Explain what reading a plan will ask of the store."""
+
+from tieredfs.log.planning.scan_plan import ScanPlan
+from tieredfs.log.read.estimate import estimate_reads
+from tieredfs.log.read.explanation import Explanation
+from tieredfs.log.read.gradual_estimate import estimate_first, estimate_steps
+from tieredfs.objects import RequestCounter, RequestCounts
+from tieredfs.storage import RemoteStorageManager
+
+__all__ = ["explain"]
+
+_UNKEPT_TURNS = 2
+"""How often more a log is fetched if turns drop what is left of their last fetch.
+
+A turn consumes at least the batch that the turn before it has dropped, so two turns go
+further than one fetch: a fetch for each of them, and one for a batch that is larger.
+"""
+
+
+def explain(
+    storage: RemoteStorageManager,
+    plan: ScanPlan,
+    *,
+    records: int | None,
+    is_fair: bool,
+) -> Explanation:
+    """Predict the requests of reading a plan.
+
+    Args:
+        storage: Where the segments are.
+        plan: What is read; its slices are taken once, and once more if only the first
+            records are needed.
+        records: Number of records that are needed; None for all.
+        is_fair: Whether the partitions are read in turn.
+
+    Raises:
+        TieredFSError: As in ``estimate_reads``.
+    """
+    counter = RequestCounter()
+    asked = storage.with_observer(counter)
+    reading, in_turns, is_exact = RequestCounts(), RequestCounts(), True
+    partitions = set()
+    for one in estimate_reads(asked, plan, plan.fetch_size):
+        reading += one.requests
+        is_exact &= one.is_exact
+        if one.fetches > 1:
+            in_turns += one.requests
+            partitions.add(one.partition)
+    if records is not None:
+        is_fair = False
+    # Between its turns a partition keeps less than one fetch.
+    kept = storage.store.options.fetch_bytes
+    if is_fair and len(partitions) * plan.fetch_size > kept:
+        reading, is_exact = reading + in_turns * _UNKEPT_TURNS, False
+    expected = reading
+    if records is not None:
+        is_exact = False
+        expected = estimate_first(asked, plan, records, plan.fetch_size)
+        offsets = max((p.end_offset - p.start_offset for p in plan), default=0)
+        reading += estimate_steps(asked, plan, records, plan.fetch_size, offsets)
+    return Explanation(
+        segments=plan.segments,
+        log_bytes=plan.size,
+        planning=counter.counts,
+        reading=reading,
+        expected=expected,
+        is_exact=is_exact,
+    )
