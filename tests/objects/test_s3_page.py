@@ -10,7 +10,8 @@ from botocore.parsers import RestXMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tieredfs.objects.backends.s3_page import ROWS, Row, parse_page, rows_of
+from tieredfs.objects.backends.s3_page import ROWS, parse_page, rows_of
+from tieredfs.objects.backends.s3_rows import Row, take_rows
 
 SHAPE = (
     botocore.session.get_session()
@@ -52,17 +53,38 @@ def entries(draw: st.DrawFn) -> str:
 
 
 @st.composite
+def alike(draw: st.DrawFn) -> list[str]:
+    """Return objects with the same fields, as servers list them."""
+    made = {
+        "Key": st.sampled_from(["a", "a/b c", "a%20b+c", "a>b", "é", "a&amp;b", ""]),
+        "Size": st.sampled_from(["0", "7", "007", "12345678901234567890", "x"]),
+        "ETag": st.sampled_from(['"a"', "&quot;a-1&quot;", "&#34;a&#34;", "a", ""]),
+        "StorageClass": st.just("STANDARD"),
+        "LastModified": st.just("2026-11-01T00:00:00.000Z"),
+        "Owner": st.just("<ID>x</ID>") | st.just("x"),
+    }
+    optional = st.lists(st.sampled_from(["StorageClass", "Owner"]), unique=True)
+    names = [*draw(st.permutations(["Key", "Size", "ETag", "LastModified"]))]
+    names += draw(optional)
+    return [
+        element("Contents", "".join(element(name, draw(made[name])) for name in names))
+        for _ in range(draw(st.integers(1, 4)))
+    ]
+
+
+@st.composite
 def bodies(draw: st.DrawFn) -> bytes:
     """Return the body of an answer with status 200."""
-    parts = draw(st.lists(entries(), max_size=6))
+    parts = draw(st.lists(entries(), max_size=6) | alike())
     for name in ("EncodingType", *KEPT):
         if draw(st.booleans()):
             text = draw(st.sampled_from(["true", "false", "url", "a&amp;b", ""]))
             parts.append(element(name, text))
     root = draw(st.sampled_from(["ListBucketResult"] * 8 + ["Error", "html"]))
     space = draw(st.sampled_from([f" xmlns={quoteattr(SPACE)}"] * 3 + [""]))
-    between = draw(st.sampled_from(["", "\n  ", "<!-- a comment -->"]))
-    text = f"<{root}{space}>{between.join(['', *draw(st.permutations(parts)), ''])}"
+    between = draw(st.sampled_from(["", "", "\n  ", "<!-- a comment -->", "<b/>"]))
+    ordered = parts if draw(st.booleans()) else draw(st.permutations(parts))
+    text = f"<{root}{space}>{between.join(['', *ordered, ''])}"
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{text}</{root}>'.encode()
 
 
@@ -135,3 +157,44 @@ def test_the_dates_of_a_page_are_not_parsed() -> None:
     parse_page(answer, found)
     assert found[ROWS] == [Row("a b", 7, "")]
     assert answer["body"] == b""
+
+
+PAGE = element("Contents", element("Key", "a") + "<Size>1</Size><ETag>e</ETag>")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"<L>{PAGE}<!-- {PAGE} --></L>",
+        f"<L>{PAGE}<b>{PAGE}</L>",
+        f"<L>{PAGE}{PAGE.replace('Size>1<', 'Size>x<')}</L>",
+        f"<L>{PAGE}{PAGE.replace('>a<', '>&lt;<')}</L>",
+        f"<L>{PAGE}{PAGE.replace('>a<', '>é<')}</L>",
+        f"<L>{PAGE.replace('<Size>1</Size>', '')}</L>",
+        f"<L>{PAGE[:-1]}",
+        "<L></L>",
+    ],
+)
+def test_objects_that_are_not_alike_and_plain_are_not_taken_out(body: str) -> None:
+    assert take_rows(body.encode()) is None
+
+
+def test_objects_that_are_alike_are_taken_out() -> None:
+    other = PAGE.replace(">a<", ">a%2Fb<").replace(">e<", ">&quot;e-2&quot;<")
+    taken = take_rows(f"<L>\n{PAGE}\n{other}<x>1</x></L>".encode())
+    assert taken is not None
+    assert taken[0] == [Row("a", 1, "e"), Row("a%2Fb", 1, "e-2")]
+    assert taken[1] == b"<L>\n<Contents /><x>1</x></L>"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        f"<ListBucketResult><b>{PAGE}</b></ListBucketResult>",
+        f"<ListBucketResult><b xmlns='u'>{PAGE}</b></ListBucketResult>",
+    ],
+)
+def test_objects_that_are_elsewhere_are_not_those_of_the_page(body: str) -> None:
+    found: dict[str, Any] = {}
+    parse_page({"status_code": 200, "headers": {}, "body": body.encode()}, found)
+    assert found.get(ROWS, []) == []

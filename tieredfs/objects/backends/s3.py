@@ -175,7 +175,7 @@ class S3Backend(Backend):
 
     async def _list(self, request: Mapping[str, object]) -> dict[str, Any]:
         client = await self.filesystem.get_s3(self.bucket)
-        client.meta.events.register(EVENT, parse_page, unique_id=EVENT)
+        client.meta.events.register_first(EVENT, parse_page, unique_id=EVENT)
         answer = await self.filesystem._call_s3(  # noqa: SLF001 - no public call of one request
             "list_objects_v2", Bucket=self.bucket, **request
         )

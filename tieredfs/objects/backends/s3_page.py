@@ -4,30 +4,28 @@ botocore spends most of a listing's time on the date of each key, which is not u
 here. What this parser does not know is left to botocore.
 """
 
-from collections.abc import Callable, Iterable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from http import HTTPStatus
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 from urllib.parse import unquote_plus
 from xml.etree import ElementTree as ET
 
+from tieredfs.objects.backends.s3_rows import Row, take_rows
+
 __all__ = ["EVENT", "ROWS", "Row", "parse_page", "rows_of"]
 
-EVENT: Final = "before-parse.s3.ListObjectsV2"
-"""What botocore calls ``parse_page`` for."""
+EVENT: Final = "before-parse.*.ListObjectsV2"
+"""What botocore calls ``parse_page`` for.
+
+With ``s3`` for ``*`` it would be called after botocore's own handler of
+``before-parse.s3.*``, which parses a page to see whether it is an error.
+"""
 
 ROWS: Final = "Rows"
 """Where the objects of a page are in an answer that ``parse_page`` has parsed."""
 
 _ROOT: Final = "ListBucketResult"
 _NEXT: Final = "NextContinuationToken"
-
-
-class Row(NamedTuple):
-    """An object of a page."""
-
-    key: str
-    size: int
-    etag: str
 
 
 def parse_page(
@@ -44,14 +42,32 @@ def parse_page(
     body = response_dict["body"]
     if response_dict["status_code"] != HTTPStatus.OK or not body:
         return
-    try:
-        root = ET.fromstring(body)  # noqa: S314 - as botocore has just done
-    except ET.ParseError:
-        return
-    page = _fields(root)
+    page = _parse(body)
     if page is not None:
         customized_response_dict.update(page)
         response_dict["body"] = b""
+
+
+def _parse(body: bytes) -> dict[str, object] | None:
+    """Parse a page, its objects apart from the rest where that is possible."""
+    taken = take_rows(body)
+    if taken is not None:
+        rows, rest = taken
+        page = _parse_tree(rest, rows)
+        if page is not None:
+            return page
+    return _parse_tree(body)
+
+
+def _parse_tree(
+    body: bytes, taken: Sequence[Row] | None = None
+) -> dict[str, object] | None:
+    """Parse a page as a tree of elements, which has a place for objects taken out."""
+    try:
+        root = ET.fromstring(body)  # noqa: S314 - as botocore has just done
+    except ET.ParseError:
+        return None
+    return _fields(root, taken)
 
 
 def rows_of(answer: MutableMapping[str, Any]) -> Iterable[Row]:
@@ -65,31 +81,29 @@ def rows_of(answer: MutableMapping[str, Any]) -> Iterable[Row]:
     ]
 
 
-def _fields(root: ET.Element) -> dict[str, object] | None:
+def _fields(root: ET.Element, taken: Sequence[Row] | None) -> dict[str, object] | None:
     """Return the fields of a page, as botocore names them; None where it is unsure."""
     space = root.tag.removesuffix(_ROOT)
-    if space == root.tag:
+    if space == root.tag or not all(child.tag.startswith(space) for child in root):
         return None
     contents, prefixes = f"{space}Contents", f"{space}CommonPrefixes"
-    key, size, etag = f"{space}Key", f"{space}Size", f"{space}ETag"
+    found: Iterable[Row | None]
+    if taken is None:
+        found = (_row(child, space) for child in root.iterfind(contents))
+    else:
+        found = taken if _has_place(root, contents) else [None]
     is_encoded = root.findtext(f"{space}EncodingType") == "url"
     decode: Callable[[str], str] = unquote_plus if is_encoded else str
     rows: list[Row] = []
-    folders: list[dict[str, str]] = []
-    for child in root:
-        if child.tag == contents:
-            fields = {field.tag: field.text or "" for field in child}
-            name, count = fields.get(key), fields.get(size, "")
-            if not (name and count.isdecimal()):
-                return None
-            if "%" in name or "+" in name:
-                name = decode(name)
-            rows.append(Row(name, int(count), _without_quotes(fields.get(etag, ""))))
-        elif child.tag == prefixes:
-            prefix = child.findtext(f"{space}Prefix", "")
-            folders.append({"Prefix": decode(prefix)})
-        elif not child.tag.startswith(space):
+    for row in found:
+        if row is None or not row.key:
             return None
+        is_plain = "%" not in row.key and "+" not in row.key
+        rows.append(row if is_plain else row._replace(key=decode(row.key)))
+    folders = [
+        {"Prefix": decode(child.findtext(f"{space}Prefix", ""))}
+        for child in root.iterfind(prefixes)
+    ]
     page: dict[str, object] = {ROWS: rows, "CommonPrefixes": folders}
     truncated = root.findtext(f"{space}IsTruncated")
     if truncated is not None:
@@ -98,6 +112,22 @@ def _fields(root: ET.Element) -> dict[str, object] | None:
     if following is not None:
         page[_NEXT] = following
     return page
+
+
+def _row(content: ET.Element, space: str) -> Row | None:
+    """Return an object of a page; None where its size is no number."""
+    fields = {field.tag: field.text or "" for field in content}
+    size = fields.get(f"{space}Size", "")
+    if not size.isdecimal():
+        return None
+    etag = _without_quotes(fields.get(f"{space}ETag", ""))
+    return Row(fields.get(f"{space}Key", ""), int(size), etag)
+
+
+def _has_place(root: ET.Element, contents: str) -> bool:
+    """Return whether a page has one object, empty, where the others were."""
+    places = root.findall(contents)
+    return len(places) == 1 and not len(places[0])
 
 
 def _without_quotes(etag: object) -> str:
