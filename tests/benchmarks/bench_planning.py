@@ -43,8 +43,8 @@ __all__ = ["bench_long_plans", "bench_planning"]
 _COLUMNS: Final = "in columns"
 _ROWS: Final = "one by one"
 _PAGE: Final = 1000
-_BYTES_PER_KEY: Final = 1 << 8
-"""Of the scale's size: 131,072 keys at full scale."""
+_SCALE_BYTES_PER_KEY: Final = 1 << 8
+"""Bytes of the scale for each key: 131,072 keys at full scale."""
 _SCALE: Final = Scale(32 << 20, 3, warm=False)
 _PARTITION: Final = TopicIdPartition("orders", 0)
 _OFFSETS, _LOG, _TAIL = 10, 1000, 100
@@ -103,7 +103,7 @@ class _ListedOneByOne(_Listed):
     def list_segments(
         self, partition: TopicIdPartition, min_offset: int = 0
     ) -> list[SegmentMetadata]:
-        """Return them."""
+        """Return the segments; overriding it turns the columns off."""
         return super().list_segments(partition, min_offset)
 
 
@@ -115,7 +115,7 @@ def _plan(storage: SingleObject) -> ScanPlan:
 def bench_planning(scale: Scale) -> Report:
     """Measure a plan of one long partition, in columns and segment by segment."""
     report = Report("Plans of one partition", Unit.KEYS, (_ROWS,), scale.repetitions)
-    count = max(2, scale.size // _BYTES_PER_KEY)
+    count = max(2, scale.size // _SCALE_BYTES_PER_KEY)
     pages = _Pages(count)
 
     def sample(run: Callable[[], object]) -> Sample:
@@ -131,7 +131,7 @@ def bench_planning(scale: Scale) -> Report:
         patch.object(MemoryBackend, "page", lambda _, *asked: pages.page(*asked)),
     ):
         works = [
-            Work(name, count, partial(_said, storage), sample)
+            Work(name, count, partial(_plan_text, storage), sample)
             for name, storage in (
                 (_COLUMNS, _Listed(store)),
                 (_ROWS, _ListedOneByOne(store)),
@@ -142,7 +142,7 @@ def bench_planning(scale: Scale) -> Report:
     return report
 
 
-def _said(storage: SingleObject) -> str:
+def _plan_text(storage: SingleObject) -> str:
     return repr(_plan(storage))
 
 

@@ -169,8 +169,7 @@ def check_table(storage: SingleObject) -> None:
         )
         for one in listed
     ]
-    assert table.has(["size"]) == all(one.size is not None for one in listed)
-    assert not len(table) or not table.has(["leader_epochs"])
+    assert table.has_sizes == all(one.size is not None for one in listed)
 
 
 def test_a_part_of_a_table_is_pickled_without_the_rest() -> None:

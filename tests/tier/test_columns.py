@@ -1,7 +1,7 @@
 """A plan of columns is the plan of the same segments, one by one."""
 
 import pickle
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -15,11 +15,13 @@ from tieredfs.errors import CorruptDataError, NotFoundError
 from tieredfs.format.segment.key import SegmentFlag, SegmentKey
 from tieredfs.format.segment.key_table import KEY_DTYPE, row_of
 from tieredfs.format.segment.native_keys import NativeKeys
+from tieredfs.integers import MAX_INT64
 from tieredfs.log.planning.columns import first_of, may_diverge, overlaps
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.planning.slice_run import slices_of
+from tieredfs.log.planning.table_tiles import late_rows
 from tieredfs.log.planning.tiles import (
     check_served,
     deciding_ends,
@@ -100,6 +102,13 @@ def located(part: Tile) -> tuple[int, int]:
     ) else size - 1
 
 
+def offsets_of(rows: Iterable[SegmentMetadata]) -> set[int]:
+    """Return the offsets that segments have."""
+    return {
+        at for one in rows for at in range(one.start_offset, (one.end_offset or 0) + 1)
+    }
+
+
 OFFSETS = st.integers(0, 40)
 LINEAGES = st.lists(OFFSETS, min_size=1, max_size=2, unique=True).map(
     lambda starts: tuple(EpochEntry(n, at) for n, at in enumerate(sorted(starts)))
@@ -147,8 +156,9 @@ def test_several_histories_are_seen_in_columns(
             table.epochs.tolist(), table.end_offsets.tolist(), strict=True
         )
     ]
-    if asked:
-        assert found[0] == (not is_gone and not all(is_accepted))
+    assert found[0] == (len(asked) > 0 and not is_gone and not all(is_accepted))
+    epochs_found = set(table.epochs.tolist())
+    assert (len(asked) > 0) == (len(epochs_found) > 1 and -1 not in epochs_found)
 
 
 @given(table=tables(), start=OFFSETS, length=OFFSETS, skip_gaps=st.booleans())
@@ -165,6 +175,9 @@ def test_the_tiles_are_the_same(
         )
 
     assert tiled(table) == tiled(rows)
+    missing = set(range(start, end)) - offsets_of(rows)
+    is_refused = isinstance(tiled(table), str)
+    assert is_refused == (not skip_gaps and bool(rows) and bool(missing))
 
 
 @given(tables(), OFFSETS)
@@ -177,6 +190,11 @@ def test_the_gaps_between_tiles_are_the_same(table: SegmentTable, start: int) ->
         return gaps(tiles, start), list(tiles[1:]), served
 
     assert found(table) == found(list(table))
+    rows = list(table)
+    first, end = first_of(rows), log_end(rows)
+    tiles = tile(table, first, end, skip_gaps=True, compare=equal, url="u")
+    holes = {at for low, high in gaps(tiles, first) for at in range(low, high)}
+    assert holes == set(range(first, end)) - offsets_of(rows)
 
 
 @given(tables(), OFFSETS, st.integers(1, 40), st.data())
@@ -192,6 +210,8 @@ def test_the_slices_are_the_same(
     run, slices = found(table), tuple(found(list(table)))
     assert tuple(run) == slices
     assert run == slices
+    assert run != "x" * len(slices)
+    assert run != slices[1:] or not slices
     assert hash(run) == hash(slices)
     first, stop = data.draw(st.tuples(st.integers(-8, 8), st.integers(-8, 8)))
     part = run[first:stop]
@@ -203,6 +223,29 @@ def test_the_slices_are_the_same(
         assert run[row] == slices[row]
     with pytest.raises(IndexError):
         run[len(slices)]
+
+
+STAMPS = st.integers(-3, 8) | st.sampled_from(
+    [MAX_INT64, MAX_INT64 + 1, -MAX_INT64 - 1, -MAX_INT64 - 2]
+)
+
+
+@given(st.lists(STAMPS.filter(lambda at: -MAX_INT64 - 1 <= at <= MAX_INT64)), STAMPS)
+def test_the_same_tiles_are_late(latest: list[int], timestamp: int) -> None:
+    rows = [
+        row_of(SegmentKey(n, n, at, 0, 1, 1, SegmentFlag(0), SegmentId("A" * 22)))
+        for n, at in enumerate(latest)
+    ]
+    keys = np.array(rows, KEY_DTYPE)
+    table = KeyRows(TopicIdPartition("t", 0), NativeKeys(), keys).table()
+    found = [
+        late_rows(
+            tile(some, 0, len(rows), skip_gaps=True, compare=equal, url="u"), timestamp
+        )
+        for some in (table, list(table))
+    ]
+    expected = [n for n, at in enumerate(latest) if at >= timestamp]
+    assert found == [expected, expected]
 
 
 def naively_split(slices: Sequence[SegmentSlice], target: int) -> list[list[object]]:

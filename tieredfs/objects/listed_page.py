@@ -42,7 +42,8 @@ def pages_of(entries: Iterator[ObjectInfo]) -> Iterator[ListedPage]:
 def check_page(page: Page, listing: Listing, last: str, url: str) -> Page:
     """Return a page with only what was asked for.
 
-    A page that needs no change, as nearly all do, is checked as a whole.
+    Nearly every page is valid as it is, and is checked as a whole; the others entry by
+    entry.
 
     Args:
         page: What the backend returned, which may be more.

@@ -25,12 +25,13 @@ from tieredfs.storage.segment_log.inspection import (
     inspect_log_segment,
 )
 from tieredfs.storage.segment_log.source import LogContent, LogSource
-from tieredfs.storage.segment_table import SegmentTable
+from tieredfs.storage.segment_table import UNKNOWN_SIZE, SegmentTable
 from tieredfs.storage.time_claim import check_max_timestamp
 from tieredfs.storage.wrapper import StorageWrapper
 
 __all__ = [
     "NATIVE_LAYOUT",
+    "UNKNOWN_SIZE",
     "Capability",
     "Inspection",
     "Leftover",

@@ -1,13 +1,12 @@
 """The segments of a partition in columns, as a listing shows them."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Self, overload
 
 import numpy as np
 import numpy.typing as npt
 
-from tieredfs.epochs import NO_EPOCH
 from tieredfs.format.buffers import Int64Array
 from tieredfs.model import SegmentMetadata
 
@@ -25,7 +24,9 @@ class SegmentTable(Sequence[SegmentMetadata]):
     long log can be planned in little time and memory. A slice is a table, too, and is
     pickled without the rest.
 
-    The leader epochs and record counts of its segments are not known.
+    Start offsets, end offsets and largest timestamps are those of the metadata, and
+    always known; leader epochs and record counts never are. Every segment has at least
+    one offset. Tables compare by identity; compare ``list(table)``.
 
     Attributes:
         rows: Makes the metadata of one segment, or a slice of itself.
@@ -33,7 +34,7 @@ class SegmentTable(Sequence[SegmentMetadata]):
         end_offsets: Last offsets, inclusive.
         max_timestamps_ms: Largest record timestamps.
         sizes: Sizes of the logs in bytes; ``UNKNOWN_SIZE`` where they are not listed.
-        epochs: Highest leader epochs; ``NO_EPOCH`` where they are not listed.
+        epochs: What ``highest_epoch`` returns of each; -1 where that is None.
     """
 
     rows: Sequence[SegmentMetadata]
@@ -68,14 +69,7 @@ class SegmentTable(Sequence[SegmentMetadata]):
         """Show the number of segments."""
         return f"SegmentTable({len(self)} segments)"
 
-    def has(self, fields: Collection[str]) -> bool:
-        """Return whether some fields of ``SegmentMetadata`` are known of all."""
-        known = {"start_offset", "end_offset", "max_timestamp_ms"}
-        if (self.sizes != UNKNOWN_SIZE).all():
-            known.add("size")
-        return known.issuperset(fields)
-
     @property
-    def has_epochs(self) -> bool:
-        """Whether the highest leader epoch of every segment is listed."""
-        return bool((self.epochs != NO_EPOCH).all())
+    def has_sizes(self) -> bool:
+        """Whether the size of every log is listed."""
+        return bool((self.sizes != UNKNOWN_SIZE).all())

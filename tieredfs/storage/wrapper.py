@@ -57,8 +57,8 @@ class StorageWrapper(RemoteStorageManager):
     ) -> Sequence[SegmentMetadata]:
         """Return the segments of a partition as a sequence.
 
-        A subclass that overrides only ``list_segments`` returns what that returns,
-        unless it has only wrapped the method of this class.
+        If a subclass overrides ``list_segments``, its list is returned, so that nothing
+        is bypassed. A method that merely decorates this class's own does not count.
         """
         if unwrap(type(self).list_segments) is not StorageWrapper.list_segments:
             return super().list_segments_lazily(partition)

@@ -5,10 +5,11 @@ A ``KeyScheme`` writes it as the name of an object, and reads it back.
 
 from dataclasses import dataclass
 from enum import IntFlag
+from typing import Final
 
 from tieredfs.model import SegmentId
 
-__all__ = ["SegmentFlag", "SegmentKey"]
+__all__ = ["KNOWN_FLAGS", "SegmentFlag", "SegmentKey"]
 
 
 class SegmentFlag(IntFlag):
@@ -19,6 +20,11 @@ class SegmentFlag(IntFlag):
 
     TRANSFORMED = 2
     """The log is stored as chunks."""
+
+
+# A plain int: the complement of an IntFlag has only known bits and hides the others.
+KNOWN_FLAGS: Final = int(SegmentFlag.TRANSACTIONS | SegmentFlag.TRANSFORMED)
+"""All flags that this release knows."""
 
 
 @dataclass(frozen=True, slots=True)

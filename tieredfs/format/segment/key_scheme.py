@@ -92,8 +92,8 @@ class KeyScheme(ABC):
             stems: Last parts of keys, without the suffix.
 
         Returns:
-            A row for each stem, and which of the rows have been parsed: in them is what
-            ``parse_stem`` returns. The other stems have to be parsed one by one.
+            A row for each stem, and a mask of the rows that hold what ``parse_stem``
+            returns. The other rows are undefined: parse those stems one by one.
         """
         return np.zeros(len(stems), KEY_DTYPE), np.zeros(len(stems), np.bool_)
 

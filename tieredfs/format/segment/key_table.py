@@ -15,7 +15,7 @@ KeyTable = npt.NDArray[np.void]
 """Rows of ``KEY_DTYPE``."""
 
 RowMask = npt.NDArray[np.bool_]
-"""A choice of rows."""
+"""One boolean for each row."""
 
 KEY_DTYPE: Final = np.dtype(
     [

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import ClassVar, Final
 
 from tieredfs.errors import InvalidArgumentError, UnsupportedFormatError
-from tieredfs.format.segment.key import SegmentFlag, SegmentKey
+from tieredfs.format.segment.key import KNOWN_FLAGS, SegmentFlag, SegmentKey
 from tieredfs.format.segment.key_scheme import KeyScheme
 from tieredfs.format.segment.key_table import KeyTable, RowMask
 from tieredfs.format.segment.native_stems import parse_stems
@@ -31,9 +31,6 @@ _RESERVED: Final = frozenset(
     | {f"{port}{number}" for port in ("com", "lpt") for number in range(10)}
 )
 _MARK: Final = "="  # not valid in a topic name, so no other topic has this folder
-
-# A plain int: the complement of an IntFlag has only known bits and hides the others.
-_KNOWN: Final = int(SegmentFlag.TRANSACTIONS | SegmentFlag.TRANSFORMED)
 
 
 class NativeKeys(KeyScheme):
@@ -94,7 +91,7 @@ class NativeKeys(KeyScheme):
             return None
         end, start, stamp, epoch, log, tail = map(int, match.groups()[:6])
         flags = int(match[7], 16)
-        if flags & ~_KNOWN:
+        if flags & ~KNOWN_FLAGS:
             msg = f"{stem}: unknown flags {match[7]}: upgrade tieredfs to read it"
             raise UnsupportedFormatError(msg)
         # No log ends at the largest int64: the offset after its end must fit as well.
@@ -110,7 +107,7 @@ class NativeKeys(KeyScheme):
         return key if self.stem(key) == stem else None  # a minus zero is not valid
 
     def parse_stems(self, stems: Sequence[str]) -> tuple[KeyTable, RowMask]:
-        """Parse stems together, all that are valid."""
+        """Parse all valid stems together; the others are left to ``parse_stem``."""
         return parse_stems(stems)
 
     def stem_beginning(self, end_offset: int, start_offset: int | None = None) -> str:

@@ -1,7 +1,7 @@
 """Parse many stems of the native layout together.
 
-They have one length, so the text of many is a matrix of bytes: fields are checked and
-computed for all rows together.
+All stems have the same length, so many of them are a matrix of bytes, whose fields are
+columns.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tieredfs.format.segment.key import SegmentFlag
+from tieredfs.format.segment.key import KNOWN_FLAGS
 from tieredfs.format.segment.key_table import KEY_DTYPE, KeyTable, RowMask
 from tieredfs.integers import MAX_INT32, MAX_INT64
 
@@ -20,10 +20,9 @@ __all__ = ["parse_stems"]
 _LENGTH: Final = 126
 _ZERO, _DASH, _DIGITS = ord("0"), ord("-"), 10
 _DASHES: Final = [20, 41, 62, 73, 87, 98, 103]
-_KNOWN: Final = int(SegmentFlag.TRANSACTIONS | SegmentFlag.TRANSFORMED)
 
 _UINT64_DIGITS: Final = 19
-"""Digits of a number that always fits."""
+"""Number of decimal digits that always fit uint64."""
 
 _POWERS: Final = 10 ** np.arange(_UINT64_DIGITS - 1, -1, -1, dtype=np.uint64)
 _ALPHABET: Final = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -40,40 +39,40 @@ def parse_stems(stems: Sequence[str]) -> tuple[KeyTable, RowMask]:
     table = np.zeros(len(stems), KEY_DTYPE)
     joined = "".join(stems)
     if joined.isascii() and set(map(len, stems)) == {_LENGTH}:
-        sure = np.ones(len(stems), np.bool_)
+        is_valid = np.ones(len(stems), np.bool_)
     else:
         chosen = [len(stem) == _LENGTH and stem.isascii() for stem in stems]
         joined = "".join(compress(stems, chosen))
-        sure = np.array(chosen, np.bool_)
-    rows = np.flatnonzero(sure)
+        is_valid = np.array(chosen, np.bool_)
+    rows = np.flatnonzero(is_valid)
     text = np.frombuffer(joined.encode("ascii"), np.uint8).reshape(-1, _LENGTH)
-    table[rows], sure[rows] = _parse(text)
-    return table, sure
+    table[rows], is_valid[rows] = _parse(text)
+    return table, is_valid
 
 
 def _parse(text: _Bytes) -> tuple[KeyTable, RowMask]:
-    """Parse rows of characters, and return which of them are right."""
+    """Parse rows of characters, and return which of them are valid."""
     table = np.zeros(len(text), KEY_DTYPE)
     digits = text - np.uint8(_ZERO)  # what is below wraps around to above 9
-    right: RowMask = (text[:, _DASHES] == _DASH).all(axis=1)
+    is_valid: RowMask = (text[:, _DASHES] == _DASH).all(axis=1)
     for name, first in (("end_offset", 0), ("start_offset", 21)):
         value, fits = _number(digits, first, 20)
-        right &= fits & (value < MAX_INT64)
+        is_valid &= fits & (value < MAX_INT64)
         table[name] = value.astype(np.int64)
-    right &= table["start_offset"] <= table["end_offset"]
-    right &= _parse_timestamps(text, digits, table)
-    right &= _parse_epochs(text, digits, table)
+    is_valid &= table["start_offset"] <= table["end_offset"]
+    is_valid &= _parse_timestamps(text, digits, table)
+    is_valid &= _parse_epochs(text, digits, table)
     for name, first, count in (("log_length", 74, 13), ("tail_length", 88, 10)):
         value, fits = _number(digits, first, count)
-        right &= fits
+        is_valid &= fits
         table[name] = value.astype(np.int64)
     flags = digits[:, 99:103]
-    right &= (flags[:, :3] == 0).all(axis=1) & (flags[:, 3] <= _KNOWN)
+    is_valid &= (flags[:, :3] == 0).all(axis=1) & (flags[:, 3] <= KNOWN_FLAGS)
     table["flags"] = flags[:, 3]
     sextets = _SEXTETS[text[:, 104:]]
-    right &= (sextets != _INVALID).all(axis=1) & (sextets[:, 21] & 15 == 0)
+    is_valid &= (sextets != _INVALID).all(axis=1) & (sextets[:, 21] & 15 == 0)
     table["id"] = _octets(sextets).view("V16")[:, 0]
-    return table, right
+    return table, is_valid
 
 
 def _number(digits: _Bytes, first: int, count: int) -> tuple[_Numbers, RowMask]:

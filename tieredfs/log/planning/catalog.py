@@ -32,8 +32,8 @@ SegmentContent: TypeAlias = "tuple[SegmentId, str]"
 
 _MAX_DESCRIPTIONS = 100_000  # descriptions; some 500 bytes each
 _PAGE = 1000  # objects that one request lists
-_NEAR = 500  # segments to plan a read from, and to describe for it
-_MAX_AGE_S = 300.0  # of what a whole listing has shown
+_MAX_NEAR_SEGMENTS = 500  # segments to plan a read from, and to describe for it
+_MAX_AGE_SECONDS = 300.0  # of what a whole listing has shown
 _CONCURRENCY = 32  # small requests, which cost only latency
 
 
@@ -135,7 +135,8 @@ class SegmentCatalog:
             CorruptDataError: A segment is inconsistent with its indexes.
             PluginError: The plugin does not describe what it lists.
         """
-        if isinstance(listed, SegmentTable) and listed.has(known.value):
+        has_sizes = isinstance(listed, SegmentTable) and listed.has_sizes
+        if has_sizes and known is not Known.ALL:
             return listed
         wanted = [segment for segment in listed if known.is_missing_in(segment)]
         found = self.calls.map(self.describe, wanted)
@@ -215,7 +216,7 @@ class SegmentCatalog:
         which of them count. So all segments are listed once, and later calls rely on
         single pages as long as these show one history without overlaps. What is stored
         meanwhile may change that further away than a page reaches: after
-        ``_MAX_AGE_S``, all segments are listed again.
+        ``_MAX_AGE_SECONDS``, all segments are listed again.
         """
         is_tiled = self._was_tiled(partition)
         if is_tiled is None:
@@ -230,7 +231,7 @@ class SegmentCatalog:
                 return []
             wanted = min(offset, MAX_INT64)
             first = int(np.searchsorted(ends_of(listed), wanted, side="right"))
-            return listed[first : first + _NEAR]
+            return listed[first : first + _MAX_NEAR_SEGMENTS]
         if not is_tiled:
             return []
         near = self._storage.seek(partition, offset)
@@ -243,7 +244,7 @@ class SegmentCatalog:
         """Return what the last whole listing showed, unless that is too long ago."""
         with self._lock:
             is_tiled, since = self._tiled.get(partition, (None, 0.0))
-        return is_tiled if self._clock() - since < _MAX_AGE_S else None
+        return is_tiled if self._clock() - since < _MAX_AGE_SECONDS else None
 
     def _are_tiles(self, listed: Sequence[SegmentMetadata]) -> bool:
         """Return whether segments are of one history and do not overlap."""

@@ -1,4 +1,4 @@
-"""What planning asks of many segments, computed for all of them together."""
+"""Bounds, overlaps and histories of segments, from columns where they are a table."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,7 +10,7 @@ from tieredfs.format.buffers import Int64Array
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import SegmentTable
 
-__all__ = ["ends_of", "first_of", "may_diverge", "overlaps", "starts_of"]
+__all__ = ["end_of", "ends_of", "first_of", "may_diverge", "overlaps", "starts_of"]
 
 
 def starts_of(segments: Sequence[SegmentMetadata]) -> Int64Array:
@@ -29,7 +29,7 @@ def ends_of(segments: Sequence[SegmentMetadata]) -> Int64Array:
     """
     if isinstance(segments, SegmentTable):
         return segments.end_offsets + 1
-    return np.fromiter(map(_end, segments), np.int64, len(segments))
+    return np.fromiter(map(end_of, segments), np.int64, len(segments))
 
 
 def first_of(segments: Sequence[SegmentMetadata]) -> int:
@@ -83,7 +83,12 @@ def _epochs_of(
     return np.fromiter(each, np.int64, len(segments))
 
 
-def _end(segment: SegmentMetadata) -> int:
+def end_of(segment: SegmentMetadata) -> int:
+    """Return the offset after the last one of a segment.
+
+    Raises:
+        ValueError: The segment has not been described.
+    """
     if segment.end_offset is None:
         msg = f"{segment} has not been described"
         raise ValueError(msg)

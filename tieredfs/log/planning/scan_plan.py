@@ -53,14 +53,14 @@ class ScanPlan:
         a layout, for a manifest or for a log that is stored in chunks.
         """
         return sum(
-            int((-(-sizes_of(part) // self.fetch_size)).sum())
-            for part in self.partitions
+            int((-(-sizes_of(slices) // self.fetch_size)).sum())
+            for slices in self.partitions
         )
 
     @property
     def size(self) -> int:
         """Bytes of the slices, as the broker wrote them."""
-        return sum(int(sizes_of(part).sum()) for part in self.partitions)
+        return sum(int(sizes_of(slices).sum()) for slices in self.partitions)
 
     def split(self, target_bytes: int) -> list["ScanPlan"]:
         """Split into plans of neighbouring slices, which together are this one.
@@ -70,17 +70,17 @@ class ScanPlan:
         """
         groups: list[list[Sequence[SegmentSlice]]] = []
         room = 0
-        for part in self.partitions:
-            ends = np.cumsum(sizes_of(part))
+        for slices in self.partitions:
+            ends = np.cumsum(sizes_of(slices))
             first, before = 0, 0
-            while first < len(part):
+            while first < len(slices):
                 stop = int(np.searchsorted(ends, before + room, side="right"))
                 if not groups or stop <= first:
                     groups.append([])
                     room = target_bytes
                     stop = int(np.searchsorted(ends, before + room, side="right"))
                 stop = max(stop, first + 1)
-                groups[-1].append(part[first:stop])
+                groups[-1].append(slices[first:stop])
                 reached = int(ends[stop - 1])
                 room, first, before = room - (reached - before), stop, reached
         return [ScanPlan(tuple(group), self.fetch_size) for group in groups]

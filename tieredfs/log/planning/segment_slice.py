@@ -19,7 +19,8 @@ class SegmentSlice:
         start_offset: First offset to serve.
         end_offset: End (exclusive) of the offsets to serve.
         start_position: Position of a batch at or before ``start_offset``.
-        end_position: Position at or after ``end_offset``.
+        end_position: End (exclusive) of the bytes to read: the batches below
+            ``end_offset`` end at or before it.
         lineage: The epochs that a batch must have been written under.
         previous_offset: Last offset of the batch before ``start_position``, if reading
             continues there; -1 if the position comes from an index.

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import eq
 from typing import overload
 
 import numpy as np
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.format.buffers import Int64Array
+from tieredfs.log.planning.columns import end_of
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.planning.table_tiles import TableTiles
@@ -21,7 +23,7 @@ Locate = Callable[[Tile], tuple[int, int]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SliceRun(Sequence[SegmentSlice]):
-    """Slices of which only the first and the last may be a part of their segment.
+    """Slices of consecutive segments; all but the first and the last are whole.
 
     A slice of the run is a run, too, and is pickled without the rest.
 
@@ -65,7 +67,7 @@ class SliceRun(Sequence[SegmentSlice]):
             return self._run(rows) if rows.step == 1 else [self[row] for row in rows]
         segment = self.table[rows]
         start_offset, start_position = segment.start_offset, 0
-        end_offset, end_position = (segment.end_offset or 0) + 1, segment.size or 0
+        end_offset, end_position = end_of(segment), segment.size or 0
         if rows == 0:
             start_offset, start_position = self.start_offset, self.start_position
         if rows == len(self) - 1:
@@ -93,10 +95,10 @@ class SliceRun(Sequence[SegmentSlice]):
         )
 
     def __eq__(self, other: object) -> bool:
-        """Return whether another sequence has the same slices."""
-        if not isinstance(other, Sequence):
+        """Return whether a run or a tuple has the same slices."""
+        if not isinstance(other, SliceRun | tuple):
             return NotImplemented
-        return len(self) == len(other) and all(map(SegmentSlice.__eq__, self, other))
+        return len(self) == len(other) and all(map(eq, self, other))
 
     def __hash__(self) -> int:
         """Return the hash of the tuple of the slices."""
@@ -116,7 +118,11 @@ def slices_of(
     Raises:
         CorruptIndexError: An index that is needed is malformed.
     """
-    if not isinstance(tiles, TableTiles) or not tiles.has_sizes or len(tiles) <= 1:
+    if (
+        not isinstance(tiles, TableTiles)
+        or not tiles.table.has_sizes
+        or len(tiles) <= 1
+    ):
         return tuple(SegmentSlice(*tile, *locate(tile), lineage) for tile in tiles)
     first, last = tiles[0], tiles[-1]
     start_position, _ = locate(first)

@@ -8,10 +8,11 @@ import numpy as np
 
 from tieredfs.format.buffers import Int64Array
 from tieredfs.integers import MAX_INT64
+from tieredfs.log.planning.columns import end_of
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.storage import SegmentTable
 
-__all__ = ["TableTiles"]
+__all__ = ["TableTiles", "late_rows"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,11 +48,6 @@ class TableTiles(Sequence[Tile]):
         """End (exclusive) of the offsets of each tile."""
         return np.minimum(self.table.end_offsets + 1, self.end)
 
-    @property
-    def has_sizes(self) -> bool:
-        """Whether the sizes of the logs are known."""
-        return self.table.has(["size"])
-
     def __len__(self) -> int:
         """Return the number of tiles."""
         return len(self.table)
@@ -65,5 +61,22 @@ class TableTiles(Sequence[Tile]):
         if isinstance(index, slice):
             return type(self)(self.table[index], self.start, self.end)
         segment = self.table[index]
-        end = (segment.end_offset or 0) + 1
+        end = end_of(segment)
         return Tile(segment, max(segment.start_offset, self.start), min(end, self.end))
+
+
+def late_rows(tiles: Sequence[Tile], timestamp: int) -> list[int]:
+    """Return which tiles may have a record at or after a time.
+
+    Args:
+        tiles: The tiles.
+        timestamp: Milliseconds since 1970 UTC; it may exceed int64.
+    """
+    if isinstance(tiles, TableTiles):
+        if timestamp > MAX_INT64:
+            return []
+        late = tiles.table.max_timestamps_ms >= max(timestamp, -MAX_INT64 - 1)
+        rows: list[int] = np.flatnonzero(late).tolist()
+        return rows
+    latest = (tile.segment.max_timestamp_ms for tile in tiles)
+    return [row for row, at in enumerate(latest) if at is None or at >= timestamp]

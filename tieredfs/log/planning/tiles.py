@@ -3,6 +3,10 @@
 The true history of a partition is that of the segment with the highest leader epoch and
 end. Another segment's offsets beyond the point where its history diverges from that one
 are left out; ``overlap`` decides which of several segments of one history counts.
+
+Where no segments overlap and none may be of another history, each serves all of its
+offsets: then ``TableTiles`` computes the tiles from columns. A rule that changes that
+belongs in ``overlaps`` or ``may_diverge`` (``columns``), which choose the path.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +18,7 @@ from tieredfs.epochs import NO_EPOCH, LeaderEpochs
 from tieredfs.errors import CorruptDataError
 from tieredfs.format.buffers import Int64Array
 from tieredfs.integers import MAX_INT64
-from tieredfs.log.planning.columns import ends_of, first_of, overlaps
+from tieredfs.log.planning.columns import end_of, ends_of, first_of, overlaps
 from tieredfs.log.planning.end_claims import beyond, is_disputed
 from tieredfs.log.planning.overlap import (
     Compare,
@@ -33,6 +37,7 @@ __all__ = [
     "deciding_ends",
     "disputed",
     "disputes",
+    "gap_error",
     "gaps",
     "last_of",
     "lineage_of",
@@ -69,7 +74,7 @@ def lineage_of(segments: Sequence[SegmentMetadata]) -> LeaderEpochs:
 def log_end(segments: Sequence[SegmentMetadata]) -> int:
     """Return the end (exclusive) of the true history; 0 without segments."""
     last = last_of(segments)
-    return _end(last) if last else 0
+    return end_of(last) if last else 0
 
 
 def deciding_ends(segments: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
@@ -89,9 +94,9 @@ def deciding_ends(segments: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
     if overlaps(segments):
         longest = 0
         for row, segment in enumerate(segments):
-            if row and segment.start_offset < _end(segments[longest]):
+            if row and segment.start_offset < end_of(segments[longest]):
                 decide |= {longest, row}
-            if _end(segment) > _end(segments[longest]):
+            if end_of(segment) > end_of(segments[longest]):
                 longest = row
     return [segments[row] for row in sorted(decide)]
 
@@ -236,7 +241,7 @@ def check_served(
     cursor = segments[0].start_offset if segments else end
     for _, first, stop in (*tiles, (None, end, end)):
         for segment in segments if cursor < first else ():
-            if segment.start_offset < first and cursor < min(_end(segment), first):
+            if segment.start_offset < first and cursor < min(end_of(segment), first):
                 raise gap_error(url, segment, cursor, first)
         cursor = stop
 
@@ -268,7 +273,7 @@ def _in_order(
 ) -> Iterator[Tile]:
     """Tile segments that do not overlap: each serves its offsets of the lineage."""
     for segment in segments:
-        first, stop = max(start, segment.start_offset), min(end, _end(segment))
+        first, stop = max(start, segment.start_offset), min(end, end_of(segment))
         if first < stop:
             own = LeaderEpochs(segment.leader_epochs or ())
             stop = own.agreement_end(lineage, first, stop)
@@ -307,20 +312,13 @@ def _last_row(segments: Sequence[SegmentMetadata]) -> int:
 
 def _has_epochs(segments: Sequence[SegmentMetadata]) -> bool:
     if isinstance(segments, SegmentTable):
-        return not len(segments)
+        return False  # a listing has no histories
     return all(segment.leader_epochs is not None for segment in segments)
 
 
 def _rank(segment: SegmentMetadata) -> tuple[int, int]:
     epochs = segment.leader_epochs or ()
-    return (epochs[-1].epoch if epochs else NO_EPOCH, _end(segment))
-
-
-def _end(segment: SegmentMetadata) -> int:
-    if segment.end_offset is None:
-        msg = f"{segment} has not been described"
-        raise ValueError(msg)
-    return segment.end_offset + 1
+    return (epochs[-1].epoch if epochs else NO_EPOCH, end_of(segment))
 
 
 def gap_error(

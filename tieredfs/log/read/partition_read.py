@@ -56,7 +56,13 @@ class HeldBytes:
 
 
 class _Remaining:
-    """Slices that are left to read; only the first of them is made."""
+    """The slices left to read, made one at a time.
+
+    Attributes:
+        first: The first of them, or what is left of it.
+    """
+
+    first: SegmentSlice
 
     def __init__(self, slices: Sequence[SegmentSlice]) -> None:
         self._slices = slices

@@ -12,10 +12,8 @@ from tieredfs.format.buffers import int64s
 from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.time import TimeIndex, TimestampOffset
 from tieredfs.format.records.decode import RecordDecoder
-from tieredfs.integers import MAX_INT64
-from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.segment_slice import SegmentSlice
-from tieredfs.log.planning.table_tiles import TableTiles
+from tieredfs.log.planning.table_tiles import late_rows
 from tieredfs.log.planning.tiles import (
     gap_error,
     lineage_of,
@@ -92,7 +90,7 @@ def find_offset(
     else:
         tiles = reader.served_tiles(segments)
     beginning = bounds_of(segments).beginning
-    for row in _late_rows(tiles, timestamp):
+    for row in late_rows(tiles, timestamp):
         segment, start, end = tiles[row]
         gap = tiles[row - 1].end if row else beginning, start
         times, offsets = _indexes(reader, segment)
@@ -122,21 +120,6 @@ def find_offset(
                 return found
             has_older |= batch.header.last_offset >= start
     return None
-
-
-def _late_rows(tiles: Sequence[Tile], timestamp: int) -> list[int]:
-    """Return which tiles may have a record at or after a time."""
-    if isinstance(tiles, TableTiles):
-        # A time may exceed int64.
-        within = max(-MAX_INT64, min(timestamp, MAX_INT64))
-        late = tiles.table.max_timestamps_ms >= within
-        rows: list[int] = np.flatnonzero(late).tolist()
-        return rows
-    return [
-        row
-        for row, (segment, _, _) in enumerate(tiles)
-        if segment.max_timestamp_ms is None or segment.max_timestamp_ms >= timestamp
-    ]
 
 
 def _reach(times: TimeIndex, offsets: OffsetIndex, timestamp: int) -> int | None:

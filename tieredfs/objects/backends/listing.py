@@ -86,7 +86,8 @@ class Page:
     """One page of a listing.
 
     Attributes:
-        entries: The entries, sorted by key.
+        entries: The entries, sorted by key. A backend that parses a page into columns
+            returns ``EntryColumns``, of which an entry is made only if it is needed.
         following: The backend's state to pass in for the next page; None on the last
             page.
     """

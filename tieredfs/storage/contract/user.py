@@ -189,9 +189,12 @@ class RemoteStorageManager(StorageVerification):
     ) -> Sequence[SegmentMetadata]:
         """Return the segments that ``list_segments`` returns, as a sequence.
 
-        Implementers: the default returns the list. A layout that lists ends and sizes
-        returns a ``SegmentTable``, from which a long log is planned in little time and
-        memory: the metadata of a segment is made when it is asked for.
+        All are listed by the call; only their metadata may be made later.
+
+        Implementers: the default returns the list. A layout whose listing contains the
+        end and the largest timestamp of every segment returns a ``SegmentTable``: a
+        long log is then planned from its columns, in little time and memory. A layout
+        that cannot list sizes gains nothing, as every segment is described.
 
         Args:
             partition: As ``list_partitions`` gave it.

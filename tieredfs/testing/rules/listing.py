@@ -11,8 +11,12 @@ from tieredfs.errors import NotFoundError, TieredFSError
 from tieredfs.integers import MAX_INT64
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
-from tieredfs.storage import Capability, RemoteStorageManager, SegmentTable
-from tieredfs.storage.segment_table import UNKNOWN_SIZE
+from tieredfs.storage import (
+    UNKNOWN_SIZE,
+    Capability,
+    RemoteStorageManager,
+    SegmentTable,
+)
 from tieredfs.testing.faults import CRASHES, CrashError
 from tieredfs.testing.rule import (
     Asked,

@@ -30,7 +30,7 @@ _MAX_PAGE_KEYS: Final = 1000
 """Keys that one request to any store returns."""
 
 _BLOCK_PAGES: Final = 64
-"""Pages that are joined first: so large a block is given back to the system."""
+"""Pages joined at a time: the allocator returns blocks of this size to the system."""
 
 _Identity = tuple[int, int, str]
 _Surveyed = tuple[_Identity | None, SegmentMetadata | TieredFSError]
@@ -72,7 +72,11 @@ class SegmentListing:
         return _good(self.survey(partition, min_offset))
 
     def table(self, partition: TopicIdPartition) -> SegmentTable:
-        """Return the same segments as ``segments``, in columns."""
+        """Return the same segments as ``segments``, in columns.
+
+        Raises:
+            TieredFSError: As in ``segments``.
+        """
         prefix = self.keys.partition_prefix(partition)
         wrong: list[_Wrong] = []
         pages = (page for page in self.store.list_pages(prefix) if len(page.keys))
