@@ -35,7 +35,7 @@ class TableTiles(Sequence[Tile]):
     def within(cls, table: SegmentTable, start: int, end: int) -> Self:
         """Return the tiles of those segments of a table that have an offset."""
         first = int(np.searchsorted(table.end_offsets, min(start, MAX_INT64)))
-        stop = int(np.searchsorted(table.start_offsets, end))
+        stop = int(np.searchsorted(table.start_offsets, end)) if start < end else first
         return cls(table[first : max(first, stop)], start, end)
 
     @property
