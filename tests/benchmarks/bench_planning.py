@@ -38,7 +38,7 @@ from tieredfs.objects.backends.listing import Listing, Page
 from tieredfs.objects.backends.memory import MemoryBackend
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 
-__all__ = ["bench_long_plans", "bench_planning"]
+__all__ = ["bench_long_plans", "bench_planning", "measured"]
 
 _COLUMNS: Final = "in columns"
 _ROWS: Final = "one by one"
@@ -48,6 +48,13 @@ _SCALE_BYTES_PER_KEY: Final = 1 << 8
 _SCALE: Final = Scale(32 << 20, 3, warm=False)
 _PARTITION: Final = TopicIdPartition("orders", 0)
 _OFFSETS, _LOG, _TAIL = 10, 1000, 100
+_TESTS: Final = Path(__file__).parent.parent
+_CODE: Final = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from benchmarks.bench_planning import measured
+print(*measured(int(sys.argv[2])))
+"""
 
 
 class _Pages:
@@ -155,11 +162,10 @@ def bench_long_plans(counts: Sequence[int]) -> list[Limit]:
     limits = []
     for count in counts:
         done = subprocess.run(  # noqa: S603 - ourselves
-            [sys.executable, "-m", "benchmarks.bench_planning", str(count)],
+            [sys.executable, "-c", _CODE, str(_TESTS), str(count)],
             capture_output=True,
             text=True,
             check=True,
-            cwd=Path(__file__).parent.parent,
         )
         seconds, held, peak = map(float, done.stdout.split())
         name = f"{count:,} keys"
@@ -171,7 +177,7 @@ def bench_long_plans(counts: Sequence[int]) -> list[Limit]:
     return limits
 
 
-def _measured(count: int) -> tuple[float, int, int]:
+def measured(count: int) -> tuple[float, int, int]:
     """Plan, and return seconds, the bytes that a plan holds, and the highest number."""
     pages = _Pages(count)
     with (
@@ -197,7 +203,3 @@ def test_planning() -> None:
     report.show()
     assert not report.disagreements()
     show_limits("Long plans", bench_long_plans([100_000, 1_000_000]))
-
-
-if __name__ == "__main__":
-    print(*_measured(int(sys.argv[1])))

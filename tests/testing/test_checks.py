@@ -66,6 +66,11 @@ def test_each_check_was_seen_to_find_something() -> None:
     assert {broken.check for broken in BROKEN} == set(CHECKS)
 
 
+PREDICTIONS = {"plan_fetch", "with_observer"}
+"""What explains a scan: ``tests/proofs/proof_requests.py`` compares it with what is
+counted. It changes nothing that is read."""
+
+
 def test_every_public_name_of_the_contract_is_used_by_a_rule() -> None:
     used = {
         node.attr
@@ -80,7 +85,7 @@ def test_every_public_name_of_the_contract_is_used_by_a_rule() -> None:
     }
     public = {name for one in SURFACES for name in vars(one) if name[0] != "_"}
     assert len(public) > 30
-    assert not public - used
+    assert not public - used - PREDICTIONS
 
 
 def test_every_method_that_reads_is_made_while_requests_fail() -> None:
@@ -91,7 +96,7 @@ def test_every_method_that_reads_is_made_while_requests_fail() -> None:
     without_requests = {
         *("capabilities", "close", "describe", "with_policy", "recognises", "identity"),
         *("name_of", "is_active", "is_end_checked", "note_checked_end"),
-        *("highest_epoch", "check_key"),
+        *("highest_epoch", "check_key", *PREDICTIONS),
     }
     writes = {
         name for name in asked if name.split("_")[0] in {"copy", "append", "replace"}
