@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -37,7 +38,7 @@ from tieredfs import (
 )
 from tieredfs.cache import IndexCachedStorage, RemoteIndexCache, with_index_cache
 from tieredfs.errors import TieredFSWarning
-from tieredfs.storage import StorageWrapper
+from tieredfs.storage import LogSource, StorageWrapper
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
@@ -433,3 +434,30 @@ def test_a_version_that_is_not_valid_text_works_like_any_other(tmp_path: Path) -
     _, cache = open_cache(tmp_path)
     strange = replace(SEGMENT, version="\ud800\0")
     assert bytes_of(cache.get(strange).indexes) == content_of(strange)
+
+
+class Replaceable(Made):
+    """A storage whose segments can be replaced, under their own names."""
+
+    def replace_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Replace nothing, as a test of what is cached needs nothing else."""
+        del metadata, log, indexes
+        return b""
+
+
+def test_what_was_cached_of_a_damaged_segment_is_gone_when_it_is_replaced(
+    tmp_path: Path,
+) -> None:
+    made, segment = Replaceable(tmp_path / "asked"), made_segment(0)
+    storage = with_index_cache(made, tmp_path / "cache")
+    storage.fetch_all_indexes(segment)
+    storage.fetch_all_indexes(segment)
+    assert made.fetches == 1
+    storage.replace_log_segment(segment, memoryview(b""), {})  # type: ignore[arg-type] # no log is read
+    storage.fetch_all_indexes(segment)
+    assert made.fetches == 2

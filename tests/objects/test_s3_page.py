@@ -138,6 +138,11 @@ def test_both_parsers_find_the_same(body: bytes) -> None:
             b"<ListBucketResult><Contents><Size>1</Size></Contents></ListBucketResult>",
         ),
         (200, f"<ListBucketResult><Name xmlns={SPACE!r}/></ListBucketResult>".encode()),
+        (
+            200,
+            f"<ListBucketResult><Contents xmlns={SPACE!r}><Key>a</Key><Size>1</Size>"
+            "</Contents></ListBucketResult>".encode(),
+        ),
     ],
 )
 def test_what_is_not_a_page_is_left_to_botocore(status: int, body: bytes) -> None:

@@ -2,7 +2,7 @@
 
 import os
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Self
@@ -12,12 +12,18 @@ from tieredfs.cache.directory import max_bytes_if_new
 from tieredfs.cache.entry import CachedIndexes
 from tieredfs.errors import (
     CorruptIndexError,
+    TieredFSError,
     TieredFSWarning,
     UnsupportedFormatError,
 )
 from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
 from tieredfs.objects import RequestObserver, RequestPolicy
-from tieredfs.storage import PlannedFetch, RemoteStorageManager, StorageWrapper
+from tieredfs.storage import (
+    LogSource,
+    PlannedFetch,
+    RemoteStorageManager,
+    StorageWrapper,
+)
 
 __all__ = ["IndexCachedStorage", "with_index_cache"]
 
@@ -128,6 +134,31 @@ class IndexCachedStorage(StorageWrapper):
         # An entry that remains is not used again, and is evicted first.
         with suppress(OSError):
             self.cache.remove([metadata])
+
+    def replace_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Store a segment in place of a damaged copy, of which nothing stays cached."""
+        try:
+            return self.inner.replace_log_segment(metadata, log, indexes)
+        finally:  # also where it may have been replaced
+            self._forget_copies(metadata)
+
+    def _forget_copies(self, metadata: SegmentMetadata) -> None:
+        """Remove the entries of every listed copy of a segment."""
+        name = metadata.start_offset, metadata.id
+        listed: list[SegmentMetadata] = [metadata]
+        with suppress(TieredFSError):
+            listed += self.inner.list_segments(
+                metadata.partition, metadata.start_offset
+            )
+        with suppress(OSError):
+            self.cache.remove(
+                [one for one in listed if (one.start_offset, one.id) == name]
+            )
 
     def with_policy(self, policy: RequestPolicy) -> Self:
         """Return the same storage, on the same connections and files."""

@@ -2,6 +2,7 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 import hypothesis.strategies as st
 import pytest
@@ -57,6 +58,7 @@ def scans(draw: st.DrawFn, fetch_bytes: int, cache_dir: Path | None) -> Scan | N
     bounds = draw(st.tuples(*[st.none() | st.integers(first, end)] * 2))
     if None not in bounds:
         bounds = tuple(sorted(bounds))
+    order: Literal["partition", "fair"]
     order = draw(st.sampled_from(("partition", "fair")))
     try:
         return topic.scan(None, *bounds, order=order, on_gap="skip")

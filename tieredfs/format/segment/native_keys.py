@@ -108,6 +108,8 @@ class NativeKeys(KeyScheme):
 
     def parse_stems(self, stems: Sequence[str]) -> tuple[KeyTable, RowMask]:
         """Parse all valid stems together; the others are left to ``parse_stem``."""
+        if type(self).parse_stem is not NativeKeys.parse_stem:  # which decides
+            return super().parse_stems(stems)
         return parse_stems(stems)
 
     def stem_beginning(self, end_offset: int, start_offset: int | None = None) -> str:

@@ -27,8 +27,9 @@ from tieredfs.storage import Capability, RemoteStorageManager, SegmentTable
 
 __all__ = ["Known", "SegmentCatalog", "SegmentContent", "content_of"]
 
-SegmentContent: TypeAlias = "tuple[SegmentId, str]"
-"""A segment's id and version, which identify its content."""
+SegmentContent: TypeAlias = "tuple[SegmentId, str, bytes]"
+"""A segment's id, version and custom metadata, which identify one object of it: two
+processes may have stored a segment as two objects."""
 
 _MAX_DESCRIPTIONS = 100_000  # descriptions; some 500 bytes each
 _PAGE = 1000  # objects that one request lists
@@ -39,7 +40,7 @@ _CONCURRENCY = 32  # small requests, which cost only latency
 
 def content_of(segment: SegmentMetadata) -> SegmentContent:
     """Return the identity of a segment's content, whether listed or described."""
-    return segment.id, segment.version
+    return segment.id, segment.version, segment.custom_metadata
 
 
 class Known(Enum):

@@ -86,6 +86,8 @@ def _fields(root: ET.Element, taken: Sequence[Row] | None) -> dict[str, object] 
     space = root.tag.removesuffix(_ROOT)
     if space == root.tag or not all(child.tag.startswith(space) for child in root):
         return None
+    if not space and any(child.tag.startswith("{") for child in root):
+        return None
     contents, prefixes = f"{space}Contents", f"{space}CommonPrefixes"
     found: Iterable[Row | None]
     if taken is None:

@@ -17,6 +17,7 @@ from tieredfs.errors import (
 from tieredfs.format.segment.key import SegmentKey
 from tieredfs.format.segment.key_scheme import OWN_FOLDER, KeyScheme
 from tieredfs.format.segment.key_table import KEY_DTYPE, KeyTable, row_of
+from tieredfs.integers import MAX_INT64
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects import ListedPage, ObjectInfo, ObjectStore
 from tieredfs.storage.layouts.single_object.key_rows import KeyRows
@@ -195,7 +196,9 @@ class SegmentListing:
         """Parse a page of whole objects; note what is wrong with the others."""
         names = [self.keys.stem_of(key[len(prefix) :]) for key in page.keys]
         stems = [name for name in names if name is not None]
-        sizes = np.array(page.sizes, np.int64)
+        # A foreign object may claim any size, and no segment has the largest.
+        claimed = (min(size, MAX_INT64) for size in page.sizes)
+        sizes = np.fromiter(claimed, np.int64, len(page.sizes))
         if len(stems) < len(names):
             sizes = sizes[[name is not None for name in names]]
         table, is_whole = self.keys.parse_stems(stems)
