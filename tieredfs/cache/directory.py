@@ -19,14 +19,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from secrets import token_hex
+from secrets import randbits, token_hex
 from typing import Final, NamedTuple, Self
 
 import pyarrow as pa
 from filelock import FileLock
 
 from tieredfs.cache.eviction import Candidate, plan_evictions
-from tieredfs.cache.ledger import Balance, Ledger
+from tieredfs.cache.ledger import MARK_BITS, Balance, Ledger
 from tieredfs.format.buffers import Buffer
 
 __all__ = ["DEFAULT_BYTES", "CacheDirectory", "Usage", "max_bytes_if_new"]
@@ -294,12 +294,16 @@ class CacheDirectory:
                 total = _known_total(balance, count)
                 if total is not None:
                     max_bytes = balance.max_bytes if balance else self._max_bytes
-                    self._ledger.write(Balance(max_bytes, None))
+                    self._write(max_bytes, None)
                     change = _DirectoryChange(self, max_bytes, total)
                     yield change
-                    self._ledger.write(Balance(change.max_bytes, change.total))
+                    self._write(change.max_bytes, change.total)
                     return
             count = self._counted()
+
+    def _write(self, max_bytes: int, total: int | None) -> None:
+        """Write a balance that equals no earlier one."""
+        self._ledger.write(Balance(max_bytes, total, randbits(MARK_BITS)))
 
     @contextmanager
     def _locked(self, name: str, timeout: float) -> Iterator[None]:

@@ -1,8 +1,10 @@
-"""The size and limit of a cache directory, in a file of 28 bytes shared by processes.
+"""The size and limit of a cache directory, in a file of 36 bytes shared by processes.
 
-A process that changes the directory first marks its size as unknown, and writes the new
+A process that changes the directory first writes that its size is unknown, and the new
 size afterwards. If it was killed in between, or the file was damaged, the size is
-unknown, and the next process has to count.
+unknown, and the next process has to count. Each balance has a mark of its own: a count
+is valid only if no process changed the directory meanwhile, also where two changes have
+left the same size.
 """
 
 import os
@@ -12,11 +14,14 @@ from struct import Struct
 
 from tieredfs.format.checksum import crc32c
 
-__all__ = ["Balance", "Ledger"]
+__all__ = ["MARK_BITS", "Balance", "Ledger"]
 
-_RECORD = Struct("<8sqq")
+MARK_BITS = 64
+"""Bits of a balance's mark."""
+
+_RECORD = Struct("<8sqqQ")
 _CRC = Struct("<I")
-_MAGIC = b"TFSCACH1"
+_MAGIC = b"TFSCACH2"
 _UNKNOWN = -1
 
 
@@ -28,10 +33,12 @@ class Balance:
         max_bytes: Maximum bytes in the directory.
         total: Bytes in the directory at most, as what was removed may be included; None
             if they have to be counted.
+        mark: A random number, by which two balances with the same total differ.
     """
 
     max_bytes: int
     total: int | None
+    mark: int
 
 
 class Ledger:
@@ -49,10 +56,10 @@ class Ledger:
             return None
         if len(data) != _RECORD.size + _CRC.size:
             return None
-        magic, max_bytes, total = _RECORD.unpack_from(data)
+        magic, max_bytes, total, mark = _RECORD.unpack_from(data)
         if magic != _MAGIC or _CRC.pack(crc32c(data[: _RECORD.size])) != data[-4:]:
             return None
-        return Balance(max_bytes, None if total == _UNKNOWN else total)
+        return Balance(max_bytes, None if total == _UNKNOWN else total, mark)
 
     def write(self, balance: Balance) -> None:
         """Write a balance in place: a new file would take four times as long.
@@ -61,7 +68,7 @@ class Ledger:
             OSError: The file cannot be written.
         """
         total = _UNKNOWN if balance.total is None else balance.total
-        record = _RECORD.pack(_MAGIC, balance.max_bytes, total)
+        record = _RECORD.pack(_MAGIC, balance.max_bytes, total, balance.mark)
         record += _CRC.pack(crc32c(record))
         try:
             self._put(record)

@@ -66,7 +66,7 @@ def crash(directory: Path) -> Path:
     ledger = Ledger(directory / _LEDGER)
     balance = ledger.read()
     if balance is not None:
-        ledger.write(Balance(balance.max_bytes, None))
+        ledger.write(Balance(balance.max_bytes, None, 0))
     return unfinished(directory, _NO_PROCESS)
 
 
