@@ -20,7 +20,7 @@ _BARE = "fsspec"
 _BYTES_PER_KEY = 1 << 13
 """Of the scale's size: 4096 keys at full scale, which are five pages."""
 _WRITERS = 16
-_PARTS = {"s3": 4.0, "gcs": 0.8, "azure": 0.9}
+_PARTS = {"s3": 4.0, "gcs": 0.8, "azure": 4.0}
 """How fast ours has to be, as a part of the plain client's speed."""
 _NAME = "{0:020d}-{0:020d}-{0:020d}-0000000000-0000000001000-0000000100-0000-{1}"
 

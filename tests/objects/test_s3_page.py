@@ -10,7 +10,7 @@ from botocore.parsers import RestXMLParser
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tieredfs.objects.backends.s3_page import ROWS, parse_page, rows_of
+from tieredfs.objects.backends.s3_page import ROWS, parse_page, rows_of, text_of
 from tieredfs.objects.backends.s3_rows import Row, take_rows
 
 SHAPE = (
@@ -38,9 +38,13 @@ def element(name: str, content: str) -> str:
 def entries(draw: st.DrawFn) -> str:
     """Return an object, a folder, or something that no S3 server should send."""
     key = escape(draw(texts))
-    kind = draw(st.sampled_from(["object"] * 6 + ["folder", "bare", "other", "owned"]))
+    kind = draw(
+        st.sampled_from(["object"] * 6 + ["folder", "bare", "other", "owned", "twice"])
+    )
     if kind == "folder":
-        return element("CommonPrefixes", element("Prefix", f"{key}/"))
+        prefixes = draw(st.sampled_from([[key]] * 3 + [[], [key, "b"]]))
+        listed = "".join(element("Prefix", f"{prefix}/") for prefix in prefixes)
+        return element("CommonPrefixes", listed)
     if kind == "other":
         return element("Other", element("Key", key))
     fields = [element("Key", key), element("Size", draw(sizes))]
@@ -49,6 +53,8 @@ def entries(draw: st.DrawFn) -> str:
     if kind != "bare":
         tag = escape(draw(texts), {'"': "&quot;"})
         fields += [DATE, element("ETag", f"&quot;{tag}&quot;")]
+    if kind == "twice":
+        fields.append(draw(st.sampled_from(fields)))
     return element("Contents", "".join(draw(st.permutations(fields))))
 
 
@@ -77,7 +83,7 @@ def bodies(draw: st.DrawFn) -> bytes:
     """Return the body of an answer with status 200."""
     parts = draw(st.lists(entries(), max_size=6) | alike())
     for name in ("EncodingType", *KEPT):
-        if draw(st.booleans()):
+        for _ in range(draw(st.sampled_from([0, 0, 0, 1, 1, 1, 2]))):
             text = draw(st.sampled_from(["true", "false", "url", "a&amp;b", ""]))
             parts.append(element(name, text))
     root = draw(st.sampled_from(["ListBucketResult"] * 8 + ["Error", "html"]))
@@ -97,16 +103,24 @@ def by_botocore(answer: dict[str, Any]) -> dict[str, Any]:
 
 def what_is_used(page: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that a listing uses, as it uses them."""
-    return {name: page.get(name) for name in KEPT} | {
-        "objects": list(rows_of(page)),
-        "folders": [str(item["Prefix"]) for item in page.get("CommonPrefixes") or ()],
-    }
+    texts = {name: page.get(name) for name in KEPT}
+    several = {name for name, text in texts.items() if isinstance(text, list)}
+    return (
+        texts
+        | dict.fromkeys(several, "several")
+        | {
+            "objects": list(rows_of(page)),
+            "folders": [
+                text_of(item["Prefix"]) for item in page.get("CommonPrefixes") or ()
+            ],
+        }
+    )
 
 
 def outcome(page: dict[str, Any]) -> dict[str, Any] | str:
     try:
         return what_is_used(page)
-    except (KeyError, ValueError) as error:
+    except (KeyError, ValueError, OSError) as error:
         return repr(error)
 
 

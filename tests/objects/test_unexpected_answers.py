@@ -181,6 +181,38 @@ def test_a_delete_that_hdfs_did_not_do_is_an_error(
     assert unchanged(store)
 
 
+MORE = "<ListBucketResult><IsTruncated>true</IsTruncated>{}</ListBucketResult>"
+SAME = "<NextContinuationToken>same</NextContinuationToken>"
+MARKED = "<NextMarker>same</NextMarker>"
+
+
+@pytest.mark.parametrize("method", ["list", "list_pages"])
+@pytest.mark.parametrize(
+    ("place", "kind", "body"),
+    [
+        ("s3", "application/xml", MORE.format(SAME)),
+        ("s3", "application/xml", MORE.format("")),
+        (
+            "azure",
+            "application/xml",
+            f"<EnumerationResults><Blobs/>{MARKED}</EnumerationResults>",
+        ),
+        ("gcs", "application/json", '{"nextPageToken": "same"}'),
+    ],
+    indirect=["place"],
+)
+def test_a_listing_whose_pages_do_not_end_is_an_error(
+    place: ProxiedBucket, kind: str, body: str, method: str
+) -> None:
+    store = opened(place)
+    headers = {"Content-Type": kind, "x-ms-request-id": "1"}
+    place.proxy.add("GET", status=200, body=body, headers=headers)
+    with pytest.raises(StorageUnavailableError, match="token"):
+        list(getattr(store, method)())
+    place.proxy.clear()
+    assert unchanged(store)
+
+
 def test_an_answer_without_content_hides_nothing(place: ProxiedBucket) -> None:
     if is_web(place):
         pytest.skip("a file may be empty")

@@ -10,7 +10,7 @@ from tieredfs.objects.backends.local.version import last_changed
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
 from tieredfs.objects.dry_run import DryRunStore
-from tieredfs.objects.listed_page import ListedPage
+from tieredfs.objects.listed_page import MAX_PAGE_KEYS, ListedPage
 from tieredfs.objects.observer import (
     RequestCounter,
     RequestCounts,
@@ -23,6 +23,7 @@ from tieredfs.objects.rate_limit import RateLimit
 from tieredfs.objects.store import ObjectStore
 
 __all__ = [
+    "MAX_PAGE_KEYS",
     "Content",
     "Cost",
     "DryRunStore",

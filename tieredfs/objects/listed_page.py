@@ -10,9 +10,10 @@ from tieredfs.errors import UnsupportedOperationError
 from tieredfs.objects.backends import Listing, ObjectInfo, Page
 from tieredfs.objects.keys import are_keys, is_key, is_probe
 
-__all__ = ["ListedPage", "check_page", "pages_of"]
+__all__ = ["MAX_PAGE_KEYS", "ListedPage", "check_page", "pages_of"]
 
-_PAGE: Final = 1000
+MAX_PAGE_KEYS: Final = 1000
+"""Maximum keys on a page, which is what one request lists."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +36,7 @@ class ListedPage:
 
 def pages_of(entries: Iterator[ObjectInfo]) -> Iterator[ListedPage]:
     """Yield the pages of a listing that is given entry by entry."""
-    while page := list(islice(entries, _PAGE)):
+    while page := list(islice(entries, MAX_PAGE_KEYS)):
         yield ListedPage.of(Page(page))
 
 

@@ -1,6 +1,5 @@
 """What requests cost, by a table of list prices."""
 
-import math
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
@@ -16,6 +15,7 @@ __all__ = ["Cost", "PriceTable", "StorePrices"]
 
 _GIB: Final = 1 << 30
 _PER: Final = 1000
+_MAX_USD: Final = 1_000_000
 _LISTING: Final = "list"
 _STORES: Final = "stores"
 
@@ -143,10 +143,11 @@ def _prices(given: object, name: str) -> StorePrices:
             expected = "a date such as 2025-06-01, without quotes"
         else:
             is_number = isinstance(value, int | float) and not isinstance(value, bool)
-            is_valid = is_number and 0 <= value < math.inf
-            expected = "a number of US dollars, 0 or more"
+            is_valid = is_number and 0 <= value <= _MAX_USD
+            expected = f"a number of US dollars, 0 to {_MAX_USD:,}"
         if not is_valid:
-            msg = f"{name}.{key} is {value!r}: give {expected}"
+            found = value if isinstance(value, date) else repr(value)
+            msg = f"{name}.{key} is {found}: give {expected}"
             raise InvalidArgumentError(msg)
     return StorePrices(**given)
 

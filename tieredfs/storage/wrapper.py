@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import copy
-from inspect import unwrap
 from typing import Self
 
 from tieredfs.errors import TieredFSError
@@ -58,9 +57,9 @@ class StorageWrapper(RemoteStorageManager):
         """Return the segments of a partition as a sequence.
 
         If a subclass overrides ``list_segments``, its list is returned, so that nothing
-        is bypassed. A method that merely decorates this class's own does not count.
+        is bypassed.
         """
-        if unwrap(type(self).list_segments) is not StorageWrapper.list_segments:
+        if type(self).list_segments is not StorageWrapper.list_segments:
             return super().list_segments_lazily(partition)
         return self.inner.list_segments_lazily(partition)
 

@@ -6,7 +6,15 @@ from dataclasses import dataclass
 from operator import attrgetter, itemgetter
 from typing import overload
 
-__all__ = ["Child", "EntryColumns", "Listing", "ObjectInfo", "Page", "Walk"]
+__all__ = [
+    "Child",
+    "EntryColumns",
+    "Listing",
+    "ObjectInfo",
+    "Page",
+    "Walk",
+    "check_next",
+]
 
 _key: Callable[["ObjectInfo"], str] = attrgetter("key")
 _size: Callable[["ObjectInfo"], int | None] = attrgetter("size")
@@ -106,6 +114,25 @@ class Page:
         if isinstance(self.entries, EntryColumns):
             return self.entries.sizes
         return list(map(_size, self.entries))
+
+
+def check_next(token: object, at: object) -> str:
+    """Return a server's token of the next page, unless the listing would not end.
+
+    Args:
+        token: Of the next page, as the server gave it.
+        at: That with which this page was requested; None for the first page.
+
+    Raises:
+        OSError: It is no token, or that of this page.
+    """
+    if not isinstance(token, str) or not token:
+        msg = "the server has more pages, and no token of the next; check the endpoint"
+        raise OSError(msg)
+    if token == at:
+        msg = "the server gave one token for two pages; check the endpoint"
+        raise OSError(msg)
+    return token
 
 
 Child = tuple[str, Callable[[], ObjectInfo] | None]

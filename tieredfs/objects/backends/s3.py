@@ -27,14 +27,20 @@ from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
 from tieredfs.objects.backends.base import CLOUD_CONCURRENCY, Backend, OptionError
-from tieredfs.objects.backends.listing import EntryColumns, Listing, ObjectInfo, Page
+from tieredfs.objects.backends.listing import (
+    EntryColumns,
+    Listing,
+    ObjectInfo,
+    Page,
+    check_next,
+)
 from tieredfs.objects.backends.multipart import (
     DisturbedUploadError,
     MultipartConfig,
     Part,
     UnfinishedUpload,
 )
-from tieredfs.objects.backends.s3_page import EVENT, parse_page, rows_of
+from tieredfs.objects.backends.s3_page import EVENT, parse_page, rows_of, text_of
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.concurrency.finalizers import close_client
 from tieredfs.objects.content import Content
@@ -170,7 +176,8 @@ class S3Backend(Backend):
         answer = self.run_async(self._list, timeout, request)
         _check("list_objects_v2", answer)
         more = answer.get("IsTruncated")
-        following = answer["NextContinuationToken"] if more else None
+        token = answer.get("NextContinuationToken")
+        following = check_next(token, at) if more else None
         return Page(self._listed(answer), following)
 
     async def _list(self, request: Mapping[str, object]) -> dict[str, Any]:
@@ -292,7 +299,7 @@ class S3Backend(Backend):
 
     def _uploads(self, prefix: str, end: Deadline) -> Iterator[dict[str, Any]]:
         """Yield S3's records of the uploads of all keys with a prefix."""
-        at: dict[str, object] = {}
+        at: dict[str, str] = {}
         while True:
             answer = self._call(
                 "list_multipart_uploads", end.check(), Prefix=prefix, **at
@@ -300,10 +307,10 @@ class S3Backend(Backend):
             yield from answer.get("Uploads") or ()
             if not answer.get("IsTruncated"):
                 return
-            at = {
-                "KeyMarker": answer["NextKeyMarker"],
-                "UploadIdMarker": answer["NextUploadIdMarker"],
-            }
+            upload = answer.get("NextUploadIdMarker", "")
+            last = at.get("KeyMarker") if at.get("UploadIdMarker") == upload else None
+            key = check_next(answer.get("NextKeyMarker"), last)
+            at = {"KeyMarker": key, "UploadIdMarker": upload}
 
     def _has_parts(self, name: str, upload: str, end: Deadline) -> bool:
         answer = self._call(
@@ -336,7 +343,7 @@ class S3Backend(Backend):
             [row.etag for row in rows],
         )
         folders = [
-            ObjectInfo(str(item["Prefix"])[cut:], None)
+            ObjectInfo(text_of(item["Prefix"])[cut:], None)
             for item in answer.get("CommonPrefixes") or ()
         ]
         if not folders and all(map(le, found.keys, found.keys[1:])):

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 from tieredfs.objects.backends.s3_rows import Row, take_rows
 
-__all__ = ["EVENT", "ROWS", "Row", "parse_page", "rows_of"]
+__all__ = ["EVENT", "ROWS", "Row", "parse_page", "rows_of", "text_of"]
 
 EVENT: Final = "before-parse.*.ListObjectsV2"
 """What botocore calls ``parse_page`` for.
@@ -71,24 +71,42 @@ def _parse_tree(
 
 
 def rows_of(answer: MutableMapping[str, Any]) -> Iterable[Row]:
-    """Return the objects of an answer, whichever parser has parsed it."""
+    """Return the objects of an answer, whichever parser has parsed it.
+
+    Raises:
+        OSError: botocore has parsed it, and a field of an object is there twice.
+    """
     rows: Iterable[Row] | None = answer.get(ROWS)
     if rows is not None:
         return rows
     return [
-        Row(str(item["Key"]), int(item["Size"]), _without_quotes(item.get("ETag", "")))
+        Row(
+            text_of(item["Key"]),
+            int(item["Size"]),
+            _without_quotes(item.get("ETag", "")),
+        )
         for item in answer.get("Contents") or ()
     ]
+
+
+def text_of(field: object) -> str:
+    """Return a field's text as botocore has parsed it.
+
+    Raises:
+        OSError: It is there twice, of which botocore makes a list.
+    """
+    if not isinstance(field, str):
+        msg = "a field of the listing is there twice; check the endpoint"
+        raise OSError(msg)
+    return field
 
 
 def _fields(root: ET.Element, taken: Sequence[Row] | None) -> dict[str, object] | None:
     """Return the fields of a page, as botocore names them; None where it is unsure."""
     space = root.tag.removesuffix(_ROOT)
-    if space == root.tag or not all(child.tag.startswith(space) for child in root):
+    contents, folder = f"{space}Contents", f"{space}CommonPrefixes"
+    if space == root.tag or not _is_plain(root, space, (contents, folder)):
         return None
-    if not space and any(child.tag.startswith("{") for child in root):
-        return None
-    contents, prefixes = f"{space}Contents", f"{space}CommonPrefixes"
     found: Iterable[Row | None]
     if taken is None:
         found = (_row(child, space) for child in root.iterfind(contents))
@@ -102,10 +120,8 @@ def _fields(root: ET.Element, taken: Sequence[Row] | None) -> dict[str, object] 
             return None
         is_plain = "%" not in row.key and "+" not in row.key
         rows.append(row if is_plain else row._replace(key=decode(row.key)))
-    folders = [
-        {"Prefix": decode(child.findtext(f"{space}Prefix", ""))}
-        for child in root.iterfind(prefixes)
-    ]
+    prefixes = [child.findtext(f"{space}Prefix", "") for child in root.iterfind(folder)]
+    folders = [{"Prefix": decode(prefix)} for prefix in prefixes]
     page: dict[str, object] = {ROWS: rows, "CommonPrefixes": folders}
     truncated = root.findtext(f"{space}IsTruncated")
     if truncated is not None:
@@ -116,11 +132,25 @@ def _fields(root: ET.Element, taken: Sequence[Row] | None) -> dict[str, object] 
     return page
 
 
+def _is_plain(root: ET.Element, space: str, lists: tuple[str, str]) -> bool:
+    """Return whether a page has one namespace, and each field once but for lists."""
+    names = [child.tag for child in root]
+    single = [name for name in names if name not in lists]
+    prefix = [f"{space}Prefix"]
+    return (
+        all(name.startswith(space or name.lstrip("{")) for name in names)
+        and len(set(single)) == len(single)
+        and all(
+            [one.tag for one in child] == prefix for child in root.iterfind(lists[1])
+        )
+    )
+
+
 def _row(content: ET.Element, space: str) -> Row | None:
     """Return an object of a page; None where its size is no number."""
     fields = {field.tag: field.text or "" for field in content}
     size = fields.get(f"{space}Size", "")
-    if not size.isdecimal():
+    if not size.isdecimal() or len(fields) < len(content):
         return None
     etag = _without_quotes(fields.get(f"{space}ETag", ""))
     return Row(fields.get(f"{space}Key", ""), int(size), etag)
@@ -133,4 +163,4 @@ def _has_place(root: ET.Element, contents: str) -> bool:
 
 
 def _without_quotes(etag: object) -> str:
-    return str(etag).strip('"')
+    return text_of(etag).strip('"')

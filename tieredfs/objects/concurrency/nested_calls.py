@@ -66,6 +66,8 @@ class NestedCalls:
                     if waiting and self._take_place():
                         pool.submit(work, has_own_place=True)
                     run_call(future, partial(call, item))
+                    if future.exception() is not None:
+                        waiting.clear()  # those before it have begun
             finally:
                 if has_own_place:
                     self._leave_place()

@@ -10,6 +10,7 @@ from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import NotFoundError, TieredFSError
 from tieredfs.integers import MAX_INT64
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
+from tieredfs.objects import MAX_PAGE_KEYS
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import (
     UNKNOWN_SIZE,
@@ -46,7 +47,6 @@ __all__ = [
 
 _Found = Sequence[SegmentMetadata | TieredFSError]
 
-_PAGE_OBJECTS: Final = 1000
 _COPIES: Final = 3
 _FEW: Final = 20
 _WRITERS: Final = 8
@@ -129,13 +129,13 @@ def check_listing_has_every_page(case: Case) -> None:
     """
     copies = _copies_kept(case)
     size = len(case.raw_keys()) // (2 if copies > 1 else 1)
-    count = _PAGE_OBJECTS // max(size, 1) + 1
+    count = MAX_PAGE_KEYS // max(size, 1) + 1
     ones = [_copy_of(number, copies) for number in range(count)]
     _copy_concurrently(case, ones)
     share_nothing = len(case.raw_keys()) == size * count
     _require_all_listed(case, ones)
-    if count <= _PAGE_OBJECTS:
-        ones = [_copy_of(number, copies) for number in range(_PAGE_OBJECTS + 1)]
+    if count <= MAX_PAGE_KEYS:
+        ones = [_copy_of(number, copies) for number in range(MAX_PAGE_KEYS + 1)]
         with scratch_store() as store:
             many = case.over(store)
             if share_nothing:

@@ -1,11 +1,13 @@
 """Intercept every call of a storage that may send a request."""
 
 from abc import abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial, wraps
 from typing import Final, TypeVar
 
+from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.storage.contract.user import RemoteStorageManager
 from tieredfs.storage.wrapper import StorageWrapper
 
 __all__ = ["REMOTE_CALLS", "CallWrapper", "StorageCall"]
@@ -74,8 +76,19 @@ class CallWrapper(StorageWrapper):
         """
 
 
+def _list_lazily(
+    wrapper: CallWrapper, partition: TopicIdPartition
+) -> Sequence[SegmentMetadata]:
+    """List as the wrapped storage does, unless a subclass lists other segments."""
+    if type(wrapper).list_segments is not CallWrapper.list_segments:
+        return RemoteStorageManager.list_segments_lazily(wrapper, partition)
+    return wrapper.inner.list_segments_lazily(partition)
+
+
 def _seen(method: str) -> Callable[..., object]:
-    passed_on: Callable[..., object] = getattr(StorageWrapper, method)
+    passed_on: Callable[..., object] = _PASSED_ON.get(
+        method, getattr(StorageWrapper, method)
+    )
 
     @wraps(passed_on)
     def seen(self: CallWrapper, *arguments: object, **options: object) -> object:
@@ -84,6 +97,10 @@ def _seen(method: str) -> Callable[..., object]:
 
     return seen
 
+
+_PASSED_ON: Final[Mapping[str, Callable[..., object]]] = {
+    "list_segments_lazily": _list_lazily
+}
 
 for _method in REMOTE_CALLS:
     setattr(CallWrapper, _method, _seen(_method))

@@ -34,8 +34,9 @@ from tieredfs.objects.backends.azure.client import (
     endpoint_of,
     make_container,
 )
+from tieredfs.objects.backends.azure.page import PageTaker
 from tieredfs.objects.backends.base import CLOUD_CONCURRENCY, Backend
-from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page
+from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page, check_next
 from tieredfs.objects.backends.multipart import (
     DisturbedUploadError,
     MultipartConfig,
@@ -208,20 +209,24 @@ class AzureBackend(Backend):
             "include": ["metadata"],
             "results_per_page": _MAX_PAGE_KEYS,
         }
+        taker = PageTaker()
         if listing.delimiter:
             found = self._container.walk_blobs(delimiter=listing.delimiter, **wanted)
         else:
             # Azurite ignores this, and starts at the first key.
             begin = self._begin(listing)
-            found = self._container.list_blobs(start_from=begin, **wanted)
+            found = self._container.list_blobs(
+                start_from=begin, raw_response_hook=taker, **wanted
+            )
         pages = found.by_page(at)
         try:
-            items = [item async for item in await anext(pages)]
+            items = [item async for item in await anext(pages)] + (taker.blobs or [])
         except AttributeError as error:  # the client expects a listing in the answer
             msg = "the answer is not a listing; check the endpoint"
             raise OSError(msg) from error
         entries = sorted(self._listed(items), key=lambda entry: entry.key)
-        return Page(entries, pages.continuation_token)
+        following = pages.continuation_token
+        return Page(entries, check_next(following, at) if following else None)
 
     def delete(self, keys: Sequence[str], timeout: float) -> Mapping[str, Exception]:
         """Delete an object; a missing one is not an error."""

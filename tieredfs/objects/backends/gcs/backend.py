@@ -25,7 +25,7 @@ from tieredfs.objects.backends.base import CLOUD_CONCURRENCY, Backend
 from tieredfs.objects.backends.gcs.bodies import answers, deletions, described
 from tieredfs.objects.backends.gcs.errors_map import MissingError, UnexpectedAnswerError
 from tieredfs.objects.backends.gcs.sessions import Send, Session, SessionError, crc32c
-from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page
+from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page, check_next
 from tieredfs.objects.backends.multipart import MultipartConfig, Part
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
@@ -177,6 +177,7 @@ class GCSBackend(Backend):
         following = answer.get("nextPageToken")
         if not following:
             return Page(entries)
+        check_next(following, token)
         if not entries:  # a page may be empty and not the last
             return Page((), (following, []))
         # A server may give all prefixes with the first page: those after the last
