@@ -108,9 +108,19 @@ def test_seconds_are_those_of_the_stated_latency_and_bandwidth(
     assert reading["seconds"] == reading["requests"] + reading["bytes"] / 1000
 
 
-@pytest.mark.parametrize("speed", ["--latency-ms=-1", "--bandwidth-mb=0"])
+@pytest.mark.parametrize(
+    "speed", ["--latency-ms=-1", "--bandwidth-mb=0", "--latency-ms=nan"]
+)
 def test_a_speed_that_is_none_is_wrong_usage(run: Run, three: str, speed: str) -> None:
-    assert run("explain", three, TOPIC, speed).code == 2
+    done = run("explain", three, TOPIC, speed)
+    assert (done.code, done.out) == (2, b"")
+    assert speed.split("=", maxsplit=1)[0] in done.err[-1]
+
+
+def test_a_limit_of_none_reads_nothing(run: Run, three: str) -> None:
+    found = answer(run, three, TOPIC, "--limit", "0")
+    assert found["is_exact"]
+    assert found["reading"]["requests"] == found["expected"]["requests"] == 0
 
 
 def test_prices_come_from_the_table_that_is_given(

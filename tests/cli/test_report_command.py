@@ -171,6 +171,8 @@ def test_logs_that_are_elsewhere_are_not_read_and_their_holes_not_known(
     done = run("report", in_s3.url, *credentials)
     assert (done.code, done.err) == (0, [])
     assert done.text.count("holes: not known") == 3
+    assert bars(done.text, "▒ ")
+    assert not bars(done.text, "█ ")
     (topic,) = json.loads(run("report", in_s3.url, *credentials, "--json").out)[
         "topics"
     ]

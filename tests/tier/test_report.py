@@ -257,6 +257,25 @@ def test_a_damaged_segment_hides_neither_its_neighbours_nor_its_own_place(
     assert victim.name in str(error)
 
 
+@pytest.mark.parametrize("start", [0, 10])
+def test_a_segment_that_cannot_be_read_at_all_is_a_gap_and_one_error(
+    memory: ObjectStore, start: int
+) -> None:
+    files = {
+        name: data
+        for first in (0, 10, 20)
+        for name, data in segment(FOLDER, first, log_of(first, 10)).items()
+    }
+    (index,) = (n for n in files if f"{start:020d}" in n and n.endswith(".index"))
+    fill(memory, files | {index: b"12345"})
+    topic = topic_of(KafkaLocal(memory))
+    (report,) = report_topic("t", "", [topic.reader(0)]).partitions
+    assert report.gaps == (OffsetRange(start, start + 10),)
+    assert (report.start, report.end) == (0, 30)
+    (error,) = report.errors
+    assert index.split("/")[-1] in str(error)
+
+
 def test_a_hole_between_segments_is_a_gap_and_an_error(memory: ObjectStore) -> None:
     files = {
         **segment(FOLDER, 0, log_of(0, 10)),

@@ -1,6 +1,7 @@
 """``tieredfs explain``: what reading the records of a topic asks of the store."""
 
 from dataclasses import asdict
+from math import isnan
 from pathlib import Path
 
 import click
@@ -13,15 +14,18 @@ from tieredfs.cli.options import (
 )
 from tieredfs.cli.output.progress import waiting
 from tieredfs.cli.output.tables import show_json, show_line, show_table, show_text
+from tieredfs.cli.picture.units import show_count
 from tieredfs.cli.wanted_records import WantedRecords, record_options
 from tieredfs.format.records.schema import COLUMNS
 from tieredfs.log.read.explanation import Explanation
+from tieredfs.log.read.scan import Scan
 from tieredfs.objects import PriceTable, RequestCounter, RequestCounts
 
 __all__ = ["explain"]
 
 _MILLI = 1000
 _MEGA = 10**6
+_MIN_BANDWIDTH_MB = 1e-6  # a byte a second
 _PLANNING = "planning, sent"
 _PRICES = {
     "store": "STORE",
@@ -32,12 +36,28 @@ _PRICES = {
 }
 
 
+class _Finite(click.FloatRange):
+    """A number in a range, which ``nan`` is not."""
+
+    def convert(
+        self,
+        value: object,
+        param: click.Parameter | None,
+        ctx: click.Context | None,
+    ) -> float:
+        """Reject what is no number, or outside the range."""
+        found: float = super().convert(value, param, ctx)  # type: ignore[arg-type] # text, too
+        if isnan(found):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        return found
+
+
 @click.command
 @click.argument("url")
 @record_options
 @click.option(
     "--latency-ms",
-    type=click.FloatRange(min=0, max=1e9),
+    type=_Finite(min=0, max=1e9),
     default=30.0,
     show_default=True,
     metavar="MS",
@@ -45,7 +65,7 @@ _PRICES = {
 )
 @click.option(
     "--bandwidth-mb",
-    type=click.FloatRange(min=0, min_open=True, max=1e9),
+    type=_Finite(min=_MIN_BANDWIDTH_MB, max=1e9),
     default=100.0,
     show_default=True,
     metavar="MB",
@@ -81,7 +101,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     counter = RequestCounter()
     with waiting(url), options.tier(url, counter) as tier:
         scan = wanted.scan(tier, wanted.columns or COLUMNS)
-        explained = scan.explain(wanted.limit)
+        explained = _nothing(scan) if wanted.limit == 0 else scan.explain(wanted.limit)
     planning, reading = counter.counts, explained.reading
     speed = (latency_ms / _MILLI, bandwidth_mb * _MEGA)
     costs = [(one, one.cost(planning + reading)) for one in table.stores]
@@ -108,7 +128,7 @@ def explain(  # noqa: PLR0913 - one parameter for each option
         )
         return
     show_line(
-        f"{wanted.topic}: {explained.segments:,} segments, "
+        f"{wanted.topic}: {show_count(explained.segments, 'segment')}, "
         f"{explained.log_bytes:,} bytes of log"
     )
     show_text()
@@ -128,6 +148,13 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     show_text()
     at_most = "" if explained.is_exact else " at most"
     show_line(f"That is planning and reading{at_most}, at list prices, which change.")
+
+
+def _nothing(scan: Scan) -> Explanation:
+    """Return what `cat --limit 0` asks for: it begins no read."""
+    none = RequestCounts()
+    plan = scan.plan
+    return Explanation(plan.segments, plan.size, none, none, none, is_exact=True)
 
 
 def _show_requests(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from tieredfs.errors import InvalidArgumentError, NotFoundError, TieredFSError
-from tieredfs.objects import ObjectStore
+from tieredfs.objects import MAX_PAGE_KEYS, ObjectStore
 from tieredfs.objects.redact import redact_url
 from tieredfs.storage import (
     RemoteStorageManager,
@@ -22,7 +22,6 @@ _LAYOUT: Final = "kafka-log"
 _WANTED: Final = "the broker's log directory (log.dirs), with folders such as orders-0"
 _LOG: Final = re.compile(r"\d{20}\.log", re.ASCII)
 _PARTITION: Final = re.compile(r"(.+)-(?:0|[1-9]\d{0,9})", re.ASCII)
-_MAX_PAGE_KEYS: Final = 1000
 
 
 def log_directory_url(given: str) -> str:
@@ -72,7 +71,7 @@ def _explanation(store: ObjectStore) -> str:
     if "://" not in url and not Path(url).is_dir():
         what = "is a file" if Path(url).exists() else "does not exist"
         return f"{url} {what}: give {_WANTED}"
-    keys = [entry.key for entry in islice(store.list(delimiter="/"), _MAX_PAGE_KEYS)]
+    keys = [entry.key for entry in islice(store.list(delimiter="/"), MAX_PAGE_KEYS)]
     if any(_LOG.fullmatch(key) for key in keys):
         match = _PARTITION.fullmatch(name)
         topic = f" with --topic {match[1]}" if match else ""

@@ -38,7 +38,7 @@ def write_file(path: Path, data: bytes) -> None:
     """
     with suppress(FileNotFoundError):
         if not stat.S_ISREG(path.stat().st_mode):
-            path.write_bytes(data)
+            _write_through(path, data)
             return
     target = path.resolve()
     with NamedTemporaryFile(
@@ -53,6 +53,18 @@ def write_file(path: Path, data: bytes) -> None:
         except BaseException:
             Path(staged.name).unlink(missing_ok=True)
             raise
+
+
+def _write_through(path: Path, data: bytes) -> None:
+    """Write to what is not a regular file.
+
+    Raises:
+        OSError: It cannot be written; the error has its name.
+    """
+    try:
+        path.write_bytes(data)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _mode_of(path: Path) -> int:

@@ -54,16 +54,16 @@ class Block:
     size: int | None
     timestamp: int | None
 
-    def kept_within(self, start: float, end: float) -> float:
+    def kept_within(self, start: float, end: float) -> float | None:
         """Return the share of the offsets ``[start, end)`` that have a record.
 
-        It is 1 where it is not known. Of several segments it is the share of them all.
+        None where it is not known. Of several segments it is the share of them all.
         """
         if self.segments == 1 and self.first.profile is not None:
             records = self.first.profile.within(start, end)
             return min(1.0, records / (end - start))
         if self.records is None or not self.offsets:
-            return 1.0
+            return None
         return min(1.0, self.records / self.offsets)
 
 

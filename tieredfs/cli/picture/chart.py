@@ -192,7 +192,10 @@ class _Chart:
 def _profile(
     block: Block, scale: Scale, top: float, width: float
 ) -> list[tuple[float, float]]:
-    """Return the outline of a block's records, as high as their share of offsets."""
+    """Return the outline of a block's records, as high as their share of offsets.
+
+    Where that is not known, it is as high as if all had one.
+    """
     left, bottom = scale.at(block.start), top + _LANE
     columns = max(1, round(width / 2)) if block.segments == 1 else 1
     offsets = (block.end - block.start) / columns
@@ -200,7 +203,8 @@ def _profile(
     level = bottom
     for column in range(columns):
         low = block.start + column * offsets
-        reached = bottom - _LANE * block.kept_within(low, low + offsets)
+        kept = block.kept_within(low, low + offsets)
+        reached = bottom - _LANE * (1 if kept is None else kept)
         if abs(reached - level) >= 0.05:  # noqa: PLR2004 - half of what is written
             x = left + width * column / columns
             points += [(x, level), (x, reached)]

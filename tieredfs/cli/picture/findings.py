@@ -9,7 +9,7 @@ from tieredfs.cli.picture.units import show_count, show_offsets, show_size, show
 from tieredfs.epochs import NO_EPOCH
 from tieredfs.log.report.partition_report import Overlap, PartitionReport
 
-__all__ = ["Finding", "FindingKind", "findings_of", "summary_of"]
+__all__ = ["Finding", "FindingKind", "figures_of", "findings_of", "summary_of"]
 
 _MAX_LISTED: Final = 3
 
@@ -39,8 +39,13 @@ class Finding(NamedTuple):
 
 def summary_of(report: PartitionReport) -> str:
     """Return offsets, times, segments and sizes of a partition in one line."""
+    return " · ".join(figures_of(report))
+
+
+def figures_of(report: PartitionReport) -> list[str]:
+    """Return offsets, times, segments and sizes of a partition."""
     if not report.segments:
-        return "no segment that can be read"
+        return ["no segment that can be read"]
     offsets = (
         f"offsets {show_offsets(report.start, report.end)}"
         if report.start < report.end
@@ -54,7 +59,7 @@ def summary_of(report: PartitionReport) -> str:
     ]
     if report.stored_size is not None:
         parts.append(f"{show_size(report.stored_size)} stored")
-    return " · ".join(part for part in parts if part != "-")
+    return [part for part in parts if part != "-"]
 
 
 def findings_of(report: PartitionReport) -> list[Finding]:

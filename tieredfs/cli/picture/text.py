@@ -2,7 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from math import ceil
 from typing import Final
 
@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tieredfs.cli.output.escapes import escape
 from tieredfs.cli.picture.blocks import Block, blocks_of
-from tieredfs.cli.picture.findings import FindingKind, findings_of, summary_of
+from tieredfs.cli.picture.findings import FindingKind, figures_of, findings_of
 from tieredfs.cli.picture.palette import COLOURS, Palette
 from tieredfs.cli.picture.scale import Scale, offset_ticks
 from tieredfs.cli.picture.units import show_count, show_seconds, show_size
@@ -36,26 +36,30 @@ class Symbols:
 
     Attributes:
         shares: For offsets of which less or more have a record: none, some, all.
+        unknown: For offsets of which it is not known how many have a record.
         unserved: Offsets of a segment that readers get from another one.
         missing: Offsets that nothing serves.
         start: Where a segment begins.
         tick: Where an offset is that has a label.
+        dot: Between two figures.
     """
 
     shares: str
+    unknown: str
     unserved: str
     missing: str
     start: str
     tick: str
+    dot: str
 
     @property
     def characters(self) -> str:
         """All of them."""
-        return self.shares + self.unserved + self.missing + self.start + self.tick
+        return "".join(astuple(self))
 
 
-BLOCKS: Final = Symbols("·▁▂▃▄▅▆▇█", "░", "×", "╵", "└")
-ASCII: Final = Symbols(".-=#", "o", "x", "^", "|")
+BLOCKS: Final = Symbols("·▁▂▃▄▅▆▇█", "▒", "░", "×", "╵", "└", " · ")
+ASCII: Final = Symbols(".-=#", "?", "o", "x", "^", "|", ", ")
 
 
 @dataclass(slots=True)
@@ -65,6 +69,7 @@ class _Cell:
     block: Block
     covered: float = 0.0
     kept: float = 0.0
+    is_known: bool = True
     widest: float = field(default=0.0)
 
 
@@ -85,11 +90,14 @@ class TextPicture:
         """Yield the lines of a topic."""
         palette = Palette(report.epochs)
         segments = sum(len(one.segments) for one in report.partitions)
+        figures = (
+            show_count(len(report.partitions), "partition"),
+            show_count(segments, "segment"),
+            f"{show_size(report.size)} of log",
+        )
         yield Text.assemble(
             (escape(report.name), "bold underline"),
-            f"  {show_count(len(report.partitions), 'partition')}"
-            f" · {show_count(segments, 'segment')}"
-            f" · {show_size(report.size)} of log",
+            f"  {self._symbols.dot.join(figures)}",
         )
         for one in report.partitions:
             yield Text()
@@ -102,6 +110,7 @@ class TextPicture:
         yield Text(
             f"{symbols.shares[-1]} every offset has a record   "
             f"{some} {symbols.shares[0]} some have, none has   "
+            f"{symbols.unknown} not known   "
             f"{symbols.unserved} another segment serves them   "
             f"{symbols.missing} missing   {symbols.start} a segment begins",
             style="dim",
@@ -109,7 +118,9 @@ class TextPicture:
 
     def _partition(self, report: PartitionReport, palette: Palette) -> Iterator[Text]:
         name = f"{report.partition.topic}-{report.partition.partition}"
-        yield Text.assemble((escape(name), "bold"), "  ", summary_of(report))
+        yield Text.assemble(
+            (escape(name), "bold"), "  ", self._symbols.dot.join(figures_of(report))
+        )
         if report.start < report.reach:
             yield from self._bars(report, palette)
         for finding in findings_of(report):
@@ -157,7 +168,9 @@ class TextPicture:
                     continue
                 cell = lane[at] = lane[at] or _Cell(block)
                 cell.covered += high - low
-                cell.kept += (high - low) * block.kept_within(low, high)
+                kept = block.kept_within(low, high)
+                cell.is_known &= kept is not None
+                cell.kept += (high - low) * (kept or 0)
                 if high - low > cell.widest:
                     cell.widest, cell.block = high - low, block
         return lanes
@@ -168,6 +181,8 @@ class TextPicture:
         style = "" if number is None else COLOURS[number]
         if not cell.block.is_served:
             return self._symbols.unserved, style
+        if not cell.is_known:
+            return self._symbols.unknown, style
         shares = self._symbols.shares
         # Only what has no record is shown as empty, and only what has all as full.
         share = cell.kept / cell.covered

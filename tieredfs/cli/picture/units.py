@@ -40,8 +40,10 @@ def show_offsets(start: int, end: int) -> str:
 
 def show_span(first: int | None, last: int | None) -> str:
     """Return the time from one timestamp to another, in UTC, to the second."""
+    if first is None and last is not None:
+        return f"until {show_seconds(last)}"
     if first is None or last is None:
-        return show_time(last if first is None else first)
+        return show_time(first)
     begin, finish = show_seconds(first), show_seconds(last)
     if begin[:_DATE] == finish[:_DATE] and finish.endswith("Z") and begin != finish:
         finish = finish[_DATE + 1 :]

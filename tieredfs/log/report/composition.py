@@ -9,6 +9,7 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from tieredfs.epochs import NO_EPOCH
+from tieredfs.log.planning.columns import end_of
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.tiles import gaps, log_end
 from tieredfs.log.report.partition_report import (
@@ -29,6 +30,7 @@ def partition_report(
     segments: Sequence[SegmentMetadata],
     tiles: Sequence[Tile],
     *,
+    beginning: int | None = None,
     stored_sizes: Mapping[tuple[int, SegmentId], int],
     profiles: Mapping[SegmentMetadata, RecordProfile],
 ) -> PartitionReport:
@@ -38,6 +40,8 @@ def partition_report(
         partition: The partition.
         segments: Its segments with their end offsets, sorted by start offset.
         tiles: Which of them serves which offsets.
+        beginning: First offset of the log; None for that of the first segment. They
+            differ where a segment before it cannot be read.
         stored_sizes: Bytes in the store, by start offset and id.
         profiles: How the records of segments are spread, of those that were read.
     """
@@ -45,7 +49,8 @@ def partition_report(
     for segment, start, end in tiles:
         served[segment].append(OffsetRange(start, end))
     lanes = _lanes(segments, served)
-    beginning = segments[0].start_offset if segments else 0
+    if beginning is None:
+        beginning = segments[0].start_offset if segments else 0
     missing = gaps(tiles, beginning)
     last = max((tile.end for tile in tiles), default=beginning)
     reached = log_end(segments)
@@ -57,7 +62,7 @@ def partition_report(
             SegmentReport(
                 segment,
                 tuple(served.get(segment, ())),
-                tuple(_epochs(segment, segment.start_offset, _end(segment))),
+                tuple(_epochs(segment, segment.start_offset, end_of(segment))),
                 lane,
                 stored_sizes.get((segment.start_offset, segment.id)),
                 profiles.get(segment),
@@ -82,14 +87,14 @@ def _lanes(
         key=lambda at: (
             segments[at].start_offset,
             segments[at] not in served,
-            -_end(segments[at]),
+            -end_of(segments[at]),
         ),
     )
     for at in order:
         while busy and busy[0][0] <= segments[at].start_offset:
             heapq.heappush(free, heapq.heappop(busy)[1])
         lane = heapq.heappop(free) if free else len(busy)
-        heapq.heappush(busy, (_end(segments[at]), lane))
+        heapq.heappush(busy, (end_of(segments[at]), lane))
         lanes[at] = lane
     return lanes
 
@@ -125,7 +130,7 @@ def _overlaps(
     turns: dict[int, int] = defaultdict(int)
     for segment in segments:
         turns[segment.start_offset] += 1
-        turns[_end(segment)] -= 1
+        turns[end_of(segment)] -= 1
     servers: dict[int, SegmentMetadata | None] = {}
     for segment, start, end in tiles:
         servers[start] = segment
@@ -144,10 +149,3 @@ def _overlaps(
         current = Overlap(low, high, copies, server) if copies > 1 else None
     if current is not None:
         yield current
-
-
-def _end(segment: SegmentMetadata) -> int:
-    if segment.end_offset is None:
-        msg = f"{segment} has not been described"
-        raise ValueError(msg)
-    return segment.end_offset + 1

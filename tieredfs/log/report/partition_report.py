@@ -143,8 +143,9 @@ class PartitionReport:
 
     @property
     def start(self) -> int:
-        """First offset; 0 without segments."""
-        return self.segments[0].start if self.segments else 0
+        """First offset, also where it is missing; 0 without segments."""
+        segments = (one.start for one in self.segments[:1])
+        return min((*segments, *(gap.start for gap in self.gaps[:1])), default=0)
 
     @property
     def end(self) -> int:

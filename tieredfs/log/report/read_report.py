@@ -77,6 +77,7 @@ def _read(
         reader.partition,
         segments,
         tiles,
+        beginning=attempt.beginning(segments),
         stored_sizes=attempt.stored_sizes(),
         profiles=attempt.profiles(segments, max_log_bytes),
     )
@@ -94,6 +95,7 @@ class _Attempt:
         self._reader = reader
         self._storage = reader.storage
         self._tolerated = tolerated
+        self._unread: list[SegmentMetadata] = []
 
     @property
     def errors(self) -> Iterable[TieredFSError]:
@@ -133,9 +135,16 @@ class _Attempt:
                 known.append(found)
                 continue
             self._note(found)
-            if segment.end_offset is not None:
+            if segment.end_offset is None:
+                self._unread.append(segment)
+            else:
                 known.append(segment)
         return known
+
+    def beginning(self, segments: Sequence[SegmentMetadata]) -> int:
+        """Return the first offset of the segments, and of those left out."""
+        starts = [one.start_offset for one in (*segments[:1], *self._unread[:1])]
+        return min(starts, default=0)
 
     def profiles(
         self, segments: Sequence[SegmentMetadata], max_log_bytes: int
@@ -165,7 +174,10 @@ class _Attempt:
         return profiles
 
     def tiles(self, segments: Sequence[SegmentMetadata]) -> Sequence[Tile]:
-        """Return which segment serves what, and note gaps and contradictions."""
+        """Return which segment serves what, and note gaps and contradictions.
+
+        If segments were left out, what they leave missing is not an error of its own.
+        """
         held = bounds_of(segments)
         within = segments, held.beginning, held.end
         try:
@@ -173,6 +185,8 @@ class _Attempt:
         except self._tolerated as error:  # a log had to be read, to compare it
             self._note(error)
             return []
+        if self._unread:
+            return found
         try:
             self._reader.tiles(*within)
             self._reader.served_tiles(segments)

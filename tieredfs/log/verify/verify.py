@@ -19,15 +19,18 @@ from tieredfs.errors import (
 )
 from tieredfs.log.planning.columns import may_diverge, overlaps
 from tieredfs.log.planning.copies import CopyComparison
+from tieredfs.log.planning.errors import (
+    describe_dispute,
+    describe_gap,
+    describe_mixed_states,
+)
 from tieredfs.log.planning.overlap import Tile, stale_pairs
 from tieredfs.log.planning.same_log import LogCopy, are_of_one_log
 from tieredfs.log.planning.tiles import (
-    disputed,
     disputes,
     gaps,
     lineage_of,
     log_end,
-    mixed,
     tile,
 )
 from tieredfs.log.verify.segment_check import SegmentCheck
@@ -252,13 +255,11 @@ class _PartitionCheck:
             self._note(error)  # a log had to be read, to compare it
             return
         for start, end in gaps(tiles, segments[0].start_offset if segments else 0):
-            self._note_history_problem(
-                f"no segment holds the offsets {start} to {end - 1}"
-            )
+            self._note_history_problem(describe_gap(start, end))
         for shorter, longer in disputed_ends:
-            self._note_history_problem(disputed(shorter, longer))
+            self._note_history_problem(describe_dispute(shorter, longer))
         for older, later in stale:
-            self._note_history_problem(mixed(older, later))
+            self._note_history_problem(describe_mixed_states(older, later))
         served = {tile.segment for tile in tiles}
         for segment in segments:
             holds_offsets = (segment.end_offset or 0) >= segment.start_offset
