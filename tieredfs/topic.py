@@ -174,7 +174,7 @@ class Topic:
                 offset_of(reader, segments, position, skip_gaps=skip_gaps)
                 for position in (start, end)
             )
-            return reader.slices_within(segments, first, stop, skip_gaps=skip_gaps)
+            return reader.checked_slices(segments, first, stop, skip_gaps=skip_gaps)
 
         readers = [self.reader(number) for number in dict.fromkeys(numbers)]
         slices = tuple(filter(len, plan_all(slices_of, readers)))

@@ -38,6 +38,7 @@ TESTS: Final = {
     "storage/layouts/kafka_files.py": _KAFKA_LOCAL,
     "storage/layouts/kafka_local.py": _KAFKA_LOCAL,
     "storage/layouts/single_object/layout.py": _SINGLE_OBJECT,
+    "storage/layouts/single_object/listed_keys.py": _SINGLE_OBJECT,
     "storage/layouts/single_object/listing.py": _SINGLE_OBJECT,
     "storage/layouts/single_object/object_reader.py": _SINGLE_OBJECT,
     "storage/layouts/single_object/object_writer.py": _SINGLE_OBJECT,

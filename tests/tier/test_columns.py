@@ -20,7 +20,7 @@ from tieredfs.log.planning.columns import first_of, may_diverge, overlaps
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
-from tieredfs.log.planning.slice_run import slices_of
+from tieredfs.log.planning.slice_run import slice_tiles
 from tieredfs.log.planning.table_tiles import late_rows
 from tieredfs.log.planning.tiles import (
     check_served,
@@ -206,7 +206,7 @@ def test_the_slices_are_the_same(
         tiles = tile(
             some, start, start + length, skip_gaps=True, compare=equal, url="u"
         )
-        return slices_of(tiles, located, LeaderEpochs.of([(0, 0)]))
+        return slice_tiles(tiles, located, LeaderEpochs.of([(0, 0)]))
 
     run, slices = found(table), tuple(found(list(table)))
     assert tuple(run) == slices
@@ -270,7 +270,7 @@ def test_a_plan_and_its_parts_have_the_slices_and_their_totals(
     for table in found:
         end = log_end(table)
         tiles = tile(table, 0, end, skip_gaps=True, compare=equal, url="u")
-        slices = slices_of(tiles, located, LeaderEpochs())
+        slices = slice_tiles(tiles, located, LeaderEpochs())
         partitions += [slices] * (len(slices) > 0)
     plan = ScanPlan(tuple(partitions), 4)
     assert tuple(plan) == plan.slices == sum(map(tuple, partitions), ())

@@ -226,7 +226,7 @@ class TieredFSReader(DataSourceReader):
         )
         if start >= end:
             return []
-        return reader.slices_of(
+        return reader.slices_between(
             segments, start, end, skip_gaps=not options.fail_on_data_loss
         )
 

@@ -60,7 +60,7 @@ def project(columns: tuple[str, ...] | None) -> pa.Schema:
         return SCHEMA
     unknown = [name for name in columns if name not in COLUMNS]
     if unknown or len(set(columns)) != len(columns):
-        named = ", ".join(map(str, unknown or columns))
+        named = ", ".join(str(name) or "''" for name in unknown or columns)
         known = ", ".join(COLUMNS)
         msg = f"unknown or repeated columns {named}: choose from {known}, each once"
         raise InvalidArgumentError(msg)

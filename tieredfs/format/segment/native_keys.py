@@ -1,8 +1,7 @@
 """The names of segments in the native layout.
 
 Source: ``formats.md`` of the project, "The native layout: single-object, version 1".
-The fields of a stem have fixed widths, because the id may contain the dash that
-separates them. The end offset comes first, because stems sort by it.
+The fields of a stem and their widths are in ``native_fields``.
 """
 
 import re
@@ -13,6 +12,7 @@ from tieredfs.errors import InvalidArgumentError, UnsupportedFormatError
 from tieredfs.format.segment.key import KNOWN_FLAGS, SegmentFlag, SegmentKey
 from tieredfs.format.segment.key_scheme import KeyScheme
 from tieredfs.format.segment.key_table import KeyTable, RowMask
+from tieredfs.format.segment.native_fields import FIELDS, PLACES
 from tieredfs.format.segment.native_stems import parse_stems
 from tieredfs.integers import MAX_INT32, MAX_INT64
 from tieredfs.model import UNKNOWN_TOPIC_ID, SegmentId, TopicIdPartition, Uuid
@@ -20,11 +20,9 @@ from tieredfs.model import UNKNOWN_TOPIC_ID, SegmentId, TopicIdPartition, Uuid
 __all__ = ["NativeKeys"]
 
 _STEM: Final = re.compile(
-    r"(\d{20})-(\d{20})-(\d{20}|-\d{19})-(\d{10}|-\d{9})-(\d{13})-(\d{10})"
-    r"-([0-9a-f]{4})-([A-Za-z0-9_-]{22})",
-    re.ASCII,
+    "-".join(f"({field.pattern})" for field in FIELDS.values()), re.ASCII
 )
-_EPOCH: Final = slice(63, 73)
+_TEMPLATE: Final = "-".join(field.template for field in FIELDS.values())
 _NUMBER: Final = re.compile(r"0|[1-9]\d{0,9}", re.ASCII)
 _RESERVED: Final = frozenset(
     {"con", "prn", "aux", "nul"}
@@ -70,10 +68,15 @@ class NativeKeys(KeyScheme):
 
     def stem(self, key: SegmentKey) -> str:
         """Return the last part of a key without its suffix: 126 characters."""
-        return (
-            f"{key.end_offset:020d}-{key.start_offset:020d}-"
-            f"{key.max_timestamp_ms:020d}-{key.epoch:010d}-{key.log_length:013d}-"
-            f"{key.tail_length:010d}-{key.flags:04x}-{key.id}"
+        return _TEMPLATE.format(
+            key.end_offset,
+            key.start_offset,
+            key.max_timestamp_ms,
+            key.epoch,
+            key.log_length,
+            key.tail_length,
+            key.flags,
+            key.id,
         )
 
     def parse_stem(self, stem: str) -> SegmentKey | None:
@@ -114,12 +117,14 @@ class NativeKeys(KeyScheme):
 
     def stem_beginning(self, end_offset: int, start_offset: int | None = None) -> str:
         """Return how the stems of segments begin that end at an offset."""
-        start = "" if start_offset is None else f"{start_offset:020d}-"
-        return f"{end_offset:020d}-{start}"
+        end = FIELDS["end_offset"].template.format(end_offset)
+        if start_offset is None:
+            return f"{end}-"
+        return f"{end}-{FIELDS['start_offset'].template.format(start_offset)}-"
 
     def epoch_of(self, stem: str) -> int:
         """Return only the leader epoch of a stem, without parsing the rest."""
-        return int(stem[_EPOCH])
+        return int(stem[PLACES["epoch"]])
 
 
 def _topic_folder(topic: str) -> str:

@@ -13,13 +13,12 @@ import numpy.typing as npt
 
 from tieredfs.format.segment.key import KNOWN_FLAGS
 from tieredfs.format.segment.key_table import KEY_DTYPE, KeyTable, RowMask
+from tieredfs.format.segment.native_fields import DASHES, PLACES, STEM_LENGTH
 from tieredfs.integers import MAX_INT32, MAX_INT64
 
 __all__ = ["parse_stems"]
 
-_LENGTH: Final = 126
 _ZERO, _DASH, _DIGITS = ord("0"), ord("-"), 10
-_DASHES: Final = [20, 41, 62, 73, 87, 98, 103]
 
 _UINT64_DIGITS: Final = 19
 """Number of decimal digits that always fit uint64."""
@@ -38,14 +37,14 @@ def parse_stems(stems: Sequence[str]) -> tuple[KeyTable, RowMask]:
     """Parse stems: see ``KeyScheme.parse_stems``."""
     table = np.zeros(len(stems), KEY_DTYPE)
     joined = "".join(stems)
-    if joined.isascii() and set(map(len, stems)) == {_LENGTH}:
+    if joined.isascii() and set(map(len, stems)) == {STEM_LENGTH}:
         is_valid = np.ones(len(stems), np.bool_)
     else:
-        chosen = [len(stem) == _LENGTH and stem.isascii() for stem in stems]
+        chosen = [len(stem) == STEM_LENGTH and stem.isascii() for stem in stems]
         joined = "".join(compress(stems, chosen))
         is_valid = np.array(chosen, np.bool_)
     rows = np.flatnonzero(is_valid)
-    text = np.frombuffer(joined.encode("ascii"), np.uint8).reshape(-1, _LENGTH)
+    text = np.frombuffer(joined.encode("ascii"), np.uint8).reshape(-1, STEM_LENGTH)
     table[rows], is_valid[rows] = _parse(text)
     return table, is_valid
 
@@ -54,50 +53,52 @@ def _parse(text: _Bytes) -> tuple[KeyTable, RowMask]:
     """Parse rows of characters, and return which of them are valid."""
     table = np.zeros(len(text), KEY_DTYPE)
     digits = text - np.uint8(_ZERO)  # what is below wraps around to above 9
-    is_valid: RowMask = (text[:, _DASHES] == _DASH).all(axis=1)
-    for name, first in (("end_offset", 0), ("start_offset", 21)):
-        value, fits = _number(digits, first, 20)
+    is_valid: RowMask = (text[:, DASHES] == _DASH).all(axis=1)
+    for name in ("end_offset", "start_offset"):
+        value, fits = _number(digits[:, PLACES[name]])
         is_valid &= fits & (value < MAX_INT64)
         table[name] = value.astype(np.int64)
     is_valid &= table["start_offset"] <= table["end_offset"]
     is_valid &= _parse_timestamps(text, digits, table)
     is_valid &= _parse_epochs(text, digits, table)
-    for name, first, count in (("log_length", 74, 13), ("tail_length", 88, 10)):
-        value, fits = _number(digits, first, count)
+    for name in ("log_length", "tail_length"):
+        value, fits = _number(digits[:, PLACES[name]])
         is_valid &= fits
         table[name] = value.astype(np.int64)
-    flags = digits[:, 99:103]
-    is_valid &= (flags[:, :3] == 0).all(axis=1) & (flags[:, 3] <= KNOWN_FLAGS)
-    table["flags"] = flags[:, 3]
-    sextets = _SEXTETS[text[:, 104:]]
-    is_valid &= (sextets != _INVALID).all(axis=1) & (sextets[:, 21] & 15 == 0)
+    flags = digits[:, PLACES["flags"]]
+    is_valid &= (flags[:, :-1] == 0).all(axis=1) & (flags[:, -1] <= KNOWN_FLAGS)
+    table["flags"] = flags[:, -1]
+    sextets = _SEXTETS[text[:, PLACES["id"]]]
+    is_valid &= (sextets != _INVALID).all(axis=1) & (sextets[:, -1] & 15 == 0)
     table["id"] = _octets(sextets).view("V16")[:, 0]
     return table, is_valid
 
 
-def _number(digits: _Bytes, first: int, count: int) -> tuple[_Numbers, RowMask]:
-    """Return the numbers of some columns, and which of them are made of digits."""
-    field = digits[:, first : first + count]
-    kept = min(count, _UINT64_DIGITS)
+def _number(field: _Bytes) -> tuple[_Numbers, RowMask]:
+    """Return the numbers whose digits are columns, and which rows are of digits."""
+    kept = min(field.shape[1], _UINT64_DIGITS)
     value = field[:, -kept:].astype(np.uint64) @ _POWERS[-kept:]
     fits: RowMask = (field < _DIGITS).all(axis=1) & (field[:, :-kept] == 0).all(axis=1)
     return value, fits
 
 
 def _parse_timestamps(text: _Bytes, digits: _Bytes, table: KeyTable) -> RowMask:
-    is_negative = text[:, 42] == _DASH
-    value, fits = _number(digits, 43, 19)
+    place = PLACES["max_timestamp_ms"]
+    sign = text[:, place.start]
+    is_negative = sign == _DASH
+    value, fits = _number(digits[:, place][:, 1:])
     limit = np.where(is_negative, np.uint64(MAX_INT64 + 1), np.uint64(MAX_INT64))
     stamps = value.astype(np.int64)
     table["max_timestamp_ms"] = np.where(is_negative, -stamps, stamps)
-    is_signed: RowMask = np.where(is_negative, value > 0, text[:, 42] == _ZERO)
+    is_signed: RowMask = np.where(is_negative, value > 0, sign == _ZERO)
     return fits & (value <= limit) & is_signed
 
 
 def _parse_epochs(text: _Bytes, digits: _Bytes, table: KeyTable) -> RowMask:
-    value, fits = _number(digits, 63, 10)
-    below, below_fits = _number(digits, 64, 9)
-    is_none = (text[:, 63] == _DASH) & below_fits & (below == 1)
+    place = PLACES["epoch"]
+    value, fits = _number(digits[:, place])
+    below, below_fits = _number(digits[:, place][:, 1:])
+    is_none = (text[:, place.start] == _DASH) & below_fits & (below == 1)
     table["epoch"] = np.where(is_none, -1, value.astype(np.int64)).astype(np.int32)
     found: RowMask = is_none | (fits & (value <= MAX_INT32))
     return found

@@ -21,6 +21,7 @@ from tieredfs.model import (
     SegmentMetadata,
     TopicIdPartition,
 )
+from tieredfs.objects import MAX_PAGE_KEYS
 from tieredfs.objects.concurrency.fork_locks import make_lock
 from tieredfs.objects.concurrency.nested_calls import NestedCalls
 from tieredfs.storage import Capability, RemoteStorageManager, SegmentTable
@@ -32,7 +33,6 @@ SegmentContent: TypeAlias = "tuple[SegmentId, str, bytes]"
 processes may have stored a segment as two objects."""
 
 _MAX_DESCRIPTIONS = 100_000  # descriptions; some 500 bytes each
-_PAGE = 1000  # objects that one request lists
 _MAX_NEAR_SEGMENTS = 500  # segments to plan a read from, and to describe for it
 _MAX_AGE_SECONDS = 300.0  # of what a whole listing has shown
 _CONCURRENCY = 32  # small requests, which cost only latency
@@ -82,15 +82,15 @@ class SegmentCatalog:
         chosen = storage.store.options.max_concurrent_requests
         self.calls = NestedCalls(_CONCURRENCY if chosen is None else chosen)
         self._lock = make_lock()
-        self._known: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(
+        self._described: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(
             _MAX_DESCRIPTIONS
         )
         self._confirmed: LRUCache[SegmentMetadata, None] = LRUCache(_MAX_DESCRIPTIONS)
         self._begun: set[TopicIdPartition] = set()
         self._clock = clock
-        self._tiled: dict[TopicIdPartition, tuple[bool, float]] = {}
-        """Whether the segments were of one history, without overlaps, and when all of
-        them were last listed to determine that."""
+        self._linear: dict[TopicIdPartition, tuple[bool, float]] = {}
+        """Whether the segments were linear, which is of one history and without
+        overlaps, and when all of them were last listed to determine that."""
 
     def begin(self, partitions: Iterable[TopicIdPartition]) -> None:
         """Treat new partitions as empty, not as missing, until they have a segment."""
@@ -150,7 +150,7 @@ class SegmentCatalog:
         Raises:
             NotFoundError: There is no such partition.
         """
-        if self._was_tiled(partition) is not False:
+        if self._was_linear(partition) is not False:
             try:
                 near = self._storage.seek(partition, 0)
             except NotFoundError:
@@ -170,10 +170,10 @@ class SegmentCatalog:
             NotFoundError: There is no such partition.
         """
         can_search = Capability.PLAN_FROM_LISTING in self._storage.capabilities
-        if not can_search or self._was_tiled(partition) is False:
+        if not can_search or self._was_linear(partition) is False:
             return None
         try:
-            page = list(islice(self._storage.survey(partition), _PAGE))
+            page = list(islice(self._storage.survey(partition), MAX_PAGE_KEYS))
         except NotFoundError:  # it may have just begun
             return None
         first = [one for one in page if isinstance(one, SegmentMetadata)]
@@ -187,8 +187,8 @@ class SegmentCatalog:
                 return []
 
         first.sort(key=lambda segment: segment.start_offset)
-        found = first if len(page) < _PAGE else list(last_segments(seek, first))
-        return found if self._are_tiles(found) else None
+        found = first if len(page) < MAX_PAGE_KEYS else list(last_segments(seek, first))
+        return found if self._are_linear(found) else None
 
     def seek(
         self, partition: TopicIdPartition, offset: int, max_bytes: int = 1 << 20
@@ -219,41 +219,41 @@ class SegmentCatalog:
         meanwhile may change that further away than a page reaches: after
         ``_MAX_AGE_SECONDS``, all segments are listed again.
         """
-        is_tiled = self._was_tiled(partition)
-        if is_tiled is None:
+        is_linear = self._was_linear(partition)
+        if is_linear is None:
             listed = self._storage.list_segments_lazily(partition)
             if not isinstance(listed, SegmentTable) and any(
                 segment.end_offset is None for segment in listed
             ):
                 return listed
-            is_tiled = self._are_tiles(listed)
-            self._remember(partition, is_tiled=is_tiled)
-            if not is_tiled:
+            is_linear = self._are_linear(listed)
+            self._remember(partition, is_linear=is_linear)
+            if not is_linear:
                 return []
             wanted = min(offset, MAX_INT64)
             first = int(np.searchsorted(ends_of(listed), wanted, side="right"))
             return listed[first : first + _MAX_NEAR_SEGMENTS]
-        if not is_tiled:
+        if not is_linear:
             return []
         near = self._storage.seek(partition, offset)
-        if self._are_tiles(near):
+        if self._are_linear(near):
             return near
-        self._remember(partition, is_tiled=False)
+        self._remember(partition, is_linear=False)
         return []
 
-    def _was_tiled(self, partition: TopicIdPartition) -> bool | None:
-        """Return what the last whole listing showed, unless that is too long ago."""
+    def _was_linear(self, partition: TopicIdPartition) -> bool | None:
+        """Return what the last whole listing showed; None if that is too long ago."""
         with self._lock:
-            is_tiled, since = self._tiled.get(partition, (None, 0.0))
-        return is_tiled if self._clock() - since < _MAX_AGE_SECONDS else None
+            is_linear, since = self._linear.get(partition, (None, 0.0))
+        return is_linear if self._clock() - since < _MAX_AGE_SECONDS else None
 
-    def _are_tiles(self, listed: Sequence[SegmentMetadata]) -> bool:
+    def _are_linear(self, listed: Sequence[SegmentMetadata]) -> bool:
         """Return whether segments are of one history and do not overlap."""
         return not (overlaps(listed) or self.may_diverge(listed))
 
-    def _remember(self, partition: TopicIdPartition, *, is_tiled: bool) -> None:
+    def _remember(self, partition: TopicIdPartition, *, is_linear: bool) -> None:
         with self._lock:
-            self._tiled[partition] = is_tiled, self._clock()
+            self._linear[partition] = is_linear, self._clock()
 
     def describe(
         self, segment: SegmentMetadata, indexes: SegmentIndexes | None = None
@@ -268,14 +268,14 @@ class SegmentCatalog:
             PluginError: The plugin left a field unknown.
         """
         with self._lock:
-            known = self._known.get(segment)
+            known = self._described.get(segment)
         if known is None:
             known = self._storage.describe(segment, indexes)
             if not known.is_described:
                 msg = f"{self._storage!r} does not describe {segment}"
                 raise PluginError(msg)
             with self._lock:
-                self._known[segment] = known
+                self._described[segment] = known
         return known
 
     def describe_all(

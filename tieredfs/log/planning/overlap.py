@@ -30,6 +30,7 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from tieredfs.epochs import LeaderEpochs
+from tieredfs.log.planning.columns import end_of
 from tieredfs.model import SegmentId, SegmentMetadata
 
 __all__ = ["Compare", "Copy", "Tile", "contradictions", "serve", "stale_pairs"]
@@ -77,10 +78,7 @@ class Copy:
     @classmethod
     def of(cls, segment: SegmentMetadata, lineage: LeaderEpochs) -> "Copy":
         """Compare a segment's epochs with a lineage."""
-        if segment.end_offset is None:
-            msg = f"{segment} has not been described"
-            raise ValueError(msg)
-        epochs, end = LeaderEpochs(segment.leader_epochs or ()), segment.end_offset + 1
+        epochs, end = LeaderEpochs(segment.leader_epochs or ()), end_of(segment)
         agreed = epochs.agreement_end(lineage, segment.start_offset, end)
         return cls(segment, epochs, end, agreed)
 
@@ -195,7 +193,7 @@ def _without_prefixes(
         segment
         for segment in segments
         if segment == longest[segment.start_offset]
-        or not _begins(segment, longest[segment.start_offset])
+        or not _is_beginning(segment, longest[segment.start_offset])
     ]
 
 
@@ -204,7 +202,7 @@ def _is_dense(segment: SegmentMetadata) -> bool:
     return segment.record_count == _last_offset(segment) + 1 - segment.start_offset
 
 
-def _begins(segment: SegmentMetadata, longer: SegmentMetadata) -> bool:
+def _is_beginning(segment: SegmentMetadata, longer: SegmentMetadata) -> bool:
     """Return whether a segment's history is the beginning of a longer segment's."""
     last = _last_offset(segment)
     epochs = (e for e in longer.leader_epochs or () if e.start_offset <= last)
@@ -309,7 +307,7 @@ class _Staleness:
         )
         return first < last and self.is_later(other, copy, first, last)
 
-    def of(self, copy: Copy) -> bool:
+    def is_stale(self, copy: Copy) -> bool:
         """Return whether any copy is a later state of any of a copy's offsets."""
         if copy not in self._known:
             self._known[copy] = any(
@@ -341,7 +339,7 @@ def _choose(
     def preference(copy: Copy) -> tuple[bool, bool, bool, int, int, str]:
         goes_on = current is not None and copy.segment == current.segment
         return (
-            staleness.of(copy),
+            staleness.is_stale(copy),
             not goes_on,
             copy.start != low,
             copy.start,

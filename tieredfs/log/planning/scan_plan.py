@@ -7,7 +7,7 @@ from itertools import chain
 import numpy as np
 
 from tieredfs.log.planning.segment_slice import SegmentSlice
-from tieredfs.log.planning.slice_run import segments_of, sizes_of
+from tieredfs.log.planning.slice_run import count_segments, sizes_of
 
 __all__ = ["ScanPlan"]
 
@@ -43,7 +43,7 @@ class ScanPlan:
     @property
     def segments(self) -> int:
         """Number of segments to read from."""
-        return sum(map(segments_of, self.partitions))
+        return sum(map(count_segments, self.partitions))
 
     @property
     def requests(self) -> int:

@@ -15,7 +15,7 @@ from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.planning.table_tiles import TableTiles
 from tieredfs.storage import SegmentTable
 
-__all__ = ["Locate", "SliceRun", "segments_of", "sizes_of", "slices_of"]
+__all__ = ["Locate", "SliceRun", "count_segments", "sizes_of", "slice_tiles"]
 
 Locate = Callable[[Tile], tuple[int, int]]
 """Returns the positions of a tile's offsets in the log of its segment."""
@@ -105,7 +105,7 @@ class SliceRun(Sequence[SegmentSlice]):
         return hash(tuple(self))
 
 
-def slices_of(
+def slice_tiles(
     tiles: Sequence[Tile], locate: Locate, lineage: LeaderEpochs
 ) -> Sequence[SegmentSlice]:
     """Return the slices of some tiles.
@@ -139,7 +139,7 @@ def sizes_of(slices: Sequence[SegmentSlice]) -> Int64Array:
     return np.fromiter((part.size for part in slices), np.int64, len(slices))
 
 
-def segments_of(slices: Sequence[SegmentSlice]) -> int:
+def count_segments(slices: Sequence[SegmentSlice]) -> int:
     """Return how many segments some slices of one partition are of."""
     if isinstance(slices, SliceRun):
         return len(slices)

@@ -10,16 +10,19 @@ belongs in ``overlaps`` or ``may_diverge`` (``columns``), which choose the path.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
 
 import numpy as np
 
 from tieredfs.epochs import NO_EPOCH, LeaderEpochs
-from tieredfs.errors import CorruptDataError
 from tieredfs.format.buffers import Int64Array
 from tieredfs.integers import MAX_INT64
 from tieredfs.log.planning.columns import end_of, ends_of, first_of, overlaps
 from tieredfs.log.planning.end_claims import beyond, is_disputed
+from tieredfs.log.planning.errors import (
+    dispute_error,
+    gap_error,
+    mixed_states_error,
+)
 from tieredfs.log.planning.overlap import (
     Compare,
     Tile,
@@ -35,21 +38,13 @@ __all__ = [
     "check_one_state",
     "check_served",
     "deciding_ends",
-    "disputed",
     "disputes",
-    "gap_error",
     "gaps",
     "last_of",
     "lineage_of",
     "log_end",
-    "mixed",
     "tile",
 ]
-
-_TO_GO_ON: Final = (
-    "to read the rest: scan with on_gap='skip', cat with --on-gap skip, or Spark "
-    "with failOnDataLoss=false"
-)
 
 
 def last_of(segments: Sequence[SegmentMetadata]) -> SegmentMetadata | None:
@@ -194,27 +189,9 @@ def check_one_state(
     if not overlaps(segments):
         return
     for shorter, longer in disputes(segments, compare):
-        raise CorruptDataError(f"{url}: {disputed(shorter, longer)} ({_TO_GO_ON})")
+        raise dispute_error(url, shorter, longer)
     for older, later in stale_pairs(tiles, lineage_of(segments), compare):
-        raise CorruptDataError(f"{url}: {mixed(older, later)} ({_TO_GO_ON})")
-
-
-def disputed(shorter: SegmentMetadata, longer: SegmentMetadata) -> str:
-    """Describe two objects of which one must be wrong."""
-    return (
-        f"{shorter} exists twice, with the end offsets {shorter.end_offset} and "
-        f"{longer.end_offset}, and the same log: push the partition again from a "
-        "broker's log directory, or delete the wrong one"
-    )
-
-
-def mixed(older: Tile, later: Tile) -> str:
-    """Describe two states of a compacted log that would be read as one."""
-    return (
-        f"the offsets {older.start} to {older.end - 1} are only in "
-        f"{older.segment}, which is older than {later.segment}: read "
-        "together, they may bring back deleted records"
-    )
+        raise mixed_states_error(url, older, later)
 
 
 def check_served(
@@ -319,13 +296,3 @@ def _has_epochs(segments: Sequence[SegmentMetadata]) -> bool:
 def _rank(segment: SegmentMetadata) -> tuple[int, int]:
     epochs = segment.leader_epochs or ()
     return (epochs[-1].epoch if epochs else NO_EPOCH, end_of(segment))
-
-
-def gap_error(
-    url: str, segment: SegmentMetadata, start: int, end: int
-) -> CorruptDataError:
-    """Return the error for the offsets ``[start, end)``, which no segment has."""
-    return CorruptDataError(
-        f"{url}: {segment.partition}: no segment holds the offsets {start} to "
-        f"{end - 1} ({_TO_GO_ON})"
-    )

@@ -15,7 +15,7 @@ import numpy as np
 
 from tieredfs.log.planning.positions import offset_index
 from tieredfs.log.planning.segment_slice import SegmentSlice
-from tieredfs.log.read.segment_slice import fetch_slice
+from tieredfs.log.read.slice_batches import fetch_slice
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects import RequestCounter, RequestCounts
 from tieredfs.objects.concurrency.nested_calls import NestedCalls

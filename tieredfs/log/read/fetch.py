@@ -14,7 +14,7 @@ from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.pipeline import read_records
-from tieredfs.log.read.segment_slice import fetch_slice
+from tieredfs.log.read.slice_batches import fetch_slice
 from tieredfs.model import TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import LogFetch

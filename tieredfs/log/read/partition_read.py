@@ -17,7 +17,7 @@ from tieredfs.log.planning.positions import offset_index
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.replan import plan_present
-from tieredfs.log.read.segment_slice import fetch_slice
+from tieredfs.log.read.slice_batches import fetch_slice
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import LogFetch
 

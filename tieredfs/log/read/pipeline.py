@@ -4,7 +4,7 @@
 |---|---|---|---|
 | fetch | a slice of a segment | pieces of its log | ``storage/segment_log/stream`` |
 | split | pieces | whole batches, their headers checked | the same |
-| filter | batches | those of the slice, checked | ``log/read/segment_slice`` |
+| filter | batches | those of the slice, checked | ``log/read/slice_batches`` |
 | decompress | batches | the same, uncompressed | ``format/batch/decompress`` |
 | decode | batches | Arrow batches | ``format/records/decode`` |
 
@@ -24,7 +24,7 @@ from tieredfs.format.batch.decompress import decompress_batches
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log.planning.segment_slice import SegmentSlice
-from tieredfs.log.read.segment_slice import fetch_slice, filter_slice
+from tieredfs.log.read.slice_batches import fetch_slice, filter_slice
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import LogFetch, split_log
 

@@ -14,7 +14,7 @@ from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.positions import locate, offset_index
 from tieredfs.log.planning.reach import last_described
 from tieredfs.log.planning.segment_slice import SegmentSlice
-from tieredfs.log.planning.slice_run import slices_of
+from tieredfs.log.planning.slice_run import slice_tiles
 from tieredfs.log.planning.tiles import (
     check_one_state,
     check_served,
@@ -207,9 +207,9 @@ class TieredReader:
             CorruptDataError: No segment has an offset, and ``skip_gaps`` is false.
             CorruptIndexError: An index that is needed is malformed.
         """
-        return self.slices_within(self.segments(), start, end, skip_gaps=skip_gaps)
+        return self.checked_slices(self.segments(), start, end, skip_gaps=skip_gaps)
 
-    def slices_within(
+    def checked_slices(
         self,
         segments: Sequence[SegmentMetadata],
         start: int | None,
@@ -237,7 +237,7 @@ class TieredReader:
         if end is not None and end < 0:
             self._check_inside(segments, end)
         stop = held.end if end is None else min(end, held.end)
-        return self.slices_of(segments, first, stop, skip_gaps=skip_gaps)
+        return self.slices_between(segments, first, stop, skip_gaps=skip_gaps)
 
     def _check_inside(self, segments: Sequence[SegmentMetadata], offset: int) -> None:
         held = bounds_of(segments)
@@ -248,7 +248,7 @@ class TieredReader:
             )
             raise OffsetOutOfRangeError(msg)
 
-    def slices_of(
+    def slices_between(
         self,
         segments: Sequence[SegmentMetadata],
         start: int,
@@ -270,7 +270,7 @@ class TieredReader:
         """
         lineage = lineage_of(segments)
         tiles = self.tiles(segments, start, stop, skip_gaps=skip_gaps)
-        return slices_of(tiles, lambda tile: locate(self.storage, *tile), lineage)
+        return slice_tiles(tiles, lambda tile: locate(self.storage, *tile), lineage)
 
     def _with_checked_ends(
         self, segments: Sequence[SegmentMetadata]
@@ -359,7 +359,9 @@ class TieredReader:
         end = bounds_of(segments).end
         found = gaps(self.tiles(segments, start, end, skip_gaps=True), start)
         reached = found[0][0] if found else end
-        return self.slices_of(segments, start, end if reached == start else reached)
+        return self.slices_between(
+            segments, start, end if reached == start else reached
+        )
 
 
 def bounds_of(segments: Sequence[SegmentMetadata]) -> Bounds:

@@ -84,6 +84,6 @@ def plan_present(
         first, stop = max(start, held.beginning), min(end, held.end)
         if first >= stop:
             return []
-        return reader.slices_of(segments, first, stop, skip_gaps=True)
+        return reader.slices_between(segments, first, stop, skip_gaps=True)
 
     return plan_despite_deletes(plan, reader)

@@ -49,7 +49,10 @@ def to_milliseconds(time: SupportsIndex | datetime | str) -> int:
         try:
             time = datetime.fromisoformat(time)  # cuts off what is finer
         except ValueError as error:
-            msg = f"not a time: {time!r} (ISO text such as 2026-11-01T00:00:00Z)"
+            msg = (
+                f"not a time: {time!r} (ISO text such as 2026-11-01T00:00:00Z; where a "
+                "log begins and ends is None)"
+            )
             raise InvalidArgumentError(msg) from error
     if not isinstance(time, datetime):
         msg = f"not a time: {time!r}"

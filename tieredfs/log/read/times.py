@@ -12,12 +12,10 @@ from tieredfs.format.buffers import int64s
 from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.format.index.time import TimeIndex, TimestampOffset
 from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.log.planning.errors import gap_error
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.planning.table_tiles import late_rows
-from tieredfs.log.planning.tiles import (
-    gap_error,
-    lineage_of,
-)
+from tieredfs.log.planning.tiles import lineage_of
 from tieredfs.log.read.pipeline import read_slice
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.model import IndexType, OffsetAndTimestamp, SegmentMetadata

@@ -26,7 +26,7 @@ from tieredfs.errors import (
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
-from tieredfs.objects import ObjectStore
+from tieredfs.objects import MAX_PAGE_KEYS, ObjectStore
 from tieredfs.storage.contract import Capability, RemoteStorageManager
 from tieredfs.storage.plugins.installed import (
     BUILT_IN,
@@ -54,8 +54,6 @@ __all__ = [
 NATIVE_LAYOUT: Final = "single-object"
 """The layout that is written at a URL without objects."""
 
-_MAX_PAGE_KEYS = 1000
-"""Keys that one request to any store returns."""
 _MAX_SHOWN = 3
 _ATTRIBUTE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
 _MIN_SIMILARITY = 0.6
@@ -306,15 +304,13 @@ def _own_keys(plugin: PluginClass, keys: Iterable[str]) -> tuple[str, ...]:
 def _first_keys(store: ObjectStore) -> tuple[str, ...]:
     """List one page of keys, skipping folders that may not be read."""
     try:
-        return tuple(entry.key for entry in islice(store.list(), _MAX_PAGE_KEYS))
+        return tuple(entry.key for entry in islice(store.list(), MAX_PAGE_KEYS))
     except PermissionDeniedError:
         keys: list[str] = []
         for entry in store.list(delimiter="/"):
             with suppress(PermissionDeniedError):
                 inside = store.list(entry.key) if entry.is_prefix else [entry]
-                keys += (
-                    each.key for each in islice(inside, _MAX_PAGE_KEYS - len(keys))
-                )
+                keys += (each.key for each in islice(inside, MAX_PAGE_KEYS - len(keys)))
         if not keys:
             raise
         return tuple(keys)

@@ -8,7 +8,6 @@ project.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from inspect import unwrap
 from typing import ClassVar
 
 from tieredfs.epochs import NO_EPOCH
@@ -139,7 +138,7 @@ class SingleObject(RemoteStorageManager):
         Raises:
             TieredFSError: As in ``list_segments``.
         """
-        if unwrap(type(self).list_segments) is not SingleObject.list_segments:
+        if type(self).list_segments is not SingleObject.list_segments:
             return super().list_segments_lazily(partition)
         return self._listing.table(partition)
 

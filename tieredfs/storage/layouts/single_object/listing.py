@@ -3,12 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Any, Final
-
-import numpy as np
 
 from tieredfs.errors import (
-    CorruptObjectError,
     InvalidArgumentError,
     NotFoundError,
     TieredFSError,
@@ -16,26 +12,24 @@ from tieredfs.errors import (
 )
 from tieredfs.format.segment.key import SegmentKey
 from tieredfs.format.segment.key_scheme import OWN_FOLDER, KeyScheme
-from tieredfs.format.segment.key_table import KEY_DTYPE, KeyTable, row_of
-from tieredfs.integers import MAX_INT64
-from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
-from tieredfs.objects import ListedPage, ObjectInfo, ObjectStore
+from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.objects import MAX_PAGE_KEYS, ObjectInfo, ObjectStore
 from tieredfs.storage.layouts.single_object.key_rows import KeyRows
 from tieredfs.storage.layouts.single_object.known_objects import KnownObjects
+from tieredfs.storage.layouts.single_object.listed_keys import parse_pages
+from tieredfs.storage.layouts.single_object.listing_errors import (
+    ListedError,
+    ListedIdentity,
+    name_error,
+    raise_first,
+    size_error,
+)
 from tieredfs.storage.layouts.single_object.segment_object import listed_metadata
 from tieredfs.storage.segment_table import SegmentTable
 
 __all__ = ["SegmentListing"]
 
-_MAX_PAGE_KEYS: Final = 1000
-"""Keys that one request to any store returns."""
-
-_BLOCK_PAGES: Final = 64
-"""Pages joined at a time: the allocator returns blocks of this size to the system."""
-
-_Identity = tuple[int, int, str]
-_Surveyed = tuple[_Identity | None, SegmentMetadata | TieredFSError]
-_Wrong = tuple[_Identity | None, TieredFSError]
+_Surveyed = tuple[ListedIdentity | None, SegmentMetadata | TieredFSError]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +73,12 @@ class SegmentListing:
             TieredFSError: As in ``segments``.
         """
         prefix = self.keys.partition_prefix(partition)
-        wrong: list[_Wrong] = []
         pages = (page for page in self.store.list_pages(prefix) if len(page.keys))
         first = next(pages, None)
         if first is None:
             msg = f"not found: {partition} in {self.store.url}"
             raise NotFoundError(msg)
-        found = _joined(
-            self._parse_page(prefix, page, wrong) for page in chain([first], pages)
-        )
-        if wrong:
-            _raise_first(wrong, map(_identity, found.tolist()))
-        starts, ends = found["start_offset"], found["end_offset"]
-        if ((starts[1:] == starts[:-1]) & (ends[1:] == ends[:-1])).any():
-            found = _without_copies(found)
+        found = parse_pages(chain([first], pages), self.keys, prefix, self.store.url)
         return KeyRows(partition, self.keys, found).table()
 
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
@@ -100,12 +86,12 @@ class SegmentListing:
         entries = self._entries(partition, offset)
         found: list[SegmentMetadata] = []
         while not found:
-            page = list(islice(entries, _MAX_PAGE_KEYS))
+            page = list(islice(entries, MAX_PAGE_KEYS))
             if not page:
                 msg = f"not found: {partition} from {offset} on in {self.store.url}"
                 raise NotFoundError(msg)
             found = _good(self._parsed(partition, page))
-        if len(page) < _MAX_PAGE_KEYS:
+        if len(page) < MAX_PAGE_KEYS:
             return found
         # Segments that overlap the last ones may be on the next page.
         ends = sorted(segment.end_offset or 0 for segment in found)
@@ -165,7 +151,7 @@ class SegmentListing:
     ) -> Iterator[_Surveyed]:
         """Parse a listing into segments; foreign objects are skipped."""
         prefix = self.keys.partition_prefix(partition)
-        seen: set[_Identity] = set()
+        seen: set[ListedIdentity] = set()
         for entry in entries:
             stem = self.keys.stem_of(entry.key[len(prefix) :])
             if stem is None:
@@ -173,55 +159,19 @@ class SegmentListing:
             try:
                 key = self.keys.parse_stem(stem)
             except TieredFSError as error:
-                yield None, type(error)(f"{self.store.url}/{prefix}{error}")
+                yield name_error(f"{self.store.url}/{prefix}", error)
                 continue
             if key is None:
                 continue
             identity = (key.start_offset, key.end_offset, key.id)
             if entry.size != key.size:
-                msg = (
-                    f"{self.store.url}/{entry.key}: its size is {entry.size}, its key "
-                    f"states {key.size}"
-                )
-                yield identity, CorruptObjectError(msg)
+                url = f"{self.store.url}/{entry.key}"
+                yield size_error(url, identity, entry.size, key.size)
                 continue
             self.known.add(partition, key, stem)
             if identity not in seen:
                 seen.add(identity)
                 yield identity, listed_metadata(partition, key, stem)
-
-    def _parse_page(
-        self, prefix: str, page: ListedPage, wrong: list[_Wrong]
-    ) -> KeyTable:
-        """Parse a page of whole objects; note what is wrong with the others."""
-        names = [self.keys.stem_of(key[len(prefix) :]) for key in page.keys]
-        stems = [name for name in names if name is not None]
-        # A foreign object may claim any size, and no segment has the largest.
-        claimed = (min(size, MAX_INT64) for size in page.sizes)
-        sizes = np.fromiter(claimed, np.int64, len(page.sizes))
-        if len(stems) < len(names):
-            sizes = sizes[[name is not None for name in names]]
-        table, is_whole = self.keys.parse_stems(stems)
-        errors: dict[int, _Wrong] = {}
-        for row in np.flatnonzero(~is_whole).tolist():
-            try:
-                key = self.keys.parse_stem(stems[row])
-            except TieredFSError as error:
-                where = f"{self.store.url}/{prefix}"
-                errors[row] = None, type(error)(f"{where}{error}")
-                continue
-            if key is not None:
-                table[row], is_whole[row] = row_of(key), True
-        stated = table["log_length"] + table["tail_length"]
-        for row in np.flatnonzero(is_whole & (sizes != stated)).tolist():
-            is_whole[row] = False
-            msg = (
-                f"{self.store.url}/{prefix}{stems[row]}{self.keys.suffix}: its size is "
-                f"{sizes[row]}, its key states {stated[row]}"
-            )
-            errors[row] = _identity(table[row].item()), CorruptObjectError(msg)
-        wrong.extend(errors[row] for row in sorted(errors))
-        return table if is_whole.all() else table[is_whole]
 
     def _partitions_below(self, prefix: str) -> Iterator[TopicIdPartition]:
         """Yield the partitions whose folders are below another one."""
@@ -255,52 +205,16 @@ def _good(surveyed: Iterable[_Surveyed]) -> list[SegmentMetadata]:
 
     If a segment has a whole object, its other objects are ignored.
     """
-    whole: dict[_Identity, SegmentMetadata] = {}
-    wrong: list[_Wrong] = []
+    whole: dict[ListedIdentity, SegmentMetadata] = {}
+    wrong: list[ListedError] = []
     for identity, one in surveyed:
         if isinstance(one, TieredFSError):
             wrong.append((identity, one))
         elif identity is not None:
             whole[identity] = one
-    _raise_first(wrong, whole)
+    raise_first(wrong, whole)
     return sorted(whole.values(), key=_by_offsets)
 
 
 def _by_offsets(segment: SegmentMetadata) -> tuple[int, int]:
     return segment.start_offset, segment.end_offset or 0
-
-
-def _raise_first(wrong: Iterable[_Wrong], whole: Iterable[_Identity]) -> None:
-    """Raise the first error of a segment that has no whole object."""
-    found = set(whole)
-    for identity, error in wrong:
-        if identity not in found:
-            raise error
-
-
-def _joined(pages: Iterator[KeyTable]) -> KeyTable:
-    """Join the pages of a listing, in little more memory than they take joined."""
-    blocks: list[KeyTable] = []
-    while block := list(islice(pages, _BLOCK_PAGES)):
-        blocks.append(np.concatenate(block))
-    table = np.empty(sum(map(len, blocks)), KEY_DTYPE)
-    reached = len(table)
-    while blocks:
-        last = blocks.pop()
-        table[reached - len(last) : reached] = last
-        reached -= len(last)
-    return table
-
-
-def _identity(row: tuple[Any, ...]) -> _Identity:
-    """Return the identity of a row of a table of keys."""
-    end, start, *_, segment_id = row
-    return start, end, SegmentId.from_bytes(segment_id)
-
-
-def _without_copies(keys: KeyTable) -> KeyTable:
-    """Leave out all but the first object of each segment."""
-    first: dict[_Identity, int] = {}
-    for row, identity in enumerate(map(_identity, keys.tolist())):
-        first.setdefault(identity, row)
-    return keys[list(first.values())]
