@@ -15,10 +15,11 @@ from tieredfs.log.append.append import SEGMENT_BYTES, Appender
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
+from tieredfs.log.planning.stable_offset import stable_offset
 from tieredfs.log.read.fetch import Fetched
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.replan import plan_all, plan_despite_deletes
-from tieredfs.log.read.scan import OnGap, Order, Scan
+from tieredfs.log.read.scan import Isolation, OnGap, Order, Scan
 from tieredfs.log.read.scan_bounds import (
     Position,
     check_order,
@@ -122,12 +123,13 @@ class Topic:
 
         return _by_number(find, list(asked))
 
-    def scan(
+    def scan(  # noqa: PLR0913 - its options, by keyword
         self,
         partitions: Iterable[SupportsIndex] | None = None,
         start: Position = None,
         end: Position = None,
         *,
+        isolation: Isolation = "read_uncommitted",
         columns: str | Iterable[str] | None = None,
         order: Order = "partition",
         on_gap: OnGap = "raise",
@@ -141,6 +143,9 @@ class Topic:
             partitions: Their numbers; None for all.
             start: First offset or time.
             end: End (exclusive).
+            isolation: ``read_uncommitted`` for all records, ``read_committed`` to leave
+                out those of aborted transactions, and to end before a transaction that
+                is still open, as Kafka's consumer does.
             columns: The columns to read, or one of them; None for all. Other columns
                 are not decoded.
             order: ``partition`` for one after the other, ``fair`` for about 4 MiB of
@@ -152,9 +157,11 @@ class Topic:
             NotFoundError: There is no such partition.
             OffsetOutOfRangeError: ``start`` is outside the log of a partition.
             CorruptDataError: Offsets are missing, or an index is malformed.
-            InvalidArgumentError: A position, column, order or on_gap is invalid, or
-                ``start`` is after ``end`` where both are offsets or both are times.
+            InvalidArgumentError: A position, isolation, column, order or on_gap is
+                invalid, or ``start`` is after ``end`` where both are offsets or both
+                are times.
         """
+        _check_choice("isolation", isolation, get_args(Isolation))
         _check_choice("order", order, get_args(Order))
         _check_choice("on_gap", on_gap, get_args(OnGap))
         wanted = _names(columns)
@@ -167,14 +174,19 @@ class Topic:
 
         timed = is_time(start) or is_time(end)
 
+        committed = isolation == "read_committed"
+
         def slices_of(reader: TieredReader) -> Sequence[SegmentSlice]:
-            reader = reader.keeping_indexes() if timed else reader
+            reader = reader.keeping_indexes() if timed or committed else reader
             segments = reader.segments(timed=timed)
             first, stop = (
                 offset_of(reader, segments, position, skip_gaps=skip_gaps)
                 for position in (start, end)
             )
-            return reader.checked_slices(segments, first, stop, skip_gaps=skip_gaps)
+            below = stable_offset(reader.storage, segments) if committed else None
+            return reader.checked_slices(
+                segments, first, stop, skip_gaps=skip_gaps, below=below
+            )
 
         readers = [self.reader(number) for number in dict.fromkeys(numbers)]
         slices = tuple(filter(len, plan_all(slices_of, readers)))
@@ -182,13 +194,15 @@ class Topic:
         if order == "fair":
             fetch_size = min(fetch_size, _MAX_TURN_BYTES)
         plan = ScanPlan(slices, fetch_size)
-        return Scan(self._storage, self.name, plan, wanted, order, on_gap)
+        return Scan(self._storage, self.name, plan, wanted, order, on_gap, isolation)
 
     def read(
         self,
         partition: SupportsIndex,
         offset: SupportsIndex,
         max_bytes: SupportsIndex = 1 << 20,
+        *,
+        isolation: Isolation = "read_uncommitted",
     ) -> Fetched:
         """Fetch about ``max_bytes`` of records, as Kafka's consumer does.
 
@@ -201,10 +215,11 @@ class Topic:
             offset: First offset wanted.
             max_bytes: Stored bytes of the batches to return; the first one with a
                 wanted record is returned, however large it is.
+            isolation: As ``scan`` takes it.
 
         Returns:
             The records, and ``next_offset`` for the next call; no record at the end of
-            the log.
+            the log, or of what is stable.
 
         Raises:
             NotFoundError: There is no such partition, or a segment that is still listed
@@ -216,9 +231,11 @@ class Topic:
             InvalidArgumentError: An argument is not an integer, or ``max_bytes`` is
                 negative.
         """
-        reader = self.reader(partition)
+        _check_choice("isolation", isolation, get_args(Isolation))
+        committed = isolation == "read_committed"
         return plan_despite_deletes(
-            lambda reader: reader.read(offset, max_bytes), reader
+            lambda reader: reader.read(offset, max_bytes, committed=committed),
+            self.reader(partition),
         )
 
     def append(

@@ -63,6 +63,7 @@ def test_left_out_options_mean_all_records_without_headers() -> None:
         assigned=None,
         starting=None,
         ending=None,
+        isolation="read_uncommitted",
         include_headers=False,
         fail_on_data_loss=True,
     )
@@ -137,10 +138,15 @@ def test_an_option_that_would_change_the_answer_is_refused_by_name(name: str) ->
         parse(**strategy, **{name: "1"})
 
 
-@pytest.mark.parametrize("level", ["read_committed", "READ_COMMITTED", "committed"])
-def test_an_isolation_level_that_is_not_served_is_refused(level: str) -> None:
-    with pytest.raises(UnsupportedOperationError, match=rf"isolation\.level.*{level}"):
+@pytest.mark.parametrize("level", ["READ_COMMITTED", "committed", ""])
+def test_an_isolation_level_that_kafka_does_not_know_is_refused(level: str) -> None:
+    with pytest.raises(InvalidArgumentError, match=f"Invalid value {level} for"):
         parse(subscribe="a", **{"kafka.isolation.level": level})
+
+
+def test_committed_records_are_asked_for_by_kafkas_option() -> None:
+    level = {"Kafka.Isolation.Level": "read_committed"}
+    assert parse(subscribe="a", **level).isolation == "read_committed"
 
 
 def test_no_path_is_refused_by_name() -> None:
@@ -234,7 +240,9 @@ def test_parsed_options_do_not_show_what_may_be_secret() -> None:
 def test_offsets_that_are_there_are_read_as_asked(
     asked: tuple[int, int], expected: tuple[int, int], strict: bool
 ) -> None:
-    assert resolve_range("p", asked, HELD, fail_on_data_loss=strict) == expected
+    assert (
+        resolve_range("p", asked, HELD, HELD.end, fail_on_data_loss=strict) == expected
+    )
 
 
 LOST = [
@@ -255,21 +263,23 @@ def test_offsets_that_are_gone_are_an_error_that_says_what_is_there(
 ) -> None:
     said = f"p: .*{asked[0]} to {asked[1] - 1} .*100 to 299.*data may have been lost"
     with pytest.raises(CorruptDataError, match=said):
-        resolve_range("p", asked, HELD, fail_on_data_loss=True)
+        resolve_range("p", asked, HELD, HELD.end, fail_on_data_loss=True)
 
 
 @pytest.mark.parametrize(("asked", "expected"), LOST)
 def test_without_fail_on_data_loss_what_is_there_is_read(
     asked: tuple[int, int], expected: tuple[int, int]
 ) -> None:
-    assert resolve_range("p", asked, HELD, fail_on_data_loss=False) == expected
+    assert (
+        resolve_range("p", asked, HELD, HELD.end, fail_on_data_loss=False) == expected
+    )
 
 
 @pytest.mark.parametrize("asked", GONE)
 def test_without_fail_on_data_loss_a_range_that_is_gone_is_empty(
     asked: tuple[int, int],
 ) -> None:
-    start, end = resolve_range("p", asked, HELD, fail_on_data_loss=False)
+    start, end = resolve_range("p", asked, HELD, HELD.end, fail_on_data_loss=False)
     assert start == end
 
 
@@ -277,7 +287,7 @@ def test_without_fail_on_data_loss_a_range_that_is_gone_is_empty(
 def test_a_start_beyond_the_end_is_an_error_whatever_may_be_lost(strict: bool) -> None:
     said = "start offset 5000 is greater than the resolved end offset 300 for p"
     with pytest.raises(OffsetOutOfRangeError, match=said):
-        resolve_range("p", (5000, -1), HELD, fail_on_data_loss=strict)
+        resolve_range("p", (5000, -1), HELD, HELD.end, fail_on_data_loss=strict)
 
 
 @pytest.mark.parametrize("asked", [(-3, -1), (-2, -3), (-1, -1)])
@@ -286,13 +296,13 @@ def test_a_negative_offset_without_a_meaning_is_an_error(
     asked: tuple[int, int], strict: bool
 ) -> None:
     with pytest.raises(TieredFSError, match=re.escape(f"{asked[0]}")):
-        resolve_range("p", asked, HELD, fail_on_data_loss=strict)
+        resolve_range("p", asked, HELD, HELD.end, fail_on_data_loss=strict)
 
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_an_empty_log_gives_an_empty_range(strict: bool) -> None:
     empty = Bounds(0, 0)
-    found = resolve_range("p", (-2, -1), empty, fail_on_data_loss=strict)
+    found = resolve_range("p", (-2, -1), empty, empty.end, fail_on_data_loss=strict)
     assert found == (0, 0)
 
 

@@ -47,6 +47,7 @@ ASKS_NOTHING = {
     "highest_epoch",
     "is_active",
     "is_end_checked",
+    "is_txn_index_empty",
     "name_of",
     "note_checked_end",
     "with_policy",

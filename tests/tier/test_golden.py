@@ -4,11 +4,13 @@ import hashlib
 import json
 import pickle
 from pathlib import Path
+from typing import get_args
 
 import pyarrow as pa
 import pytest
 
 import tieredfs
+from tieredfs.log.read.scan import Isolation
 
 FOLDERS = [
     "txn/kafka-tiered-storage",
@@ -45,13 +47,14 @@ def topic(folder: Path) -> tieredfs.Topic:
     return tier.topic(tier.topics()[0])
 
 
+@pytest.mark.parametrize("isolation", get_args(Isolation))
 def test_records_are_those_the_consumer_got(
-    topic: tieredfs.Topic, folder: Path
+    isolation: Isolation, topic: tieredfs.Topic, folder: Path
 ) -> None:
     consumed = json.loads((folder.parent / "consumer.json").read_text())
-    for number, expected in consumed["read_uncommitted"].items():
+    for number, expected in consumed[isolation].items():
         partition = int(number)
-        table = topic.scan([partition]).to_table()
+        table = topic.scan([partition], isolation=isolation).to_table()
         assert topic.beginning_offsets()[partition] == expected["beginningOffset"]
         assert topic.end_offsets()[partition] == expected["endOffset"]
         assert table.num_rows == expected["count"]

@@ -58,7 +58,7 @@ def _offsets(log: bytes, start: int, end: int, fetch_bytes: int = 1 << 20) -> li
     storage = cast("RemoteStorageManager", _Store(log, fetch_bytes))
     decoder = RecordDecoder("t", 0, ("offset",))
     batches = read_slice(storage, part)
-    plain = (kept for found in batches for kept in found.without_control())
+    plain = (kept for found in batches for kept in found.without(found.is_control))
     found = decoder.decode(plain)
     return [offset for piece in found for offset in piece["offset"].to_pylist()]
 

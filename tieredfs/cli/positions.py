@@ -4,12 +4,13 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Final, Literal, TypeAlias
+from typing import Final, TypeAlias
 
 import click
 
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.log.read.reader import Bounds
+from tieredfs.log.read.scan import Isolation, OnGap
 from tieredfs.log.read.scan_bounds import Position, to_milliseconds
 from tieredfs.topic import Topic
 
@@ -99,7 +100,8 @@ def range_of(
     partitions: Collection[int],
     start: Place,
     end: End,
-    on_gap: Literal["raise", "skip"],
+    on_gap: OnGap,
+    isolation: Isolation,
 ) -> tuple[Position, Position]:
     """Return the positions in a topic at which two places are.
 
@@ -112,11 +114,12 @@ def range_of(
         start: Where the user wants to begin.
         end: Where the user wants to end.
         on_gap: As ``Topic.scan`` takes it.
+        isolation: As ``Topic.scan`` takes it.
     """
     if not isinstance(start, LastRecords):
         return start, end
     counted = {
-        number: _last_records(topic, number, start.count, on_gap)
+        number: _last_records(topic, number, start.count, on_gap, isolation)
         for number in partitions
     }
     first = {number: found.beginning for number, found in counted.items()}
@@ -130,20 +133,32 @@ def range_of(
 
 
 def _last_records(
-    topic: Topic, partition: int, count: int, on_gap: Literal["raise", "skip"]
+    topic: Topic, partition: int, count: int, on_gap: OnGap, isolation: Isolation
 ) -> Bounds:
     """Return the offsets of the last records of a partition, up to its present end.
 
-    Not every offset has a record: the cleaner removes some, and control records are
-    hidden. So the search goes further back, in growing steps, until there are enough.
+    Not every offset has a record: the cleaner removes some, and control records and
+    aborted ones are hidden. So the search goes further back, in growing steps, until
+    there are enough.
     """
-    held = topic.reader(partition).bounds()
+    reader = topic.reader(partition)
+    held = reader.bounds()
+    if isolation == "read_committed":
+        stable = max(reader.stable_offset(), held.beginning)
+        held = Bounds(held.beginning, min(held.end, stable))
     start, span, missing = held.end, count, count
     if count >= held.end - held.beginning:
         return held
     while missing and start > held.beginning:
         stop, start = start, max(start - span, held.beginning)
-        scan = topic.scan([partition], start, stop, columns=("offset",), on_gap=on_gap)
+        scan = topic.scan(
+            [partition],
+            start,
+            stop,
+            isolation=isolation,
+            columns=("offset",),
+            on_gap=on_gap,
+        )
         offsets = scan.to_table()["offset"]
         if len(offsets) >= missing:
             return Bounds(int(offsets[len(offsets) - missing].as_py()), held.end)

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import wraps
-from typing import Literal
 
 import click
 
@@ -18,7 +17,7 @@ from tieredfs.cli.positions import (
 )
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.records.schema import COLUMNS, project
-from tieredfs.log.read.scan import Scan
+from tieredfs.log.read.scan import Isolation, OnGap, Scan
 from tieredfs.tier import Tier
 
 __all__ = ["KEY", "WantedRecords", "record_options"]
@@ -42,6 +41,7 @@ class WantedRecords:
         on_gap: What to do about offsets that no segment holds.
         limit: Maximum number of records; None for all.
         encoding: How keys and values become text.
+        committed: Whether the records of aborted and of open transactions are left out.
     """
 
     topic: str
@@ -51,9 +51,10 @@ class WantedRecords:
     end: End
     keys: tuple[bytes, ...]
     columns: tuple[str, ...] | None
-    on_gap: Literal["raise", "skip"]
+    on_gap: OnGap
     limit: int | None
     encoding: str
+    committed: bool
 
     def scan(self, tier: Tier, shown: Sequence[str]) -> Scan:
         """Plan the reading of the records, whatever their keys are.
@@ -64,13 +65,19 @@ class WantedRecords:
         """
         opened = tier.topic(self.topic, topic_id=self.topic_id)
         numbers = self.partitions or opened.partitions
-        first, stop = range_of(opened, numbers, self.start, self.end, self.on_gap)
+        isolation: Isolation = (
+            "read_committed" if self.committed else "read_uncommitted"
+        )
+        first, stop = range_of(
+            opened, numbers, self.start, self.end, self.on_gap, isolation
+        )
         return opened.scan(
             numbers,
             first,
             stop,
             columns=shown if not self.keys or KEY in shown else (*shown, KEY),
             on_gap=self.on_gap,
+            isolation=isolation,
         )
 
 
@@ -151,6 +158,12 @@ def record_options(command: Callable[..., object]) -> Callable[..., object]:
         show_default=True,
         help="Whether offsets that no segment holds are an error or left out.",
     )
+    @click.option(
+        "--committed",
+        is_flag=True,
+        help="Leave out the records of aborted transactions, and end before one that "
+        "is still open: Kafka's read_committed.",
+    )
     @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N.")
     @click.option(
         "--encoding",
@@ -172,9 +185,10 @@ def record_options(command: Callable[..., object]) -> Callable[..., object]:
         end: End,
         keys: tuple[str, ...],
         columns: tuple[str, ...] | None,
-        on_gap: Literal["raise", "skip"],
+        on_gap: OnGap,
         limit: int | None,
         encoding: str,
+        committed: bool,
         **rest: object,
     ) -> object:
         check_order(start, end)
@@ -189,6 +203,7 @@ def record_options(command: Callable[..., object]) -> Callable[..., object]:
             on_gap,
             limit,
             encoding,
+            committed,
         )
         return command(wanted=wanted, **rest)
 

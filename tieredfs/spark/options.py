@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
 from tieredfs.errors import InvalidArgumentError, UnsupportedOperationError
+from tieredfs.log.read.scan import Isolation
 from tieredfs.options import DEFAULTS, Options
 
 __all__ = ["EARLIEST", "LATEST", "Offsets", "SourceOptions", "parse_options"]
@@ -59,6 +60,8 @@ class SourceOptions:
         assigned: The partitions assigned, by topic; None when topics are subscribed.
         starting: First offset of each partition; None for earliest everywhere.
         ending: End (exclusive) of each partition; None for latest everywhere.
+        isolation: Whether the records of aborted transactions are left out, and the
+            latest offset is the last stable one.
         include_headers: Whether there is a headers column.
         fail_on_data_loss: Whether offsets that are gone fail the query.
         storage_options: Options of fsspec, for the filesystem of the URL.
@@ -75,6 +78,7 @@ class SourceOptions:
     assigned: Mapping[str, tuple[int, ...]] | None
     starting: Offsets | None
     ending: Offsets | None
+    isolation: Isolation
     include_headers: bool
     fail_on_data_loss: bool
     storage_options: Mapping[str, object] = field(default_factory=dict, repr=False)
@@ -117,6 +121,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
         assigned=_assigned(options["assign"]) if "assign" in options else None,
         starting=starting,
         ending=ending,
+        isolation=_isolation(options.get("kafka.isolation.level", "read_uncommitted")),
         include_headers=_boolean(options.get("includeheaders", "false")),
         fail_on_data_loss=_boolean(options.get("failondataloss", "true")),
         storage_options=_object("storage_options", options),
@@ -138,11 +143,17 @@ def _refuse_what_comes_later(options: Mapping[str, str]) -> None:
     for name in _NOT_YET:
         if name in options:
             raise UnsupportedOperationError(f"option '{name}' is not supported yet")
-    level = options.get("kafka.isolation.level", "read_uncommitted")
-    if level != "read_uncommitted":
-        raise UnsupportedOperationError(
-            f"option 'kafka.isolation.level' is not supported yet: {level}"
-        )
+
+
+def _isolation(level: str) -> Isolation:
+    match level:
+        case "read_uncommitted" | "read_committed":
+            return level
+        case _:
+            raise InvalidArgumentError(
+                f"Invalid value {level} for configuration isolation.level: String must "
+                "be one of: read_committed, read_uncommitted"
+            )
 
 
 def _topics(value: str) -> tuple[str, ...]:

@@ -32,14 +32,20 @@ def check_named(named: Offsets | None, assigned: Mapping[str, tuple[int, ...]]) 
 
 
 def resolve_range(
-    name: str, asked: tuple[int, int], held: Bounds, *, fail_on_data_loss: bool
+    name: str,
+    asked: tuple[int, int],
+    held: Bounds,
+    latest: int,
+    *,
+    fail_on_data_loss: bool,
 ) -> tuple[int, int]:
     """Return the offsets ``[start, end)`` to read of one partition.
 
     Args:
         name: The partition, for errors.
-        asked: Start and end; EARLIEST and LATEST mean the log's own.
+        asked: Start and end; EARLIEST means the beginning of the log.
         held: The offsets of the log.
+        latest: What LATEST means: the end of the log, or its last stable offset.
         fail_on_data_loss: Whether offsets that are gone are an error.
 
     Raises:
@@ -48,7 +54,7 @@ def resolve_range(
         CorruptDataError: Offsets are gone, and ``fail_on_data_loss`` is true.
     """
     start = held.beginning if asked[0] == EARLIEST else asked[0]
-    end = held.end if asked[1] == LATEST else asked[1]
+    end = latest if asked[1] == LATEST else asked[1]
     if start < 0 or end < 0:
         raise InvalidArgumentError(
             f"{name}: offsets {asked[0]} to {asked[1]}: -2 is earliest, -1 is latest"

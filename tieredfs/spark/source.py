@@ -14,6 +14,7 @@ from tieredfs.errors import (
 from tieredfs.format.records.schema import COLUMNS
 from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
+from tieredfs.log.planning.stable_offset import stable_offset
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.log.read.replan import plan_all
 from tieredfs.log.read.scan import Scan
@@ -208,6 +209,7 @@ class TieredFSReader(DataSourceReader):
             ScanPlan(tuple(filter(len, found)), self.options.tuned.fetch_bytes),
             tuple(dict.fromkeys((*self.columns, *named))),
             on_gap="raise" if self.options.fail_on_data_loss else "skip",
+            isolation=self.options.isolation,
         )
 
     def _slices(self, reader: TieredReader) -> Sequence[SegmentSlice]:
@@ -215,15 +217,22 @@ class TieredFSReader(DataSourceReader):
         options, partition = self.options, reader.partition
         topic, number = partition.topic, partition.partition
         segments = reader.segments()
+        held = bounds_of(segments)
+        latest = held.end
+        if options.isolation == "read_committed":
+            stable = stable_offset(reader.storage, segments)
+            latest = max(held.beginning, stable)
         start, end = resolve_range(
             f"topic {topic} partition {number}",
             (
                 _asked(options.starting, topic, number, EARLIEST),
                 _asked(options.ending, topic, number, LATEST),
             ),
-            bounds_of(segments),
+            held,
+            latest,
             fail_on_data_loss=options.fail_on_data_loss,
         )
+        end = min(end, latest)
         if start >= end:
             return []
         return reader.slices_between(

@@ -113,6 +113,10 @@ class StorageWrapper(RemoteStorageManager):
         """Return all indexes of a segment, without those it does not have."""
         return self.inner.fetch_all_indexes(metadata)
 
+    def is_txn_index_empty(self, metadata: SegmentMetadata) -> bool:
+        """Return whether a listing shows that a segment has no aborted transaction."""
+        return self.inner.is_txn_index_empty(metadata)
+
     def seek(self, partition: TopicIdPartition, offset: int) -> list[SegmentMetadata]:
         """Return at least the first segment that ends at ``offset`` or later."""
         return self.inner.seek(partition, offset)

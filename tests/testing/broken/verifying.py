@@ -87,6 +87,14 @@ class TakesNoneForAnEpoch(SingleObject):
         return None if key is None else key.epoch
 
 
+class SeesNoAborts(SingleObject):
+    """Takes every transaction index for empty."""
+
+    @override
+    def is_txn_index_empty(self, metadata: SegmentMetadata) -> bool:
+        return True
+
+
 class KnowsNoCleaner(SingleObject):
     """Stores a compacted log, and takes it for one that was cut when it is read."""
 
@@ -195,6 +203,11 @@ BROKEN = (
         rules.check_checked_end_is_that_of_the_log,
         TrustsItsEnds,
         "end offset is 20, and the last one in the log 19",
+    ),
+    Broken(
+        rules.check_empty_transaction_index_has_no_abort,
+        SeesNoAborts,
+        "its transaction index is not empty",
     ),
     Broken(
         rules.check_producers_before_are_older,

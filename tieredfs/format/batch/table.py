@@ -13,6 +13,7 @@ from tieredfs.format.batch.header import (
     CRC_END,
     HEADER_SIZE,
     MAGIC,
+    TRANSACTIONAL,
     BatchHeader,
 )
 from tieredfs.format.checksum import check_crc32c, crc32c
@@ -176,24 +177,39 @@ class LogBatches:
         """Return the same batches, limited to a range of offsets."""
         return replace(self, first_offset=first_offset, end_offset=end_offset)
 
-    def without_control(self) -> Iterator["LogBatches"]:
-        """Yield the batches that are not control batches.
+    @property
+    def is_control(self) -> npt.NDArray[np.bool_]:
+        """For each batch, whether its records are the broker's own."""
+        control: npt.NDArray[np.bool_] = self["attributes"] & CONTROL != 0
+        return control
+
+    @property
+    def is_transactional(self) -> npt.NDArray[np.bool_]:
+        """For each batch, whether it has records that a transaction has written."""
+        flags = self["attributes"] & (TRANSACTIONAL | CONTROL)
+        transactional: npt.NDArray[np.bool_] = flags == TRANSACTIONAL
+        return transactional
+
+    def without(self, hidden: npt.NDArray[np.bool_]) -> Iterator["LogBatches"]:
+        """Yield the batches that are not hidden, in order.
+
+        Args:
+            hidden: For each batch, whether it is left out.
 
         Raises:
-            CorruptBatchError: The checksum of a control batch does not match. The
-                batches before it have been yielded.
+            CorruptBatchError: The checksum of a batch that is left out does not match.
+                The batches before it have been yielded.
         """
-        control = self["attributes"] & CONTROL != 0
-        if not control.any():
+        if not hidden.any():
             yield self
             return
-        left_out = self.take(control)
+        left_out = self.take(hidden)
         valid = left_out.count_valid()
         if valid < len(left_out):
-            end = np.flatnonzero(control)[valid]
-            yield self.take(slice(end)).take(~control[:end])
+            end = np.flatnonzero(hidden)[valid]
+            yield self.take(slice(end)).take(~hidden[:end])
             left_out.take([valid]).check()
-        yield self.take(~control)
+        yield self.take(~hidden)
 
     def where(self, row: int) -> str:
         """The batch name used in error messages."""

@@ -5,13 +5,25 @@ order in which the transactions were aborted. A segment without aborts has no in
 """
 
 import struct
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
-from tieredfs.errors import CorruptIndexError, UnsupportedFormatError
-from tieredfs.format.buffers import Buffer, byte_view
+import numpy as np
+import numpy.typing as npt
 
-__all__ = ["AbortedTransaction", "CollectedAborts", "TransactionIndex"]
+from tieredfs.errors import CorruptIndexError, UnsupportedFormatError
+from tieredfs.format.batch.table import LogBatches
+from tieredfs.format.buffers import Buffer, Int64Array, byte_view
+from tieredfs.integers import MAX_INT64
+
+__all__ = [
+    "AbortedRanges",
+    "AbortedTransaction",
+    "CollectedAborts",
+    "TransactionIndex",
+]
 
 _ENTRY = struct.Struct(">hqqqq")
 
@@ -113,3 +125,47 @@ class TransactionIndex:
             if entry.last_stable_offset >= end:
                 return CollectedAborts(tuple(aborted), is_complete=True)
         return CollectedAborts(tuple(aborted), is_complete=False)
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedRanges:
+    """The offsets at which the records of each producer were aborted.
+
+    A producer has one transaction at a time, so the ranges of one do not overlap.
+
+    Attributes:
+        ranges: For each producer, the first and the last offsets of its aborted
+            transactions, both increasing.
+    """
+
+    ranges: Mapping[int, tuple[Int64Array, Int64Array]]
+
+    @classmethod
+    def of(cls, aborted: Iterable[AbortedTransaction]) -> Self:
+        """Return the ranges of some transactions; one may be given several times."""
+        each: dict[int, set[tuple[int, int]]] = defaultdict(set)
+        for one in aborted:
+            each[one.producer_id].add((one.last_offset, one.first_offset))
+        ranges = {}
+        for producer_id, found in each.items():
+            lasts, firsts = np.array(sorted(found), np.int64).T
+            ranges[producer_id] = firsts, lasts
+        return cls(ranges)
+
+    def are_aborted(self, batches: LogBatches) -> npt.NDArray[np.bool_]:
+        """Return for each batch whether its records were aborted.
+
+        Only batches of a transaction are; the markers that end one are not.
+        """
+        aborted = np.zeros(len(batches), np.bool_)
+        producers, base = batches["producer_id"], batches["base_offset"]
+        in_transaction = batches.is_transactional
+        for producer_id in np.unique(producers[in_transaction]).tolist():
+            if producer_id not in self.ranges:
+                continue
+            firsts, lasts = self.ranges[producer_id]
+            rows = np.flatnonzero(in_transaction & (producers == producer_id))
+            nearest = np.searchsorted(lasts, base[rows])
+            starts = np.append(firsts, MAX_INT64)[nearest]
+            aborted[rows] = starts <= batches["last_offset"][rows]
+        return aborted

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
-from tieredfs.storage import RemoteStorageManager, StorageWrapper
+from tieredfs.storage import Capability, RemoteStorageManager, StorageWrapper
 
 __all__ = ["IndexKeeper"]
 
@@ -12,7 +12,8 @@ class IndexKeeper(StorageWrapper):
     """Fetch each index of a segment once.
 
     A plan by time looks for a time in a segment, and then for the position of the
-    offset that was found in the same one. It keeps everything, so it is made for one
+    offset that was found in the same one; a plan of committed records for the last
+    stable offset, and for its position. It keeps everything, so it is made for one
     plan of one partition, in one thread.
     """
 
@@ -28,7 +29,9 @@ class IndexKeeper(StorageWrapper):
         wanted = set(index_types)
         asked, found = self._kept.get(metadata, (set[IndexType](), None))
         if found is None or not wanted <= asked:
-            asked, found = wanted, self.inner.fetch_indexes(metadata, wanted)
+            is_one = Capability.SINGLE_REQUEST_INDEXES in self.inner.capabilities
+            asked = set(IndexType) if is_one else wanted
+            found = self.inner.fetch_indexes(metadata, asked)
             self._kept[metadata] = asked, found
         chosen = {kind: found[kind] for kind in wanted if kind in found}
         return SegmentIndexes(chosen, found.layout)

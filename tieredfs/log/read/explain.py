@@ -1,9 +1,12 @@
 """Explain what reading a plan will ask of the store."""
 
+from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.scan_plan import ScanPlan
+from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.estimate import estimate_reads
 from tieredfs.log.read.explanation import Explanation
 from tieredfs.log.read.gradual_estimate import estimate_first, estimate_steps
+from tieredfs.log.read.reader import TieredReader
 from tieredfs.objects import RequestCounter, RequestCounts
 from tieredfs.storage import RemoteStorageManager
 
@@ -23,6 +26,7 @@ def explain(
     *,
     records: int | None,
     is_fair: bool,
+    committed: bool,
 ) -> Explanation:
     """Predict the requests of reading a plan.
 
@@ -32,6 +36,7 @@ def explain(
             records are needed.
         records: Number of records that are needed; None for all.
         is_fair: Whether the partitions are read in turn.
+        committed: Whether the records of aborted transactions are left out.
 
     Raises:
         TieredFSError: As in ``estimate_reads``.
@@ -58,6 +63,9 @@ def explain(
         expected = estimate_first(asked, plan, records, plan.fetch_size)
         offsets = max((p.end_offset - p.start_offset for p in plan), default=0)
         reading += estimate_steps(asked, plan, records, plan.fetch_size, offsets)
+    if committed:
+        looking = _look_for_aborts(asked, plan)
+        reading, expected, is_exact = reading + looking, expected + looking, False
     return Explanation(
         segments=plan.segments,
         log_bytes=plan.size,
@@ -66,3 +74,19 @@ def explain(
         expected=expected,
         is_exact=is_exact,
     )
+
+
+def _look_for_aborts(storage: RemoteStorageManager, plan: ScanPlan) -> RequestCounts:
+    """Fetch the transaction indexes that are needed if every batch is transactional.
+
+    Returns:
+        The requests of a read for them: at most these.
+    """
+    counter = RequestCounter()
+    asked = storage.with_observer(counter)
+    for slices in plan.partitions:
+        partition = slices[0].segment.partition
+        reader = TieredReader(asked, SegmentCatalog(asked), partition)
+        aborts = AbortedBatches(asked, slices, reader.segments_from, skip_gaps=True)
+        aborts.find(slices[0].start_offset, slices[-1].end_offset)
+    return counter.counts

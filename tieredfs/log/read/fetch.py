@@ -9,10 +9,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from tieredfs.errors import CorruptDataError, UnsupportedFormatError
-from tieredfs.format.batch.header import CONTROL
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log.planning.segment_slice import SegmentSlice
+from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.pipeline import read_records
 from tieredfs.log.read.slice_batches import fetch_slice
 from tieredfs.model import TopicIdPartition
@@ -75,6 +75,7 @@ def fetch_records(
     slices: Sequence[SegmentSlice],
     offset: int,
     max_bytes: int,
+    aborts: AbortedBatches | None = None,
 ) -> Fetched:
     """Read the first batches of slices up to a size.
 
@@ -85,6 +86,8 @@ def fetch_records(
         offset: First offset wanted.
         max_bytes: Stored bytes of the batches to return; the first one with a wanted
             record is returned, however large it is.
+        aborts: Determines which batches were aborted, and are left out; None to return
+            them.
 
     Returns:
         The records, which are empty if no slice has a wanted one, and the next offset.
@@ -98,7 +101,7 @@ def fetch_records(
     """
     options = storage.store.options
     decoder = RecordDecoder(partition.topic, partition.partition, None, options)
-    read = _LimitedRead(storage, offset, max_bytes)
+    read = _LimitedRead(storage, offset, max_bytes, aborts)
     found: list[pa.RecordBatch] = []
     try:
         for records in read_records(read, read.limited(slices), decoder):
@@ -121,12 +124,17 @@ class _LimitedRead:
     """
 
     def __init__(
-        self, storage: RemoteStorageManager, offset: int, max_bytes: int
+        self,
+        storage: RemoteStorageManager,
+        offset: int,
+        max_bytes: int,
+        aborts: AbortedBatches | None,
     ) -> None:
         """Create a read, without sending a request."""
         self.storage = storage
         self.next_offset = offset
         self._decoder = RecordDecoder("", 0, ("offset",), storage.store.options)
+        self._aborts = aborts
         self._max_bytes = max(max_bytes, 1)
         self._taken = 0
         self._is_full = False
@@ -147,7 +155,10 @@ class _LimitedRead:
     def follow(self, batches: Iterable[LogBatches]) -> Iterator[LogBatches]:
         """Yield the batches of a slice up to the size."""
         for found in batches:
-            sizes = found["size"] * _hold_wanted(found, self._decoder)
+            hidden = found.is_control
+            if self._aborts is not None:
+                hidden = hidden | self._aborts.hidden(found)
+            sizes = found["size"] * _hold_wanted(found, hidden, self._decoder)
             ends = self._taken + np.cumsum(sizes)
             # The first with a wanted record is returned, however large it is.
             fitting = (ends <= self._max_bytes) | (ends == sizes)
@@ -156,23 +167,23 @@ class _LimitedRead:
                 last = int(found["last_offset"][count - 1])
                 self.next_offset = min(last + 1, found.end_offset)
                 self._taken = int(ends[count - 1])
-                yield found.take(slice(count))
+                yield from found.take(slice(count)).without(hidden[:count])
             self._is_full = self._taken >= self._max_bytes or count < len(found)
             if self._is_full:
                 return
 
 
-def _hold_wanted(batches: LogBatches, decoder: RecordDecoder) -> npt.NDArray[np.bool_]:
-    """Return which batches have a wanted record other than control records.
+def _hold_wanted(
+    batches: LogBatches, hidden: npt.NDArray[np.bool_], decoder: RecordDecoder
+) -> npt.NDArray[np.bool_]:
+    """Return which batches have a wanted record and are not hidden.
 
     The header of a batch that extends beyond the wanted offsets does not show at which
     offsets the cleaner has left records: such a batch is decoded.
     """
     base, last = batches["base_offset"], batches["last_offset"]
     count = batches["record_count"]
-    holding: npt.NDArray[np.bool_] = (count > 0) & (
-        batches["attributes"] & CONTROL == 0
-    )
+    holding: npt.NDArray[np.bool_] = (count > 0) & ~hidden
     reaching = (base < batches.first_offset) | (last > batches.end_offset - 1)
     for row in np.flatnonzero(holding & reaching & (count <= last - base)):
         decoded = decoder.decode([batches.take([row])])

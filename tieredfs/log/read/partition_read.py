@@ -7,7 +7,11 @@ another segment has are read, and the others are left out.
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Final
+
+import numpy as np
+import numpy.typing as npt
 
 from tieredfs.errors import CorruptBatchError, NotFoundError
 from tieredfs.format.batch.reader import claimed_size
@@ -15,6 +19,7 @@ from tieredfs.format.batch.table import LogBatches
 from tieredfs.log.planning.catalog import SegmentCatalog, SegmentContent, content_of
 from tieredfs.log.planning.positions import offset_index
 from tieredfs.log.planning.segment_slice import SegmentSlice
+from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.replan import plan_present
 from tieredfs.log.read.slice_batches import fetch_slice
@@ -69,6 +74,11 @@ class _Remaining:
         self._row = -1
         self.drop_first()
 
+    def __iter__(self) -> Iterator[SegmentSlice]:
+        """Yield the slices that are left now, whatever is dropped meanwhile."""
+        rows = range(self._row + 1, len(self._slices))
+        return chain([self.first], (self._slices[row] for row in rows))
+
     def drop_first(self) -> None:
         """Go on with the next slice."""
         self._row += 1
@@ -105,6 +115,7 @@ class PartitionRead:
         *,
         fetch_size: int,
         skip_deleted: bool,
+        committed: bool,
         held: HeldBytes,
     ) -> None:
         """Create a read, without sending a request.
@@ -114,6 +125,8 @@ class PartitionRead:
             slices: The slices to read; at least one.
             fetch_size: Bytes of each request.
             skip_deleted: Whether to read the rest when a segment is gone.
+            committed: Whether to leave out the records of aborted transactions; the
+                slices end at the last stable offset or before it.
             held: Limit of what may be kept between turns.
         """
         self.storage = storage
@@ -121,6 +134,8 @@ class PartitionRead:
         self.partition = self._left.first.segment.partition
         self._fetch_size = fetch_size
         self._skip_deleted = skip_deleted
+        self._committed = committed
+        self._aborts: AbortedBatches | None = None
         self._held = held
         self._gone: set[SegmentContent] = set()
         # The turn: where it ends, and what it has read.
@@ -195,9 +210,10 @@ class PartitionRead:
         whole = self._left.first
         try:
             for found in batches:
+                hidden = self._hidden(found)
                 self._left.first = whole.remaining_after(found)
                 self._taken += int(found["size"].sum())
-                yield found
+                yield from found.without(hidden)
                 if self._ends_turn(found.name):
                     self._pause()
                     return
@@ -205,6 +221,23 @@ class PartitionRead:
             self._drop()
         except NotFoundError as error:
             self._plan_again(error)
+
+    def _hidden(self, batches: LogBatches) -> npt.NDArray[np.bool_]:
+        """Return for each batch whether it is left out."""
+        if not self._committed:
+            return batches.is_control
+        if self._aborts is None:
+            self._aborts = AbortedBatches(
+                self.storage,
+                self._left,
+                self._reader().segments_from,
+                skip_gaps=self._skip_deleted,
+            )
+        return batches.is_control | self._aborts.hidden(batches)
+
+    def _reader(self) -> TieredReader:
+        catalog = SegmentCatalog(self.storage)
+        return TieredReader(self.storage, catalog, self.partition)
 
     def _cut(self, part: SegmentSlice, until: int) -> SegmentSlice:
         """Return a slice whose requests extend to an offset, and not much further."""
@@ -261,8 +294,7 @@ class PartitionRead:
             raise error
         first = self._left.first
         self._gone.add(content_of(first.segment))
-        catalog = SegmentCatalog(self.storage)
-        reader = TieredReader(self.storage, catalog, self.partition)
+        reader, self._aborts = self._reader(), None
         start, end = first.start_offset, self._left.end_offset
         try:
             present = plan_present(reader, start, end, without=self._gone)

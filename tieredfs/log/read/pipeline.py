@@ -5,6 +5,7 @@
 | fetch | a slice of a segment | pieces of its log | ``storage/segment_log/stream`` |
 | split | pieces | whole batches, their headers checked | the same |
 | filter | batches | those of the slice, checked | ``log/read/slice_batches`` |
+| | | without hidden ones | ``log/read/partition_read``, ``log/read/aborts`` |
 | decompress | batches | the same, uncompressed | ``format/batch/decompress`` |
 | decode | batches | Arrow batches | ``format/records/decode`` |
 
@@ -44,7 +45,11 @@ class RecordRead(Protocol):
         """Fetch the log of a slice."""
 
     def follow(self, batches: Iterable[LogBatches]) -> Iterator[LogBatches]:
-        """Yield the batches of a slice up to where the read ends."""
+        """Yield the batches of a slice up to where the read ends.
+
+        Hidden ones are left out: control batches, and, of a read of committed records,
+        those of aborted transactions.
+        """
 
 
 def read_records(
@@ -71,8 +76,7 @@ def read_records(
     def filtered() -> Iterator[LogBatches]:
         for part in slices:
             batches = _split_and_filter(read.fetch(part), part, read.storage)
-            for kept in read.follow(batches):
-                yield from kept.without_control()
+            yield from read.follow(batches)
 
     # Closed explicitly: a reference to an error would keep its thread alive.
     with closing(

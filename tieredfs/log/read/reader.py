@@ -1,20 +1,21 @@
 """Plan the reads of a partition, and fetch as Kafka's consumer does."""
 
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import SupportsIndex
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import NotFoundError, OffsetOutOfRangeError
 from tieredfs.integers import to_integer
 from tieredfs.log.planning.catalog import Known, SegmentCatalog, SegmentContent
-from tieredfs.log.planning.columns import overlaps
+from tieredfs.log.planning.columns import end_of, overlaps
 from tieredfs.log.planning.index_keeper import IndexKeeper
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.positions import locate, offset_index
 from tieredfs.log.planning.reach import last_described
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.planning.slice_run import slice_tiles
+from tieredfs.log.planning.stable_offset import stable_offset
 from tieredfs.log.planning.tiles import (
     check_one_state,
     check_served,
@@ -24,11 +25,12 @@ from tieredfs.log.planning.tiles import (
     log_end,
     tile,
 )
+from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.fetch import Fetched, fetch_records
 from tieredfs.log.read.pipeline import read_slice
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.objects.concurrency.nested_calls import NestedCalls
-from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage import Capability, RemoteStorageManager
 
 __all__ = ["Bounds", "TieredReader", "bounds_of"]
 
@@ -124,12 +126,52 @@ class TieredReader:
             NotFoundError: As in ``segments``.
             CorruptDataError: As in ``segments``.
         """
+        return bounds_of(self._last_segments()).end
+
+    def stable_offset(self) -> int:
+        """Return the offset up to which every transaction has ended: KIP-98.
+
+        It is the end of the log if no transaction is open there, and may be before the
+        beginning of the log. Of a long log the last page is listed, as by ``end``.
+
+        Raises:
+            NotFoundError: As in ``segments``.
+            CorruptDataError: As in ``segments``, or a producer snapshot is corrupt.
+        """
+        return stable_offset(self.storage, self._last_segments())
+
+    def _last_segments(self) -> Sequence[SegmentMetadata]:
+        """Return at least the segments in which the log ends."""
         last = self._catalog.last(self.partition)
         if last is not None:
-            return bounds_of(self._with_checked_ends(last)).end
+            return self._with_checked_ends(last)
         listed = self._catalog.listed(self.partition)
         last = last_described(listed, self._catalog.describe_all)
-        return bounds_of(last or self._completed(listed, Known.ENDS)).end
+        return last or self._completed(listed, Known.ENDS)
+
+    def segments_from(self, offset: int) -> Iterator[SegmentMetadata]:
+        """Yield the segments that end at ``offset`` or later, a page at a time.
+
+        Their end offsets are known and, where those of a page overlap, their epochs.
+
+        Raises:
+            NotFoundError: A listed segment is gone.
+            CorruptDataError: A segment is inconsistent with its indexes.
+        """
+        pages = Capability.PLAN_FROM_LISTING in self.storage.capabilities
+        while True:
+            try:
+                listed = self.storage.seek(self.partition, offset)
+            except NotFoundError:
+                return
+            found = self._catalog.complete(listed, Known.ENDS)
+            if overlaps(found) or self._catalog.may_diverge(found):
+                found = self._catalog.complete(found, Known.ALL)
+            following = [one for one in found if end_of(one) > offset]
+            yield from following
+            if not (pages and following):
+                return
+            offset = max(map(end_of, following))
 
     def bounds(self) -> Bounds:
         """Return the first offset and the end (exclusive) of the log.
@@ -216,6 +258,7 @@ class TieredReader:
         end: int | None,
         *,
         skip_gaps: bool = False,
+        below: int | None = None,
     ) -> Sequence[SegmentSlice]:
         """Plan the reading of the offsets ``[start, end)``, which may end too late.
 
@@ -224,6 +267,8 @@ class TieredReader:
             start: First offset; None for the beginning of the log.
             end: End (exclusive); None, or anything past it, for the end of the log.
             skip_gaps: Whether offsets that no segment has are left out.
+            below: The last stable offset, if only committed records are read: what
+                begins at it or later is empty.
 
         Raises:
             NotFoundError: A listed segment is gone.
@@ -237,6 +282,10 @@ class TieredReader:
         if end is not None and end < 0:
             self._check_inside(segments, end)
         stop = held.end if end is None else min(end, held.end)
+        if below is not None and below < stop:
+            stop = below
+            if stop <= first:
+                return ()
         return self.slices_between(segments, first, stop, skip_gaps=skip_gaps)
 
     def _check_inside(self, segments: Sequence[SegmentMetadata], offset: int) -> None:
@@ -299,7 +348,13 @@ class TieredReader:
             pass
         self.storage.note_checked_end(segment)
 
-    def read(self, offset: SupportsIndex, max_bytes: SupportsIndex) -> Fetched:
+    def read(
+        self,
+        offset: SupportsIndex,
+        max_bytes: SupportsIndex,
+        *,
+        committed: bool = False,
+    ) -> Fetched:
         """Fetch as Kafka does: from ``offset`` on, about ``max_bytes``.
 
         Batches without a wanted record are skipped, however many there are, in requests
@@ -309,9 +364,12 @@ class TieredReader:
             offset: First offset wanted; records below it are dropped.
             max_bytes: Stored bytes of the batches to return; the first batch with a
                 wanted record is returned whole, however large it is.
+            committed: Whether to return only records below the last stable offset, and
+                none of an aborted transaction.
 
         Returns:
-            The records, which are empty at the end of the log, and the next offset.
+            The records, which are empty at the end of the log, or of what is stable,
+            and the next offset.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is outside the log.
@@ -321,19 +379,45 @@ class TieredReader:
         """
         first = to_integer(offset, "offset")
         most = to_integer(max_bytes, "max_bytes", minimum=0)
-        near = fetch_records(
-            self.storage, self.partition, self._slices_near(first, most), first, most
-        )
+        below = self.stable_offset() if committed else None
+        near = self._fetch(self._slices_near(first, most), first, most, below)
         if len(near):
             return near
         first, segments = near.next_offset, self.segments()
         end = bounds_of(segments).end
         self._check_inside(segments, first)
         slices = self._slices_to_gap(segments, first)
-        found = fetch_records(self.storage, self.partition, slices, first, most)
+        found = self._fetch(slices, first, most, below)
+        end = end if below is None else min(end, below)
         if not len(found) and slices and slices[-1].end_offset < end:
             self.tiles(segments, found.next_offset, end)  # raises for the gap
         return found
+
+    def _fetch(
+        self,
+        slices: Sequence[SegmentSlice],
+        offset: int,
+        max_bytes: int,
+        below: int | None,
+    ) -> Fetched:
+        """Fetch records of slices; of those below an offset, only committed ones."""
+        if below is None:
+            return fetch_records(
+                self.storage, self.partition, slices, offset, max_bytes
+            )
+        slices = [
+            replace(part, end_offset=min(part.end_offset, below))
+            for part in slices
+            if part.start_offset < below
+        ]
+        aborts = None
+        if slices:
+            aborts = AbortedBatches(
+                self.storage, slices, self.segments_from, skip_gaps=False
+            )
+        return fetch_records(
+            self.storage, self.partition, slices, offset, max_bytes, aborts
+        )
 
     def _slices_near(self, offset: int, max_bytes: int) -> Sequence[SegmentSlice]:
         """Plan from the first segments at an offset on; return nothing if unsure.

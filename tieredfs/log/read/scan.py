@@ -22,7 +22,10 @@ from tieredfs.storage import RemoteStorageManager
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["OnGap", "Order", "Scan"]
+__all__ = ["Isolation", "OnGap", "Order", "Scan"]
+
+Isolation = Literal["read_uncommitted", "read_committed"]
+"""All records, or those of committed transactions and of none, as in Kafka."""
 
 Order = Literal["partition", "fair"]
 """Read one partition after the other, or a few MiB of each in turn."""
@@ -52,6 +55,8 @@ class Scan:
         on_gap: Whether a segment that was deleted since the scan was planned is an
             error, or left out: then the rest is planned again from the segments that
             still exist.
+        isolation: Whether the records of aborted transactions are left out; the plan
+            then ends at the last stable offset.
     """
 
     storage: RemoteStorageManager
@@ -60,6 +65,7 @@ class Scan:
     columns: tuple[str, ...] | None = None
     order: Order = "partition"
     on_gap: OnGap = "raise"
+    isolation: Isolation = "read_uncommitted"
     _record: ScanRecord = field(
         default_factory=ScanRecord, init=False, repr=False, compare=False
     )
@@ -125,8 +131,13 @@ class Scan:
         """
         if records is not None:
             records = to_integer(records, "records", minimum=0)
-        is_fair = self.order == "fair"
-        explained = explain(self.storage, self.plan, records=records, is_fair=is_fair)
+        explained = explain(
+            self.storage,
+            self.plan,
+            records=records,
+            is_fair=self.order == "fair",
+            committed=self._is_committed,
+        )
         self._record.explain(explained)
         return explained
 
@@ -204,6 +215,10 @@ class Scan:
                 yield from read_records(read, part, self._decoder(read))
                 offsets *= WIDENING
 
+    @property
+    def _is_committed(self) -> bool:
+        return self.isolation == "read_committed"
+
     def _reads(self) -> list[PartitionRead]:
         held = HeldBytes(self.storage.store.options.fetch_bytes)
         storage = self.storage.with_observer(self._record.begin())
@@ -213,6 +228,7 @@ class Scan:
                 slices,
                 fetch_size=self.plan.fetch_size,
                 skip_deleted=self.on_gap == "skip",
+                committed=self._is_committed,
                 held=held,
             )
             for slices in self.plan.partitions

@@ -8,7 +8,7 @@ never reused.
 from collections.abc import Iterator
 
 from tieredfs.errors import NotFoundError, TieredFSError
-from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
 from tieredfs.storage.contract.author import StorageLayout
 from tieredfs.storage.contract.leftover import Leftover
 
@@ -133,6 +133,21 @@ class StorageVerification(StorageLayout):
         """
         del metadata
         return None
+
+    def is_txn_index_empty(self, metadata: SegmentMetadata) -> bool:
+        """Return whether the listing shows that a segment has no aborted transaction.
+
+        It sends no request. False means that it is not known, or that there is one: a
+        read of committed records then fetches the transaction index.
+
+        Implementers: the default looks at the sizes of the indexes, where the listing
+        contains them.
+
+        Args:
+            metadata: As it was listed, or described.
+        """
+        sizes = metadata.index_sizes
+        return sizes is not None and not sizes.get(IndexType.TRANSACTION)
 
     def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
         """Compare what a segment's key states beyond its metadata with its log.

@@ -10,9 +10,7 @@ from tieredfs.errors import (
     InvalidArgumentError,
     UnsupportedFormatError,
 )
-from tieredfs.format.batch.control import ControlRecord, parse_control_record
-from tieredfs.format.batch.header import HEADER_SIZE
-from tieredfs.format.batch.table import LogBatch, LogBatches
+from tieredfs.format.batch.table import LogBatch
 from tieredfs.format.buffers import Buffer
 from tieredfs.format.index.builder import INTERVAL_BYTES, IndexBuilder
 from tieredfs.format.index.check import IndexCheck
@@ -23,7 +21,7 @@ from tieredfs.format.index.leader_epochs import (
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot, ProducerState
 from tieredfs.format.index.producer_state import ProducerTracker
 from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
-from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.format.records.marker import marker_of
 from tieredfs.model import IndexType, LogSegmentData, SegmentMetadata
 from tieredfs.storage.segment_log.facts import LogFacts, facts_of
 from tieredfs.storage.segment_log.source import LogSource, open_log
@@ -114,7 +112,7 @@ def inspect_segment(
             written = header.last_offset - header.base_offset + 1
             cleaned |= (header.base_offset, header.record_count) != (following, written)
             following = header.last_offset + 1
-            marker = _marker(batch)
+            marker = marker_of(batch)
             check.add(header, marker)
             builder.add(header)
             if marker is not None:
@@ -250,15 +248,3 @@ def _inconsistent_transactions(
                 f"producer {producer.producer_id} has a transaction open from {first}, "
                 f"the snapshot has {producer.transaction_first_offset} (-1: none)"
             )
-
-
-def _marker(batch: LogBatch) -> ControlRecord | None:
-    """Return the control record of a control batch; None for other or empty ones."""
-    header = batch.header
-    if not header.is_control or not header.record_count or header.size <= HEADER_SIZE:
-        return None
-    decoder = RecordDecoder("", 0, ("key", "value"))
-    row = next(decoder.decode([LogBatches.of(batch)]))
-    return parse_control_record(
-        row["key"][0].as_py() or b"", row["value"][0].as_py(), name=batch.where
-    )

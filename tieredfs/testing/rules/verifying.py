@@ -13,7 +13,7 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
-from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
+from tieredfs.model import IndexType, SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import Capability
 from tieredfs.storage.segment_log.source import log_in_memory
 from tieredfs.storage.segment_log.stream import read_batches
@@ -37,6 +37,7 @@ __all__ = [
     "check_answers_from_metadata_send_no_request",
     "check_checked_end_is_that_of_the_log",
     "check_compacted_log_is_stated",
+    "check_empty_transaction_index_has_no_abort",
     "check_interrupted_replacement_can_be_repeated",
     "check_key_that_contradicts_the_log_is_found",
     "check_log_without_epochs_has_no_highest",
@@ -153,6 +154,26 @@ def check_log_without_epochs_has_no_highest(case: Case) -> None:
     case.another().check_key(listed, -1)
 
 
+@rule()
+def check_empty_transaction_index_has_no_abort(case: Case) -> None:
+    """Where ``is_txn_index_empty`` returns True, a segment has no aborted transaction.
+
+    Otherwise a read of committed records would return aborted ones.
+
+    Source: the plugin contract, Claims.
+    """
+    empty = [one for one in case.segments() if case.storage.is_txn_index_empty(one)]
+    if not empty:
+        raise NotApplicableError("is_txn_index_empty returns True of no segment")
+    for one in empty:
+        found = case.storage.fetch_indexes(one, [IndexType.TRANSACTION])
+        require(
+            not found.get(IndexType.TRANSACTION),
+            f"is_txn_index_empty({one}) returned True, and its transaction index is "
+            "not empty.",
+        )
+
+
 @rule(Capability.WRITE)
 def check_compacted_log_is_stated(case: Case) -> None:
     """A log whose last batches were removed is refused, or ``is_compacted`` is True.
@@ -207,8 +228,8 @@ def check_producers_before_are_older(case: Case) -> None:
 def check_answers_from_metadata_send_no_request(case: Case) -> None:
     """``name_of`` and what verification asks of the metadata alone send no request.
 
-    That is ``is_active``, ``is_end_checked``, ``note_checked_end`` and
-    ``highest_epoch``.
+    That is ``is_active``, ``is_end_checked``, ``note_checked_end``, ``highest_epoch``
+    and ``is_txn_index_empty``.
 
     Source: the plugin contract, What verification asks, ``is_end_checked``.
     """
@@ -223,6 +244,7 @@ def check_answers_from_metadata_send_no_request(case: Case) -> None:
                 "is_end_checked": partial(storage.is_end_checked, described),
                 "note_checked_end": partial(storage.note_checked_end, described),
                 "highest_epoch": partial(storage.highest_epoch, listed),
+                "is_txn_index_empty": partial(storage.is_txn_index_empty, listed),
             }
             for said, call in asked.items():
                 watched.calls = 0

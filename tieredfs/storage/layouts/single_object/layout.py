@@ -17,6 +17,7 @@ from tieredfs.errors import (
     NotFoundError,
     TieredFSError,
 )
+from tieredfs.format.segment.key import SegmentFlag
 from tieredfs.format.segment.key_scheme import OWN_FOLDER, KeyScheme
 from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.model import (
@@ -252,6 +253,12 @@ class SingleObject(RemoteStorageManager):
         """
         tail = self._object(metadata).tail()
         return SegmentIndexes(tail.indexes, bytes(tail.manifest_bytes))
+
+    def is_txn_index_empty(self, metadata: SegmentMetadata) -> bool:
+        """Return whether a segment has no aborted transaction, from its key."""
+        stem = metadata.custom_metadata.decode("ascii", "replace")
+        key = self.keys.parse_stem(stem) if stem else None
+        return key is not None and not key.flags & SegmentFlag.TRANSACTIONS
 
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None

@@ -1,0 +1,208 @@
+"""A read of committed records gives what Kafka's consumer gives with read_committed."""
+
+import shutil
+import uuid
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Literal
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+import tieredfs
+from support.log_directories import push_all
+from support.transactions import (
+    Step,
+    TransactionalLog,
+    put_tiered,
+    transactional_logs,
+    write_broker_log,
+)
+from tieredfs import ObjectStore, RemoteStorageManager, RequestEvent, Scan, Topic
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+
+LAYOUTS = ("kafka-local", "native", "native, zstd")
+
+ABORTED_LATER: Sequence[Step] = (
+    ("plain", 0, 2),
+    ("data", 0, 2),
+    ("roll", 0, 0),
+    ("data", 1, 2),
+    ("commit", 1, 0),
+    ("roll", 0, 0),
+    ("plain", 0, 1),
+    ("abort", 0, 0),
+    ("roll", 0, 0),
+    ("plain", 0, 1),
+)
+"""Records 2 and 3 are aborted two segments later, at offset 8."""
+
+
+class _Watch:
+    """Counts the requests by key."""
+
+    def __init__(self) -> None:
+        self.keys: Counter[str] = Counter()
+
+    def on_request(self, event: RequestEvent) -> None:
+        """Count one."""
+        self.keys[event.key] += 1
+
+
+def _storage(
+    log: TransactionalLog, layout: str, watch: _Watch | None = None
+) -> RemoteStorageManager:
+    """Store a log in a layout."""
+    url = f"memory://committed-{uuid.uuid4().hex}"
+    store = ObjectStore(url)
+    for key, content in put_tiered(log).items():
+        store.put(key, content, overwrite=False)
+    if layout == "kafka-local":
+        return KafkaLocal(ObjectStore(url, observer=watch))
+    compression: Literal["zstd"] | None = "zstd" if "zstd" in layout else None
+    target = f"memory://committed-{uuid.uuid4().hex}"
+    push_all(
+        KafkaLocal(store), SingleObject(ObjectStore(target), compression=compression)
+    )
+    return SingleObject(ObjectStore(target, observer=watch))
+
+
+def _topic(storage: RemoteStorageManager) -> Topic:
+    return tieredfs.Tier(storage).topic("t")
+
+
+def _offsets(scan: Scan) -> list[int]:
+    return [one for batch in scan for one in batch["offset"].to_pylist()]
+
+
+def _read_on(topic: Topic, offset: int, max_bytes: int) -> list[int]:
+    """Read as a consumer does, until nothing more is stable."""
+    found: list[int] = []
+    while True:
+        records = topic.read(0, offset, max_bytes, isolation="read_committed")
+        found += records["offset"].to_pylist()
+        if not len(records):
+            return found
+        assert records.next_offset > offset
+        offset = records.next_offset
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@given(log=transactional_logs(), data=st.data())
+def test_it_has_the_records_of_committed_transactions_and_of_none(
+    layout: str, log: TransactionalLog, data: st.DataObject
+) -> None:
+    topic = _topic(_storage(log, layout))
+    end = log.end
+    scan = topic.scan(isolation="read_committed")
+    assert _offsets(scan) == log.visible(0, end)
+    start = data.draw(st.integers(0, end))
+    stop = data.draw(st.integers(start, end))
+    cut = topic.scan(start=start, end=stop, isolation="read_committed")
+    assert _offsets(cut) == log.visible(start, stop)
+    parts = [one for part in cut.split(1) for one in _offsets(part)]
+    assert parts == log.visible(start, stop)
+    few = [
+        one for batch in cut.read_gradually(1) for one in batch["offset"].to_pylist()
+    ]
+    assert few == log.visible(start, stop)
+    max_bytes = data.draw(st.sampled_from((0, 200, 1 << 20)))
+    assert _read_on(topic, start, max_bytes) == log.visible(start, end)
+
+
+@given(log=transactional_logs(), data=st.data())
+def test_it_ends_before_a_transaction_that_is_open_in_a_broker_s_log(
+    log: TransactionalLog, data: st.DataObject
+) -> None:
+    folder = Path(mkdtemp())
+    try:
+        write_broker_log(log, folder)
+        topic = _topic(KafkaLog(ObjectStore(str(folder))))
+        start = data.draw(st.integers(0, log.end))
+        scan = topic.scan(start=start, isolation="read_committed")
+        assert _offsets(scan) == log.visible(start, log.end)
+        assert _read_on(topic, start, 1 << 20) == log.visible(start, log.end)
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_aborts_are_found_in_a_segment_after_the_end_of_the_scan(layout: str) -> None:
+    topic = _topic(_storage(TransactionalLog(ABORTED_LATER), layout))
+    scan = topic.scan(end=4, isolation="read_committed")
+    assert _offsets(scan) == [0, 1]
+    assert _offsets(topic.scan(end=4)) == [0, 1, 2, 3]
+    found = topic.read(0, 2, isolation="read_committed")
+    assert found["offset"].to_pylist() == [4, 5, 7, 9]
+
+
+def test_each_index_is_fetched_once_and_those_listed_as_empty_never() -> None:
+    watch = _Watch()
+    topic = _topic(_storage(TransactionalLog(ABORTED_LATER), "kafka-local", watch))
+    scan = topic.scan(isolation="read_committed")
+    watch.keys.clear()
+    assert _offsets(scan) == [0, 1, 4, 5, 7, 9]
+    asked = Counter(key.rpartition(".")[2] for key in watch.keys.elements())
+    assert asked == {"log": 4, "txnindex": 1}
+
+
+def test_a_log_without_transactions_costs_what_an_uncommitted_read_costs() -> None:
+    steps = [("plain", 0, 3), ("roll", 0, 0), ("plain", 0, 3)]
+    watch = _Watch()
+    topic = _topic(_storage(TransactionalLog(steps), "native", watch))
+    counts = []
+    for isolation in ("read_uncommitted", "read_committed"):
+        scan = topic.scan(isolation=isolation)
+        watch.keys.clear()
+        _offsets(scan)
+        counts.append(watch.keys.total())
+    assert counts[0] == counts[1]
+
+
+def test_a_start_in_an_open_transaction_gives_no_record() -> None:
+    steps = [("plain", 0, 2), ("data", 0, 2), ("plain", 0, 2)]
+    topic = _topic(_storage(TransactionalLog(steps), "native"))
+    for start in range(2, 7):
+        scan = topic.scan(start=start, isolation="read_committed")
+        assert not _offsets(scan)
+        found = topic.read(0, start, isolation="read_committed")
+        assert not len(found)
+        assert found.next_offset == start
+    with pytest.raises(tieredfs.OffsetOutOfRangeError):
+        topic.scan(start=7, isolation="read_committed")
+
+
+def test_where_the_end_of_a_transaction_is_missing_it_is_an_error_unless_skipped() -> (
+    None
+):
+    log = TransactionalLog(ABORTED_LATER)
+    storage = _storage(log, "native")
+    last, *_ = storage.list_segments(storage.list_partitions()[0], 7)
+    scan = _topic(storage).scan(end=4, isolation="read_committed")
+    skipping = _topic(storage).scan(end=4, isolation="read_committed", on_gap="skip")
+    storage.delete_log_segment(last)
+    with pytest.raises(tieredfs.CorruptDataError, match="offsets 7 to 8"):
+        _offsets(scan)
+    assert _offsets(skipping) == [0, 1, 2, 3]
+
+
+def test_an_unknown_isolation_is_refused_with_those_there_are() -> None:
+    topic = _topic(_storage(TransactionalLog([("plain", 0, 1)]), "native"))
+    with pytest.raises(tieredfs.InvalidArgumentError, match="read_committed"):
+        topic.scan(isolation="committed")  # type: ignore[arg-type]
+    with pytest.raises(tieredfs.InvalidArgumentError, match="read_committed"):
+        topic.read(0, 0, isolation="committed")  # type: ignore[arg-type]
+
+
+def test_a_prediction_is_at_most_exceeded_by_nothing() -> None:
+    topic = _topic(_storage(TransactionalLog(ABORTED_LATER), "native"))
+    scan = topic.scan(isolation="read_committed")
+    planned = scan.explain()
+    _offsets(scan)
+    assert scan.stats.requests <= planned.reading
+    assert not planned.is_exact

@@ -1,0 +1,100 @@
+"""The last stable offset: up to which every transaction of a log has ended.
+
+A consumer that reads committed records reads up to it: of what follows it is not known
+yet whether it is committed. Source: KIP-98, Kafka's ProducerStateManager.
+"""
+
+from collections.abc import Sequence
+
+from tieredfs.errors import NotFoundError
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
+from tieredfs.format.index.producer_state import ProducerTracker
+from tieredfs.format.records.marker import marker_of
+from tieredfs.log.planning.columns import end_of
+from tieredfs.log.planning.tiles import last_of
+from tieredfs.model import IndexType, SegmentMetadata
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.stored_batches import fetch_each_batch
+
+__all__ = ["first_open_offset", "stable_offset"]
+
+
+def stable_offset(
+    storage: RemoteStorageManager, segments: Sequence[SegmentMetadata]
+) -> int:
+    """Return the first offset of a transaction that is open where a log ends.
+
+    It is the end of the log if there is none. The producer snapshot of the last segment
+    contains the open transactions. A segment without one, such as the one that a broker
+    is writing, is read whole, from the snapshot before it on.
+
+    Args:
+        storage: Where the segments are.
+        segments: The last segments of a partition with their end offsets and, where
+            they overlap, their epochs; sorted by start offset.
+
+    Returns:
+        An offset, perhaps before the beginning of the log.
+
+    Raises:
+        NotFoundError: The last segment is gone.
+        CorruptDataError: The snapshot, or the log of a segment without one, is corrupt.
+    """
+    last = last_of(segments)
+    if last is None:
+        return 0
+    found = _snapshot(storage, last)
+    if found is None:
+        found = _snapshot_after(
+            storage, last, _snapshot_before(storage, last, segments)
+        )
+    return first_open_offset(found, end_of(last))
+
+
+def first_open_offset(producers: ProducerSnapshot, end: int) -> int:
+    """Return the first offset of a producer's open transaction; ``end`` without one."""
+    firsts = (one.transaction_first_offset for one in producers.producers)
+    return min((first for first in firsts if first >= 0), default=end)
+
+
+def _snapshot(
+    storage: RemoteStorageManager, segment: SegmentMetadata
+) -> ProducerSnapshot | None:
+    """Return the state of the producers after a segment, if it is stored."""
+    found = storage.fetch_indexes(segment, [IndexType.PRODUCER_SNAPSHOT])
+    data = found.get(IndexType.PRODUCER_SNAPSHOT)
+    if data is None:
+        return None
+    name = f"{storage.name_of(segment)}: producer snapshot"
+    return ProducerSnapshot.parse(data, name=name)
+
+
+def _snapshot_before(
+    storage: RemoteStorageManager,
+    segment: SegmentMetadata,
+    segments: Sequence[SegmentMetadata],
+) -> ProducerSnapshot:
+    """Return the state of the producers before a segment; empty if it is not stored."""
+    try:
+        data = storage.fetch_producers_before(segment)
+    except NotFoundError:
+        before = (one for one in segments if end_of(one) == segment.start_offset)
+        previous = next(before, None)
+        found = _snapshot(storage, previous) if previous else None
+        return found or ProducerSnapshot()
+    return ProducerSnapshot.parse(data, name=f"{storage.name_of(segment)}: producers")
+
+
+def _snapshot_after(
+    storage: RemoteStorageManager, segment: SegmentMetadata, before: ProducerSnapshot
+) -> ProducerSnapshot:
+    """Follow the producers through the log of a segment."""
+    producers = ProducerTracker.after(before)
+    is_active = storage.is_active(segment)
+    for batch in fetch_each_batch(storage, segment, torn_tail=is_active):
+        marker = marker_of(batch)
+        if marker is not None:
+            producers.end_transaction(batch.header, marker)
+        elif batch.header.record_count:
+            producers.add(batch.header)
+    return producers.snapshot()
