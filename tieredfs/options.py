@@ -61,8 +61,8 @@ class Options:
     Attributes:
         fetch_bytes: Bytes of each request for a log, 64 KiB to 1 GiB, when records are
             read or looked up; a log that is copied or verified whole has pieces of its
-            own. A read holds this much memory, and one batch. With ``order="fair"`` a
-            request, and so a turn, has 4 MiB at most.
+            own. A scan holds about five times this much memory, and one batch. With
+            ``order="fair"`` it holds one request, which has 4 MiB at most, as a turn.
         output_batch_bytes: Maximum bytes of an Arrow batch, 64 KiB to 256 MiB; a larger
             record is a batch by itself. A batch is complete at about 3/8 of it, and has
             131,072 records at most.

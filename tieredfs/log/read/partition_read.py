@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tieredfs.errors import CorruptBatchError, NotFoundError
+from tieredfs.fetch import FetchedLog, LogRange, RemoteLogFetcher
 from tieredfs.format.batch.reader import claimed_size
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.log.planning.catalog import SegmentCatalog, SegmentContent, content_of
@@ -90,6 +91,11 @@ class _Remaining:
         """End (exclusive) of the offsets of the last slice."""
         return self._slices[-1].end_offset
 
+    @property
+    def is_last(self) -> bool:
+        """Whether no other slice follows the first."""
+        return self._row + 1 >= len(self._slices)
+
     def __bool__(self) -> bool:
         return self._row < len(self._slices)
 
@@ -138,6 +144,10 @@ class PartitionRead:
         self._aborts: AbortedBatches | None = None
         self._held = held
         self._gone: set[SegmentContent] = set()
+        # What is downloaded ahead.
+        self._fetcher = RemoteLogFetcher(storage, fetch_size)
+        self._downloads: Iterator[FetchedLog] | None = None
+        self._downloaded: FetchedLog | None = None
         # The turn: where it ends, and what it has read.
         self._one_fetch = False
         self._until: int | None = None
@@ -163,9 +173,25 @@ class PartitionRead:
         self._one_fetch, self._until = one_fetch, None
         self._taken, self._is_paused = 0, False
         while self._left and not self._is_paused:
+            self._downloaded = None if one_fetch else self._next_download()
             yield self._left.first
             if one_fetch and self._taken >= self._fetch_size:
                 return
+
+    def close(self) -> None:
+        """End the downloads of what is left."""
+        self._fetcher.close()
+
+    def _next_download(self) -> FetchedLog | None:
+        """Return the first slice as it is downloaded; None if it is not worth it."""
+        if self._downloads is None:
+            if self._left.is_last and self._left.first.size <= self._fetch_size:
+                return None  # one request, which is needed now
+            self._downloads = self._fetcher.fetch(
+                LogRange(part.segment, part.start_position, part.end_position)
+                for part in self._left
+            )
+        return next(self._downloads, None)
 
     def next_slice(self, offsets: int) -> Iterator[SegmentSlice]:
         """Yield a slice with the next offsets, of which little more is fetched.
@@ -176,7 +202,7 @@ class PartitionRead:
             offsets: Number of offsets; fewer are read where their segment ends.
         """
         part = self._left.first
-        self._one_fetch = False
+        self._one_fetch, self._downloaded = False, None
         self._until = min(part.start_offset + offsets, part.end_offset)
         try:
             cut = self._cut(part, self._until)
@@ -191,7 +217,9 @@ class PartitionRead:
         if kept_of and kept_of.start_position == part.start_position:
             held = self._kept if kept_of.segment == part.segment else _NOTHING
         self._drop()
-        self._pieces = fetch_slice(self.storage, part, self._fetch_size, held)
+        self._pieces = fetch_slice(
+            self.storage, part, self._fetch_size, held, self._downloaded
+        )
         return self._pieces
 
     def follow(self, batches: Iterable[LogBatches]) -> Iterator[LogBatches]:
@@ -294,7 +322,7 @@ class PartitionRead:
             raise error
         first = self._left.first
         self._gone.add(content_of(first.segment))
-        reader, self._aborts = self._reader(), None
+        reader, self._aborts, self._downloads = self._reader(), None, None
         start, end = first.start_offset, self._left.end_offset
         try:
             present = plan_present(reader, start, end, without=self._gone)

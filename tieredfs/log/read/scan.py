@@ -1,6 +1,7 @@
 """A plan to read records, which can be pickled and run any number of times."""
 
 from collections.abc import Generator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from types import TracebackType
@@ -88,7 +89,8 @@ class Scan:
         while left:
             for read in left:
                 slices = read.slices(one_fetch=self.order == "fair")
-                yield from read_records(read, slices, self._decoder(read))
+                with closing(read):
+                    yield from read_records(read, slices, self._decoder(read))
             left = [read for read in left if not read.is_done]
 
     def read_gradually(

@@ -17,6 +17,7 @@ from tieredfs.errors import (
     CorruptDataError,
     CorruptIndexError,
 )
+from tieredfs.fetch import FetchedLog
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.model import SegmentMetadata
@@ -35,6 +36,7 @@ def fetch_slice(
     part: SegmentSlice,
     fetch_size: int,
     held: memoryview = _NOTHING,
+    downloaded: FetchedLog | None = None,
 ) -> LogFetch:
     """Fetch the log of a slice's segment, from the slice's first position on.
 
@@ -46,9 +48,12 @@ def fetch_slice(
         part: The slice.
         fetch_size: Bytes of each request.
         held: Bytes from the first position on that are already fetched.
+        downloaded: The slice, if it is downloaded ahead by requests of that size.
     """
     return LogFetch(
-        partial(storage.fetch_log_ahead, part.segment),
+        downloaded.read
+        if downloaded
+        else partial(storage.fetch_log_ahead, part.segment),
         part.segment.size or 0,
         start=part.start_position,
         until=part.end_position,

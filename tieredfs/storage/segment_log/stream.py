@@ -22,6 +22,7 @@ __all__ = [
     "read_batches",
     "read_log",
     "read_torn_batches",
+    "request_end",
     "split_log",
 ]
 
@@ -32,6 +33,28 @@ _LOOKAHEAD_BYTES = 64 << 10
 """Bytes of the first request past ``until``; each further request doubles them."""
 
 _NOTHING = memoryview(b"")
+
+
+def request_end(
+    start: int,
+    until: int,
+    size: int,
+    fetch_size: int,
+    lookahead: int = _LOOKAHEAD_BYTES,
+) -> int:
+    """Return where a request for a log ends.
+
+    Args:
+        start: Its first byte.
+        until: Position up to which the log is wanted.
+        size: Bytes of the log.
+        fetch_size: Maximum bytes of a request.
+        lookahead: Minimum bytes of one that would end at ``until``, or begins there.
+    """
+    length = fetch_size
+    if until < size:
+        length = min(length, max(until - start, lookahead))
+    return min(size, start + length)
 
 
 class LogFetch:
@@ -78,11 +101,9 @@ class LogFetch:
         if self._piece:
             yield self._piece
         while end < self.size:
-            size = self._fetch_size
-            if self._until < self.size:
-                size = min(size, max(self._until - end, beyond))
-                beyond *= 2 if end >= self._until else 1
-            start, end = end, min(self.size, end + max(size, self.needed))
+            planned = request_end(end, self._until, self.size, self._fetch_size, beyond)
+            beyond *= 2 if end >= self._until else 1
+            start, end = end, max(planned, min(self.size, end + self.needed))
             self._piece, self._position = _NOTHING, start  # do not hold two pieces
             self._piece = self._fetch(start, end)[: self.size - start]
             end = max(end, start + len(self._piece))

@@ -1,0 +1,337 @@
+"""Download the logs of segments in order, ahead of their reader.
+
+What is downloaded when is up to the ``DownloadWindow``; here are the threads, the
+clock and the storage. The storage is asked for one attempt each time: an attempt that
+fails gives its place to another piece while it waits.
+"""
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final, Self
+
+from tieredfs.errors import DeadlineExceededError, TieredFSError
+from tieredfs.fetch.backoff import Backoff
+from tieredfs.fetch.window import (
+    DownloadWindow,
+    FetchLimits,
+    LogRange,
+    Piece,
+    PieceState,
+)
+from tieredfs.model import SegmentMetadata
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
+from tieredfs.objects.concurrency.waiting import SIGNAL_CHECK_SECONDS
+from tieredfs.objects.errors_map import retry_after
+from tieredfs.storage import RemoteStorageManager
+
+__all__ = ["FetchedLog", "Later", "RemoteLogFetcher"]
+
+Later = Callable[[float, Callable[[], None]], object]
+"""Calls a function after some seconds, in another thread."""
+
+_PIECES: Final = 4
+"""Number of pieces that are held by default, beside the one that is being read."""
+
+_MIN_SHARE_SECONDS: Final = 0.001
+
+
+def _later(seconds: float, call: Callable[[], None]) -> None:
+    timer = threading.Timer(seconds, call)
+    timer.daemon = True
+    timer.start()
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedLog:
+    """A part of a log that is being downloaded.
+
+    Attributes:
+        wanted: Which part.
+    """
+
+    wanted: LogRange
+    _round: "_Round"
+    _number: int
+
+    def read(self, start: int, end: int) -> memoryview:
+        """Return the bytes of the log from ``start`` to ``end`` or further.
+
+        It waits for those that are being downloaded, and fetches by itself those that
+        are not, or whose download has failed. Bytes before ``start`` are released.
+
+        Args:
+            start: First byte.
+            end: Byte after the last one that is needed.
+
+        Raises:
+            NotFoundError: The segment is gone.
+            CorruptDataError: The log is not what was stored.
+            StorageUnavailableError: The store failed in all attempts.
+            DeadlineExceededError: The store did not answer in time.
+        """
+        parts, position = [], start
+        while position < end:
+            data = self._round.read(self._number, self.wanted.segment, position, end)
+            parts.append(data)
+            position += len(data)
+        if len(parts) == 1:
+            return parts[0]
+        return memoryview(b"".join(parts))
+
+
+class RemoteLogFetcher:
+    """Fetch parts of logs, one after the other, through a sliding window.
+
+    While one is read, the next ones are downloaded, within ``FetchLimits``. They are
+    yielded in their order, and the bytes of each in theirs, whichever arrives first. A
+    download that fails is made again where its bytes are needed, before its error is
+    raised there.
+
+    Everything is held in memory: a large log is downloaded in pieces, of which no more
+    are held than ``FetchLimits.max_bytes``.
+    """
+
+    def __init__(
+        self,
+        storage: RemoteStorageManager,
+        piece_bytes: int,
+        limits: FetchLimits | None = None,
+        *,
+        attempts: "Attempts | None" = None,
+    ) -> None:
+        """Create a fetcher, without sending a request or starting a thread.
+
+        Args:
+            storage: Where the segments are.
+            piece_bytes: Bytes of each request.
+            limits: How much is downloaded ahead; None for four segments, of which at
+                most four pieces are held.
+            attempts: How often an attempt is repeated, and when; None for what the
+                policy of the storage's store says.
+        """
+        self._piece_bytes = piece_bytes
+        self._limits = limits or FetchLimits(max_bytes=_PIECES * piece_bytes)
+        self._attempts = attempts or Attempts.of(storage)
+        self._round: _Round | None = None
+
+    def fetch(self, wanted: Iterable[LogRange]) -> Iterator[FetchedLog]:
+        """Fetch parts of logs, in their order.
+
+        It ends an earlier call: what that has downloaded is dropped, and its iterator
+        stops.
+
+        Args:
+            wanted: The parts; each is taken when the window has room for it.
+
+        Yields:
+            Each part, to be read before the next one is taken.
+        """
+        self.close()
+        self._round = _Round(
+            self._attempts, DownloadWindow(self._limits, self._piece_bytes), wanted
+        )
+        return self._round.logs()
+
+    def close(self) -> None:
+        """End all downloads; what is being downloaded is dropped when it arrives.
+
+        It does not wait: a request has a deadline of its own. Closing again does
+        nothing.
+        """
+        if self._round is not None:
+            self._round.end()
+
+    def __enter__(self) -> Self:
+        """Use the fetcher in a with block."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close it."""
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Attempts:
+    """How a piece is downloaded, and how often that is tried.
+
+    Attributes:
+        storage: Where the segments are.
+        backoff: How often an attempt is repeated, and after which wait.
+        clock: Returns a time in seconds that only grows.
+        later: Calls a function after some seconds.
+        drawn: Returns a random number from 0 to 1.
+    """
+
+    storage: RemoteStorageManager
+    backoff: Backoff
+    clock: Callable[[], float] = time.monotonic
+    later: Later = _later
+    drawn: Callable[[], float] = random.random
+
+    @classmethod
+    def of(cls, storage: RemoteStorageManager) -> Self:
+        """Return the attempts that the policy of a storage's store allows."""
+        policy = storage.store.policy
+        retries = policy.attempts - 1
+        return cls(storage, Backoff(retries, policy.backoff, policy.max_backoff))
+
+    def make(
+        self, segment: SegmentMetadata, start: int, end: int, begun: float, attempt: int
+    ) -> memoryview:
+        """Ask the storage once, for a share of the time that is left.
+
+        Args:
+            segment: The segment.
+            start: First byte.
+            end: Byte after the last one that is needed.
+            begun: When the first attempt began.
+            attempt: The number of this one, from 1.
+        """
+        policy = self.storage.store.policy
+        left = max(self._left(begun), _MIN_SHARE_SECONDS)
+        share = policy.share(left, attempt)
+        once = self.storage.with_policy(replace(policy, attempts=1, deadline=share))
+        return once.fetch_log_ahead(segment, start, end)
+
+    def delay(self, error: Exception, begun: float, attempt: int) -> float | None:
+        """Return the wait before the next attempt; None if none is made.
+
+        Args:
+            error: Why the last attempt has failed.
+            begun: When the first attempt began.
+            attempt: The number of the last one, from 1.
+        """
+        may_help = isinstance(error, DeadlineExceededError) or (
+            isinstance(error, TieredFSError) and error.retryable
+        )
+        if not may_help or attempt > self.backoff.retries:
+            return None
+        drawn = self.backoff.delay(attempt, self.drawn())
+        delay = max(drawn, retry_after(error))
+        return delay if delay < self._left(begun) else None
+
+    def _left(self, begun: float) -> float:
+        return self.storage.store.policy.deadline - (self.clock() - begun)
+
+
+class _Round:
+    """What one call of ``RemoteLogFetcher.fetch`` downloads.
+
+    Every change of the window is made under one lock, and its readers wait for it.
+    """
+
+    def __init__(
+        self, attempts: Attempts, window: DownloadWindow, wanted: Iterable[LogRange]
+    ) -> None:
+        self._attempts = attempts
+        self._window = window
+        self._wanted = iter(wanted)
+        self._added: deque[tuple[int, LogRange]] = deque()
+        self._changed = threading.Condition()
+        self._pool = DaemonExecutor(window.max_requests, "tieredfs-fetch")
+        self._is_ended = False
+
+    def logs(self) -> Iterator[FetchedLog]:
+        """Yield the logs, in order."""
+        while True:
+            with self._changed:
+                if self._is_ended:
+                    return
+                self._window.begin_next()
+                self._advance()
+                if not self._added:
+                    return
+                number, wanted = self._added.popleft()
+            yield FetchedLog(wanted, self, number)
+
+    def end(self) -> None:
+        """Drop everything, and begin nothing more."""
+        with self._changed:
+            self._is_ended = True
+            self._window.clear()
+            self._changed.notify_all()
+
+    def read(
+        self, number: int, segment: SegmentMetadata, start: int, end: int
+    ) -> memoryview:
+        """Return bytes of a log from ``start`` on, once they are there."""
+        with self._changed:
+            while not self._is_ended:
+                self._window.pass_by(number, start)
+                self._advance()
+                piece = self._window.covering(number, start)
+                if piece is None or piece.state is PieceState.FAILED:
+                    end = piece.end if piece else end
+                    self._window.take_over(number, start, end)
+                    break
+                if piece.state is PieceState.HELD:
+                    return piece.data[start - piece.start :]
+                self._changed.wait(SIGNAL_CHECK_SECONDS)
+        return self._fetch_now(segment, start, end)
+
+    def _fetch_now(self, segment: SegmentMetadata, start: int, end: int) -> memoryview:
+        """Fetch bytes in the thread that needs them."""
+        attempts, attempt = self._attempts, 1
+        begun = attempts.clock()
+        while True:
+            try:
+                return attempts.make(segment, start, end, begun, attempt)
+            except TieredFSError as error:
+                delay = attempts.delay(error, begun, attempt)
+                if delay is None:
+                    raise
+            attempt += 1
+            woken = threading.Event()
+            attempts.later(delay, woken.set)
+            while not woken.wait(SIGNAL_CHECK_SECONDS):
+                pass
+
+    def _advance(self) -> None:
+        """Add logs while there is room, and begin what may begin; the lock is held."""
+        if self._is_ended:
+            return
+        while self._window.has_room:
+            wanted = next(self._wanted, None)
+            if wanted is None:
+                break
+            self._added.append((self._window.add(wanted), wanted))
+        while True:
+            piece = self._window.next_request(self._attempts.clock())
+            if piece is None:
+                return
+            self._pool.submit(self._attempt, piece)
+
+    def _attempt(self, piece: Piece) -> None:
+        """Make an attempt at a piece, and tell the window what came of it."""
+        if self._is_ended:
+            return
+        attempts, delay = self._attempts, None
+        try:
+            data = attempts.make(
+                piece.segment, piece.start, piece.end, piece.begun, piece.attempt
+            )
+        except Exception as error:  # noqa: BLE001 - its reader tries again
+            delay = attempts.delay(error, piece.begun, piece.attempt)
+            with self._changed:
+                due = None if delay is None else attempts.clock() + delay
+                self._window.failed(piece, due)
+                self._go_on()
+        else:
+            with self._changed:
+                self._window.received(piece, data)
+                self._go_on()
+        if delay is not None:
+            attempts.later(delay, self._wake)
+
+    def _wake(self) -> None:
+        with self._changed:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Begin what may begin now, and wake the reader; the lock is held."""
+        self._advance()
+        self._changed.notify_all()
