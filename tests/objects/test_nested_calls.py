@@ -1,6 +1,8 @@
 """Calls within calls: how many are in progress, and which error is raised."""
 
+import os
 import threading
+import warnings
 
 import pytest
 
@@ -97,3 +99,56 @@ def test_an_error_does_not_wait_for_calls_in_progress() -> None:
     with pytest.raises(ValueError, match="the first"):
         NestedCalls(4).map(fail_or_wait, range(4))
     ended.set()
+
+
+def test_an_error_ends_the_calls_inside_the_other_calls_too() -> None:
+    calls, failed = NestedCalls(4), threading.Event()
+    begun, begun_later, lock = threading.Event(), 0, threading.Lock()
+
+    def leaf(_: int) -> None:
+        nonlocal begun_later
+        begun.set()
+        with lock:
+            begun_later += failed.is_set()
+        failed.wait(0.01)  # time enough for all of them, if they went on
+
+    def outer(number: int) -> None:
+        if number:
+            calls.map(leaf, range(200))
+            return
+        assert begun.wait(10)
+        raise ValueError
+
+    with pytest.raises(ValueError):  # noqa: PT011 - it has no message
+        calls.map(outer, range(3))
+    failed.set()
+    assert calls.map(str, range(3)) == ["0", "1", "2"]
+    # Those that were in progress, and those for which a thread had looked just before.
+    assert begun_later <= 2 * 4
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_forked_child_has_all_places_whatever_its_parent_is_calling() -> None:
+    calls, may_end = NestedCalls(4), threading.Event()
+    begun = threading.Barrier(5)
+
+    def hold(_: int) -> None:
+        begun.wait(10)
+        may_end.wait(10)
+
+    parent = threading.Thread(target=calls.map, args=(hold, range(4)))
+    parent.start()
+    begun.wait(10)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # of a fork with threads
+        child = os.fork()
+    if not child:
+        together = threading.Barrier(4)
+        try:
+            calls.map(lambda _: together.wait(10), range(4))
+        except BaseException:  # noqa: BLE001 - the parent sees the exit code
+            os._exit(1)
+        os._exit(0)
+    may_end.set()
+    parent.join(10)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0

@@ -213,6 +213,32 @@ def test_a_listing_whose_pages_do_not_end_is_an_error(
     assert unchanged(store)
 
 
+LISTED = (
+    "<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>{}</Key>"
+    '<Size>{}</Size><ETag>"e"</ETag></Contents></ListBucketResult>'
+)
+
+
+@pytest.mark.parametrize("place", ["s3"], indirect=True)
+@pytest.mark.parametrize("method", ["list", "list_pages"])
+@pytest.mark.parametrize(
+    ("key", "size", "said"),
+    [("elsewhere/key", "1", "does not begin with"), ("key", "9" * 5000, "listing")],
+    ids=["a key of another prefix", "a size of 5,000 digits"],
+)
+def test_a_listing_of_what_was_not_asked_for_is_an_error_of_the_store(
+    place: ProxiedBucket, key: str, size: str, said: str, method: str
+) -> None:
+    store = opened(place)
+    headers = {"Content-Type": "application/xml"}
+    body = LISTED.format(key, size)
+    place.proxy.add("GET", status=200, body=body, headers=headers)
+    with pytest.raises(StorageUnavailableError, match=said):
+        list(getattr(store, method)("sought/"))
+    place.proxy.clear()
+    assert unchanged(store)
+
+
 def test_an_answer_without_content_hides_nothing(place: ProxiedBucket) -> None:
     if is_web(place):
         pytest.skip("a file may be empty")

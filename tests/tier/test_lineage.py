@@ -394,3 +394,24 @@ def test_compressing_some_segments_hides_no_other(
 
 def row_of(value: str) -> pa.Table:
     return pa.table({"value": pa.array([value.encode()], pa.binary())})
+
+
+def test_a_segment_without_epochs_hides_no_history_of_the_others() -> None:
+    storage = SingleObject(ObjectStore(f"memory://epochs-{uuid.uuid4().hex}"))
+    partition = TopicIdPartition("t", 0)
+    histories: list[list[tuple[int, int]]] = [[], [(0, 0)], [(0, 0), (1, 20)], [(0, 0)]]
+    bounds = [(0, 10), (10, 20), (20, 25), (25, 40)]
+    for number, (epochs, (start, end)) in enumerate(
+        zip(histories, bounds, strict=True)
+    ):
+        log = hand(start, end - start, epochs[-1][0] if epochs else -1, "v")
+        index = {IndexType.LEADER_EPOCH: format_leader_epochs(LeaderEpochs.of(epochs))}
+        storage.copy_log_segment(
+            SegmentMetadata(
+                partition, SegmentId.from_bytes(bytes([number]) * 16), start, end - 1
+            ),
+            LogSegmentData(log, index if epochs else {}),
+        )
+    topic = Tier(storage).topic("t")
+    assert topic.end_offsets() == {0: 25}
+    assert [offset for offset, _ in values(topic)] == list(range(25))

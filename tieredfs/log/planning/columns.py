@@ -52,7 +52,8 @@ def may_diverge(
 
     If all have the same highest epoch, they are of one history: its leader had
     everything before. Otherwise the last segment's history determines under which epoch
-    each segment has to end; a cleaner may also have left an older epoch.
+    each segment has to end; a cleaner may also have left an older epoch. A segment
+    without an epoch, or whose epoch is not listed, agrees with every history.
 
     Args:
         segments: The segments of a partition with their end offsets, as listed.
@@ -60,7 +61,8 @@ def may_diverge(
         describe: Reads the history of the last segment.
     """
     epochs = _epochs_of(segments, highest_epoch)
-    if not len(epochs) or (epochs == NO_EPOCH).any() or (epochs == epochs[0]).all():
+    known = epochs[epochs != NO_EPOCH]
+    if not len(known) or (known == known[0]).all():
         return False
     ends = ends_of(segments)
     last = int(np.where(epochs == epochs.max(), ends, -1).argmax())

@@ -173,12 +173,16 @@ class S3Backend(Backend):
             request["StartAfter"] = self._prefix + listing.start_after
         if at is not None:
             request["ContinuationToken"] = at
-        answer = self.run_async(self._list, timeout, request)
-        _check("list_objects_v2", answer)
+        try:
+            answer = self.run_async(self._list, timeout, request)
+            _check("list_objects_v2", answer)
+            listed = self._listed(answer, self._prefix + listing.prefix)
+        except (LookupError, ValueError) as error:  # an encoding, or a size
+            msg = "the answer is not a listing; check the endpoint"
+            raise OSError(msg) from error
         more = answer.get("IsTruncated")
         token = answer.get("NextContinuationToken")
-        following = check_next(token, at) if more else None
-        return Page(self._listed(answer), following)
+        return Page(listed, check_next(token, at) if more else None)
 
     async def _list(self, request: Mapping[str, object]) -> dict[str, Any]:
         client = await self.filesystem.get_s3(self.bucket)
@@ -333,10 +337,18 @@ class S3Backend(Backend):
         """Split a path into the bucket and the key, which may contain any text."""
         return self.bucket, path.removeprefix(self.bucket).lstrip("/"), None
 
-    def _listed(self, answer: dict[str, Any]) -> Sequence[ObjectInfo]:
-        """Return the entries of a page, sorted by key: some servers sort by folder."""
+    def _listed(self, answer: dict[str, Any], prefix: str) -> Sequence[ObjectInfo]:
+        """Return the entries of a page, sorted by key: some servers sort by folder.
+
+        Raises:
+            OSError: A key does not begin with the prefix that was asked for.
+        """
         cut = len(self._prefix)
         rows = [row for row in rows_of(answer) if not row.key.endswith("/")]
+        for row in rows:
+            if not row.key.startswith(prefix):
+                msg = f"it lists {row.key!r}, which does not begin with {prefix!r}"
+                raise OSError(msg)
         found = EntryColumns(
             [row.key[cut:] for row in rows],
             [row.size for row in rows],

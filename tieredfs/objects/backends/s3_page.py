@@ -65,7 +65,7 @@ def _parse_tree(
     """Parse a page as a tree of elements, which has a place for objects taken out."""
     try:
         root = ET.fromstring(body)  # noqa: S314 - as botocore has just done
-    except ET.ParseError:
+    except (ET.ParseError, LookupError):  # no XML, or an encoding that is unknown
         return None
     return _fields(root, taken)
 

@@ -5,6 +5,8 @@ segments. With a pool for each, their limits would multiply; with one pool for b
 partitions could occupy it and wait for ever for their segments.
 """
 
+import os
+import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -36,12 +38,16 @@ class NestedCalls:
             limit: Maximum number of calls in progress; at least 1.
         """
         self._lock: Final = make_lock()
+        self._limit = limit
         self._free = limit - 1  # the caller's own place is the first
+        self._process = os.getpid()
+        self._here = threading.local()
 
     def map(self, call: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
         """Return the results of a call for each item, in their order.
 
-        Neither an error nor Ctrl-C waits for the calls in progress.
+        Neither an error nor Ctrl-C waits for the calls in progress. No other call is
+        begun then, nor by those in progress.
 
         Args:
             call: May use this object again.
@@ -55,10 +61,14 @@ class NestedCalls:
         waiting = deque((Future[_R](), item) for item in items)
         futures = [future for future, _ in waiting]
         pool = DaemonExecutor(len(items))
+        made = _Map(getattr(self._here, "map", None))
 
         def work(*, has_own_place: bool) -> None:
+            self._here.map = made
             try:
                 while waiting:
+                    if made.is_left:
+                        return
                     try:
                         future, item = waiting.popleft()
                     except IndexError:  # another thread was faster
@@ -69,6 +79,8 @@ class NestedCalls:
                     if future.exception() is not None:
                         waiting.clear()  # those before it have begun
             finally:
+                for future, _ in list(waiting) if made.is_left else ():
+                    future.cancel()  # a call that waits for it has been left, too
                 if has_own_place:
                     self._leave_place()
 
@@ -76,10 +88,12 @@ class NestedCalls:
         try:
             return [result_of(future, inf) for future in futures]
         finally:
+            made.leave()
             waiting.clear()
 
     def _take_place(self) -> bool:
         with self._lock:
+            self._reset_after_fork()
             if not self._free:
                 return False
             self._free -= 1
@@ -87,4 +101,31 @@ class NestedCalls:
 
     def _leave_place(self) -> None:
         with self._lock:
+            self._reset_after_fork()
             self._free += 1
+
+    def _reset_after_fork(self) -> None:
+        """Free the places of the parent's threads, which a forked child lacks."""
+        if self._process != os.getpid():
+            self._process, self._free = os.getpid(), self._limit - 1
+
+
+class _Map:
+    """One call of ``map``, inside another one or not.
+
+    Attributes:
+        outer: The call inside which it was made.
+    """
+
+    def __init__(self, outer: "_Map | None") -> None:
+        self.outer = outer
+        self._is_left = False
+
+    def leave(self) -> None:
+        """Note that its caller has its results, or an error, and waits no longer."""
+        self._is_left = True
+
+    @property
+    def is_left(self) -> bool:
+        """Whether its caller, or that of an outer call, waits no longer."""
+        return self._is_left or (self.outer is not None and self.outer.is_left)

@@ -221,7 +221,8 @@ class AzureBackend(Backend):
         pages = found.by_page(at)
         try:
             items = [item async for item in await anext(pages)] + (taker.blobs or [])
-        except AttributeError as error:  # the client expects a listing in the answer
+        except (AttributeError, LookupError, ValueError) as error:
+            # The client expects a listing in the answer.
             msg = "the answer is not a listing; check the endpoint"
             raise OSError(msg) from error
         entries = sorted(self._listed(items), key=lambda entry: entry.key)

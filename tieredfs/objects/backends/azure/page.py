@@ -44,7 +44,7 @@ class PageTaker:
             return
         try:
             root = ET.fromstring(answer.body())  # noqa: S314 - as the client does next
-        except ET.ParseError:
+        except (ET.ParseError, LookupError):  # no XML, or an encoding that is unknown
             return
         listed = root.find("Blobs") if root.tag == _ROOT else None
         if listed is None:
