@@ -89,6 +89,9 @@ class TieredFSError(Exception):
     retryable: ClassVar[bool] = False
     keys: tuple[str, ...] = ()
     """Keys that a call with several keys did not process; empty for any other call."""
+    offsets: tuple[int, int] | None = None
+    """Offsets ``[start, end)`` of the segment that cannot be read, where a listing that
+    surveys every segment knows them from its name."""
 
 
 class TieredFSWarning(UserWarning):

@@ -89,17 +89,20 @@ def run_process(
     return Outcome(process.returncode, out, err.decode().splitlines())
 
 
-def run_with_terminal(*arguments: str, on: frozenset[str]) -> tuple[Outcome, str]:
+def run_with_terminal(
+    *arguments: str, on: frozenset[str], env: Mapping[str, str] | None = None
+) -> tuple[Outcome, str]:
     """Run the installed script with a terminal.
 
     Args:
         arguments: Of the command.
         on: Which of ``stdout`` and ``stderr`` are the terminal; the other is a pipe.
+        env: Variables of its environment, beyond ours.
 
     Returns:
         The outcome as the pipes saw it, and all that the terminal saw.
     """
-    with start_with_terminal(*arguments, on=on) as (process, seen):
+    with start_with_terminal(*arguments, on=on, env=env) as (process, seen):
         out, err = process.communicate(timeout=_SECONDS)
     lines = (err or b"").decode().splitlines()
     return Outcome(process.returncode, out or b"", lines), seen.decode()
@@ -107,13 +110,14 @@ def run_with_terminal(*arguments: str, on: frozenset[str]) -> tuple[Outcome, str
 
 @contextlib.contextmanager
 def start_with_terminal(
-    *arguments: str, on: frozenset[str]
+    *arguments: str, on: frozenset[str], env: Mapping[str, str] | None = None
 ) -> Iterator[tuple[subprocess.Popen[bytes], bytearray]]:
     """Start the installed script with a terminal; it is killed at the end.
 
     Args:
         arguments: Of the command.
         on: Which of ``stdout`` and ``stderr`` are the terminal; the other is a pipe.
+        env: Variables of its environment, beyond ours.
 
     Yields:
         The process, and what the terminal has seen so far.
@@ -125,6 +129,7 @@ def start_with_terminal(
     try:
         with start_process(
             *arguments,
+            env=env,
             stdout=its_end if "stdout" in on else subprocess.PIPE,
             stderr=its_end if "stderr" in on else subprocess.PIPE,
         ) as process:

@@ -5,10 +5,13 @@ from itertools import pairwise
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from rich.text import Text
 
 from tieredfs.cli.picture.blocks import Block, blocks_of, joined
+from tieredfs.cli.picture.findings import FindingKind, findings_of
+from tieredfs.cli.picture.fold import fold
 from tieredfs.cli.picture.scale import Scale, offset_ticks, time_ticks
-from tieredfs.cli.picture.units import show_offsets, show_size, show_span
+from tieredfs.cli.picture.units import show_offsets, show_size, show_span, size_of_log
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.report.composition import partition_report
 from tieredfs.log.report.partition_report import PartitionReport
@@ -47,6 +50,85 @@ def reports(draw: st.DrawFn) -> PartitionReport:
             tiles.append(Tile(one, max(one.start_offset, reached), end))
             reached = end
     return partition_report(PARTITION, segments, tiles, stored_sizes={}, profiles={})
+
+
+def in_a_row(*epochs: int | None) -> PartitionReport:
+    """Return the report of segments of ten offsets, each of one epoch, if known."""
+    segments = [
+        SegmentMetadata(
+            PARTITION,
+            SegmentId.from_bytes((at + 1).to_bytes(16, "big")),
+            10 * at,
+            10 * at + 9,
+            leader_epochs=None if epoch is None else (EpochEntry(epoch, 10 * at),),
+            size=10,
+            record_count=10,
+        )
+        for at, epoch in enumerate(epochs)
+    ]
+    tiles = [Tile(one, one.start_offset, one.start_offset + 10) for one in segments]
+    return partition_report(PARTITION, segments, tiles, stored_sizes={}, profiles={})
+
+
+def said_of(report: PartitionReport, kind: FindingKind) -> str:
+    (text,) = (one.text for one in findings_of(report) if one.kind is kind)
+    return text
+
+
+@pytest.mark.parametrize(
+    ("epochs", "said"),
+    [
+        ((3, 3), "leader epoch 3"),
+        (
+            (0, None, 0),
+            "leader epochs: 0 from 0; not known from 10; 0 from 20",
+        ),
+        ((None, 1), "leader epochs: not known from 0; 1 from 10"),
+        (
+            (0, 1, 2, 3, 4),
+            "leader epochs: 2 earlier; 2 from 20; 3 from 30; 4 from 40",
+        ),
+    ],
+)
+def test_epochs_are_said_with_what_is_not_known_and_of_many_the_newest(
+    epochs: tuple[int | None, ...], said: str
+) -> None:
+    assert said_of(in_a_row(*epochs), FindingKind.EPOCHS) == said
+
+
+def test_of_segments_that_begin_at_one_offset_the_id_says_which_serves() -> None:
+    one, other = (
+        SegmentMetadata(
+            PARTITION,
+            SegmentId.from_bytes(bytes([n] * 16)),
+            10,
+            last,
+            size=1,
+            record_count=1,
+        )
+        for n, last in ((1, 19), (2, 29))
+    )
+    report = partition_report(
+        PARTITION, [one, other], [Tile(other, 10, 30)], stored_sizes={}, profiles={}
+    )
+    assert said_of(report, FindingKind.OVERLAP) == (
+        f"overlap: 10 offsets: 10 to 19 in 2 segments, served by segment {other.id} "
+        "from 10"
+    )
+
+
+@given(
+    st.lists(st.text("ab", min_size=1, max_size=9), max_size=20),
+    st.integers(12, 40),
+    st.integers(0, 3),
+)
+def test_folded_lines_have_every_word_and_are_no_wider(
+    words: list[str], width: int, indent: int
+) -> None:
+    lines = fold(Text(" ".join(words)), width, indent=indent)
+    assert " ".join(line.plain for line in lines).split() == words
+    assert all(len(line) <= width for line in lines)
+    assert all(line.plain.startswith(" " * indent) for line in lines)
 
 
 def offsets_of(blocks: list[Block]) -> list[tuple[int, int]]:
@@ -192,6 +274,11 @@ def test_what_is_drawn_is_never_outside_of_its_axis(
 )
 def test_sizes_are_in_the_unit_that_reads_best(size: int | None, shown: str) -> None:
     assert show_size(size) == shown
+
+
+def test_a_size_that_is_not_known_is_said_in_words() -> None:
+    assert size_of_log(2048) == "2.0 KiB of log"
+    assert size_of_log(None) == "size of the log not known"
 
 
 def test_offsets_and_times_are_shown_with_their_last_one() -> None:

@@ -1,7 +1,9 @@
 """``tieredfs report``: what it draws, and how it ends."""
 
+import errno
 import json
 import os
+import re
 import stat
 from pathlib import Path
 
@@ -79,17 +81,42 @@ def test_a_single_missing_offset_of_many_is_seen(tmp_path: Path) -> None:
     assert "missing: 1 offset: 5,000" in done.text
     marks = [line for line in done.text.splitlines() if "×" in line and "╵" in line]
     assert marks[0].index("×") == 2 + 98 * 5000 // 9001
-    assert "up to 10 segments begin in a column" in marks[0]
+    assert "\n  up to 10 segments begin in a column\n" in done.text
 
 
-@pytest.mark.parametrize("columns", [40, 60, 100, 160])
+@pytest.mark.parametrize("columns", [10, 20, 40, 60, 100, 160])
 def test_no_bar_is_wider_than_the_terminal(columns: int) -> None:
     done = run_process("report", COMPACTED, env={**WIDE, "COLUMNS": str(columns)})
     (bar,) = bars(done.text, "·▁▂▃▄▅▆▇█ ")
     assert len(bar) == columns
     labels = [line for line in done.text.splitlines() if "└" in line]
-    assert labels
+    assert labels or columns < 40
     assert all(len(line) <= columns for line in labels)
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_no_line_is_wider_than_the_terminal(columns: int, tmp_path: Path) -> None:
+    url = tier_with(tmp_path, *range(0, 5000, 10), *range(5001, 9001, 10))
+    for words in ([LEADER_CHANGES], [COMPACTED], [url, "t"]):
+        done = run_process("report", *words, env={**WIDE, "COLUMNS": str(columns)})
+        assert max(map(len, done.text.splitlines())) <= columns
+
+
+def test_epochs_have_colours_that_a_terminal_of_eight_colours_tells_apart(
+    tmp_path: Path,
+) -> None:
+    files: dict[str, bytes] = {}
+    for epoch, start in enumerate(range(0, 60, 10)):
+        begun = [(n, 10 * n) for n in range(epoch + 1)]
+        log = log_of(start, 10, epoch=epoch)
+        files |= segment(f"t-0-{ID}", start, log, epochs=begun)
+    fill(open_store(Bucket(str(tmp_path), {})), files)
+    done, seen = run_with_terminal(
+        "report", str(tmp_path), "t", on=STDOUT, env={"TERM": "xterm"}
+    )
+    assert done.code == 0
+    bar = next(line for line in seen.splitlines() if "█" in line)
+    assert len(set(re.findall(r"\x1b\[(\d+)m█", bar))) == 6
 
 
 def test_colours_are_for_terminals() -> None:
@@ -130,7 +157,11 @@ def test_programs_get_every_figure(run: Run) -> None:
         {"epoch": 2, "start_offset": 4291, "end_offset": 4662},
         {"epoch": 3, "start_offset": 4662, "end_offset": 4704},
     ]
-    rest = {k: partition[k] for k in partition.keys() - {"overlaps", "leader_epochs"}}
+    first, *_ = listed = partition["segment_list"]
+    assert [one["start_offset"] for one in listed] == [4291, 4339, 4635]
+    assert first["served"] == [{"start_offset": 4291, "end_offset": 4544}]
+    lists = {"overlaps", "leader_epochs", "segment_list"}
+    rest = {k: partition[k] for k in partition.keys() - lists}
     assert rest == {
         "partition": 0,
         "start_offset": 4291,
@@ -138,11 +169,41 @@ def test_programs_get_every_figure(run: Run) -> None:
         "first_timestamp": 1720000742979,
         "max_timestamp": 1720000807162,
         "segments": 3,
+        "unreadable_segments": 0,
         "bytes": 270823,
         "stored_bytes": 273072,
         "emptied_offsets": 0,
         "gaps": [],
     }
+
+
+def test_programs_get_every_segment_and_where_its_holes_are(run: Run) -> None:
+    done = run("report", COMPACTED, "--json")
+    (partition,) = json.loads(done.out)["topics"][0]["partitions"]
+    listed = partition["segment_list"]
+    assert len(listed) == partition["segments"] == 7
+    rows = json.loads(run("ls", COMPACTED, "compacted", "--segments", "--json").out)
+    for one, row in zip(listed, rows["segments"], strict=True):
+        assert {"partition": 0, **one} == {**one, **row}
+    lost = [
+        hole["end_offset"] - hole["start_offset"] - hole["records"]
+        for one in listed
+        for hole in one["holes"]
+    ]
+    assert sum(lost) == partition["emptied_offsets"] == 1055
+    last = listed[-1]
+    assert (last["records"], last["holes"]) == (28, [])
+    assert last["leader_epochs"] == [
+        {"epoch": 0, "start_offset": 1397, "end_offset": 1425}
+    ]
+
+
+def test_programs_get_each_gap_as_an_error(run: Run, tmp_path: Path) -> None:
+    done = run("report", tier_with(tmp_path, 0, 20, 40), "t", "--json")
+    told = json.loads(done.out)
+    ((partition,),) = (topic["partitions"] for topic in told["topics"])
+    assert done.code == 4
+    assert len(partition["gaps"]) == len(told["errors"]) == len(done.err) == 2
 
 
 def test_figures_agree_with_those_of_ls(run: Run, three: str) -> None:
@@ -163,6 +224,43 @@ def test_a_damaged_segment_hides_nothing_else(run: Run, tmp_path: Path) -> None:
     assert "compacted-0  offsets 0 to 1,396" in done.text
     (error,) = done.err
     assert victim.name in error
+
+
+def test_of_a_damaged_manifest_it_is_said_what_is_not_known(
+    run: Run, tmp_path: Path
+) -> None:
+    logdir, tier = recorded("compacted", tmp_path / "broker"), tmp_path / "tier"
+    push_all(source_of(logdir), native(Bucket(str(tier), {})))
+    victim = sorted(tier.rglob("*.segment"))[1]
+    victim.write_bytes(flipped(victim.read_bytes(), -60))
+    done = run("report", str(tier))
+    assert done.code == 4
+    said = "holes: not known: 1 of 6 segments has no known number of records"
+    assert said in done.text
+    said = "leader epochs: 0 from 0; not known from 386; 0 from 766"
+    assert said in done.text
+
+
+def test_a_segment_that_is_cut_is_drawn_as_missing_among_the_others(
+    run: Run, tmp_path: Path
+) -> None:
+    logdir, tier = recorded("compacted", tmp_path / "broker"), tmp_path / "tier"
+    push_all(source_of(logdir), native(Bucket(str(tier), {})))
+    victim = sorted(tier.rglob("*.segment"))[1]
+    victim.write_bytes(victim.read_bytes()[:100])
+    page = tmp_path / "page.html"
+    done = run("report", str(tier))
+    assert done.code == 4
+    assert "compacted-0  offsets 0 to 1,396" in done.text
+    assert "5 segments and 1 that cannot be read" in done.text
+    assert "missing: 380 offsets: 386 to 765" in done.text
+    (bar,) = bars(done.text, "·▁▂▃▄▅▆▇█× ")
+    assert bar.count("×") == pytest.approx(380 * (len(bar) - 2) / 1397, abs=1)
+    (error,) = done.err
+    assert victim.name in error
+    assert run("report", str(tier), "--html", str(page)).code == 4
+    assert page.read_text().count('class="block e0 served"><title>segment from') == 5
+    assert "<title>missing: 386 to 765</title>" in page.read_text()
 
 
 def test_logs_that_are_elsewhere_are_not_read_and_their_holes_not_known(
@@ -188,6 +286,7 @@ def test_logs_that_are_elsewhere_are_not_read_and_their_holes_not_known(
         (["--wide"], 2),
         (["--html", "."], 2),
         (["--html", "nosuch/page.html"], 2),
+        (["--html", "-", "--json"], 2),
     ],
     ids=str,
 )
@@ -212,7 +311,65 @@ def test_a_full_disk_is_an_error() -> None:
     assert b"standard output is incomplete" in err
 
 
+@pytest.mark.parametrize("name", ["-", "/dev/stdout"])
+def test_a_reader_of_the_page_that_has_gone_ends_the_command_quietly(name: str) -> None:
+    its_end, ours = os.pipe()
+    os.close(its_end)
+    try:
+        words = ("report", LEADER_CHANGES, "--html", name)
+        with start_process(*words, stdout=ours) as process:
+            _, err = process.communicate(timeout=60)
+    finally:
+        os.close(ours)
+    assert (process.returncode, err) == (0, b"")
+
+
 class TestThePageThatIsWritten:
+    def test_a_dash_is_standard_output(self, run: Run, tmp_path: Path) -> None:
+        page = tmp_path / "page.html"
+        run("report", LEADER_CHANGES, "--html", str(page))
+        done = run("report", LEADER_CHANGES, "--html", "-")
+        assert (done.code, done.out, done.err) == (0, page.read_bytes(), [])
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("", "--html: the name of the file is empty"),
+            ("s3://bucket/page.html", "--html: s3://bucket/page.html is not a local"),
+            ("s3://user:secret@b/x", "is not a local file"),
+        ],
+    )
+    def test_what_is_not_a_local_file_is_said_to_be_none(
+        self, run: Run, name: str, said: str
+    ) -> None:
+        done = run("report", LEADER_CHANGES, "--html", name)
+        assert done.code == 2
+        assert said in done.err[0]
+        assert "secret" not in done.err[0]
+
+    def test_a_link_that_leads_nowhere_is_named_as_the_user_names_it(
+        self, run: Run, tmp_path: Path
+    ) -> None:
+        link = tmp_path / "link.html"
+        link.symlink_to(tmp_path / "no" / "page.html")
+        done = run("report", LEADER_CHANGES, "--html", str(link))
+        assert done.code == 2
+        assert f"--html: {link} is a link" in done.err[0]
+        assert list(tmp_path.iterdir()) == [link]
+
+    def test_an_error_names_the_file_and_not_the_one_that_was_staged(
+        self, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def fail(_: int) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "staged")
+
+        monkeypatch.setattr(os, "fsync", fail)
+        page = tmp_path / "page.html"
+        done = run("report", LEADER_CHANGES, "--html", str(page))
+        assert done.code == 1
+        assert done.err == [f"tieredfs: error: {page}: No space left on device"]
+        assert list(tmp_path.iterdir()) == []
+
     def test_it_is_named_and_nothing_else_is_left_beside_it(
         self, run: Run, tmp_path: Path
     ) -> None:

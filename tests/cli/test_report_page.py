@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Protocol, TypeAlias
@@ -19,10 +20,11 @@ from support.browser import Browser, OpenPage, browser_running
 from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.prerequisites import miss
 from tieredfs.cli.picture.page import Page
+from tieredfs.cli.picture.text import BLOCKS, TextPicture
 from tieredfs.errors import CorruptDataError
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.report.composition import partition_report
-from tieredfs.log.report.partition_report import PartitionReport
+from tieredfs.log.report.partition_report import OffsetRange, PartitionReport
 from tieredfs.log.report.topic_report import TopicReport
 from tieredfs.model import EpochEntry, SegmentId, SegmentMetadata, TopicIdPartition
 
@@ -114,7 +116,17 @@ def two(name: str) -> TopicReport:
     return report_of(name, (0, 10), (5, 30), partitions=2)
 
 
-def partition_of(name: str, number: int, *spans: tuple[int, int]) -> PartitionReport:
+def partition_of(
+    name: str, number: int, *spans: tuple[int, int], count: int | None = -1
+) -> PartitionReport:
+    """Return the report of a partition of segments, half of whose offsets are empty.
+
+    Args:
+        name: The topic.
+        number: The partition.
+        spans: The offsets of the segments.
+        count: The number of records of each, or None, where it is not a half.
+    """
     partition = TopicIdPartition(name, number)
     segments = [
         SegmentMetadata(
@@ -125,7 +137,7 @@ def partition_of(name: str, number: int, *spans: tuple[int, int]) -> PartitionRe
             1_700_000_000_000 + end,
             (EpochEntry(0, 0),),
             100,
-            record_count=(end - start) // 2,
+            record_count=(end - start) // 2 if count == -1 else count,
         )
         for at, (start, end) in enumerate(sorted(spans))
     ]
@@ -201,6 +213,52 @@ class TestMarkup:
             rb'x="([\d.]+)" y="[\d.]+" width="([\d.]+)"', data
         ):
             assert 0 <= float(left) <= float(left) + float(width) <= 1000
+
+    def test_what_is_not_known_is_drawn_unlike_what_is_full(self) -> None:
+        full, unknown = (
+            page_of(TopicReport("t", "id", (partition_of("t", 0, (0, 10), count=n),)))
+            for n in (10, None)
+        )
+        text = "not known how many of its offsets have a record"
+        for page, count in ((full, 0), (unknown, 1)):
+            blocks = [
+                kinds
+                for kinds in Markup(page).values("class")
+                if kinds.startswith("block") and "uncounted" in kinds
+            ]
+            assert len(blocks) == 1 + count  # one is in the legend
+            assert text in Markup(page).texts
+        assert b".uncounted .fill{fill-opacity:" in unknown
+        assert b"holes: not known" in unknown
+
+    def test_the_legend_says_that_missing_is_what_cannot_be_read(self) -> None:
+        texts = Markup(page_of(report_of("t", (0, 10)))).texts
+        assert "missing: in no segment that can be read" in texts
+
+    def test_a_size_that_is_not_known_is_said_to_be(self) -> None:
+        whole = partition_of("t", 0, (0, 10))
+        (one,) = whole.segments
+        unknown = replace(
+            whole, segments=(replace(one, segment=replace(one.segment, size=None)),)
+        )
+        report = TopicReport("t", "id", (unknown,))
+        text = "\n".join(line.plain for line in TextPicture(80, BLOCKS).draw(report))
+        for shown in (page_of(report).decode(), text):
+            assert shown.count("size of the log not known") >= 2
+            assert "- of log" not in shown
+
+    def test_a_partition_of_which_nothing_can_be_read_is_a_gap(self) -> None:
+        nothing = partition_report(
+            TopicIdPartition("t", 0),
+            [],
+            [],
+            left_out=[OffsetRange(5, 20)],
+            stored_sizes={},
+            profiles={},
+        )
+        data = page_of(TopicReport("t", "id", (nothing,)))
+        assert b"<title>missing: 5 to 19</title>" in data
+        assert "offsets 5 to 19 · no segment that can be read".encode() in data
 
     def test_it_stays_small_however_many_segments_there_are(self) -> None:
         one = page_of(report_of("t", *((at, at + 10) for at in range(0, 300_000, 10))))

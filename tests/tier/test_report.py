@@ -37,6 +37,7 @@ from tieredfs.log.report.composition import partition_report
 from tieredfs.log.report.partition_report import OffsetRange, PartitionReport
 from tieredfs.log.report.topic_report import TopicReport, report_topic
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 PARTITION = TopicIdPartition("t", 0, ID)
 FOLDER = f"t-0-{ID}"
@@ -288,3 +289,95 @@ def test_a_hole_between_segments_is_a_gap_and_an_error(memory: ObjectStore) -> N
     assert (report.start, report.end) == (0, 30)
     (error,) = report.errors
     assert "10 to 19" in str(error)
+
+
+@pytest.mark.parametrize("victim", [0, 1, 2])
+def test_a_segment_that_is_cut_is_a_gap_and_hides_no_other(
+    tmp_path: Path, victim: int
+) -> None:
+    small(tmp_path / "broker")
+    push_all(source_of(tmp_path / "broker"), native(Bucket(str(tmp_path / "tier"), {})))
+    cut = sorted((tmp_path / "tier").rglob("*.segment"))[victim]
+    cut.write_bytes(cut.read_bytes()[:100])
+    (report,) = report_of(str(tmp_path / "tier"), "t").partitions
+    starts = [0, 10, 20]
+    del starts[victim]
+    assert [one.start for one in report.segments] == starts
+    assert [one.records for one in report.segments] == [10, 10]
+    assert report.gaps == (OffsetRange(10 * victim, 10 * victim + 10),)
+    assert (report.start, report.end, report.reach, report.unreadable) == (0, 30, 30, 1)
+    assert report.first_timestamp is not None
+    (error,) = report.errors
+    assert isinstance(error, CorruptDataError)
+    assert cut.name in str(error)
+
+
+def test_where_every_segment_is_cut_all_offsets_are_a_gap(tmp_path: Path) -> None:
+    small(tmp_path / "broker")
+    push_all(source_of(tmp_path / "broker"), native(Bucket(str(tmp_path / "tier"), {})))
+    for cut in (tmp_path / "tier").rglob("*.segment"):
+        cut.write_bytes(b"")
+    (report,) = report_of(str(tmp_path / "tier"), "t").partitions
+    assert (report.segments, report.unreadable, len(report.errors)) == ((), 3, 3)
+    assert report.gaps == (OffsetRange(0, 30),)
+
+
+def test_a_cut_copy_of_a_segment_that_is_also_stored_whole_is_not_one_more(
+    tmp_path: Path,
+) -> None:
+    small(tmp_path / "broker")
+    tier = tmp_path / "tier"
+    push_all(source_of(tmp_path / "broker"), native(Bucket(str(tier), {})))
+    zipped = SingleObject(ObjectStore(str(tmp_path / "zipped")), compression="zstd")
+    push_all(source_of(tmp_path / "broker"), zipped)
+    first, second, _ = sorted(tier.rglob("*.segment"))
+    copy = min((tmp_path / "zipped").rglob("*.segment"))
+    assert copy.name != first.name
+    first.with_name(copy.name).write_bytes(b"cut")
+    second.write_bytes(b"cut")
+    (report,) = report_of(str(tier), "t").partitions
+    assert (report.gaps, report.unreadable) == ((OffsetRange(10, 20),), 1)
+    (error,) = report.errors
+    assert second.name in str(error)
+
+
+def test_each_of_several_gaps_is_an_error_also_beside_a_damaged_segment(
+    memory: ObjectStore,
+) -> None:
+    files = {
+        name: data
+        for first in (0, 20, 40, 50, 60)
+        for name, data in segment(FOLDER, first, log_of(first, 10)).items()
+    }
+    fill(memory, files)
+
+    def errors_of() -> list[str]:
+        topic = topic_of(KafkaLocal(memory))
+        (report,) = report_topic("t", "", [topic.reader(0)]).partitions
+        return [str(error) for error in report.errors]
+
+    first, second = errors_of()
+    assert "no segment holds the offsets 10 to 19" in first
+    assert "no segment holds the offsets 30 to 39" in second
+    (index,) = (n for n in files if f"{50:020d}" in n and n.endswith(".index"))
+    fill(memory, {index: b"12345"})
+    damage, *others = errors_of()
+    assert index.split("/")[-1] in damage
+    assert [one.partition(" holds ")[2] for one in others] == [
+        "the offsets 10 to 19",
+        "the offsets 30 to 39",
+    ]
+
+
+def test_the_profile_says_where_the_holes_are() -> None:
+    (report,) = report_of(str(KAFKA / "compacted" / LOCAL), "compacted").partitions
+    held = set(_kafkas("expected.jsonl", "offset"))
+    for one in report.segments:
+        assert one.profile is not None
+        holes = list(one.profile.holes(one.start, one.end))
+        lost = sum(end - start - records for start, end, records in holes)
+        assert round(lost) == sum(at not in held for at in range(one.start, one.end))
+        for start, end, records in holes:
+            assert records == pytest.approx(sum(start <= at < end for at in held))
+        covered = {at for start, end, _ in holes for at in range(start, end)}
+        assert set(range(one.start, one.end)) - covered <= held

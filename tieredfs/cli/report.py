@@ -1,5 +1,6 @@
 """``tieredfs report``: a picture of topics, as text or as a page of HTML."""
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -7,11 +8,23 @@ import click
 
 from tieredfs.cli.exit_codes import worst_code
 from tieredfs.cli.options import TierOptions, cache_option, json_option, tier_options
-from tieredfs.cli.output.drawings import can_show, drawing_width, show_drawing
+from tieredfs.cli.output.drawings import (
+    can_show,
+    drawing_width,
+    has_few_colours,
+    show_drawing,
+)
 from tieredfs.cli.output.files import check_writable, write_file
 from tieredfs.cli.output.progress import counting
-from tieredfs.cli.output.tables import show_error, show_json, show_line, show_text
+from tieredfs.cli.output.tables import (
+    show_bytes,
+    show_error,
+    show_json,
+    show_line,
+    show_text,
+)
 from tieredfs.cli.picture.page import Page
+from tieredfs.cli.picture.palette import BASIC_COLOURS, COLOURS
 from tieredfs.cli.picture.text import ASCII, BLOCKS, TextPicture
 from tieredfs.cli.picture.units import show_size
 from tieredfs.epochs import NO_EPOCH
@@ -22,12 +35,19 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedFormatError,
 )
-from tieredfs.log.report.partition_report import PartitionReport
+from tieredfs.log.report.partition_report import (
+    EpochRange,
+    OffsetRange,
+    PartitionReport,
+    SegmentReport,
+)
 from tieredfs.log.report.topic_report import TopicReport, report_topic
 from tieredfs.storage import check_layout
 from tieredfs.tier import Tier
 
 __all__ = ["report"]
+
+_STDOUT: Final = "-"
 
 _OF_ONE_TOPIC: Final = (
     CorruptDataError,
@@ -43,10 +63,10 @@ _OF_ONE_TOPIC: Final = (
 @click.argument("topic", required=False)
 @click.option(
     "--html",
-    "page_path",
-    type=click.Path(path_type=Path),
+    "page_name",
+    type=click.Path(path_type=str),
     metavar="FILE",
-    help="Write one page of HTML that needs no network and no script.",
+    help="Write one page of HTML that needs no network and no script; - for stdout.",
 )
 @click.option("--topic-id", metavar="ID", help="Which of several topics of one name.")
 @json_option
@@ -57,7 +77,7 @@ def report(
     url: str,
     topic: str | None,
     topic_id: str | None,
-    page_path: Path | None,
+    page_name: str | None,
     *,
     as_json: bool,
 ) -> None:
@@ -71,10 +91,10 @@ def report(
     """
     if topic is None and topic_id is not None:
         raise click.UsageError("--topic-id needs a TOPIC")
-    if page_path is not None:
-        check_writable(page_path, "--html")
+    if page_name is not None:
+        _check_page(page_name, as_json=as_json)
     with options.tier(url) as tier:
-        outputs = _outputs(tier, page_path, as_json=as_json)
+        outputs = _outputs(tier, page_name, as_json=as_json)
         errors: list[TieredFSError] = []
         for name in [topic] if topic is not None else _names(tier):
             try:
@@ -93,6 +113,14 @@ def report(
         show_error(one)
     if errors:
         click.get_current_context().exit(worst_code(errors))
+
+
+def _check_page(name: str, *, as_json: bool) -> None:
+    """Check where a page shall go."""
+    if name != _STDOUT:
+        check_writable(name, "--html")
+    elif as_json:
+        raise click.UsageError("--html - and --json both write to standard output")
 
 
 def _names(tier: Tier) -> list[str]:
@@ -124,11 +152,11 @@ class _Output(Protocol):
         """Complete the answer."""
 
 
-def _outputs(tier: Tier, page_path: Path | None, *, as_json: bool) -> list[_Output]:
+def _outputs(tier: Tier, page_name: str | None, *, as_json: bool) -> list[_Output]:
     url = tier.storage.store.url
     outputs: list[_Output] = []
-    if page_path is not None:
-        outputs.append(_PageFile(page_path, url, is_named=not as_json))
+    if page_name is not None:
+        outputs.append(_PageFile(page_name, url, is_named=not as_json))
     if as_json:
         outputs.append(_Json(url))
     return outputs or [_Drawing()]
@@ -139,7 +167,8 @@ class _Drawing:
 
     def __init__(self) -> None:
         symbols = BLOCKS if can_show(BLOCKS.characters) else ASCII
-        self._picture = TextPicture(drawing_width(), symbols)
+        colours = BASIC_COLOURS if has_few_colours() else COLOURS
+        self._picture = TextPicture(drawing_width(), symbols, colours)
         self._is_empty = True
 
     def add(self, report: TopicReport) -> None:
@@ -158,8 +187,8 @@ class _Drawing:
 class _PageFile:
     """A page of HTML, written when it is complete."""
 
-    def __init__(self, path: Path, url: str, *, is_named: bool) -> None:
-        self._path = path
+    def __init__(self, name: str, url: str, *, is_named: bool) -> None:
+        self._name = name
         self._page = Page(url)
         self._is_named = is_named
 
@@ -168,9 +197,12 @@ class _PageFile:
 
     def finish(self, errors: list[TieredFSError]) -> None:
         data = self._page.finish(errors)
-        write_file(self._path, data)
+        if self._name == _STDOUT:
+            show_bytes(data.removesuffix(b"\n"))
+            return
+        write_file(Path(self._name), data)
         if self._is_named:
-            show_line(f"{self._path}: {self._page.summary}, {show_size(len(data))}")
+            show_line(f"{self._name}: {self._page.summary}, {show_size(len(data))}")
 
 
 class _Json:
@@ -207,12 +239,11 @@ def _partition(report: PartitionReport) -> dict[str, object]:
         "first_timestamp": report.first_timestamp,
         "max_timestamp": report.max_timestamp,
         "segments": len(report.segments),
+        "unreadable_segments": report.unreadable,
         "bytes": report.size,
         "stored_bytes": report.stored_size,
         "emptied_offsets": report.emptied,
-        "gaps": [
-            {"start_offset": gap.start, "end_offset": gap.end} for gap in report.gaps
-        ],
+        "gaps": _ranges(report.gaps),
         "overlaps": [
             {
                 "start_offset": one.start,
@@ -222,9 +253,43 @@ def _partition(report: PartitionReport) -> dict[str, object]:
             }
             for one in report.overlaps
         ],
-        "leader_epochs": [
-            {"epoch": one.epoch, "start_offset": one.start, "end_offset": one.end}
-            for one in report.epochs
-            if one.epoch != NO_EPOCH
-        ],
+        "leader_epochs": _epochs(report.epochs),
+        "segment_list": [_segment(one) for one in report.segments],
     }
+
+
+def _segment(one: SegmentReport) -> dict[str, object]:
+    return {
+        "id": str(one.segment.id),
+        "start_offset": one.start,
+        "end_offset": one.end,
+        "max_timestamp": one.timestamp,
+        "bytes": one.segment.size,
+        "stored_bytes": one.stored_size,
+        "records": one.records,
+        "served": _ranges(one.served),
+        "leader_epochs": _epochs(one.epochs),
+        "holes": _holes(one),
+    }
+
+
+def _holes(one: SegmentReport) -> list[dict[str, int]] | None:
+    """Return where a segment has fewer records than offsets; None if not known."""
+    if one.profile is None:
+        return [] if one.records == one.end - one.start else None
+    return [
+        {"start_offset": start, "end_offset": end, "records": round(records)}
+        for start, end, records in one.profile.holes(one.start, one.end)
+    ]
+
+
+def _ranges(found: Iterable[OffsetRange]) -> list[dict[str, int]]:
+    return [{"start_offset": one.start, "end_offset": one.end} for one in found]
+
+
+def _epochs(found: Iterable[EpochRange]) -> list[dict[str, int]]:
+    return [
+        {"epoch": one.epoch, "start_offset": one.start, "end_offset": one.end}
+        for one in found
+        if one.epoch != NO_EPOCH
+    ]

@@ -8,16 +8,21 @@ from rich.text import Text
 
 from tieredfs.cli.output.tables import answer_stream, show_text
 
-__all__ = ["can_show", "drawing_width", "show_drawing"]
+__all__ = ["can_show", "drawing_width", "has_few_colours", "show_drawing"]
 
-_MIN_WIDTH, _MAX_WIDTH = 40, 160
+_MAX_WIDTH: Final = 160
 _WIDE: Final = 10_000
 _HIGH: Final = 25
 
 
 def drawing_width() -> int:
-    """Return how many columns a drawing may have: those of the terminal, in bounds."""
-    return max(_MIN_WIDTH, min(Console(file=answer_stream()).width, _MAX_WIDTH))
+    """Return how many columns a drawing may have: those of the terminal, up to 160."""
+    return min(Console(file=answer_stream()).width, _MAX_WIDTH)
+
+
+def has_few_colours() -> bool:
+    """Return whether the answer goes to a terminal of 8 or 16 colours."""
+    return Console(file=answer_stream()).color_system in {"standard", "windows"}
 
 
 def can_show(characters: str) -> bool:

@@ -18,6 +18,7 @@ from tieredfs.errors import TieredFSError
 
 __all__ = [
     "answer_stream",
+    "show_bytes",
     "show_error",
     "show_json",
     "show_line",
@@ -61,8 +62,12 @@ def show_warning(message: str) -> None:
 
 def show_json(value: object) -> None:
     """Print one JSON document, in UTF-8 whatever the locale is."""
-    text = to_json(value)
-    _print(text.encode() if hasattr(answer_stream(), "buffer") else text)
+    show_bytes(to_json(value).encode())
+
+
+def show_bytes(data: bytes) -> None:
+    """Print text in UTF-8, whatever the locale is, and the end of a line."""
+    _print(data if hasattr(answer_stream(), "buffer") else data.decode())
 
 
 def show_table(

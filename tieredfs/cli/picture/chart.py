@@ -99,7 +99,7 @@ class _Chart:
         self._min_width = min_width
         self._min_offsets = scale.per_unit(min_width)
         self.blocks = blocks_of(report, self._min_offsets, MAX_LANES)
-        lanes = min(MAX_LANES, report.lanes)
+        lanes = min(MAX_LANES, max(1, report.lanes))
         self._lanes_end = _TOP + lanes * (_LANE + _LANE_GAP) - _LANE_GAP
         self._axis_top = self._lanes_end + 6 + (_EPOCH + 2 if self._has_epochs else 0)
         self.bottom = self._axis_top + _AXIS
@@ -144,6 +144,8 @@ class _Chart:
         top = _TOP + block.lane * (_LANE + _LANE_GAP)
         hue = hue_of(block.epoch, self._palette)
         state = "served" if block.is_served else "unserved"
+        if block.is_served and block.kept_within(block.start, block.end) is None:
+            state += " uncounted"
         group = add(svg, "g", {"class": f"block {hue} {state}"})
         add(group, "title", text=block_text(block))
         rectangle(group, (left, top, width, _LANE), "hull")
@@ -194,7 +196,7 @@ def _profile(
 ) -> list[tuple[float, float]]:
     """Return the outline of a block's records, as high as their share of offsets.
 
-    Where that is not known, it is as high as if all had one.
+    Where that is not known, it is as high as if all had one, and has another shade.
     """
     left, bottom = scale.at(block.start), top + _LANE
     columns = max(1, round(width / 2)) if block.segments == 1 else 1

@@ -1,13 +1,20 @@
 """What there is to say of a partition, in sentences: for people, and screen readers."""
 
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from itertools import islice
 from typing import Final, NamedTuple
 
-from tieredfs.cli.picture.units import show_count, show_offsets, show_size, show_span
+from tieredfs.cli.picture.units import (
+    show_count,
+    show_offsets,
+    show_size,
+    show_span,
+    size_of_log,
+)
 from tieredfs.epochs import NO_EPOCH
-from tieredfs.log.report.partition_report import Overlap, PartitionReport
+from tieredfs.log.report.partition_report import EpochRange, Overlap, PartitionReport
 
 __all__ = ["Finding", "FindingKind", "figures_of", "findings_of", "summary_of"]
 
@@ -44,7 +51,7 @@ def summary_of(report: PartitionReport) -> str:
 
 def figures_of(report: PartitionReport) -> list[str]:
     """Return offsets, times, segments and sizes of a partition."""
-    if not report.segments:
+    if not report.segments and report.start == report.end:
         return ["no segment that can be read"]
     offsets = (
         f"offsets {show_offsets(report.start, report.end)}"
@@ -54,10 +61,11 @@ def figures_of(report: PartitionReport) -> list[str]:
     parts = [
         offsets,
         show_span(report.first_timestamp, report.max_timestamp),
-        show_count(len(report.segments), "segment"),
-        f"{show_size(report.size)} of log",
+        _segments(report),
     ]
-    if report.stored_size is not None:
+    if report.segments:
+        parts.append(size_of_log(report.size))
+    if report.segments and report.stored_size is not None:
         parts.append(f"{show_size(report.stored_size)} stored")
     return [part for part in parts if part != "-"]
 
@@ -71,7 +79,9 @@ def findings_of(report: PartitionReport) -> list[Finding]:
         found.append(Finding(FindingKind.MISSING, f"missing: {offsets}: {listed}"))
     if report.overlaps:
         offsets = show_count(sum(o.end - o.start for o in report.overlaps), "offset")
-        listed = _listed(map(_overlap, report.overlaps), len(report.overlaps))
+        begun = Counter(one.start for one in report.segments)
+        texts = (_overlap(one, begun) for one in report.overlaps)
+        listed = _listed(texts, len(report.overlaps))
         found.append(Finding(FindingKind.OVERLAP, f"overlap: {offsets}: {listed}"))
     if report.reach > report.end:
         beyond = show_offsets(report.end, report.reach)
@@ -79,11 +89,7 @@ def findings_of(report: PartitionReport) -> list[Finding]:
         found.append(Finding(FindingKind.BEYOND, text))
     emptied = report.emptied
     if emptied is None:
-        text = (
-            "holes: not known; the layout keeps no numbers of records, and logs are "
-            "read only if they are on this machine and not too large"
-        )
-        found.append(Finding(FindingKind.UNKNOWN, text))
+        found.append(Finding(FindingKind.UNKNOWN, _unknown_holes(report)))
     elif emptied:
         served = sum(part.size for one in report.segments for part in one.served)
         share = 100 * emptied / served
@@ -92,21 +98,62 @@ def findings_of(report: PartitionReport) -> list[Finding]:
             f"({share:.0f} %) have no record any more"
         )
         found.append(Finding(FindingKind.EMPTIED, text))
-    known = [span for span in report.epochs if span.epoch != NO_EPOCH]
-    if known:
-        text = f"leader epoch {known[0].epoch}"
-        if len(known) > 1:
-            listed = _listed([f"{span.epoch} from {span.start:,}" for span in known])
-            text = f"leader epochs: {listed}"
-        found.append(Finding(FindingKind.EPOCHS, text))
+    if any(span.epoch != NO_EPOCH for span in report.epochs):
+        found.append(Finding(FindingKind.EPOCHS, _epochs(report.epochs)))
     return found
 
 
-def _overlap(one: Overlap) -> str:
+def _segments(report: PartitionReport) -> str:
+    """Return how many segments there are, and how many more cannot be read."""
+    if not report.segments:
+        return "no segment that can be read"
+    text = show_count(len(report.segments), "segment")
+    more = report.unreadable
+    return f"{text} and {more:,} that cannot be read" if more else text
+
+
+def _unknown_holes(report: PartitionReport) -> str:
+    """Return why it is not known which offsets have no record."""
+    serving = [one for one in report.segments if one.served]
+    unknown = sum(one.records is None for one in serving)
+    if unknown == len(serving):
+        return (
+            "holes: not known; the layout keeps no numbers of records, and logs are "
+            "read only if they are on this machine and not too large"
+        )
+    verb = "has" if unknown == 1 else "have"
+    return (
+        f"holes: not known: {unknown:,} of {show_count(len(serving), 'segment')} "
+        f"{verb} no known number of records"
+    )
+
+
+def _epochs(spans: Sequence[EpochRange]) -> str:
+    """Return where leader epochs begin, of many the newest ones."""
+    if len(spans) == 1:
+        return f"leader epoch {spans[0].epoch}"
+    shown = [
+        f"{'not known' if one.epoch == NO_EPOCH else one.epoch} from {one.start:,}"
+        for one in spans[-_MAX_LISTED:]
+    ]
+    if len(spans) > _MAX_LISTED:
+        shown.insert(0, f"{len(spans) - _MAX_LISTED:,} earlier")
+    return f"leader epochs: {'; '.join(shown)}"
+
+
+def _overlap(one: Overlap, begun: Mapping[int, int]) -> str:
+    """Return where segments overlap, and which of them serves the offsets.
+
+    Args:
+        one: The overlap.
+        begun: How many segments begin at an offset.
+    """
     text = f"{show_offsets(one.start, one.end)} in {one.copies} segments"
     if one.served_by is None:
         return f"{text}, served by none of them"
-    return f"{text}, served by the one from {one.served_by.start_offset:,}"
+    start = one.served_by.start_offset
+    which = "the one" if begun[start] == 1 else f"segment {one.served_by.id}"
+    return f"{text}, served by {which} from {start:,}"
 
 
 def _listed(texts: Iterable[str] | Sequence[str], count: int | None = None) -> str:

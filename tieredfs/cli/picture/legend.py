@@ -30,10 +30,12 @@ def add_legend(parent: Element) -> None:
     _add_block(whole, "served", 0)
     cleaned = _swatch(listed, "some of its offsets have no record any more")
     _add_block(cleaned, "served", _HEIGHT * 0.6)
+    uncounted = _swatch(listed, "not known how many of its offsets have a record")
+    _add_block(uncounted, "served uncounted", 0)
     unserved = _swatch(listed, "its offsets are served by another segment")
     rectangle(_add_block(unserved, "unserved", 0), _BOX, "hatch")
     rectangle(_swatch(listed, "offsets in several segments"), _BOX, "overlap")
-    rectangle(_swatch(listed, "missing: in no segment"), _BOX, "gap")
+    rectangle(_swatch(listed, "missing: in no segment that can be read"), _BOX, "gap")
 
 
 def _swatch(listed: Element, text: str) -> Element:

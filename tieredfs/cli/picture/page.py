@@ -13,7 +13,13 @@ from tieredfs.cli.picture.segment_table import add_segment_table
 from tieredfs.cli.picture.style import POLICY, STYLE
 from tieredfs.cli.picture.svg import add
 from tieredfs.cli.picture.tables import add_table
-from tieredfs.cli.picture.units import show_count, show_offsets, show_size, show_span
+from tieredfs.cli.picture.units import (
+    show_count,
+    show_offsets,
+    show_size,
+    show_span,
+    size_of_log,
+)
 from tieredfs.errors import TieredFSError
 from tieredfs.log.report.partition_report import PartitionReport
 from tieredfs.log.report.topic_report import TopicReport
@@ -115,7 +121,7 @@ class Page:
         said = [
             show_count(len(report.partitions), "partition"),
             show_count(sum(len(one.segments) for one in report.partitions), "segment"),
-            f"{show_size(report.size)} of log",
+            size_of_log(report.size),
             f"id {report.topic_id}",
         ]
         add(section, "p", {"class": "soft"}, " · ".join(said))

@@ -9,10 +9,13 @@ from typing import Final
 
 from tieredfs.epochs import NO_EPOCH
 
-__all__ = ["COLOURS", "Palette"]
+__all__ = ["BASIC_COLOURS", "COLOURS", "Palette"]
 
 COLOURS: Final = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 """Colours of leader epochs, which are repeated where there are more epochs."""
+
+BASIC_COLOURS: Final = ("blue", "yellow", "green", "magenta", "cyan", "red")
+"""As many colours of a terminal that has 8 or 16: it shows some of the others alike."""
 
 
 class Palette:

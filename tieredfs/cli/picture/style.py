@@ -65,6 +65,8 @@ svg .missing{fill:var(--alarm);font-weight:600}
 svg .number{fill:var(--text);font-weight:600}
 .hull{fill:var(--hue);fill-opacity:.16;stroke:var(--hue);stroke-width:1}
 .fill{fill:var(--hue);fill-opacity:.85}
+.uncounted .hull{stroke-dasharray:1 2}
+.uncounted .fill{fill-opacity:.38}
 .unserved .hull{stroke-dasharray:3 2}
 .unserved .fill{fill-opacity:.22}
 .hatch{fill:url(#hatch)}

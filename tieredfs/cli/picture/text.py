@@ -11,9 +11,10 @@ from rich.text import Text
 from tieredfs.cli.output.escapes import escape
 from tieredfs.cli.picture.blocks import Block, blocks_of
 from tieredfs.cli.picture.findings import FindingKind, figures_of, findings_of
+from tieredfs.cli.picture.fold import fold
 from tieredfs.cli.picture.palette import COLOURS, Palette
 from tieredfs.cli.picture.scale import Scale, offset_ticks
-from tieredfs.cli.picture.units import show_count, show_seconds, show_size
+from tieredfs.cli.picture.units import show_count, show_seconds, size_of_log
 from tieredfs.log.report.partition_report import PartitionReport
 from tieredfs.log.report.topic_report import TopicReport
 
@@ -76,15 +77,20 @@ class _Cell:
 class TextPicture:
     """Draws topics in lines of a width, in one set of characters."""
 
-    def __init__(self, width: int, symbols: Symbols) -> None:
+    def __init__(
+        self, width: int, symbols: Symbols, colours: Sequence[str] = COLOURS
+    ) -> None:
         """Draw nothing yet.
 
         Args:
-            width: Columns of a line; sentences may be longer.
+            width: Columns of a line.
             symbols: The characters of bars.
+            colours: The colours of leader epochs, as many as ``COLOURS``.
         """
-        self._length = max(20, width - _INDENT)
+        self._width = max(_INDENT + 1, width)
+        self._length = self._width - _INDENT
         self._symbols = symbols
+        self._colours = colours
 
     def draw(self, report: TopicReport) -> Iterator[Text]:
         """Yield the lines of a topic."""
@@ -93,12 +99,9 @@ class TextPicture:
         figures = (
             show_count(len(report.partitions), "partition"),
             show_count(segments, "segment"),
-            f"{show_size(report.size)} of log",
+            size_of_log(report.size),
         )
-        yield Text.assemble(
-            (escape(report.name), "bold underline"),
-            f"  {self._symbols.dot.join(figures)}",
-        )
+        yield from self._titled(report.name, "bold underline", figures)
         for one in report.partitions:
             yield Text()
             yield from self._partition(one, palette)
@@ -107,7 +110,7 @@ class TextPicture:
         """Yield what the characters mean."""
         symbols = self._symbols
         some = symbols.shares[len(symbols.shares) // 2]
-        yield Text(
+        text = Text(
             f"{symbols.shares[-1]} every offset has a record   "
             f"{some} {symbols.shares[0]} some have, none has   "
             f"{symbols.unknown} not known   "
@@ -115,20 +118,27 @@ class TextPicture:
             f"{symbols.missing} missing   {symbols.start} a segment begins",
             style="dim",
         )
+        yield from fold(text, self._width, "   ")
 
     def _partition(self, report: PartitionReport, palette: Palette) -> Iterator[Text]:
         name = f"{report.partition.topic}-{report.partition.partition}"
-        yield Text.assemble(
-            (escape(name), "bold"), "  ", self._symbols.dot.join(figures_of(report))
-        )
+        yield from self._titled(name, "bold", figures_of(report))
         if report.start < report.reach:
             yield from self._bars(report, palette)
         for finding in findings_of(report):
             style = _FINDING_STYLES.get(finding.kind, "")
-            yield Text(" " * _INDENT + finding.text, style=style)
+            text = Text(finding.text, style=style)
+            yield from fold(text, self._width, indent=_INDENT)
         if report.errors:
             count = show_count(len(report.errors), "error")
-            yield Text(f"{'':{_INDENT}}{count}: see below", style="bold red")
+            text = Text(f"{count}: see below", style="bold red")
+            yield from fold(text, self._width, indent=_INDENT)
+
+    def _titled(self, name: str, style: str, figures: Sequence[str]) -> Iterator[Text]:
+        """Yield the name of a topic or a partition, and its figures."""
+        said = f"  {self._symbols.dot.join(figures)}"
+        text = Text.assemble((escape(name), style), said)
+        yield from fold(text, self._width, self._symbols.dot)
 
     def _bars(self, report: PartitionReport, palette: Palette) -> Iterator[Text]:
         scale = Scale(report.start, report.reach, 0, self._length)
@@ -146,8 +156,9 @@ class TextPicture:
             yield line
         if report.lanes > _MAX_LANES:
             more = show_count(report.lanes - _MAX_LANES, "more layer")
-            yield Text(f"{'':{_INDENT}}and {more} of overlapping segments")
-        yield self._starts(report, scale, missing)
+            text = Text(f"and {more} of overlapping segments")
+            yield from fold(text, self._width, indent=_INDENT)
+        yield from self._starts(report, scale, missing)
         yield from self._axis(report, scale)
 
     def _lanes(
@@ -156,7 +167,7 @@ class TextPicture:
         """Return the columns of each lane that is shown."""
         per_column = scale.per_unit(1)
         lanes: list[list[_Cell | None]] = [
-            [None] * self._length for _ in range(min(report.lanes, _MAX_LANES))
+            [None] * self._length for _ in range(max(1, min(report.lanes, _MAX_LANES)))
         ]
         for block in blocks_of(report, per_column, _MAX_LANES):
             lane = lanes[block.lane]
@@ -178,7 +189,7 @@ class TextPicture:
     def _drawn(self, cell: _Cell, palette: Palette) -> tuple[str, str]:
         """Return the character of a column, and its style."""
         number = palette.number(cell.block.epoch)
-        style = "" if number is None else COLOURS[number]
+        style = "" if number is None else self._colours[number]
         if not cell.block.is_served:
             return self._symbols.unserved, style
         if not cell.is_known:
@@ -208,8 +219,8 @@ class TextPicture:
 
     def _starts(
         self, report: PartitionReport, scale: Scale, missing: Container[int]
-    ) -> Text:
-        """Return marks under columns where segments begin or offsets are missing."""
+    ) -> Iterator[Text]:
+        """Yield marks under columns where segments begin or offsets are missing."""
         begun = Counter(
             min(int(scale.at(one.start)), self._length - 1) for one in report.segments
         )
@@ -220,11 +231,11 @@ class TextPicture:
             else:
                 line.append(self._symbols.start if at in begun else " ", "dim")
         line.rstrip()
-        most = max(begun.values())
+        yield line
+        most = max(begun.values(), default=0)
         if most > 1:
-            several = f"  up to {show_count(most, 'segment')} begin in a column"
-            line.append(several, "dim")
-        return line
+            several = f"up to {show_count(most, 'segment')} begin in a column"
+            yield from fold(Text(several, "dim"), self._width, indent=_INDENT)
 
     def _axis(self, report: PartitionReport, scale: Scale) -> Iterator[Text]:
         """Yield labels of offsets, and by when these were written."""

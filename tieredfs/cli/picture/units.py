@@ -4,7 +4,14 @@ from typing import Final
 
 from tieredfs.cli.output.tables import show_time
 
-__all__ = ["show_count", "show_offsets", "show_seconds", "show_size", "show_span"]
+__all__ = [
+    "show_count",
+    "show_offsets",
+    "show_seconds",
+    "show_size",
+    "show_span",
+    "size_of_log",
+]
 
 _STEP: Final = 1024
 _UNITS: Final = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -26,6 +33,11 @@ def show_size(size: int | None) -> str:
         if value >= _DIGITS
         else (f"{value:.1f} {_UNITS[unit]}")
     )
+
+
+def size_of_log(size: int | None) -> str:
+    """Return how large a log is, in words, also if it is not known."""
+    return "size of the log not known" if size is None else f"{show_size(size)} of log"
 
 
 def show_count(count: int, noun: str, plural: str | None = None) -> str:

@@ -5,7 +5,7 @@ Nothing is read here.
 
 import heapq
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 
 from tieredfs.epochs import NO_EPOCH
@@ -30,7 +30,7 @@ def partition_report(
     segments: Sequence[SegmentMetadata],
     tiles: Sequence[Tile],
     *,
-    beginning: int | None = None,
+    left_out: Collection[OffsetRange] = (),
     stored_sizes: Mapping[tuple[int, SegmentId], int],
     profiles: Mapping[SegmentMetadata, RecordProfile],
 ) -> PartitionReport:
@@ -40,8 +40,8 @@ def partition_report(
         partition: The partition.
         segments: Its segments with their end offsets, sorted by start offset.
         tiles: Which of them serves which offsets.
-        beginning: First offset of the log; None for that of the first segment. They
-            differ where a segment before it cannot be read.
+        left_out: Offsets of the segments that cannot be read, and are not among these;
+            without their end, where only their first one is known.
         stored_sizes: Bytes in the store, by start offset and id.
         profiles: How the records of segments are spread, of those that were read.
     """
@@ -49,11 +49,11 @@ def partition_report(
     for segment, start, end in tiles:
         served[segment].append(OffsetRange(start, end))
     lanes = _lanes(segments, served)
-    if beginning is None:
-        beginning = segments[0].start_offset if segments else 0
+    starts = [one.start_offset for one in segments[:1]]
+    beginning = min((*starts, *(one.start for one in left_out)), default=0)
     missing = gaps(tiles, beginning)
     last = max((tile.end for tile in tiles), default=beginning)
-    reached = log_end(segments)
+    reached = max((log_end(segments), *(one.end for one in left_out)))
     if last < reached:
         missing.append((last, reached))
     return PartitionReport(
@@ -72,6 +72,7 @@ def partition_report(
         tuple(OffsetRange(*one) for one in missing),
         tuple(_overlaps(segments, tiles)),
         tuple(_served_epochs(tiles)),
+        unreadable=len(left_out),
     )
 
 

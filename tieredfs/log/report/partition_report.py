@@ -131,6 +131,8 @@ class PartitionReport:
         epochs: The leader epochs of what is served.
         first_timestamp: Timestamp of the first record, ms since 1970 UTC, if known.
         errors: Why some of it is missing or cannot be read.
+        unreadable: Number of segments that are not among ``segments``, for they cannot
+            be read. Their offsets, as far as they are known, are gaps.
     """
 
     partition: TopicIdPartition
@@ -140,6 +142,7 @@ class PartitionReport:
     epochs: tuple[EpochRange, ...] = ()
     first_timestamp: int | None = None
     errors: tuple[TieredFSError, ...] = ()
+    unreadable: int = 0
 
     @property
     def start(self) -> int:
@@ -155,8 +158,8 @@ class PartitionReport:
 
     @property
     def reach(self) -> int:
-        """End (exclusive) of all segments, also of those that are not served."""
-        return max((one.end for one in self.segments), default=self.start)
+        """End (exclusive) of all offsets, also of segments that are not served."""
+        return max((self.end, *(one.end for one in self.segments)))
 
     @property
     def max_timestamp(self) -> int | None:

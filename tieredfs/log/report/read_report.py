@@ -4,7 +4,7 @@ A partition that is damaged is reported as far as it can be read: each segment i
 described on its own, and what is wrong is part of the report.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -18,11 +18,22 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedFormatError,
 )
-from tieredfs.log.planning.overlap import Tile
+from tieredfs.log.planning.columns import overlaps
+from tieredfs.log.planning.copies import CopyComparison
+from tieredfs.log.planning.errors import (
+    describe_gap,
+    dispute_error,
+    mixed_states_error,
+)
+from tieredfs.log.planning.overlap import Compare, Tile, stale_pairs
+from tieredfs.log.planning.positions import locate
+from tieredfs.log.planning.slice_run import slice_tiles
+from tieredfs.log.planning.tiles import disputes, lineage_of, tile
+from tieredfs.log.read.fetch import fetch_records
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.log.read.replan import plan_despite_deletes
 from tieredfs.log.report.composition import partition_report
-from tieredfs.log.report.partition_report import PartitionReport
+from tieredfs.log.report.partition_report import OffsetRange, PartitionReport
 from tieredfs.log.report.record_profile import RecordProfile, record_profile
 from tieredfs.model import SegmentId, SegmentMetadata
 
@@ -77,11 +88,12 @@ def _read(
         reader.partition,
         segments,
         tiles,
-        beginning=attempt.beginning(segments),
+        left_out=attempt.left_out,
         stored_sizes=attempt.stored_sizes(),
         profiles=attempt.profiles(segments, max_log_bytes),
     )
-    first = attempt.first_timestamp(tiles)
+    attempt.note_gaps(report.gaps)
+    first = attempt.first_timestamp(segments, tiles)
     return replace(report, first_timestamp=first, errors=tuple(attempt.errors))
 
 
@@ -95,12 +107,18 @@ class _Attempt:
         self._reader = reader
         self._storage = reader.storage
         self._tolerated = tolerated
-        self._unread: list[SegmentMetadata] = []
+        self._compare = CopyComparison(reader.storage)
+        self._left_out: list[OffsetRange] = []
 
     @property
     def errors(self) -> Iterable[TieredFSError]:
         """What is wrong, each error once."""
         return self._errors.values()
+
+    @property
+    def left_out(self) -> Collection[OffsetRange]:
+        """Offsets of the segments left out; empty where only the first is known."""
+        return self._left_out
 
     def listed(self) -> Sequence[SegmentMetadata]:
         """Return the segments, or, if one is damaged, what the listing has of them."""
@@ -112,7 +130,29 @@ class _Attempt:
             return self._storage.list_segments(self._reader.partition)
         except self._tolerated as error:
             self._note(error)
-            return []
+        return self._surveyed()
+
+    def _surveyed(self) -> Sequence[SegmentMetadata]:
+        """Return the segments that are whole in a listing in which others are not."""
+        found: list[SegmentMetadata] = []
+        errors: list[TieredFSError] = []
+        try:
+            for one in self._storage.survey(self._reader.partition):
+                if isinstance(one, SegmentMetadata):
+                    found.append(one)
+                else:
+                    errors.append(one)
+        except self._tolerated as last:
+            errors.append(last)
+        # Two processes may have stored a segment as two objects: one of them is enough.
+        whole = {(one.start_offset, (one.end_offset or -1) + 1) for one in found}
+        for error in errors:
+            if error.offsets is None:
+                self._note(error)
+            elif error.offsets not in whole:
+                self._note(error)
+                self._left_out.append(OffsetRange(*error.offsets))
+        return sorted(found, key=lambda one: (one.start_offset, one.end_offset or 0))
 
     def described(self, listed: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
         """Return the segments with all fields; leave out those without an end offset.
@@ -136,15 +176,11 @@ class _Attempt:
                 continue
             self._note(found)
             if segment.end_offset is None:
-                self._unread.append(segment)
+                start = segment.start_offset
+                self._left_out.append(OffsetRange(start, start))
             else:
                 known.append(segment)
         return known
-
-    def beginning(self, segments: Sequence[SegmentMetadata]) -> int:
-        """Return the first offset of the segments, and of those left out."""
-        starts = [one.start_offset for one in (*segments[:1], *self._unread[:1])]
-        return min(starts, default=0)
 
     def profiles(
         self, segments: Sequence[SegmentMetadata], max_log_bytes: int
@@ -174,37 +210,84 @@ class _Attempt:
         return profiles
 
     def tiles(self, segments: Sequence[SegmentMetadata]) -> Sequence[Tile]:
-        """Return which segment serves what, and note gaps and contradictions.
+        """Return which segment serves what, and note contradictions.
 
-        If segments were left out, what they leave missing is not an error of its own.
+        Offsets that no segment serves are left out.
         """
-        held = bounds_of(segments)
-        within = segments, held.beginning, held.end
         try:
-            found = self._reader.tiles(*within, skip_gaps=True)
+            tiles = self._tiles(segments, self._compare)
         except self._tolerated as error:  # a log had to be read, to compare it
             self._note(error)
-            return []
-        if self._unread:
-            return found
+            return self._tiles(segments, lambda *_: 0)
+        if not overlaps(segments):
+            return tiles
+        url, compare = self._storage.store.url, self._compare
         try:
-            self._reader.tiles(*within)
-            self._reader.served_tiles(segments)
+            for shorter, longer in disputes(segments, compare):
+                self._note(dispute_error(url, shorter, longer))
+            for older, later in stale_pairs(tiles, lineage_of(segments), compare):
+                self._note(mixed_states_error(url, older, later))
         except self._tolerated as error:
             self._note(error)
-        return found
+        return tiles
 
-    def first_timestamp(self, tiles: Sequence[Tile]) -> int | None:
+    def _tiles(
+        self, segments: Sequence[SegmentMetadata], compare: Compare
+    ) -> Sequence[Tile]:
+        held, url = bounds_of(segments), self._storage.store.url
+        return tile(
+            segments,
+            held.beginning,
+            held.end,
+            skip_gaps=True,
+            compare=compare,
+            url=url,
+        )
+
+    def note_gaps(self, gaps: Iterable[OffsetRange]) -> None:
+        """Note each gap; what may be in a segment left out is part of its own error."""
+        for gap in gaps:
+            for start, end in self._held_by_no_segment(gap):
+                said = describe_gap(start, end)
+                if self._left_out:  # the end of one of them may not be known
+                    said = said.replace("no segment", "no segment that can be read", 1)
+                where = f"{self._storage.store.url}: {self._reader.partition}"
+                self._note(CorruptDataError(f"{where}: {said}"))
+
+    def _held_by_no_segment(self, gap: OffsetRange) -> Iterator[OffsetRange]:
+        """Yield the parts of a gap that are not those of a segment left out."""
+        cursor = gap.start
+        for one in sorted(self._left_out):
+            if one.start >= gap.end or (one.start < cursor and one.end <= cursor):
+                continue
+            if cursor < one.start:
+                yield OffsetRange(cursor, one.start)
+            cursor = one.end if one.size else gap.end
+        if cursor < gap.end:
+            yield OffsetRange(cursor, gap.end)
+
+    def first_timestamp(
+        self, segments: Sequence[SegmentMetadata], tiles: Sequence[Tile]
+    ) -> int | None:
         """Return the timestamp of the first record, ms since 1970 UTC, if there is."""
-        if not tiles:
-            return None
-        try:
-            times = self._reader.read(tiles[0].start, max_bytes=1)["timestamp"]
-        except self._tolerated as error:
-            self._note(error)
-            return None
-        first = times.cast(pa.int64())[0].as_py() if len(times) else _NO_TIMESTAMP
-        return None if first == _NO_TIMESTAMP else int(first)
+        storage, partition = self._storage, self._reader.partition
+        lineage, reached = lineage_of(segments), None
+        for one in tiles:
+            if one.segment.size is None or reached not in {None, one.start}:
+                return None
+            reached = one.end
+            try:
+                slices = slice_tiles(
+                    [one], lambda part: locate(storage, *part), lineage
+                )
+                found = fetch_records(storage, partition, slices, one.start, 1)
+            except self._tolerated as error:
+                self._note(error)
+                return None
+            if len(found):
+                first = found["timestamp"].cast(pa.int64())[0].as_py()
+                return None if first == _NO_TIMESTAMP else int(first)
+        return None
 
     def stored_sizes(self) -> Mapping[tuple[int, SegmentId], int]:
         """Return the bytes that the segments take in the store, as far as is known."""

@@ -5,7 +5,9 @@ headers say how many of these offsets have one. Which, only its records would.
 """
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -39,6 +41,22 @@ class RecordProfile:
     def within(self, start: float, end: float) -> float:
         """Return about how many records have an offset in ``[start, end)``."""
         return self._below(end) - self._below(start)
+
+    def holes(self, start: int, end: int) -> Iterator[tuple[int, int, float]]:
+        """Yield where there are fewer records than offsets, and about how many.
+
+        Args:
+            start: First offset.
+            end: End (exclusive).
+
+        Yields:
+            Ranges of offsets ``(start, end)``, in order, each with its records.
+        """
+        inside = (edge for edge in self.edges if start < edge < end)
+        for low, high in pairwise((start, *inside, end)):
+            records = self.within(low, high)
+            if round(high - low - records, 6) > 0:
+                yield low, high, records
 
     def _below(self, offset: float) -> float:
         at = bisect_left(self.edges, offset)

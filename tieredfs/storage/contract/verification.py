@@ -23,7 +23,8 @@ class StorageVerification(StorageLayout):
     ) -> Iterator[SegmentMetadata | TieredFSError]:
         """Yield every segment, or the error that a reader of it would get.
 
-        Implementers: the default stops at the first error.
+        Implementers: the default stops at the first error. Where a name states the
+        offsets of a segment that cannot be read, they are the error's ``offsets``.
 
         Args:
             partition: As ``list_partitions`` gave it.

@@ -26,8 +26,10 @@ def size_error(
     url: str, identity: ListedIdentity, size: int | None, stated: int
 ) -> ListedError:
     """Return the error of an object that does not have the size that its key states."""
-    msg = f"{url}: its size is {size}, its key states {stated}"
-    return identity, CorruptObjectError(msg)
+    error = CorruptObjectError(f"{url}: its size is {size}, its key states {stated}")
+    start, last, _ = identity
+    error.offsets = start, last + 1
+    return identity, error
 
 
 def raise_first(errors: Iterable[ListedError], whole: Iterable[ListedIdentity]) -> None:
