@@ -13,6 +13,7 @@ from cache.made import Made, bytes_of, content_of, files_in, made_segment
 from tieredfs import (
     ClosedError,
     CorruptBatchError,
+    CorruptIndexError,
     EpochEntry,
     SegmentIndexes,
     SegmentMetadata,
@@ -217,6 +218,29 @@ def test_an_error_is_raised_and_not_kept(tmp_path: Path, problem: Exception) -> 
     again, after = opened(tmp_path)
     assert after.describe(LISTED) == DESCRIBED
     assert again.descriptions == 0
+
+
+def test_indexes_that_were_damaged_when_they_were_cached_are_fetched_again(
+    tmp_path: Path,
+) -> None:
+    inner, storage = opened(tmp_path)
+    inner.problem = CorruptIndexError("damaged")
+    with pytest.raises(CorruptIndexError):
+        storage.describe(LISTED)
+    cached = inner.fetches
+
+    def describe(
+        metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        # Another process has repaired the segment: what was cached of it is wrong.
+        if indexes is not None and inner.fetches == cached:
+            raise CorruptIndexError("damaged")
+        return described(metadata)
+
+    inner.describe = describe  # type: ignore[method-assign]
+    assert storage.describe(LISTED) == DESCRIBED
+    assert storage.describe(LISTED) == DESCRIBED
+    assert inner.fetches == cached + 1
 
 
 def test_a_checked_end_is_kept_for_the_segment_as_described(tmp_path: Path) -> None:

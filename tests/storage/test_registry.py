@@ -26,6 +26,7 @@ from tieredfs.storage import (
 )
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.storage.plugins import installed
 from tieredfs.storage.plugins.installed import BUILT_IN
 from tieredfs.testing.samples import PARTITIONS, sample
 
@@ -96,6 +97,18 @@ class TestMetadataOfDistributions:
         distribute("mine", PLUGIN)
         assert "mine" in names()
         assert len(read) == 2
+
+    def test_it_is_read_again_before_a_plugin_is_said_to_be_missing(
+        self, distribute: Distribute, memory: ObjectStore, tmp_path: Path
+    ) -> None:
+        distribute("mine", PLUGIN)
+        (points,) = tmp_path.rglob("entry_points.txt")
+        content = points.read_text()
+        points.write_text("")  # as an installer has it for a moment
+        installed.read_plugins()
+        assert "mine" not in names()
+        points.write_text(content)
+        assert open_storage(memory, "mine").store is memory
 
 
 def test_a_distribution_s_plugin_is_listed_and_not_imported(

@@ -75,10 +75,24 @@ class IndexCachedStorage(StorageWrapper):
         if indexes is None and not metadata.is_described:
             found = self._cached(metadata, describing=True)
             if found is not None:
-                # If describing it failed, this raises the error.
                 known = found.describe(metadata)
-                return known or self.inner.describe(metadata, found.indexes)
+                return known or self._describe_again(metadata, found.indexes)
         return self.inner.describe(metadata, indexes)
+
+    def _describe_again(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes
+    ) -> SegmentMetadata:
+        """Describe a segment whose description is not cached, which has failed before.
+
+        The cached indexes may be those of a damaged copy that another process has
+        replaced since.
+        """
+        try:
+            return self.inner.describe(metadata, indexes)
+        except CorruptIndexError:
+            with suppress(OSError):
+                self.cache.remove([metadata])
+            return self.inner.describe(metadata)
 
     def is_end_checked(self, metadata: SegmentMetadata) -> bool:
         """Return whether an end offset has been verified, by any process."""

@@ -27,6 +27,7 @@ __all__ = [
     "installed_plugins",
     "is_built_in",
     "origin_of",
+    "read_plugins",
 ]
 
 _GROUP: Final = "tieredfs.plugins"
@@ -78,6 +79,12 @@ def installed_plugins() -> list[PluginInfo]:
 def find_plugins() -> Mapping[str, Sequence[EntryPoint]]:
     """Return the entry points by name, ours first, without duplicates."""
     return _plugins_of(tuple((folder, _changed_ns(folder)) for folder in sys.path))
+
+
+def read_plugins() -> Mapping[str, Sequence[EntryPoint]]:
+    """Return what ``find_plugins`` returns, read anew."""
+    _plugins_of.cache_clear()
+    return find_plugins()
 
 
 def _changed_ns(folder: str) -> int:

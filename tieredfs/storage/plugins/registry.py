@@ -35,6 +35,7 @@ from tieredfs.storage.plugins.installed import (
     find_plugins,
     is_built_in,
     origin_of,
+    read_plugins,
 )
 from tieredfs.storage.plugins.nearby import nearby_urls
 from tieredfs.storage.plugins.plugin_class import PluginClass
@@ -86,6 +87,8 @@ def check_plugin(info: PluginInfo) -> frozenset[Capability]:
 def _found(name: str) -> Sequence[EntryPoint]:
     """Return the plugin of a name, and those it shadows."""
     points = find_plugins()
+    if name not in points:  # it may have been half installed when they were read
+        points = read_plugins()
     if name not in points:
         raise _unknown(name, points)
     found = points[name]
