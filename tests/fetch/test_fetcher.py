@@ -16,6 +16,7 @@ from tieredfs import (
 from tieredfs.fetch import FetchLimits, LogRange, RemoteLogFetcher
 from tieredfs.fetch.backoff import Backoff
 from tieredfs.fetch.fetcher import Attempts
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 
 PIECE = 16
 SIZE = 50
@@ -95,7 +96,7 @@ def test_while_one_segment_is_read_the_next_ones_are_downloaded() -> None:
     assert _read(fetcher, 3) == _content(3)
 
 
-def _fails(error: type[Exception], number: int, times: int) -> Callable[..., None]:
+def _fails(error: type[BaseException], number: int, times: int) -> Callable[..., None]:
     """Let the first attempts at a segment fail."""
 
     def answer(asked: int, _start: int, attempt: int) -> None:
@@ -209,3 +210,24 @@ def test_many_readers_of_many_fetchers_leave_no_request_running() -> None:
         thread.join(DEADLINE_SECONDS)
     assert logs.running.total() == 0
     assert set(logs.asked.values()) == {8}
+
+
+def test_what_ends_a_thread_is_raised_where_the_bytes_are_needed() -> None:
+    logs = Logs(_fails(SystemExit, 1, 1000))
+    found = RemoteLogFetcher(logs, SIZE).fetch(_ranges(2))
+    assert bytes(next(found).read(0, SIZE)) == _content(1)[0]
+    log = next(found)
+    with pytest.raises(SystemExit):
+        log.read(0, SIZE)
+
+
+def test_where_no_thread_can_be_started_the_reader_fetches_by_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(*_: object) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(DaemonExecutor, "submit", refuse)
+    logs = Logs()
+    assert _read(RemoteLogFetcher(logs, PIECE), 3) == _content(3)
+    assert set(logs.asked.values()) == {1}

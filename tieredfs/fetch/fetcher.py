@@ -197,7 +197,7 @@ class Attempts:
         once = self.storage.with_policy(replace(policy, attempts=1, deadline=share))
         return once.fetch_log_ahead(segment, start, end)
 
-    def delay(self, error: Exception, begun: float, attempt: int) -> float | None:
+    def delay(self, error: BaseException, begun: float, attempt: int) -> float | None:
         """Return the wait before the next attempt; None if none is made.
 
         Args:
@@ -303,7 +303,11 @@ class _Round:
             piece = self._window.next_request(self._attempts.clock())
             if piece is None:
                 return
-            self._pool.submit(self._attempt, piece)
+            try:
+                self._pool.submit(self._attempt, piece)
+            except RuntimeError:  # there are no more threads
+                self._window.failed(piece, None)
+                return
 
     def _attempt(self, piece: Piece) -> None:
         """Make an attempt at a piece, and tell the window what came of it."""
@@ -314,7 +318,7 @@ class _Round:
             data = attempts.make(
                 piece.segment, piece.start, piece.end, piece.begun, piece.attempt
             )
-        except Exception as error:  # noqa: BLE001 - its reader tries again
+        except BaseException as error:  # noqa: BLE001 - its reader tries again
             delay = attempts.delay(error, piece.begun, piece.attempt)
             with self._changed:
                 due = None if delay is None else attempts.clock() + delay
