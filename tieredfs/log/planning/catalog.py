@@ -187,8 +187,9 @@ class SegmentCatalog:
                 return []
 
         first.sort(key=lambda segment: segment.start_offset)
-        found = first if len(page) < MAX_PAGE_KEYS else list(last_segments(seek, first))
-        return found if self._are_linear(found) else None
+        is_whole = len(page) < MAX_PAGE_KEYS
+        found = first if is_whole else last_segments(seek, first)
+        return list(found) if found and self._are_linear(found) else None
 
     def seek(
         self, partition: TopicIdPartition, offset: int, max_bytes: int = 1 << 20
