@@ -284,6 +284,7 @@ class SingleObject(RemoteStorageManager):
             metadata.version,
             metadata.custom_metadata,
             facts.record_count,
+            stored_size=metadata.stored_size,
         )
 
     def highest_epoch(self, metadata: SegmentMetadata) -> int | None:
