@@ -12,7 +12,6 @@ from tieredfs.log.planning.columns import end_of, overlaps
 from tieredfs.log.planning.index_keeper import IndexKeeper
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.positions import locate, offset_index
-from tieredfs.log.planning.reach import last_described
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.planning.slice_run import slice_tiles
 from tieredfs.log.planning.stable_offset import stable_offset
@@ -25,6 +24,7 @@ from tieredfs.log.planning.tiles import (
     log_end,
     tile,
 )
+from tieredfs.log.planning.unlisted_ends import describe_last
 from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.fetch import Fetched, fetch_records
 from tieredfs.log.read.pipeline import read_slice
@@ -143,7 +143,7 @@ class TieredReader:
 
         Of a long log the last page is listed, where the layout can search for it. Where
         a listing does not contain ends, of a long log only those segments are described
-        that may end last: see ``reach``.
+        that may end last: see ``unlisted_ends``.
 
         Raises:
             NotFoundError: As in ``segments``.
@@ -173,7 +173,7 @@ class TieredReader:
         if last is not None:
             return self._with_checked_ends(last)
         listed = self._catalog.listed(self.partition)
-        last = last_described(listed, self._catalog.describe_all)
+        last = describe_last(listed, self._catalog.describe_all)
         return last or self._completed(listed, Known.ENDS)
 
     def segments_from(self, offset: int) -> Iterator[SegmentMetadata]:
