@@ -184,6 +184,8 @@ class SegmentMetadata:
             when two descriptions are compared.
         index_sizes: Bytes of each index that the segment has, where the listing
             contains them; ignored when two descriptions are compared.
+        stored_size: Bytes that the segment takes in the store, with its indexes, where
+            the listing contains them; ignored when two descriptions are compared.
     """
 
     partition: TopicIdPartition
@@ -199,6 +201,7 @@ class SegmentMetadata:
     index_sizes: Mapping[IndexType, int] | None = field(
         default=None, compare=False, repr=False
     )
+    stored_size: int | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Reject offsets and sizes that no segment can have."""

@@ -17,6 +17,7 @@ from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.planning.stable_offset import stable_offset
 from tieredfs.log.read.fetch import Fetched
+from tieredfs.log.read.last_records import LastRecords, first_of_last
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.replan import plan_all, plan_despite_deletes
 from tieredfs.log.read.scan import Isolation, OnGap, Order, Scan
@@ -126,7 +127,7 @@ class Topic:
     def scan(  # noqa: PLR0913 - its options, by keyword
         self,
         partitions: Iterable[SupportsIndex] | None = None,
-        start: Position = None,
+        start: "Position | LastRecords" = None,
         end: Position = None,
         *,
         isolation: Isolation = "read_uncommitted",
@@ -141,7 +142,7 @@ class Topic:
 
         Args:
             partitions: Their numbers; None for all.
-            start: First offset or time.
+            start: First offset or time, or ``LastRecords``.
             end: End (exclusive).
             isolation: ``read_uncommitted`` for all records, ``read_committed`` to leave
                 out those of aborted transactions, and to end before a transaction that
@@ -167,7 +168,11 @@ class Topic:
         wanted = _names(columns)
         project(wanted)
         numbers = self.partitions if partitions is None else _numbers(partitions)
-        start, end = parse_position(start, numbers), parse_position(end, numbers)
+        last = None
+        if isinstance(start, LastRecords):
+            last, start = start, None
+        start = parse_position(start, numbers)
+        end = parse_position(end, numbers)
         check_order(start, end, numbers)
 
         skip_gaps = on_gap == "skip"
@@ -175,22 +180,41 @@ class Topic:
         timed = is_time(start) or is_time(end)
 
         committed = isolation == "read_committed"
+        fetch_size = self._storage.store.options.fetch_bytes
+
+        def read_offsets(slices: Sequence[SegmentSlice]) -> pa.ChunkedArray:
+            plan = ScanPlan((slices,) if slices else (), fetch_size)
+            only = ("offset",)
+            scan = Scan(
+                self._storage, self.name, plan, only, on_gap=on_gap, isolation=isolation
+            )
+            return scan.to_table()["offset"]
 
         def slices_of(reader: TieredReader) -> Sequence[SegmentSlice]:
-            reader = reader.keeping_indexes() if timed or committed else reader
+            reader = reader.keeping_indexes() if timed or committed or last else reader
             segments = reader.segments(timed=timed)
             first, stop = (
                 offset_of(reader, segments, position, skip_gaps=skip_gaps)
                 for position in (start, end)
             )
             below = stable_offset(reader.storage, segments) if committed else None
+            if last is not None:
+                first = first_of_last(
+                    reader,
+                    segments,
+                    last,
+                    read_offsets=read_offsets,
+                    skip_gaps=skip_gaps,
+                    below=below,
+                )
+                # The last records may all be after the end.
+                stop = None if stop is None else max(first, stop)
             return reader.checked_slices(
                 segments, first, stop, skip_gaps=skip_gaps, below=below
             )
 
         readers = [self.reader(number) for number in dict.fromkeys(numbers)]
         slices = tuple(filter(len, plan_all(slices_of, readers)))
-        fetch_size = self._storage.store.options.fetch_bytes
         if order == "fair":
             fetch_size = min(fetch_size, _MAX_TURN_BYTES)
         plan = ScanPlan(slices, fetch_size)

@@ -156,7 +156,7 @@ def check_table(storage: SingleObject) -> None:
         table.end_offsets.tolist(),
         table.max_timestamps_ms.tolist(),
         [None if size < 0 else size for size in table.sizes.tolist()],
-        [None if epoch < 0 else epoch for epoch in table.epochs.tolist()],
+        [None if epoch < 0 else epoch for epoch in table.highest_epochs.tolist()],
         strict=True,
     )
     assert list(columns) == [

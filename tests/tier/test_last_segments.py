@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import accumulate
 
 import pytest
 from hypothesis import given
@@ -21,7 +22,8 @@ from tieredfs import (
 from tieredfs.format.segment.key import SegmentFlag, SegmentKey
 from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.integers import MAX_INT64
-from tieredfs.log.planning.last_segments import last_segments
+from tieredfs.log.planning.last_segments import MAX_LISTINGS, last_segments
+from tieredfs.objects import MAX_PAGE_KEYS
 
 PARTITION = TopicIdPartition("orders", 0)
 ID = SegmentId("A" * 21 + "Q")
@@ -29,7 +31,7 @@ KEYS = NativeKeys()
 
 
 class Log:
-    """Segments one behind the other, listed a page at a time."""
+    """Segments one behind the other, listed a page of some segments at a time."""
 
     def __init__(self, ends: Sequence[int], page: int) -> None:
         self.listings = 0
@@ -42,11 +44,26 @@ class Log:
         return [self._segment(n) for n in range(first, len(self._ends))[: self._page]]
 
     def last(self) -> int | None:
-        return last_segments(self.seek, self.seek(0))[-1].end_offset
+        """Return the last offset; None where the search gives up."""
+        found = last_segments(self.seek, self.seek(0))
+        return None if found is None else found[-1].end_offset
 
     def _segment(self, number: int) -> SegmentMetadata:
         start = self._ends[number - 1] + 1 if number else 0
         return SegmentMetadata(PARTITION, ID, start, self._ends[number], size=1)
+
+
+class PagedLog(Log):
+    """The same, listed as the native layout lists it: half of each full page."""
+
+    def __init__(self, ends: Sequence[int]) -> None:
+        super().__init__(ends, MAX_PAGE_KEYS)
+
+    def seek(self, offset: int) -> list[SegmentMetadata]:
+        found = super().seek(offset)
+        if not offset or len(found) < MAX_PAGE_KEYS:
+            return found
+        return found[: MAX_PAGE_KEYS // 2 + 1]
 
 
 class TestALongLog:
@@ -114,7 +131,62 @@ def _start(name: str) -> int:
 )
 def test_it_is_the_last_one_whatever_the_lengths(lengths: list[int], page: int) -> None:
     ends = [sum(lengths[: n + 1]) - 1 for n in range(len(lengths))]
-    assert Log(ends, page).last() == ends[-1]
+    log = Log(ends, page)
+    last = log.last()
+    assert last == ends[-1] or (last is None and log.listings == MAX_LISTINGS + 1)
+
+
+@given(
+    runs=st.lists(
+        st.tuples(st.integers(1, 20_000), st.integers(0, 9)), min_size=1, max_size=5
+    )
+)
+def test_the_listings_are_bounded_whatever_the_lengths(
+    runs: list[tuple[int, int]],
+) -> None:
+    """Runs of equal segments, which are each up to 10^9 times as long as the others."""
+    lengths = [10**power for count, power in runs for _ in range(count)]
+    ends = [end - 1 for end in accumulate(lengths)]
+    log = PagedLog(ends)
+    assert log.last() in {ends[-1], None}
+    assert log.listings <= MAX_LISTINGS + 1
+
+
+@pytest.mark.parametrize(
+    ("count", "length", "more", "shorter"),
+    [
+        (1_000, 10**6, 200, 100),
+        (50_000, 10**6, 50_000, 100),
+        (50_000, 10**9, 50_000, 1),
+        (50_000, 1, 50_000, 10**9),
+        (99_000, 10**9, 1_000, 1),
+    ],
+)
+def test_a_long_log_of_unequal_segments_takes_few_listings(
+    count: int, length: int, more: int, shorter: int
+) -> None:
+    middle, end = count * length, count * length + more * shorter
+    ends = [
+        *range(length - 1, middle, length),
+        *range(middle + shorter - 1, end, shorter),
+    ]
+    log = PagedLog(ends)
+    assert log.last() == end - 1
+    assert log.listings <= 20
+
+
+@pytest.mark.parametrize("count", [1_001, 1_200, 1_999])
+def test_a_log_of_two_pages_takes_four_listings(count: int) -> None:
+    log = PagedLog(range(9, count * 10, 10))
+    assert log.last() == count * 10 - 1
+    assert log.listings <= 4
+
+
+def test_pages_that_are_never_full_do_not_double_the_listings() -> None:
+    """A page shows fewer segments where each is stored as several objects."""
+    log = Log(range(9, 10**6, 10), 250)
+    assert log.last() == 10**6 - 1
+    assert log.listings <= 20
 
 
 def test_the_largest_offsets_are_found() -> None:

@@ -171,7 +171,7 @@ def _read(reader: TieredReader, *, by_segment: bool) -> _Facts:
     if segments is None:
         unknown: _Row = dict.fromkeys(_PARTITIONS) | {"partition": number}
         return _Facts([] if by_segment else [unknown], None, errors)
-    sizes, count = _stored_sizes(reader), len(segments)
+    sizes, count = _stored_sizes(reader, segments), len(segments)
     if by_segment:
         return _Facts([_segment_row(one, sizes) for one in segments], count, errors)
     row = _partition_row(number, segments, sizes)
@@ -184,7 +184,7 @@ def _read(reader: TieredReader, *, by_segment: bool) -> _Facts:
     row["max_timestamp"] = _max_timestamp(served)
     try:
         reader.tiles(*within)
-        row["first_timestamp"] = _first_timestamp(reader, held.beginning)
+        row["first_timestamp"] = _first_timestamp(reader, segments)
     except _OF_ONE_LOG as error:
         return _Facts([row], count, [error], has_holes=True)
     return _Facts([row], count, errors)
@@ -250,16 +250,19 @@ def _listed(reader: TieredReader) -> Sequence[SegmentMetadata] | None:
         return None
 
 
-def _stored_sizes(reader: TieredReader) -> _Sizes:
+def _stored_sizes(reader: TieredReader, segments: Sequence[SegmentMetadata]) -> _Sizes:
     try:
-        return reader.storage.stored_sizes(reader.partition)
+        return reader.stored_sizes(segments)
     except _OF_ONE_LOG:
         return {}
 
 
-def _first_timestamp(reader: TieredReader, beginning: int) -> int | None:
+def _first_timestamp(
+    reader: TieredReader, segments: Sequence[SegmentMetadata]
+) -> int | None:
     """Return the timestamp of the first record, ms; None when there is none."""
-    times = reader.read(beginning, max_bytes=1)["timestamp"]
+    beginning = bounds_of(segments).beginning
+    times = reader.read(beginning, max_bytes=1, segments=segments)["timestamp"]
     return times.cast(pa.int64())[0].as_py() if len(times) else None
 
 

@@ -1,38 +1,23 @@
 """Where ``cat`` begins and ends, as given on the command line."""
 
 import re
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Final, TypeAlias
 
 import click
 
 from tieredfs.errors import InvalidArgumentError
-from tieredfs.log.read.reader import Bounds
-from tieredfs.log.read.scan import Isolation, OnGap
-from tieredfs.log.read.scan_bounds import Position, to_milliseconds
-from tieredfs.topic import Topic
+from tieredfs.log.read.last_records import LastRecords
+from tieredfs.log.read.scan_bounds import to_milliseconds
 
-__all__ = ["End", "LastRecords", "Place", "PositionType", "check_order", "range_of"]
+__all__ = ["End", "Place", "PositionType", "check_order"]
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 # A number that is too large is out of range, not a time; Python parses no more digits.
 _OFFSET: Final = re.compile(r"[0-9]{1,4300}")
 _LAST: Final = re.compile(r"-[0-9]{1,4300}")
 _MILLISECONDS: Final = re.compile(r"@-?[0-9]{1,19}")
-_WIDENING: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class LastRecords:
-    """A position some records before the end of each partition.
-
-    Attributes:
-        count: Number of records; 0 for the end itself.
-    """
-
-    count: int
 
 
 End: TypeAlias = int | datetime | None
@@ -93,78 +78,6 @@ def check_order(start: Place, end: End) -> None:
     if _is_after(start, end):
         msg = f"--from {_shown(start)} is after --to {_shown(end)}"
         raise click.UsageError(msg)
-
-
-def range_of(
-    topic: Topic,
-    partitions: Collection[int],
-    start: Place,
-    end: End,
-    on_gap: OnGap,
-    isolation: Isolation,
-) -> tuple[Position, Position]:
-    """Return the positions in a topic at which two places are.
-
-    A start that is counted from the end of the log has the same end, unless another one
-    is given: what is appended meanwhile is not in the range.
-
-    Args:
-        topic: The topic; its last records are looked up.
-        partitions: The partitions that are read.
-        start: Where the user wants to begin.
-        end: Where the user wants to end.
-        on_gap: As ``Topic.scan`` takes it.
-        isolation: As ``Topic.scan`` takes it.
-    """
-    if not isinstance(start, LastRecords):
-        return start, end
-    counted = {
-        number: _last_records(topic, number, start.count, on_gap, isolation)
-        for number in partitions
-    }
-    first = {number: found.beginning for number, found in counted.items()}
-    if end is None:
-        # The log may have grown since they were counted.
-        return first, {number: found.end for number, found in counted.items()}
-    if isinstance(end, int):
-        # The last records may all be after the end: then there is nothing to show.
-        return first, {number: max(end, offset) for number, offset in first.items()}
-    return first, end
-
-
-def _last_records(
-    topic: Topic, partition: int, count: int, on_gap: OnGap, isolation: Isolation
-) -> Bounds:
-    """Return the offsets of the last records of a partition, up to its present end.
-
-    Not every offset has a record: the cleaner removes some, and control records and
-    aborted ones are hidden. So the search goes further back, in growing steps, until
-    there are enough.
-    """
-    reader = topic.reader(partition)
-    held = reader.bounds()
-    if isolation == "read_committed":
-        stable = max(reader.stable_offset(), held.beginning)
-        held = Bounds(held.beginning, min(held.end, stable))
-    start, span, missing = held.end, count, count
-    if count >= held.end - held.beginning:
-        return held
-    while missing and start > held.beginning:
-        stop, start = start, max(start - span, held.beginning)
-        scan = topic.scan(
-            [partition],
-            start,
-            stop,
-            isolation=isolation,
-            columns=("offset",),
-            on_gap=on_gap,
-        )
-        offsets = scan.to_table()["offset"]
-        if len(offsets) >= missing:
-            return Bounds(int(offsets[len(offsets) - missing].as_py()), held.end)
-        missing -= len(offsets)
-        span *= _WIDENING
-    return Bounds(start, held.end)
 
 
 def _time(milliseconds: int) -> datetime:

@@ -7,16 +7,10 @@ from functools import wraps
 import click
 
 from tieredfs.cli.output.records import DECODINGS, ENCODINGS
-from tieredfs.cli.positions import (
-    End,
-    LastRecords,
-    Place,
-    PositionType,
-    check_order,
-    range_of,
-)
+from tieredfs.cli.positions import End, Place, PositionType, check_order
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.records.schema import COLUMNS, project
+from tieredfs.log.read.last_records import LastRecords
 from tieredfs.log.read.scan import Isolation, OnGap, Scan
 from tieredfs.tier import Tier
 
@@ -68,13 +62,10 @@ class WantedRecords:
         isolation: Isolation = (
             "read_committed" if self.committed else "read_uncommitted"
         )
-        first, stop = range_of(
-            opened, numbers, self.start, self.end, self.on_gap, isolation
-        )
         return opened.scan(
             numbers,
-            first,
-            stop,
+            self.start,
+            self.end,
             columns=shown if not self.keys or KEY in shown else (*shown, KEY),
             on_gap=self.on_gap,
             isolation=isolation,

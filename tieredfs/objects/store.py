@@ -421,8 +421,10 @@ class ObjectStore:
     ) -> Iterator[ListedPage]:
         """Yield the keys and sizes of the objects that ``list`` yields, by the page.
 
-        A page costs much less than its entries one by one. Each page is one request,
-        and may be empty, as where a store has deleted what it listed.
+        A page costs much less than its entries one by one. On an object store each page
+        is one request, and may be empty, as where a store has deleted what it listed. A
+        store without pages, and a subclass that overrides ``list``, have their entries
+        divided into pages here.
 
         Args:
             prefix: Prefix of the keys; it need not be a whole path component.

@@ -1,4 +1,10 @@
-"""The segments of a partition in columns, as a listing shows them."""
+"""The segments of a partition in columns, as a listing shows them.
+
+From a listing to a plan, the columns pass through: ``Page`` (what a store answers),
+``ListedPage`` (keys and sizes), ``KeyTable`` (the fields of the keys), ``SegmentTable``
+(what any layout lists), ``TableTiles`` (which offsets each segment serves),
+``SliceRun`` (which bytes are read).
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +40,7 @@ class SegmentTable(Sequence[SegmentMetadata]):
         end_offsets: Last offsets, inclusive.
         max_timestamps_ms: Largest record timestamps.
         sizes: Sizes of the logs in bytes; ``UNKNOWN_SIZE`` where they are not listed.
-        epochs: What ``highest_epoch`` returns of each; -1 where that is None.
+        highest_epochs: What ``highest_epoch`` returns of each; -1 where that is None.
     """
 
     rows: Sequence[SegmentMetadata]
@@ -42,7 +48,7 @@ class SegmentTable(Sequence[SegmentMetadata]):
     end_offsets: Int64Array
     max_timestamps_ms: Int64Array
     sizes: Int64Array
-    epochs: npt.NDArray[np.int32]
+    highest_epochs: npt.NDArray[np.int32]
 
     def __len__(self) -> int:
         """Return the number of segments."""
@@ -62,7 +68,7 @@ class SegmentTable(Sequence[SegmentMetadata]):
             self.end_offsets[index],
             self.max_timestamps_ms[index],
             self.sizes[index],
-            self.epochs[index],
+            self.highest_epochs[index],
         )
 
     def __repr__(self) -> str:

@@ -14,7 +14,7 @@ from tieredfs.integers import MAX_INT64
 from tieredfs.log.planning.columns import ends_of, first_of, may_diverge, overlaps
 from tieredfs.log.planning.copies import CopyComparison
 from tieredfs.log.planning.last_segments import last_segments
-from tieredfs.log.planning.reach import next_described
+from tieredfs.log.planning.unlisted_ends import describe_from
 from tieredfs.model import (
     SegmentId,
     SegmentIndexes,
@@ -187,8 +187,9 @@ class SegmentCatalog:
                 return []
 
         first.sort(key=lambda segment: segment.start_offset)
-        found = first if len(page) < MAX_PAGE_KEYS else list(last_segments(seek, first))
-        return found if self._are_linear(found) else None
+        is_whole = len(page) < MAX_PAGE_KEYS
+        found = first if is_whole else last_segments(seek, first)
+        return list(found) if found and self._are_linear(found) else None
 
     def seek(
         self, partition: TopicIdPartition, offset: int, max_bytes: int = 1 << 20
@@ -205,7 +206,7 @@ class SegmentCatalog:
             NotFoundError: There is no such partition, or no segment ends so late.
         """
         listed = self._listed_from(partition, offset)
-        near = next_described(listed, offset, max_bytes, self.describe_all)
+        near = describe_from(listed, offset, max_bytes, self.describe_all)
         return self.complete(listed, Known.ENDS) if near is None else near
 
     def _listed_from(

@@ -79,7 +79,7 @@ def _epochs_of(
 ) -> Int64Array:
     """Return the highest epoch of each segment; ``NO_EPOCH`` if it is not listed."""
     if isinstance(segments, SegmentTable):
-        return segments.epochs.astype(np.int64)
+        return segments.highest_epochs.astype(np.int64)
     known = (highest_epoch(segment) for segment in segments)
     each = (NO_EPOCH if epoch is None else epoch for epoch in known)
     return np.fromiter(each, np.int64, len(segments))

@@ -15,7 +15,7 @@ from tieredfs.log.planning.overlap import Compare
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["beyond", "is_disputed", "is_wrong", "same_log", "was_cleaned"]
+__all__ = ["beyond", "is_disputed", "is_longer_wrong", "same_log", "was_cleaned"]
 
 
 def same_log(
@@ -96,9 +96,9 @@ def is_disputed(
     return False
 
 
-def is_wrong(
-    longer: SegmentMetadata,
+def is_longer_wrong(
     shorter: SegmentMetadata,
+    longer: SegmentMetadata,
     target: RemoteStorageManager,
     stored: Collection[SegmentMetadata],
 ) -> bool:
@@ -108,8 +108,8 @@ def is_wrong(
     records where it has none.
 
     Args:
+        shorter: One of the objects, which the source has confirmed.
         longer: The object with the larger end offset, as it was listed.
-        shorter: The other one, which the source has confirmed.
         target: Where the segments are.
         stored: The segments of the partition as they were listed.
 

@@ -27,11 +27,14 @@ class IndexKeeper(StorageWrapper):
     ) -> SegmentIndexes:
         """Return several indexes of a segment; those that were fetched are kept."""
         wanted = set(index_types)
-        asked, found = self._kept.get(metadata, (set[IndexType](), None))
-        if found is None or not wanted <= asked:
+        asked, found = self._kept.get(metadata, (set[IndexType](), SegmentIndexes({})))
+        missing = wanted - asked
+        if missing:
             is_one = Capability.SINGLE_REQUEST_INDEXES in self.inner.capabilities
-            asked = set(IndexType) if is_one else wanted
-            found = self.inner.fetch_indexes(metadata, asked)
-            self._kept[metadata] = asked, found
+            missing = set(IndexType) if is_one else missing
+            fetched = self.inner.fetch_indexes(metadata, missing)
+            layout = fetched.layout or found.layout
+            found = SegmentIndexes({**found, **fetched}, layout)
+            self._kept[metadata] = asked | missing, found
         chosen = {kind: found[kind] for kind in wanted if kind in found}
         return SegmentIndexes(chosen, found.layout)

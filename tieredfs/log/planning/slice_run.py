@@ -25,7 +25,8 @@ Locate = Callable[[Tile], tuple[int, int]]
 class SliceRun(Sequence[SegmentSlice]):
     """Slices of consecutive segments; all but the first and the last are whole.
 
-    A slice of the run is a run, too, and is pickled without the rest.
+    A slice of the run is a run, too, and is pickled without the rest. A run equals
+    another run only; compare ``tuple(run)`` with other slices.
 
     Attributes:
         table: The segments, at least one; they do not overlap, and their sizes are
@@ -95,14 +96,15 @@ class SliceRun(Sequence[SegmentSlice]):
         )
 
     def __eq__(self, other: object) -> bool:
-        """Return whether a run or a tuple has the same slices."""
-        if not isinstance(other, SliceRun | tuple):
+        """Return whether another run has the same slices."""
+        if not isinstance(other, SliceRun):
             return NotImplemented
         return len(self) == len(other) and all(map(eq, self, other))
 
     def __hash__(self) -> int:
-        """Return the hash of the tuple of the slices."""
-        return hash(tuple(self))
+        """Return the hash of the bounds, from which no slice is made."""
+        bounds = (self.start_offset, self.start_position)
+        return hash((len(self), *bounds, self.end_offset, self.end_position))
 
 
 def slice_tiles(

@@ -27,7 +27,7 @@ from tieredfs.errors import (
 )
 from tieredfs.format.buffers import Buffer
 from tieredfs.integers import MAX_INT64
-from tieredfs.log.planning.end_claims import is_wrong, same_log
+from tieredfs.log.planning.end_claims import is_longer_wrong, same_log
 from tieredfs.log.planning.same_log import LogCopy, check_same_log
 from tieredfs.log.push.history import check_what_follows, divergence
 from tieredfs.log.push.outcome import PushedSegment, PushOutcome
@@ -239,7 +239,7 @@ class PartitionPush:
         """Return whether the longer objects of one log are all wrong."""
         try:
             return all(
-                is_wrong(one, shorter, self._target, tuple(self._there))
+                is_longer_wrong(shorter, one, self._target, tuple(self._there))
                 for one in longer
             )
         except NotFoundError as error:  # another push has deleted it

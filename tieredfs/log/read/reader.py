@@ -1,6 +1,6 @@
 """Plan the reads of a partition, and fetch as Kafka's consumer does."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import SupportsIndex
 
@@ -12,7 +12,6 @@ from tieredfs.log.planning.columns import end_of, overlaps
 from tieredfs.log.planning.index_keeper import IndexKeeper
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.positions import locate, offset_index
-from tieredfs.log.planning.reach import last_described
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.planning.slice_run import slice_tiles
 from tieredfs.log.planning.stable_offset import stable_offset
@@ -25,10 +24,11 @@ from tieredfs.log.planning.tiles import (
     log_end,
     tile,
 )
+from tieredfs.log.planning.unlisted_ends import describe_last
 from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.fetch import Fetched, fetch_records
 from tieredfs.log.read.pipeline import read_slice
-from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects.concurrency.nested_calls import NestedCalls
 from tieredfs.storage import Capability, RemoteStorageManager
 
@@ -105,6 +105,29 @@ class TieredReader:
             found = self._catalog.complete(found, Known.ALL)
         return self._with_checked_ends(found)
 
+    def stored_sizes(
+        self, segments: Sequence[SegmentMetadata]
+    ) -> Mapping[tuple[int, SegmentId], int]:
+        """Return the bytes that segments take in the store, with their indexes.
+
+        They are listed again only if their listing did not contain that.
+
+        Args:
+            segments: The partition's segments, as ``segments`` returned them.
+
+        Returns:
+            Bytes by start offset and id; segments whose size is not known are left out.
+
+        Raises:
+            NotFoundError: There is no such partition.
+        """
+        sizes: dict[tuple[int, SegmentId], int] = {}
+        for one in segments:
+            if one.stored_size is None:
+                return self.storage.stored_sizes(self.partition)
+            sizes[one.start_offset, one.id] = one.stored_size
+        return sizes
+
     def beginning(self) -> int:
         """Return the first offset of the log; 0 if it is empty.
 
@@ -120,7 +143,7 @@ class TieredReader:
 
         Of a long log the last page is listed, where the layout can search for it. Where
         a listing does not contain ends, of a long log only those segments are described
-        that may end last: see ``reach``.
+        that may end last: see ``unlisted_ends``.
 
         Raises:
             NotFoundError: As in ``segments``.
@@ -138,7 +161,11 @@ class TieredReader:
             NotFoundError: As in ``segments``.
             CorruptDataError: As in ``segments``, or a producer snapshot is corrupt.
         """
-        return stable_offset(self.storage, self._last_segments())
+        return self._stable_offset(None)
+
+    def _stable_offset(self, segments: Sequence[SegmentMetadata] | None) -> int:
+        last = self._last_segments() if segments is None else segments
+        return stable_offset(self.storage, last)
 
     def _last_segments(self) -> Sequence[SegmentMetadata]:
         """Return at least the segments in which the log ends."""
@@ -146,7 +173,7 @@ class TieredReader:
         if last is not None:
             return self._with_checked_ends(last)
         listed = self._catalog.listed(self.partition)
-        last = last_described(listed, self._catalog.describe_all)
+        last = describe_last(listed, self._catalog.describe_all)
         return last or self._completed(listed, Known.ENDS)
 
     def segments_from(self, offset: int) -> Iterator[SegmentMetadata]:
@@ -354,6 +381,7 @@ class TieredReader:
         max_bytes: SupportsIndex,
         *,
         committed: bool = False,
+        segments: Sequence[SegmentMetadata] | None = None,
     ) -> Fetched:
         """Fetch as Kafka does: from ``offset`` on, about ``max_bytes``.
 
@@ -366,6 +394,8 @@ class TieredReader:
                 wanted record is returned whole, however large it is.
             committed: Whether to return only records below the last stable offset, and
                 none of an aborted transaction.
+            segments: The partition's segments, as ``segments`` returned them, where
+                they are known; otherwise they are listed.
 
         Returns:
             The records, which are empty at the end of the log, or of what is stable,
@@ -379,11 +409,12 @@ class TieredReader:
         """
         first = to_integer(offset, "offset")
         most = to_integer(max_bytes, "max_bytes", minimum=0)
-        below = self.stable_offset() if committed else None
-        near = self._fetch(self._slices_near(first, most), first, most, below)
-        if len(near):
-            return near
-        first, segments = near.next_offset, self.segments()
+        below = self._stable_offset(segments) if committed else None
+        if segments is None:
+            near = self._fetch(self._slices_near(first, most), first, most, below)
+            if len(near):
+                return near
+            first, segments = near.next_offset, self.segments()
         end = bounds_of(segments).end
         self._check_inside(segments, first)
         slices = self._slices_to_gap(segments, first)

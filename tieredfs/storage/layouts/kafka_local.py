@@ -104,6 +104,7 @@ class KafkaLocal(RemoteStorageManager):
                 start,
                 size=parts[LOG_SUFFIX].size,
                 index_sizes=_index_sizes(parts),
+                stored_size=_stored_size(parts),
             )
             for (start, segment_id), parts in sorted(files.items())
             if parts.keys() >= _ALWAYS
@@ -334,6 +335,12 @@ def _index_sizes(parts: Mapping[str, ObjectInfo]) -> dict[IndexType, int] | None
                 return None
             sizes[_KINDS[suffix]] = entry.size
     return sizes
+
+
+def _stored_size(parts: Mapping[str, ObjectInfo]) -> int | None:
+    """Return the size of all files; None if the store does not list one of them."""
+    sizes = [entry.size for entry in parts.values()]
+    return sum(size or 0 for size in sizes) if None not in sizes else None
 
 
 def _is_file(key: str) -> bool:

@@ -240,7 +240,7 @@ def check_lazy_listing_is_the_list(case: Case) -> None:
         )
         if isinstance(lazily, SegmentTable):
             columns = lazily.start_offsets, lazily.end_offsets, lazily.sizes
-            more = lazily.max_timestamps_ms, lazily.epochs
+            more = lazily.max_timestamps_ms, lazily.highest_epochs
             found = [*zip(*(c.tolist() for c in (*columns, *more)), strict=True)]
             wanted = [_row_of(case.storage, one) for one in listed]
             said = f"Of {partition} its columns are {found}"

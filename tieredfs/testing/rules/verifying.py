@@ -357,6 +357,11 @@ def check_stored_sizes_are_what_is_stored(case: Case) -> None:
     for name, size in sizes.items():
         require(size > 0, f"It says that {name} takes {size} bytes.")
     _require_no_more_than_stored(case, sizes, "It")
+    for one in segments:
+        size = sizes.get((one.partition, one.start_offset, one.id), 0)
+        listed = one.stored_size
+        claim = f"{one} is listed with {listed} stored bytes; stored_sizes has {size}."
+        require(listed in {None, size}, claim)
     for key in case.raw_keys() if case.can(Capability.WRITE) else ():
         whole = case.raw_get(key)
         case.raw_put(key, b"")

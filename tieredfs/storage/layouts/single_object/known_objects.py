@@ -15,9 +15,10 @@ _Name = tuple[TopicIdPartition, int, int, str]
 
 
 class KnownObjects:
-    """The objects of each segment, as far as they were listed or copied.
+    """The objects of each segment, as far as they were listed row by row, or copied.
 
-    A key identifies its content, so an entry stays valid until the object is deleted.
+    A listing in columns is not recorded. A key identifies its content, so an entry
+    stays valid until the object is deleted.
     """
 
     def __init__(self) -> None:

@@ -284,6 +284,7 @@ class SingleObject(RemoteStorageManager):
             metadata.version,
             metadata.custom_metadata,
             facts.record_count,
+            stored_size=metadata.stored_size,
         )
 
     def highest_epoch(self, metadata: SegmentMetadata) -> int | None:
@@ -344,8 +345,10 @@ class SingleObject(RemoteStorageManager):
     ) -> bytes:
         """Store a segment in one put, whole or not at all.
 
-        A segment that this storage has listed or copied under the same offsets and id,
-        and that still exists, is not put again. A crash leaves nothing behind.
+        A segment that this storage has copied, or listed row by row, under the same
+        offsets and id, and that still exists, is not put again; what
+        ``list_segments_lazily`` lists in columns is not recorded. A crash leaves
+        nothing behind.
 
         Args:
             metadata: The segment's partition, id, first and last offset; the rest is

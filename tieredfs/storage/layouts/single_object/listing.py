@@ -39,7 +39,7 @@ class SegmentListing:
     Attributes:
         store: Where the objects are.
         keys: How they are named.
-        known: Records every object that is listed.
+        known: Records every object that is listed row by row; ``table`` records none.
     """
 
     store: ObjectStore

@@ -149,4 +149,5 @@ def listed_metadata(
         key.max_timestamp_ms,
         size=None if chunked else key.log_length,
         custom_metadata=stem.encode(),
+        stored_size=key.size,
     )

@@ -29,8 +29,8 @@ from tieredfs import (
 from tieredfs.cache import with_index_cache
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.format.index.leader_epochs import format_leader_epochs
-from tieredfs.log.planning.reach import last_described, next_described
 from tieredfs.log.planning.tiles import log_end
+from tieredfs.log.planning.unlisted_ends import describe_from, describe_last
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 FOLDER = f"orders-0-{TOPIC_ID}"
@@ -188,6 +188,18 @@ class TestTheEndOfALongLog:
         assert described(events) == 1
 
 
+def test_a_short_log_shows_a_leader_that_lost_the_end_whatever_its_checkpoint(
+    memory: ObjectStore, events: Events
+) -> None:
+    """Both histories have an epoch of one digit from one offset on."""
+    put(memory, *tiles(10))
+    put(memory, (50, 55), (55, 60), epochs=[(0, 0), (1, 50)], name="lost")
+    put(memory, (50, 53), epochs=[(0, 0), (2, 50)], name="unclean")
+    topic = topic_of(memory, events)
+    assert topic.end_offsets() == {0: 53}
+    assert topic.read(0, 50)["offset"].to_pylist() == [50, 51, 52]
+
+
 class TestReadingALongLog:
     def test_it_describes_what_is_read_and_what_decides_the_history(
         self, memory: ObjectStore, events: Events
@@ -259,7 +271,7 @@ def listed(
 def ends_described(segments: Sequence[SegmentMetadata]) -> list[int] | None:
     """Return the ends of the segments that decide where a log ends."""
     ordered = sorted(segments, key=lambda one: one.start_offset)
-    found = last_described(ordered, list)
+    found = describe_last(ordered, list)
     return None if found is None else [(one.end_offset or 0) + 1 for one in found]
 
 
@@ -337,12 +349,12 @@ def test_the_answer_is_that_of_all_segments_and_few_are_described(
     def describe(some: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
         return [by_id[one.id] for one in some]
 
-    last = last_described(listed, describe)
+    last = describe_last(listed, describe)
     assert (last is None) == (len(listed) <= 32)
     if last is None:
         return
     assert log_end(last) == log_end(known)
-    near = next_described(listed, offset, size, describe)
+    near = describe_from(listed, offset, size, describe)
     if near is not None:
         assert near[0].start_offset <= offset <= (near[0].end_offset or 0)
         for one, following in pairwise(near):

@@ -9,8 +9,9 @@ described that the answer needs. What tells them apart:
 - The leader-epoch checkpoint of a segment of the same history is a beginning of the
   last segment's, so its size is one of a few.
 
-Two histories can have checkpoints of one size, and a cleaned log is smaller. So short
-logs are described whole, and so is a log in which several histories are found.
+Two histories can have checkpoints of one size, where their last epochs and start
+offsets have as many digits, and a cleaned log is smaller. So short logs are described
+whole, and so is a log in which several histories are found.
 """
 
 from bisect import bisect_left, bisect_right
@@ -22,7 +23,7 @@ from tieredfs.format.index.leader_epochs import format_leader_epochs
 from tieredfs.log.planning.tiles import last_of, lineage_of
 from tieredfs.model import IndexType, SegmentMetadata
 
-__all__ = ["Describe", "last_described", "next_described"]
+__all__ = ["Describe", "describe_from", "describe_last"]
 
 Describe = Callable[[Sequence[SegmentMetadata]], list[SegmentMetadata]]
 """Returns segments with every field known, in their order."""
@@ -31,7 +32,7 @@ _MAX_WHOLE: Final = 32  # segments of a log that is described whole
 _MAX_NEAR: Final = 500  # segments to describe for one read
 
 
-def last_described(
+def describe_last(
     listed: Sequence[SegmentMetadata], describe: Describe
 ) -> list[SegmentMetadata] | None:
     """Return the segments that decide where a log ends.
@@ -68,7 +69,7 @@ def last_described(
     return found
 
 
-def next_described(
+def describe_from(
     listed: Sequence[SegmentMetadata],
     offset: int,
     max_bytes: int,
@@ -93,7 +94,7 @@ def next_described(
         NotFoundError: A segment is gone.
         CorruptDataError: A segment is inconsistent with its indexes.
     """
-    last = last_described(listed, describe)
+    last = describe_last(listed, describe)
     first = bisect_right(listed, offset, key=_start) - 1
     if last is None or first < 0:
         return None
