@@ -84,6 +84,9 @@ class Topic:
     def beginning_offsets(self) -> dict[int, int]:
         """Return the first offset of each partition.
 
+        Of a long log one page is listed, the segments that end first: one that begins
+        before them and ends later than all of them is not seen by it. A scan sees it.
+
         Raises:
             NotFoundError: A partition was deleted.
             CorruptDataError: An object is inconsistent with its name.
@@ -92,6 +95,9 @@ class Topic:
 
     def end_offsets(self) -> dict[int, int]:
         """Return the end (exclusive) of each partition.
+
+        Of a long log the last page is searched for: a history that ends before it is
+        not seen, even if an unclean election has made it the true one. A scan sees it.
 
         Raises:
             NotFoundError: A partition was deleted.

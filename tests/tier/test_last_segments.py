@@ -22,7 +22,11 @@ from tieredfs import (
 from tieredfs.format.segment.key import SegmentFlag, SegmentKey
 from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.integers import MAX_INT64
-from tieredfs.log.planning.last_segments import MAX_LISTINGS, last_segments
+from tieredfs.log.planning.last_segments import (
+    MAX_LISTINGS,
+    last_page,
+    last_segments,
+)
 from tieredfs.objects import MAX_PAGE_KEYS
 
 PARTITION = TopicIdPartition("orders", 0)
@@ -109,6 +113,19 @@ class TestALongLog:
         self, topic: Topic, memory: ObjectStore
     ) -> None:
         self._put(memory, self.COUNT * 10 - 15, self.COUNT * 10 - 1, epoch=3)
+        with pytest.raises(TieredFSError):  # they have no content to compare
+            topic.end_offsets()
+
+    @pytest.mark.parametrize("count", [1, 2, 3, 7])
+    def test_an_election_shortly_before_the_end_is_seen_whatever_the_length(
+        self, topic: Topic, memory: ObjectStore, count: int
+    ) -> None:
+        # The search may end on a page that shows one segment, and none beside it.
+        end = (2_000 + count) * 10
+        keys = [one.key for one in memory.list() if _start(one.key) >= end]
+        memory.delete(keys)
+        assert topic.end_offsets() == {0: end}
+        self._put(memory, end - 25, end - 21, epoch=1)
         with pytest.raises(TieredFSError):  # they have no content to compare
             topic.end_offsets()
 
@@ -200,3 +217,17 @@ def test_a_long_log_takes_few_listings(count: int, length: int) -> None:
     log = Log(range(length - 1, count * length, length), 500)
     assert log.last() == count * length - 1
     assert log.listings <= 20
+
+
+@given(
+    st.lists(st.integers(1, 10**6), min_size=1_001, max_size=1_400),
+    st.integers(1, MAX_PAGE_KEYS // 2),
+)
+def test_what_decides_is_half_a_page_or_the_whole_log(
+    lengths: list[int], shown: int
+) -> None:
+    ends = [end - 1 for end in accumulate(lengths)]
+    log, whole = PagedLog(ends), Log(ends, len(ends)).seek(0)
+    found = last_page(log.seek, whole[-shown:])
+    assert list(found) == whole[-len(found) :]
+    assert len(found) >= min(MAX_PAGE_KEYS // 2, len(whole))

@@ -79,7 +79,12 @@ def topic_of(
 
 
 def described(events: Events) -> int:
-    """Return how many segments have been described: each of them by its checkpoint."""
+    """Return how many segments have been described: each of them by its snapshot."""
+    return sum(event.key.endswith("snapshot") for event in events)
+
+
+def compared(events: Events) -> int:
+    """Return how many checkpoints have been read."""
     return sum(event.key.endswith("checkpoint") for event in events)
 
 
@@ -186,6 +191,22 @@ class TestTheEndOfALongLog:
         put(store, *more, epochs=[(0, 0), (1, end)])
         assert topic_of(store, events).end_offsets() == {0: end + 200}
         assert described(events) == 1
+        assert compared(events) == 40  # those of the segments that have seen it
+
+    def test_an_election_that_lost_the_segment_that_begins_last_is_seen(
+        self, store: ObjectStore, events: Events
+    ) -> None:
+        end = COUNT * LENGTH
+        for epoch, more in ((1, 200), (2, 100)):  # checkpoints of one size
+            spans = [(end + at, end + at + LENGTH) for at in range(0, more, LENGTH)]
+            epochs = [(0, 0), (epoch, end)]
+            put(store, *spans, epochs=epochs, name=str(epoch), value=str(epoch))
+        topic = topic_of(store, events)
+        assert topic.end_offsets() == {0: end + 100}
+        found = topic.read(0, end + 1, 1)
+        assert found["value"].to_pylist()[0] == f"2{end + 1}".encode()
+        with pytest.raises(OffsetOutOfRangeError):
+            topic.read(0, end + 150, 1)
 
 
 def test_a_short_log_shows_a_leader_that_lost_the_end_whatever_its_checkpoint(
@@ -268,11 +289,20 @@ def listed(
     ]
 
 
+def histories(segments: Sequence[SegmentMetadata]) -> list[LeaderEpochs]:
+    """Return the checkpoints of described segments."""
+    return [LeaderEpochs(one.leader_epochs or ()) for one in segments]
+
+
 def ends_described(segments: Sequence[SegmentMetadata]) -> list[int] | None:
     """Return the ends of the segments that decide where a log ends."""
     ordered = sorted(segments, key=lambda one: one.start_offset)
-    found = describe_last(ordered, list)
+    found = describe_last(ordered, list, histories)
     return None if found is None else [(one.end_offset or 0) + 1 for one in found]
+
+
+LOST = [(0, 0), (1, 300)]
+TRUE = [(0, 0), (2, 300)]
 
 
 class TestSizes:
@@ -292,6 +322,15 @@ class TestSizes:
         assert ends_described([*old, *same_start]) is None
         earlier = listed((380, 385), epochs=[(0, 0), (1, 350)])
         assert ends_described([*old, *earlier]) is None
+
+    def test_histories_whose_checkpoints_have_one_size_are_described_whole(
+        self,
+    ) -> None:
+        common = listed(*((at, at + 10) for at in range(0, 300, 10)))
+        lost = listed(*((at, at + 10) for at in range(300, 600, 10)), epochs=LOST)
+        true = listed(*((at, at + 10) for at in range(300, 400, 10)), epochs=TRUE)
+        assert ends_described([*common, *lost, *true]) is None
+        assert ends_described([*common, *lost]) == [600]
 
     def test_a_listing_without_sizes_is_described_whole(self) -> None:
         found = listed(*self.TILES)
@@ -349,12 +388,15 @@ def test_the_answer_is_that_of_all_segments_and_few_are_described(
     def describe(some: Sequence[SegmentMetadata]) -> list[SegmentMetadata]:
         return [by_id[one.id] for one in some]
 
-    last = describe_last(listed, describe)
+    def read(some: Sequence[SegmentMetadata]) -> list[LeaderEpochs]:
+        return histories(describe(some))
+
+    last = describe_last(listed, describe, read)
     assert (last is None) == (len(listed) <= 32)
     if last is None:
         return
     assert log_end(last) == log_end(known)
-    near = describe_from(listed, offset, size, describe)
+    near = describe_from(listed, offset, size, describe, read)
     if near is not None:
         assert near[0].start_offset <= offset <= (near[0].end_offset or 0)
         for one, following in pairwise(near):

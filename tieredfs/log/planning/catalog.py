@@ -9,13 +9,16 @@ from typing import TypeAlias
 import numpy as np
 from cachetools import LRUCache
 
+from tieredfs.epochs import NO_EPOCH, LeaderEpochs
 from tieredfs.errors import NotFoundError, PluginError
+from tieredfs.format.index.leader_epochs import parse_leader_epochs
 from tieredfs.integers import MAX_INT64
 from tieredfs.log.planning.columns import ends_of, first_of, may_diverge, overlaps
 from tieredfs.log.planning.copies import CopyComparison
-from tieredfs.log.planning.last_segments import last_segments
+from tieredfs.log.planning.last_segments import last_page, last_segments
 from tieredfs.log.planning.unlisted_ends import describe_from
 from tieredfs.model import (
+    IndexType,
     SegmentId,
     SegmentIndexes,
     SegmentMetadata,
@@ -164,7 +167,7 @@ class SegmentCatalog:
         """Return the last segments of a partition; None if all have to be listed.
 
         A log that fits on one page is returned whole. Of a longer one the last page is
-        found by a search, and an older history that ends before that page is not seen.
+        found by a search, and a history that ends before that page is not seen.
 
         Raises:
             NotFoundError: There is no such partition.
@@ -180,16 +183,41 @@ class SegmentCatalog:
         if len(first) < len(page):
             return None
 
+        first.sort(key=lambda segment: segment.start_offset)
+        whole = len(page) < MAX_PAGE_KEYS
+        found = first if whole else self._search_last(partition, first)
+        return found if found and self._are_linear(found) else None
+
+    def _search_last(
+        self, partition: TopicIdPartition, first: Sequence[SegmentMetadata]
+    ) -> list[SegmentMetadata] | None:
+        """Search for the last page of a log; None if it is not that of the last leader.
+
+        Args:
+            partition: The partition.
+            first: The first page.
+        """
+        highest = self._highest_epoch(first)
+
         def seek(offset: int) -> list[SegmentMetadata]:
+            nonlocal highest
             try:
-                return self._storage.seek(partition, offset)
+                found = self._storage.seek(partition, offset)
             except NotFoundError:
                 return []
+            highest = max(highest, self._highest_epoch(found))
+            return found
 
-        first.sort(key=lambda segment: segment.start_offset)
-        is_whole = len(page) < MAX_PAGE_KEYS
-        found = first if is_whole else last_segments(seek, first)
-        return list(found) if found and self._are_linear(found) else None
+        last = last_segments(seek, first)
+        if not last:
+            return None
+        found = sorted(last_page(seek, last), key=lambda one: one.start_offset)
+        return None if self._highest_epoch(found) < highest else found
+
+    def _highest_epoch(self, segments: Iterable[SegmentMetadata]) -> int:
+        epochs = map(self._storage.highest_epoch, segments)
+        known = (epoch for epoch in epochs if epoch is not None)
+        return max(known, default=NO_EPOCH)
 
     def seek(
         self, partition: TopicIdPartition, offset: int, max_bytes: int = 1 << 20
@@ -206,7 +234,9 @@ class SegmentCatalog:
             NotFoundError: There is no such partition, or no segment ends so late.
         """
         listed = self._listed_from(partition, offset)
-        near = describe_from(listed, offset, max_bytes, self.describe_all)
+        near = describe_from(
+            listed, offset, max_bytes, self.describe_all, self.histories
+        )
         return self.complete(listed, Known.ENDS) if near is None else near
 
     def _listed_from(
@@ -284,6 +314,24 @@ class SegmentCatalog:
     ) -> list[SegmentMetadata]:
         """Return segments with every field known: see ``complete``."""
         return list(self.complete(segments, Known.ALL))
+
+    def histories(self, segments: Sequence[SegmentMetadata]) -> list[LeaderEpochs]:
+        """Return the leader-epoch checkpoints of segments, in their order.
+
+        Raises:
+            NotFoundError: A segment is gone.
+            CorruptIndexError: A checkpoint is malformed.
+        """
+        return self.calls.map(self._history, segments)
+
+    def _history(self, segment: SegmentMetadata) -> LeaderEpochs:
+        with self._lock:
+            known = self._described.get(segment)
+        if known is not None:
+            return LeaderEpochs(known.leader_epochs or ())
+        found = self._storage.fetch_indexes(segment, [IndexType.LEADER_EPOCH])
+        name = f"{self._storage.name_of(segment)}: leader-epoch checkpoint"
+        return parse_leader_epochs(found.get(IndexType.LEADER_EPOCH, b""), name=name)
 
     def may_diverge(self, segments: Sequence[SegmentMetadata]) -> bool:
         """Return whether segments, as listed, may be of different histories."""

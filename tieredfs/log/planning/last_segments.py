@@ -8,7 +8,7 @@ from tieredfs.integers import MAX_INT64
 from tieredfs.model import SegmentMetadata
 from tieredfs.objects import MAX_PAGE_KEYS
 
-__all__ = ["MAX_LISTINGS", "last_segments"]
+__all__ = ["MAX_LISTINGS", "last_page", "last_segments"]
 
 MAX_LISTINGS: Final = 40
 """After so many listings it is better to list the whole log."""
@@ -76,6 +76,34 @@ def last_segments(
         if reached >= beyond:
             return found
     return None
+
+
+def last_page(
+    seek: Callable[[int], Sequence[SegmentMetadata]], found: Sequence[SegmentMetadata]
+) -> Sequence[SegmentMetadata]:
+    """Return about half a page of segments at the end of a log.
+
+    The page that a search has hit last may show one segment of them only, and not
+    another one beside it.
+
+    Args:
+        seek: As ``last_segments`` takes it.
+        found: What ``last_segments`` returned.
+    """
+    reached, offset = _end(found), found[0].start_offset
+    while len(found) < _HALF_PAGE and offset > 0:
+        width = (reached - offset) // len(found) + 1
+        offset = max(offset - (_HALF_PAGE - len(found)) * width, 0)
+        page = list(seek(offset))
+        while page and _end(page) < reached:
+            following = seek(_end(page))
+            if not following:
+                break  # it is being deleted
+            page += following
+        if len(page) <= len(found):
+            break
+        found = page
+    return found
 
 
 def _is_half_page(segments: Sequence[SegmentMetadata]) -> bool:

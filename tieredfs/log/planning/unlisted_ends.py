@@ -9,8 +9,10 @@ described that the answer needs. What tells them apart:
 - The leader-epoch checkpoint of a segment of the same history is a beginning of the
   last segment's, so its size is one of a few.
 
-Two histories can have checkpoints of one size, where their last epochs and start
-offsets have as many digits, and a cleaned log is smaller. So short logs are described
+A size does not prove it: two histories have checkpoints of one size where their last
+epochs and start offsets have as many digits, as after an unclean election. So where the
+last segment has seen an election, the checkpoints of the segments that have seen it,
+too, are compared with its own. And a cleaned log is smaller: short logs are described
 whole, and so is a log in which several histories are found.
 """
 
@@ -23,7 +25,10 @@ from tieredfs.format.index.leader_epochs import format_leader_epochs
 from tieredfs.log.planning.tiles import last_of, lineage_of
 from tieredfs.model import IndexType, SegmentMetadata
 
-__all__ = ["Describe", "describe_from", "describe_last"]
+__all__ = ["Describe", "Histories", "describe_from", "describe_last"]
+
+Histories = Callable[[Sequence[SegmentMetadata]], list[LeaderEpochs]]
+"""Returns the leader-epoch checkpoints of segments, in their order."""
 
 Describe = Callable[[Sequence[SegmentMetadata]], list[SegmentMetadata]]
 """Returns segments with every field known, in their order."""
@@ -33,13 +38,14 @@ _MAX_NEAR: Final = 500  # segments to describe for one read
 
 
 def describe_last(
-    listed: Sequence[SegmentMetadata], describe: Describe
+    listed: Sequence[SegmentMetadata], describe: Describe, histories: Histories
 ) -> list[SegmentMetadata] | None:
     """Return the segments that decide where a log ends.
 
     Args:
         listed: All segments of a partition, sorted by start offset.
         describe: Describes segments.
+        histories: Reads checkpoints.
 
     Returns:
         The segments, described; None if all segments have to be.
@@ -66,7 +72,26 @@ def describe_last(
                 return None
             sizes.accept(found)
         sizes.add(segment)
-    return found
+    return found if _have_one_history(listed, found, histories) else None
+
+
+def _have_one_history(
+    listed: Sequence[SegmentMetadata],
+    described: Sequence[SegmentMetadata],
+    histories: Histories,
+) -> bool:
+    """Return whether the checkpoints of segments are beginnings of the last one's."""
+    entries = lineage_of(described).entries
+    if len(entries) <= 1:
+        return True
+    least = len(format_leader_epochs(LeaderEpochs(entries[:1])))
+    known = {(one.start_offset, one.id) for one in described}
+    others = [
+        one
+        for one in listed
+        if _checkpoint_size(one) > least and (one.start_offset, one.id) not in known
+    ]
+    return all(one.entries == entries[: len(one.entries)] for one in histories(others))
 
 
 def describe_from(
@@ -74,6 +99,7 @@ def describe_from(
     offset: int,
     max_bytes: int,
     describe: Describe,
+    histories: Histories,
 ) -> list[SegmentMetadata] | None:
     """Return the segment with an offset, and those that follow it without a gap.
 
@@ -86,6 +112,7 @@ def describe_from(
         max_bytes: Bytes of logs to return after the segment with the offset, at most
             about.
         describe: Describes segments.
+        histories: Reads checkpoints.
 
     Returns:
         The segments, described; None if all segments have to be.
@@ -94,7 +121,7 @@ def describe_from(
         NotFoundError: A segment is gone.
         CorruptDataError: A segment is inconsistent with its indexes.
     """
-    last = describe_last(listed, describe)
+    last = describe_last(listed, describe, histories)
     first = bisect_right(listed, offset, key=_start) - 1
     if last is None or first < 0:
         return None

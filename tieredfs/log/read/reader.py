@@ -173,7 +173,8 @@ class TieredReader:
         if last is not None:
             return self._with_checked_ends(last)
         listed = self._catalog.listed(self.partition)
-        last = describe_last(listed, self._catalog.describe_all)
+        catalog = self._catalog
+        last = describe_last(listed, catalog.describe_all, catalog.histories)
         return last or self._completed(listed, Known.ENDS)
 
     def segments_from(self, offset: int) -> Iterator[SegmentMetadata]:
