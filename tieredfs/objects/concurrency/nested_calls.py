@@ -18,6 +18,8 @@ from tieredfs.objects.concurrency.waiting import result_of
 
 __all__ = ["NestedCalls"]
 
+_DEFAULT_LIMIT: Final = 32  # small requests, which cost only latency
+
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -29,14 +31,16 @@ class NestedCalls:
     any depth always proceed.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int | None = None) -> None:
         """Create the limit, without starting a thread.
 
         Args:
-            limit: Maximum number of calls in progress; at least 1.
+            limit: Maximum number of calls in progress, at least 1; None for that of
+                small requests.
         """
         self._lock: Final = make_lock()
-        self._free = limit - 1  # the caller's own place is the first
+        # The caller's own place is the first.
+        self._free = (_DEFAULT_LIMIT if limit is None else limit) - 1
 
     def map(self, call: Callable[[_T], _R], items: Sequence[_T]) -> list[_R]:
         """Return the results of a call for each item, in their order.
