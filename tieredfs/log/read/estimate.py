@@ -42,8 +42,6 @@ class Estimate:
         requests: The requests, and their bytes: at most these.
         planned: The same, unless a batch is larger than a request.
         fetches: The largest number of fetches of the log for one slice.
-        max_fetch: The largest fetch of the log: the most requests of each verb, and the
-            most bytes.
         is_exact: Whether it sends exactly these, retries apart.
     """
 
@@ -51,7 +49,6 @@ class Estimate:
     requests: RequestCounts
     planned: RequestCounts
     fetches: int
-    max_fetch: RequestCounts
     is_exact: bool
 
     def __add__(self, other: "Estimate") -> "Estimate":
@@ -61,7 +58,6 @@ class Estimate:
             self.requests + other.requests,
             self.planned + other.planned,
             max(self.fetches, other.fetches),
-            self.max_fetch | other.max_fetch,
             self.is_exact and other.is_exact,
         )
 
@@ -151,7 +147,6 @@ def _estimate_slice(
         requests,
         planned,
         fetched.count,
-        fetched.max_fetch,
         is_exact and is_check_exact,
     )
 

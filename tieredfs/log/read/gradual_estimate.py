@@ -186,7 +186,7 @@ def _estimate_end(
         asked = _count_index(storage, part)
         each, once = each + asked, once + asked
     if not is_kept:
-        again = RequestCounts(size=planned.max_fetch.size)
+        again = RequestCounts(size=planned.max_size)
         each += (cost.requests + again) * min(planned.count, _MAX_REFETCHES)
     return _EndCost(each, once)
 

@@ -24,14 +24,14 @@ class PlannedLog:
 
     Attributes:
         requests: Their requests.
-        max_fetch: The largest one: the most requests of each verb, and the most bytes.
+        max_size: Bytes of the largest one.
         count: Number of fetches.
         last_start: Position at which the last one begins.
         end: Position at which the last one ends.
     """
 
     requests: RequestCounts = field(default_factory=RequestCounts)
-    max_fetch: RequestCounts = field(default_factory=RequestCounts)
+    max_size: int = 0
     count: int = 0
     last_start: int = 0
     end: int = 0
@@ -98,7 +98,7 @@ class PlanningStorage(StorageWrapper):
         )
         self._after, fetched = planned, self._fetched
         fetched.requests += planned.requests
-        fetched.max_fetch |= planned.requests
+        fetched.max_size = max(fetched.max_size, planned.requests.size)
         fetched.count += 1
         fetched.last_start, fetched.end = start, planned.end
         blank = np.broadcast_to(_BLANK, planned.end - start)
