@@ -449,13 +449,14 @@ class TestGaps:
         fill(open_store(Bucket(str(tmp_path), {})), kept)
         return str(tmp_path)
 
+    @pytest.mark.parametrize("command", ["cat", "explain"])
     def test_the_error_of_a_gap_names_the_option_that_reads_on(
-        self, run: Run, holed: str
+        self, run: Run, holed: str, command: str
     ) -> None:
-        done = run("cat", holed, "two-partitions", "--json")
+        done = run(command, holed, "two-partitions", "--json")
         assert (done.code, done.out) == (4, b"")
         assert "offsets 47 to 87" in done.err[0]
-        assert "cat with --on-gap skip" in done.err[0]
+        assert "--on-gap skip on the command line" in done.err[0]
 
     def test_on_gap_skip_reads_what_is_there(self, run: Run, holed: str) -> None:
         how = ("--json", "--partition", "1", "--on-gap", "skip", "--encoding", "hex")
@@ -567,3 +568,15 @@ def test_a_batch_above_the_limit_is_read_with_the_option_that_the_error_names(
     assert refused.code == 4
     assert f"raise the option {option} to read it" in refused.err[-1]
     assert run(verb, str(tmp_path), "t", "--option", f"{option}=8M").code == 0
+
+
+@pytest.mark.parametrize("command", ["cat", "explain"])
+def test_an_offset_that_looks_like_milliseconds_gets_the_hint_how_a_time_is_given(
+    run: Run, plain: str, command: str
+) -> None:
+    done = run(command, plain, "plain", "--from", "1700518800000")
+    assert (done.code, done.out) == (3, b"")
+    assert "give @1700518800000" in done.err[0]
+    assert run(command, plain, "plain", "--from", "@1700518800000").code == 0
+    other = run(command, plain, "plain", "--from", "600")
+    assert (other.code, "give" in other.err[0]) == (3, False)

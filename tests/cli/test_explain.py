@@ -6,11 +6,15 @@ from typing import Any
 
 import pytest
 
+import tieredfs
 from cli.commands import Run
 from servers import Bucket, ProxiedBucket
+from support.log_directories import push_all
 from support.stores import files_of, fill, open_store
 from tieredfs.cli.cat import cat
 from tieredfs.cli.explain import explain
+from tieredfs.cli.output.records import FORMATS
+from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 TOPIC = "two-partitions"
 
@@ -34,10 +38,10 @@ def answer(run: Run, *arguments: str) -> dict[str, Any]:
     return found
 
 
-def test_it_has_every_option_of_cat_but_the_format() -> None:
+def test_it_has_every_option_of_cat() -> None:
     ours = {(one.name, tuple(one.opts)) for one in explain.params}
     cats = {(one.name, tuple(one.opts)) for one in cat.params}
-    assert {name for name, _ in cats - ours} == {"form"}
+    assert not cats - ours
     assert {name for name, _ in ours - cats} == {
         "latency_ms",
         "bandwidth_mb",
@@ -88,6 +92,35 @@ def test_cat_sends_what_explain_says(
     assert sent == planned
 
 
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_format_changes_nothing(run: Run, three: str, form: str) -> None:
+    assert answer(run, three, TOPIC, "--format", form) == answer(run, three, TOPIC)
+
+
+@pytest.mark.parametrize("options", [(), ("--limit", "3000")])
+def test_what_only_explaining_sends_is_not_part_of_the_price(
+    run: Run, three: str, s3_proxied: ProxiedBucket, options: tuple[str, ...]
+) -> None:
+    place = Bucket(s3_proxied.url, s3_proxied.storage_options)
+    push_all(
+        tieredfs.open_tier(three).storage,
+        SingleObject(open_store(place), compression="zstd"),
+    )
+    given = ("--storage-options", json.dumps(place.storage_options), "--no-cache")
+    explained = answer(run, place.url, TOPIC, *options, *given)
+    assert explained["explaining"]["requests"] == 21  # a manifest of each segment
+    s3_proxied.proxy.clear()
+    assert run("cat", place.url, TOPIC, *options, *given).code == 0
+    planned = explained["planning"]["by_verb"], explained["reading"]["by_verb"]
+    sent = sum(sum(verbs.values()) for verbs in planned)
+    assert len(s3_proxied.proxy.requests()) == sent
+    listed = sum(verbs.get("list", 0) for verbs in planned)
+    priced = (listed * 0.005 + (sent - listed) * 0.0004) / 1000
+    assert explained["costs"][0]["requests"] == pytest.approx(priced)
+    lines = run("explain", place.url, TOPIC, *options, *given).text.splitlines()
+    assert lines[4].startswith("explaining, sent only here")
+
+
 def test_a_limit_makes_it_at_most(run: Run, three: str) -> None:
     limited = answer(run, three, TOPIC, "--limit", "3")
     assert not limited["is_exact"]
@@ -109,12 +142,21 @@ def test_seconds_are_those_of_the_stated_latency_and_bandwidth(
 
 
 @pytest.mark.parametrize(
-    "speed", ["--latency-ms=-1", "--bandwidth-mb=0", "--latency-ms=nan"]
+    ("speed", "said"),
+    [
+        ("--latency-ms=-1", "-1"),
+        ("--bandwidth-mb=0", "0"),
+        ("--latency-ms=nan", "'nan' is not a number"),
+        ("--latency-ms=30ms", "'30ms' is not a number"),
+    ],
 )
-def test_a_speed_that_is_none_is_wrong_usage(run: Run, three: str, speed: str) -> None:
+def test_a_speed_that_is_none_is_wrong_usage(
+    run: Run, three: str, speed: str, said: str
+) -> None:
     done = run("explain", three, TOPIC, speed)
     assert (done.code, done.out) == (2, b"")
     assert speed.split("=", maxsplit=1)[0] in done.err[-1]
+    assert said in done.err[-1]
 
 
 def test_a_limit_of_none_reads_nothing(run: Run, three: str) -> None:

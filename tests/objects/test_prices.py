@@ -1,11 +1,13 @@
 """A table of prices: what requests cost by it, and what is no such table."""
 
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 import pytest
 
 from tieredfs import InvalidArgumentError, PriceTable, RequestCounts
+from tieredfs.objects.prices import StorePrices
 
 STORE = """
 [[stores]]
@@ -51,6 +53,34 @@ def test_the_table_of_the_package_has_a_date_and_a_source_for_each_cloud() -> No
 def test_a_table_is_read_from_a_file(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text(STORE)
     assert PriceTable.load(tmp_path / "mine.toml") == parse(STORE)
+
+
+@pytest.mark.parametrize("kind", [str, Path])
+@pytest.mark.parametrize("mark", [b"", b"\xef\xbb\xbf"])
+def test_a_file_is_named_by_text_or_path_and_may_begin_with_a_mark(
+    tmp_path: Path, kind: type[str | Path], mark: bytes
+) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_bytes(mark + STORE.encode())
+    assert PriceTable.load(kind(path)) == parse(STORE)
+
+
+def test_a_field_with_a_default_may_be_left_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    @dataclass(frozen=True)
+    class Later(StorePrices):
+        """What a later version may have."""
+
+        write_per_1000: float = 0.25
+
+    monkeypatch.setattr("tieredfs.objects.prices.StorePrices", Later)
+    (prices,) = parse(STORE).stores
+    assert isinstance(prices, Later)
+    assert prices.write_per_1000 == 0.25
+    (prices,) = parse(STORE + "write_per_1000 = 2").stores
+    assert isinstance(prices, Later)
+    assert prices.write_per_1000 == 2
 
 
 @pytest.mark.parametrize(

@@ -7,19 +7,17 @@ import pickle
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
-from hashlib import shake_128
 from pathlib import Path
 from typing import Literal
 
-import pyarrow as pa
 import pytest
 
 import tieredfs
 from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.log_directories import push_all, source_of, topic_of, write_log
 from support.wire import WireRecord, encode_batch
+from tier.large_logs import pushed, write_large
 from tier.unreliable import Fault, Place, Trouble
 from tieredfs import (
     InvalidArgumentError,
@@ -28,7 +26,6 @@ from tieredfs import (
     RequestCounts,
     Scan,
     ScanStats,
-    Tier,
     Topic,
 )
 from tieredfs.cache import with_index_cache
@@ -43,20 +40,6 @@ def read(scan: Scan) -> ScanStats:
     for _ in scan:
         pass
     return scan.stats
-
-
-def write_large(
-    store: ObjectStore,
-    compression: Literal["zstd"] | None = None,
-    *,
-    partitions: int = 1,
-) -> None:
-    """Write segments of 14 MB."""
-    tier = Tier(SingleObject(store, compression=compression))
-    topic = tier.create_topic("t", partitions=partitions)
-    for number in range(partitions):
-        values = [shake_128(b"%d" % n).digest(50_000) for n in range(280)]
-        topic.append(pa.table({"value": values}), number)
 
 
 _THERE = """
@@ -93,7 +76,7 @@ class TestRecorded:
         assert explained.expected == explained.reading
 
     def test_explaining_it_asks_for_nothing(self, topic: Topic) -> None:
-        assert topic.scan().explain().planning == RequestCounts()
+        assert topic.scan().explain().explaining == RequestCounts()
 
     def test_the_figures_of_an_iteration_stand_beside_those_planned(
         self, topic: Topic
@@ -182,7 +165,7 @@ def test_of_a_brokers_log_only_what_is_read_to_its_end_is_looked_at(
 ) -> None:
     shutil.copytree(KAFKA / "compacted" / LOCAL, tmp_path, dirs_exist_ok=True)
     topic = topic_of(source_of(tmp_path), "compacted")
-    assert topic.scan([0], 0, 3).explain().planning.by_verb == {"head": 1}
+    assert topic.scan([0], 0, 3).explain().explaining.by_verb == {"head": 1}
 
 
 def test_a_log_whose_end_was_cleaned_is_searched_for_holes(tmp_path: Path) -> None:
@@ -264,26 +247,6 @@ def test_turns_are_exact_while_what_is_left_of_them_is_kept(
     assert (stats.requests == explained.reading) or not is_exact
 
 
-def batches(sizes: Sequence[int]) -> bytes:
-    """Write batches of one record each, with values of these sizes."""
-    values = (shake_128(b"%d" % n).digest(size) for n, size in enumerate(sizes))
-    return b"".join(
-        encode_batch([WireRecord(n, 1, None, value)]) for n, value in enumerate(values)
-    )
-
-
-def pushed(
-    tmp_path: Path,
-    store: ObjectStore,
-    sizes: Sequence[int],
-    layout: type[SingleObject | KafkaLocal] = SingleObject,
-) -> Topic:
-    """Push a segment of such batches, and open the topic."""
-    logs = {0: batches(sizes), len(sizes): b""}
-    push_all(source_of(write_log(tmp_path, logs).parent), layout(store))
-    return topic_of(layout(ObjectStore(store.url)))
-
-
 def test_a_last_request_that_may_be_spared_makes_it_at_most(
     tmp_path: Path, memory: ObjectStore
 ) -> None:
@@ -313,67 +276,6 @@ def test_batches_larger_than_requests_take_no_byte_more_than_the_most(
             assert stats.requests <= explained.reading
             larger += stats.requests.size > scan.plan.size
     assert larger
-
-
-class TestTheFirstRecords:
-    """Of one segment of 14 MB, in which each offset has a record."""
-
-    @pytest.fixture
-    def scan(self, memory: ObjectStore) -> Scan:
-        """Plan to read it."""
-        write_large(memory)
-        return topic_of(SingleObject(ObjectStore(memory.url))).scan([0], 1)
-
-    @pytest.mark.parametrize("needed", [1, 20, 100, 279, 1000])
-    def test_take_what_is_expected_where_each_offset_has_one(
-        self, scan: Scan, needed: int
-    ) -> None:
-        explained = scan.explain(needed)
-        found = 0
-        for batch in scan.read_gradually(needed):
-            found += len(batch)
-            if found >= needed:
-                break
-        assert scan.stats.requests == explained.expected
-
-    @pytest.mark.parametrize("needed", [0, 1, 20])
-    def test_take_at_most_what_reading_on_to_the_end_takes(
-        self, scan: Scan, needed: int
-    ) -> None:
-        explained = scan.explain(needed)
-        assert not explained.is_exact
-        for _ in scan.read_gradually(needed):
-            pass
-        stats = scan.stats
-        assert explained.expected.size < stats.requests.size
-        assert stats.requests <= explained.reading
-
-    def test_are_not_read_to_explain_them(self, scan: Scan) -> None:
-        assert scan.explain(1).planning.size < 20_000
-
-
-def test_the_indexes_that_steps_ask_for_are_counted(
-    tmp_path: Path, memory: ObjectStore
-) -> None:
-    scan = pushed(tmp_path, memory, [50_000] * 60, KafkaLocal).scan()
-    explained = scan.explain(1)
-    for _ in scan.read_gradually(1):
-        pass
-    assert scan.stats.requests.by_verb["get"] == 3
-    assert scan.stats.requests <= explained.reading
-
-
-def test_holes_make_the_first_records_take_more_than_expected(tmp_path: Path) -> None:
-    shutil.copytree(KAFKA / "compacted" / LOCAL, tmp_path, dirs_exist_ok=True)
-    scan = topic_of(source_of(tmp_path), "compacted").scan()
-    explained = scan.explain(300)
-    found = 0
-    for batch in scan.read_gradually(300):
-        found += len(batch)
-        if found >= 300:
-            break
-    assert explained.expected.requests < scan.stats.requests.requests
-    assert scan.stats.requests <= explained.reading
 
 
 def test_requests_that_were_repeated_are_counted_apart() -> None:

@@ -16,7 +16,12 @@ from tieredfs.cli.options import (
 from tieredfs.cli.output.progress import Transfer
 from tieredfs.cli.output.records import FORMATS, TextEncoder
 from tieredfs.cli.output.tables import answer_stream, show_warning
-from tieredfs.cli.wanted_records import KEY, WantedRecords, record_options
+from tieredfs.cli.wanted_records import (
+    KEY,
+    WantedRecords,
+    format_option,
+    record_options,
+)
 from tieredfs.format.records.schema import COLUMNS, project
 from tieredfs.log.read.scan import Scan
 
@@ -26,9 +31,7 @@ __all__ = ["cat"]
 @click.command
 @click.argument("url")
 @record_options
-@click.option(
-    "--format", "form", type=click.Choice(list(FORMATS)), help="Default: text."
-)
+@format_option
 @json_option
 @tier_options
 @cache_option

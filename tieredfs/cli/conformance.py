@@ -10,6 +10,7 @@ from typing import Final
 import click
 
 from tieredfs.cli.exit_codes import OTHER
+from tieredfs.cli.numbers import Integer
 from tieredfs.cli.options import JsonObject, StoreOptions, json_option, store_options
 from tieredfs.cli.output.escapes import escape
 from tieredfs.cli.output.progress import counting
@@ -55,7 +56,7 @@ _NAMES: Final = (
 )
 @click.option(
     "--seed",
-    type=click.IntRange(min=0),
+    type=Integer(min=0),
     default=0,
     show_default=True,
     help="What the sequences of calls are drawn from.",

@@ -1,11 +1,11 @@
 """``tieredfs explain``: what reading the records of a topic asks of the store."""
 
 from dataclasses import asdict
-from math import isnan
 from pathlib import Path
 
 import click
 
+from tieredfs.cli.numbers import Number
 from tieredfs.cli.options import (
     TierOptions,
     cache_option,
@@ -15,7 +15,11 @@ from tieredfs.cli.options import (
 from tieredfs.cli.output.progress import waiting
 from tieredfs.cli.output.tables import show_json, show_line, show_table, show_text
 from tieredfs.cli.picture.units import show_count
-from tieredfs.cli.wanted_records import WantedRecords, record_options
+from tieredfs.cli.wanted_records import (
+    WantedRecords,
+    format_option,
+    record_options,
+)
 from tieredfs.format.records.schema import COLUMNS
 from tieredfs.log.read.explanation import Explanation
 from tieredfs.log.read.scan import Scan
@@ -26,7 +30,6 @@ __all__ = ["explain"]
 _MILLI = 1000
 _MEGA = 10**6
 _MIN_BANDWIDTH_MB = 1e-6  # a byte a second
-_PLANNING = "planning, sent"
 _PRICES = {
     "store": "STORE",
     "date": "PRICES OF",
@@ -36,28 +39,13 @@ _PRICES = {
 }
 
 
-class _Finite(click.FloatRange):
-    """A number in a range, which ``nan`` is not."""
-
-    def convert(
-        self,
-        value: object,
-        param: click.Parameter | None,
-        ctx: click.Context | None,
-    ) -> float:
-        """Reject what is no number, or outside the range."""
-        found: float = super().convert(value, param, ctx)  # type: ignore[arg-type] # text, too
-        if isnan(found):
-            self.fail(f"{value!r} is not a number.", param, ctx)
-        return found
-
-
 @click.command
 @click.argument("url")
 @record_options
+@format_option
 @click.option(
     "--latency-ms",
-    type=_Finite(min=0, max=1e9),
+    type=Number(min=0, max=1e9),
     default=30.0,
     show_default=True,
     metavar="MS",
@@ -65,7 +53,7 @@ class _Finite(click.FloatRange):
 )
 @click.option(
     "--bandwidth-mb",
-    type=_Finite(min=_MIN_BANDWIDTH_MB, max=1e9),
+    type=Number(min=_MIN_BANDWIDTH_MB, max=1e9),
     default=100.0,
     show_default=True,
     metavar="MB",
@@ -84,27 +72,32 @@ def explain(  # noqa: PLR0913 - one parameter for each option
     options: TierOptions,
     url: str,
     wanted: WantedRecords,
+    *,
+    form: str | None,
     latency_ms: float,
     bandwidth_mb: float,
     prices: Path | None,
-    *,
     as_json: bool,
 ) -> None:
     """Show what `cat` with the same options asks of the store, and what that costs.
 
-    No record is read. The requests of planning have been sent. Those of reading are
-    what `cat` will send: exactly these, or "at most", as with --limit. It sends one
-    after the other, so the time is the latency of each, and the bytes over the
-    bandwidth. Prices are list prices with a date, and may be out of date.
+    No record is read. The requests of planning have been sent, and `cat` sends them,
+    too. Those of explaining are sent only here. Those of reading are what `cat` will
+    send: exactly these, or "at most", as with --limit. It sends one after the other, so
+    the time is the latency of each, and the bytes over the bandwidth. Prices are list
+    prices with a date, and may be out of date. --format changes nothing: each format
+    takes the same requests.
     """
+    del form
     table = PriceTable.default() if prices is None else PriceTable.load(prices)
     counter = RequestCounter()
     with waiting(url), options.tier(url, counter) as tier:
         scan = wanted.scan(tier, wanted.columns or COLUMNS)
+        planning = counter.counts
         explained = _nothing(scan) if wanted.limit == 0 else scan.explain(wanted.limit)
-    planning, reading = counter.counts, explained.reading
     speed = (latency_ms / _MILLI, bandwidth_mb * _MEGA)
-    costs = [(one, one.cost(planning + reading)) for one in table.stores]
+    sent = planning + explained.reading
+    costs = [(one, one.cost(sent)) for one in table.stores]
     if as_json:
         show_json(
             {
@@ -113,7 +106,8 @@ def explain(  # noqa: PLR0913 - one parameter for each option
                 "log_bytes": explained.log_bytes,
                 "is_exact": explained.is_exact,
                 "planning": _json(planning),
-                "reading": _json(reading, speed),
+                "explaining": _json(explained.explaining),
+                "reading": _json(explained.reading, speed),
                 "expected": _json(explained.expected, speed),
                 "costs": [
                     {
@@ -161,7 +155,10 @@ def _show_requests(
     planning: RequestCounts, explained: Explanation, speed: tuple[float, float]
 ) -> None:
     """Show the requests by verb, a row for each part of the work."""
-    parts = {_PLANNING: planning}
+    parts = {"planning, sent": planning}
+    if explained.explaining.requests:
+        parts["explaining, sent only here"] = explained.explaining
+    sent = set(parts)
     if explained.expected != explained.reading:
         parts["reading, if each offset has a record"] = explained.expected
     at_most = "" if explained.is_exact else ", at most"
@@ -173,7 +170,7 @@ def _show_requests(
             **{verb: counts.by_verb.get(verb, 0) for verb in verbs},
             "all": counts.requests,
             "bytes": counts.size,
-            "seconds": None if name == _PLANNING else _seconds(counts, speed),
+            "seconds": None if name in sent else _seconds(counts, speed),
         }
         for name, counts in parts.items()
     ]

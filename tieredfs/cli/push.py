@@ -11,6 +11,7 @@ from tieredfs.cli.log_directory import (
     log_directory_url,
     open_log_directory,
 )
+from tieredfs.cli.numbers import Integer
 from tieredfs.cli.options import Rate, TierOptions, json_option, tier_options
 from tieredfs.cli.output.progress import Transfer
 from tieredfs.cli.output.tables import show_error, show_json, show_table
@@ -74,7 +75,7 @@ _DRY_RUN = {"copied": "TO COPY", "rebuilt": "TO REBUILD"}
 )
 @click.option(
     "--concurrency",
-    type=click.IntRange(min=1),
+    type=Integer(min=1),
     default=CONCURRENCY,
     show_default=True,
     metavar="N",

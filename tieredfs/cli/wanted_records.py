@@ -6,17 +6,29 @@ from functools import wraps
 
 import click
 
-from tieredfs.cli.output.records import DECODINGS, ENCODINGS
-from tieredfs.cli.positions import End, Place, PositionType, check_order
+from tieredfs.cli.numbers import Integer
+from tieredfs.cli.output.records import DECODINGS, ENCODINGS, FORMATS
+from tieredfs.cli.positions import (
+    End,
+    Place,
+    PositionType,
+    check_order,
+    time_hints,
+)
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.records.schema import COLUMNS, project
 from tieredfs.log.read.last_records import LastRecords
 from tieredfs.log.read.scan import Isolation, OnGap, Scan
 from tieredfs.tier import Tier
 
-__all__ = ["KEY", "WantedRecords", "record_options"]
+__all__ = ["KEY", "WantedRecords", "format_option", "record_options"]
 
 KEY = "key"
+
+format_option = click.option(
+    "--format", "form", type=click.Choice(list(FORMATS)), help="Default: text."
+)
+
 _JSON_NAMES = {"timestamp_type": "timestampType"}
 
 
@@ -56,20 +68,26 @@ class WantedRecords:
         Args:
             tier: Where the topic is.
             shown: The columns to show; the key is read as well if it is filtered by.
+
+        Raises:
+            OffsetOutOfRangeError: An offset is outside the log; the message has a hint
+                if it looks like a time.
+            TieredFSError: As in ``Topic.scan``.
         """
         opened = tier.topic(self.topic, topic_id=self.topic_id)
         numbers = self.partitions or opened.partitions
         isolation: Isolation = (
             "read_committed" if self.committed else "read_uncommitted"
         )
-        return opened.scan(
-            numbers,
-            self.start,
-            self.end,
-            columns=shown if not self.keys or KEY in shown else (*shown, KEY),
-            on_gap=self.on_gap,
-            isolation=isolation,
-        )
+        with time_hints(self.start, self.end):
+            return opened.scan(
+                numbers,
+                self.start,
+                self.end,
+                columns=shown if not self.keys or KEY in shown else (*shown, KEY),
+                on_gap=self.on_gap,
+                isolation=isolation,
+            )
 
 
 class ColumnNames(click.ParamType[tuple[str, ...]]):
@@ -101,7 +119,7 @@ def record_options(command: Callable[..., object]) -> Callable[..., object]:
     @click.option(
         "--partition",
         "partitions",
-        type=click.IntRange(min=0),
+        type=Integer(min=0),
         multiple=True,
         metavar="N",
         help="Only this partition; may be given several times.",
@@ -155,7 +173,7 @@ def record_options(command: Callable[..., object]) -> Callable[..., object]:
         help="Leave out the records of aborted transactions, and end before one that "
         "is still open: Kafka's read_committed.",
     )
-    @click.option("--limit", type=click.IntRange(min=0), metavar="N", help="At most N.")
+    @click.option("--limit", type=Integer(min=0), metavar="N", help="At most N.")
     @click.option(
         "--encoding",
         type=click.Choice(list(ENCODINGS)),

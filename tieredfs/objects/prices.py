@@ -2,9 +2,10 @@
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from datetime import date, datetime
 from importlib.resources import files
+from os import PathLike, fspath
 from pathlib import Path
 from typing import Final, Self
 
@@ -85,20 +86,20 @@ class PriceTable:
         return cls.parse(text, name="prices.toml")
 
     @classmethod
-    def load(cls, path: Path) -> Self:
+    def load(cls, path: str | PathLike[str]) -> Self:
         """Read a table from a file.
 
         Args:
-            path: A TOML file with the fields of the package's own.
+            path: A TOML file with the fields of the package's own, in UTF-8.
 
         Raises:
             InvalidArgumentError: It cannot be read, or is not such a table.
         """
         try:
-            text = path.read_text("utf-8")
+            text = Path(path).read_text("utf-8-sig")  # some editors write a mark
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidArgumentError(f"{path}: cannot be read: {error}") from error
-        return cls.parse(text, name=str(path))
+        return cls.parse(text, name=fspath(path))
 
     @classmethod
     def parse(cls, text: str, *, name: str) -> Self:
@@ -116,7 +117,7 @@ class PriceTable:
             table = tomllib.loads(text)
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise InvalidArgumentError(f"{name}: not TOML: {error}") from error
-        _check_names(table, {_STORES}, name)
+        _check_names(table, {_STORES}, {_STORES}, name)
         stores = table[_STORES]
         if not isinstance(stores, list) or not stores:
             msg = f"{name}: {_STORES} is {stores!r}: give one or more [[{_STORES}]]"
@@ -134,7 +135,9 @@ def _prices(given: object, name: str) -> StorePrices:
     if not isinstance(given, dict):
         msg = f"{name} is {given!r}: give a table, [[{_STORES}]]"
         raise InvalidArgumentError(msg)
-    _check_names(given, {field.name for field in fields(StorePrices)}, name)
+    known = fields(StorePrices)
+    needed = {field.name for field in known if field.default is MISSING}
+    _check_names(given, needed, {field.name for field in known} - needed, name)
     for key, value in given.items():
         if key in {"name", "source"}:
             is_valid, expected = isinstance(value, str), "a text in quotes"
@@ -152,10 +155,13 @@ def _prices(given: object, name: str) -> StorePrices:
     return StorePrices(**given)
 
 
-def _check_names(given: Mapping[str, object], names: set[str], name: str) -> None:
-    """Check that a table has each of its fields, and no other."""
+def _check_names(
+    given: Mapping[str, object], needed: set[str], optional: set[str], name: str
+) -> None:
+    """Check that a table has each field that it needs, and none that is not known."""
+    names = needed | optional
     for what, wrong in (
-        ("is missing", names - given.keys()),
+        ("is missing", needed - given.keys()),
         ("is not a field of a table of prices", given.keys() - names),
     ):
         if wrong:

@@ -139,7 +139,7 @@ def test_manifests_are_asked_for_unless_they_are_cached(tmp_path: Path) -> None:
         "get": whole.segments,
         "get_range": whole.segments,
     }
-    assert whole.planning.by_verb == {"get": whole.segments}
+    assert whole.explaining.by_verb == {"get": whole.segments}
     kept = _open(one, 16 * _MIB, tmp_path).topic(name).scan(on_gap="skip").explain()
     assert kept.reading.by_verb == {"get_range": whole.segments}
-    assert kept.planning.requests == 0
+    assert kept.explaining.requests == 0

@@ -38,7 +38,6 @@ processes may have stored a segment as two objects."""
 _MAX_DESCRIPTIONS = 100_000  # descriptions; some 500 bytes each
 _MAX_NEAR_SEGMENTS = 500  # segments to plan a read from, and to describe for it
 _MAX_AGE_SECONDS = 300.0  # of what a whole listing has shown
-_CONCURRENCY = 32  # small requests, which cost only latency
 
 
 def content_of(segment: SegmentMetadata) -> SegmentContent:
@@ -82,8 +81,7 @@ class SegmentCatalog:
         """
         self.compare = CopyComparison(storage)
         self._storage = storage
-        chosen = storage.store.options.max_concurrent_requests
-        self.calls = NestedCalls(_CONCURRENCY if chosen is None else chosen)
+        self.calls = NestedCalls(storage.store.options.max_concurrent_requests)
         self._lock = make_lock()
         self._described: LRUCache[SegmentMetadata, SegmentMetadata] = LRUCache(
             _MAX_DESCRIPTIONS

@@ -16,8 +16,8 @@ __all__ = [
 ]
 
 _TO_GO_ON: Final = (
-    "to read the rest: scan with on_gap='skip', cat with --on-gap skip, or Spark "
-    "with failOnDataLoss=false"
+    "to read the rest: on_gap='skip' in Python, --on-gap skip on the command line, or "
+    "failOnDataLoss=false in Spark"
 )
 
 

@@ -6,36 +6,29 @@ listed: that is asked here too, and counted.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from typing import Final
 
-import numpy as np
-
 from tieredfs.log.planning.positions import offset_index
 from tieredfs.log.planning.segment_slice import SegmentSlice
+from tieredfs.log.read.planning_storage import PlanningStorage
 from tieredfs.log.read.slice_batches import fetch_slice
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects import RequestCounter, RequestCounts
 from tieredfs.objects.concurrency.nested_calls import NestedCalls
-from tieredfs.storage import PlannedFetch, RemoteStorageManager, StorageWrapper
+from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import LogFetch
 from tieredfs.storage.stored_batches import fetch_batches
 
-__all__ = ["Estimate", "estimate_reads"]
+__all__ = ["Estimate", "estimate_check", "estimate_reads"]
 
-_CONCURRENCY: Final = 32  # small requests, which cost only latency
 _SLICES_AT_A_TIME: Final = 1024
 """Slices that are held while they are estimated: a plan may have a million."""
 
 _MAX_BATCH_BYTES: Final = (1 << 20) + 12
 """Kafka's default ``max.message.bytes``: larger batches are rare."""
-
-_MAX_OVERSHOOT_BYTES: Final = 64 << 10
-"""How far the last request may pass a slice, where large batches shift the requests."""
-
-_BLANK: Final = np.zeros(1, np.uint8)
 
 _Key = tuple[TopicIdPartition, int, SegmentId]
 
@@ -47,16 +40,15 @@ class Estimate:
     Attributes:
         partition: The partition.
         requests: The requests, and their bytes: at most these.
+        planned: The same, unless a batch is larger than a request.
         fetches: The largest number of fetches of the log for one slice.
-        max_fetch: The largest fetch of the log: the most requests of each verb, and the
-            most bytes.
         is_exact: Whether it sends exactly these, retries apart.
     """
 
     partition: TopicIdPartition
     requests: RequestCounts
+    planned: RequestCounts
     fetches: int
-    max_fetch: RequestCounts
     is_exact: bool
 
     def __add__(self, other: "Estimate") -> "Estimate":
@@ -64,8 +56,8 @@ class Estimate:
         return Estimate(
             self.partition,
             self.requests + other.requests,
+            self.planned + other.planned,
             max(self.fetches, other.fetches),
-            self.max_fetch | other.max_fetch,
             self.is_exact and other.is_exact,
         )
 
@@ -92,17 +84,16 @@ def estimate_reads(
         CorruptDataError: What is needed to plan is corrupt.
         StorageUnavailableError: The store failed in all attempts of its policy.
     """
-    chosen = storage.store.options.max_concurrent_requests
-    calls = NestedCalls(chosen or _CONCURRENCY)
+    calls = NestedCalls(storage.store.options.max_concurrent_requests)
     estimate = partial(_estimate, fetch_size)
-    # Of segments that another slice may follow of, where segments overlap.
-    left: dict[_Key, _PlanningStorage] = {}
+    # The segments that a later slice may read on from, where segments overlap.
+    left: dict[_Key, PlanningStorage] = {}
     rest = iter(slices)
     while several := list(islice(rest, _SLICES_AT_A_TIME)):
         parts: dict[_Key, list[SegmentSlice]] = {}
         for part in several:
             parts.setdefault(_key(part.segment), []).append(part)
-        storages = {key: left.get(key) or _PlanningStorage(storage) for key in parts}
+        storages = {key: left.get(key) or PlanningStorage(storage) for key in parts}
         yield from calls.map(
             estimate, [(storages[key], found) for key, found in parts.items()]
         )
@@ -123,7 +114,7 @@ def _ends_inside(part: SegmentSlice) -> bool:
 
 
 def _estimate(
-    fetch_size: int, of: tuple["_PlanningStorage", list[SegmentSlice]]
+    fetch_size: int, of: tuple[PlanningStorage, list[SegmentSlice]]
 ) -> Estimate:
     """Predict the requests for slices of one segment."""
     storage, (first, *others) = of
@@ -134,7 +125,7 @@ def _estimate(
 
 
 def _estimate_slice(
-    storage: "_PlanningStorage", part: SegmentSlice, fetch_size: int
+    storage: PlanningStorage, part: SegmentSlice, fetch_size: int
 ) -> Estimate:
     needed = part.end_position
     if _ends_inside(part) and part.size > fetch_size:
@@ -142,28 +133,34 @@ def _estimate_slice(
         index = offset_index(storage.inner, part.segment)
         needed = index.lookup(part.end_offset - 1).position + 1
     fetched = storage.plan(fetch_slice(storage, part, fetch_size), part.end_position)
-    requests = fetched.requests
     # A fetch that begins behind the last batch may be spared, and one is larger where a
     # batch is larger than it.
     is_exact = fetched.count <= 1 or (
         fetched.last_start < needed and fetch_size >= _MAX_BATCH_BYTES
     )
+    checked, is_check_exact = estimate_check(storage, part)
+    planned = requests = fetched.requests + checked
     if not is_exact:
         requests += storage.overshoot(part.segment)
-    checked, is_check_exact = _estimate_check(storage, part)
     return Estimate(
         part.segment.partition,
-        requests + checked,
+        requests,
+        planned,
         fetched.count,
-        fetched.max_fetch,
         is_exact and is_check_exact,
     )
 
 
-def _estimate_check(
-    storage: "_PlanningStorage", part: SegmentSlice
+def estimate_check(
+    storage: PlanningStorage, part: SegmentSlice, *, pauses: bool = False
 ) -> tuple[RequestCounts, bool]:
     """Ask whether the segment is current, as a read does after a slice of it.
+
+    Args:
+        storage: Plans the fetches of the segment's log.
+        part: The slice.
+        pauses: Whether the read pauses where the log ends before the slice's last
+            offset, and asks nothing.
 
     Returns:
         The requests of a read, and whether it sends exactly these.
@@ -177,6 +174,8 @@ def _estimate_check(
     reached = max(part.start_offset, _end_of_log(storage.inner, segment))
     if reached >= part.end_offset:
         return counter.counts, True
+    if pauses:
+        return RequestCounts(), True
     counter = RequestCounter()
     asked = storage.inner.with_observer(counter)
     asked.is_current(segment, reached - 1)
@@ -198,66 +197,3 @@ def _end_of_log(storage: RemoteStorageManager, segment: SegmentMetadata) -> int:
     for batches in fetch_batches(storage, segment, start=start):
         reached = int(batches["last_offset"][-1]) + 1
     return reached
-
-
-@dataclass(slots=True)
-class _Fetched:
-    """The fetches that were planned of a log.
-
-    Attributes:
-        requests: Their requests.
-        max_fetch: The largest one: the most requests of each verb, and the most bytes.
-        count: Number of fetches.
-        last_start: Position at which the last one begins.
-    """
-
-    requests: RequestCounts = field(default_factory=RequestCounts)
-    max_fetch: RequestCounts = field(default_factory=RequestCounts)
-    count: int = 0
-    last_start: int = 0
-
-
-class _PlanningStorage(StorageWrapper):
-    """A storage that plans the fetches of one segment's log instead of sending them."""
-
-    def __init__(self, inner: RemoteStorageManager) -> None:
-        """Wrap ``inner``, before the segment's first fetch."""
-        super().__init__(inner)
-        self._after: PlannedFetch | None = None
-        self._fetched = _Fetched()
-
-    def plan(self, pieces: LogFetch, until: int) -> _Fetched:
-        """Plan the fetches of a log up to a position, and return them."""
-        self._fetched = fetched = _Fetched()
-        for _ in pieces:
-            if self._after is not None and self._after.end >= until:
-                break
-        return fetched
-
-    def overshoot(self, segment: SegmentMetadata) -> RequestCounts:
-        """Return the bytes that the last planned fetch may bring besides."""
-        start = self._after.end if self._after else 0
-        end = min(start + _MAX_OVERSHOOT_BYTES, segment.size or 0)
-        if start >= end:
-            return RequestCounts()
-        more = self.inner.plan_fetch(segment, start, end, after=self._after)
-        return RequestCounts(size=more.requests.size)
-
-    def fetch_log_ahead(
-        self,
-        metadata: SegmentMetadata,
-        start: int,
-        end: int,
-        *,
-        layout: bytes = b"",
-    ) -> memoryview:
-        """Plan a fetch, and return as many bytes, which take no memory."""
-        planned = self.inner.plan_fetch(
-            metadata, start, end, layout=layout, after=self._after
-        )
-        self._after, fetched = planned, self._fetched
-        fetched.requests += planned.requests
-        fetched.max_fetch |= planned.requests
-        fetched.count, fetched.last_start = fetched.count + 1, start
-        blank = np.broadcast_to(_BLANK, planned.end - start)
-        return memoryview(blank)  # type: ignore[arg-type] # an array is a buffer

@@ -5,7 +5,11 @@ from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.estimate import estimate_reads
 from tieredfs.log.read.explanation import Explanation
-from tieredfs.log.read.gradual_estimate import estimate_first, estimate_steps
+from tieredfs.log.read.gradual_estimate import (
+    are_all,
+    estimate_first,
+    estimate_steps,
+)
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.objects import RequestCounter, RequestCounts
 from tieredfs.storage import RemoteStorageManager
@@ -32,8 +36,8 @@ def explain(
 
     Args:
         storage: Where the segments are.
-        plan: What is read; its slices are taken once, and once more if only the first
-            records are needed.
+        plan: What is read; if only the first records are needed, the first slices are
+            taken several times.
         records: Number of records that are needed; None for all.
         is_fair: Whether the partitions are read in turn.
         committed: Whether the records of aborted transactions are left out.
@@ -45,31 +49,36 @@ def explain(
     asked = storage.with_observer(counter)
     reading, in_turns, is_exact = RequestCounts(), RequestCounts(), True
     partitions = set()
+    needed = None if records is None else max(records, 1)
+    are_few = needed is not None and not are_all(needed, plan)
+    if are_few:
+        # This first: what it asks for may spare the read a request.
+        reading, is_exact = estimate_steps(asked, plan, plan.fetch_size), False
     for one in estimate_reads(asked, plan, plan.fetch_size):
         reading += one.requests
         is_exact &= one.is_exact
         if one.fetches > 1:
             in_turns += one.requests
             partitions.add(one.partition)
-    if records is not None:
-        is_fair = False
-    # Between its turns a partition keeps less than one fetch.
-    kept = storage.store.options.fetch_bytes
-    if is_fair and len(partitions) * plan.fetch_size > kept:
-        reading, is_exact = reading + in_turns * _UNKEPT_TURNS, False
     expected = reading
-    if records is not None:
-        is_exact = False
-        expected = estimate_first(asked, plan, records, plan.fetch_size)
-        offsets = max((p.end_offset - p.start_offset for p in plan), default=0)
-        reading += estimate_steps(asked, plan, records, plan.fetch_size, offsets)
+    if needed is None:
+        # Between its turns a partition keeps less than one fetch.
+        kept = storage.store.options.fetch_bytes
+        if is_fair and len(partitions) * plan.fetch_size > kept:
+            reading, is_exact = reading + in_turns * _UNKEPT_TURNS, False
+            expected = reading
+    elif not is_exact:
+        if not are_few:
+            # Not less than for fewer records.
+            reading += estimate_steps(asked, plan, plan.fetch_size)
+        expected = estimate_first(asked, plan, needed, plan.fetch_size)
     if committed:
         looking = _look_for_aborts(asked, plan)
         reading, expected, is_exact = reading + looking, expected + looking, False
     return Explanation(
         segments=plan.segments,
         log_bytes=plan.size,
-        planning=counter.counts,
+        explaining=counter.counts,
         reading=reading,
         expected=expected,
         is_exact=is_exact,

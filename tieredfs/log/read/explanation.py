@@ -15,22 +15,26 @@ class Explanation:
     Attributes:
         segments: Number of segments to read from, if all of it is read.
         log_bytes: Bytes of their logs, as the broker wrote them.
-        planning: The requests that explaining has sent.
+        explaining: The requests that ``explain`` itself has sent; the planning of the
+            scan had been done before, and is not in them.
         reading: The requests that the next iteration will send if none is repeated, and
-            the bytes that they move: exactly these, or at most.
+            the bytes that they move: exactly these, or at most. Where only the first
+            records are needed, it is the same for any number of them below that of the
+            offsets.
         expected: The same as ``reading``; where only the first records are needed, what
             it sends if every offset has a record.
         is_exact: Whether it sends exactly these. Otherwise ``reading`` is the most that
-            it sends: where only the first records are needed; where a slice of several
-            requests ends inside its segment, near the beginning of one of them; where
-            such a slice has requests of less than 1 MiB, which a batch may exceed; and
-            where more partitions are read in turn than are kept in memory. A batch that
-            is larger than a request is seen only when it is read, and saves some.
+            it sends: where fewer records are needed than there are offsets; where a
+            slice of several requests ends inside its segment, near the beginning of one
+            of them; where such a slice has requests of less than 1 MiB, which a batch
+            may exceed; and where more partitions are read in turn than are kept in
+            memory. A batch that is larger than a request is seen only when it is read,
+            and saves some.
     """
 
     segments: int
     log_bytes: int
-    planning: RequestCounts
+    explaining: RequestCounts
     reading: RequestCounts
     expected: RequestCounts
     is_exact: bool

@@ -20,6 +20,8 @@ from tieredfs.objects.concurrency.waiting import result_of
 
 __all__ = ["NestedCalls"]
 
+_DEFAULT_LIMIT: Final = 32  # small requests, which cost only latency
+
 _T = TypeVar("_T")
 _R = TypeVar("_R")
 
@@ -31,15 +33,16 @@ class NestedCalls:
     any depth always proceed.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, limit: int | None = None) -> None:
         """Create the limit, without starting a thread.
 
         Args:
-            limit: Maximum number of calls in progress; at least 1.
+            limit: Maximum number of calls in progress, at least 1; None for that of
+                small requests.
         """
         self._lock: Final = make_lock()
-        self._limit = limit
-        self._free = limit - 1  # the caller's own place is the first
+        self._limit = _DEFAULT_LIMIT if limit is None else limit
+        self._free = self._limit - 1  # the caller's own place is the first
         self._process = os.getpid()
         self._here = threading.local()
 
