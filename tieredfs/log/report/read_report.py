@@ -89,7 +89,7 @@ def _read(
         segments,
         tiles,
         left_out=attempt.left_out,
-        stored_sizes=attempt.stored_sizes(),
+        stored_sizes=attempt.stored_sizes(segments),
         profiles=attempt.profiles(segments, max_log_bytes),
     )
     attempt.note_gaps(report.gaps)
@@ -289,10 +289,12 @@ class _Attempt:
                 return None if first == _NO_TIMESTAMP else int(first)
         return None
 
-    def stored_sizes(self) -> Mapping[tuple[int, SegmentId], int]:
+    def stored_sizes(
+        self, segments: Sequence[SegmentMetadata]
+    ) -> Mapping[tuple[int, SegmentId], int]:
         """Return the bytes that the segments take in the store, as far as is known."""
         try:
-            return self._storage.stored_sizes(self._reader.partition)
+            return self._reader.stored_sizes(segments)
         except self._tolerated as error:
             self._note(error)
             return {}
