@@ -206,3 +206,26 @@ def test_a_prediction_is_at_most_exceeded_by_nothing() -> None:
     _offsets(scan)
     assert scan.stats.requests <= planned.reading
     assert not planned.is_exact
+
+
+def test_no_index_is_fetched_beyond_the_last_transaction_that_is_read() -> None:
+    # The first index lists what is read; another transaction is open where it ends.
+    steps: list[Step] = [("data", 0, 2), ("abort", 0, 0), ("data", 1, 2)]
+    steps += [("roll", 0, 0), ("abort", 1, 0), ("roll", 0, 0), ("plain", 0, 1)]
+    watch = _Watch()
+    topic = _topic(_storage(TransactionalLog(steps), "kafka-local", watch))
+    scan = topic.scan(end=2, isolation="read_committed")
+    watch.keys.clear()
+    assert _offsets(scan) == []
+    asked = [key for key in watch.keys.elements() if key.endswith("txnindex")]
+    assert len(asked) == 1
+
+
+def test_segments_that_are_read_without_a_transaction_are_passed_over() -> None:
+    steps: list[Step] = [("data", 0, 1), ("abort", 0, 0), ("roll", 0, 0)]
+    steps += [("plain", 0, 3), ("roll", 0, 0)] * 3
+    steps += [("data", 1, 2), ("roll", 0, 0), ("plain", 0, 1), ("abort", 1, 0)]
+    log = TransactionalLog(steps)
+    for layout in LAYOUTS:
+        scan = _topic(_storage(log, layout)).scan(isolation="read_committed")
+        assert _offsets(scan) == log.visible(0, log.end)

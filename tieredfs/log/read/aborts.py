@@ -101,9 +101,9 @@ class AbortedBatches:
             if segment is None:
                 self._decided = inf
                 return
-            epochs, end = LeaderEpochs(segment.leader_epochs or ()), end_of(segment)
-            agreed = epochs.agreement_end(self._lineage, segment.start_offset, end)
-            if end > start:
+            own, stop = LeaderEpochs(segment.leader_epochs or ()), end_of(segment)
+            agreed = own.agreement_end(self._lineage, segment.start_offset, stop)
+            if stop > start:
                 self._check_gap(segment)
                 self._add(segment, agreed)
             self._reached = max(self._reached, agreed)
