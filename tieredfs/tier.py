@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from copy import copy
+from pathlib import Path
 from types import EllipsisType, TracebackType
 from typing import Self, SupportsIndex
 from uuid import uuid4
@@ -23,17 +24,20 @@ from tieredfs.model import TopicIdPartition, Uuid, check_topic_name
 from tieredfs.objects import ObjectStore, RequestPolicy
 from tieredfs.options import DEFAULTS, Options
 from tieredfs.storage import RemoteStorageManager, StorageAddress, open_storage
+from tieredfs.storage.layouts.kafka_log import KafkaLog
+from tieredfs.storage.layouts.local_first import LocalFirst
 from tieredfs.topic import Topic
 
 __all__ = ["Tier", "cached", "open_tier"]
 
 
-def open_tier(
+def open_tier(  # noqa: PLR0913 - its options, by keyword
     url: str | os.PathLike[str],
     *,
     plugin: str | None = None,
     plugin_options: Mapping[str, object] | None = None,
     storage_options: Mapping[str, object] | None = None,
+    local: str | os.PathLike[str] | None = None,
     cache_dir: str | os.PathLike[str] | EllipsisType | None = ...,
     options: Options = DEFAULTS,
 ) -> "Tier":
@@ -45,6 +49,10 @@ def open_tier(
         plugin_options: Options of the plugin.
         storage_options: Options of fsspec for the filesystem of the URL. One is ours,
             for callers that can pass only these: ``tieredfs={"plugin": name}``.
+        local: The log directory of a broker that tiers to the URL. What it holds is
+            read there, the segment that is being written included, and the rest from
+            the URL, also what the broker deletes from the directory meanwhile. The tier
+            is then read only.
         cache_dir: Where indexes are cached across restarts, those of an encrypted tier
             in plaintext; None or "" to cache none. By default the value of the
             environment variable TIEREDFS_CACHE_DIR, else the user's cache directory. A
@@ -52,7 +60,7 @@ def open_tier(
         options: The sizes and limits of reads and writes.
 
     Raises:
-        NotFoundError: The URL has no objects.
+        NotFoundError: The URL has no objects, or ``local`` is not a directory.
         UnsupportedFormatError: No plugin recognises the objects.
         UnknownPluginError: No plugin has the name.
         PluginNotInstalledError: The plugin's package or the filesystem's is missing.
@@ -68,7 +76,13 @@ def open_tier(
     )
     store = ObjectStore(address.url, address.storage_options, options=options)
     storage = open_storage(store, address.plugin, address.plugin_options)
-    return Tier(cached(storage, cache_dir))
+    found = cached(storage, cache_dir)
+    if local is None:
+        return Tier(found)
+    if not Path(local).is_dir():
+        raise NotFoundError(f"not found: log directory {os.fspath(local)}")
+    log_directory = KafkaLog(ObjectStore(os.fspath(local), options=options))
+    return Tier(LocalFirst(found, log_directory))
 
 
 def cached(

@@ -192,6 +192,19 @@ class KafkaLog(RemoteStorageManager):
         """Return the snapshot that was taken where the segment begins."""
         return self.store.get(_key(metadata, SUFFIXES[IndexType.PRODUCER_SNAPSHOT]))
 
+    def owns(self, metadata: SegmentMetadata) -> bool:
+        """Return whether a segment is one that a log directory lists: by its id."""
+        partition, start = metadata.partition, metadata.start_offset
+        return metadata.id == _segment_id(partition, start)
+
+    def has_log(self, metadata: SegmentMetadata) -> bool:
+        """Return whether the log of a segment is there, changed or not."""
+        try:
+            self.store.head(_key(metadata, LOG_SUFFIX))
+        except NotFoundError:
+            return False
+        return True
+
     def name_of(self, metadata: SegmentMetadata) -> str:
         """Return the URL of a segment's files, without their suffixes."""
         place = f"{metadata.partition}/{metadata.start_offset:020d}"
