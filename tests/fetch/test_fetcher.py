@@ -231,3 +231,28 @@ def test_where_no_thread_can_be_started_the_reader_fetches_by_itself(
     logs = Logs()
     assert _read(RemoteLogFetcher(logs, PIECE), 3) == _content(3)
     assert set(logs.asked.values()) == {1}
+
+
+def test_a_store_that_is_gone_is_waited_for_until_one_deadline_has_passed() -> None:
+    now, is_reading, is_waiting = 0.0, False, threading.Event()
+    reader = threading.current_thread()
+
+    def clock() -> float:
+        if is_reading and threading.current_thread() is reader:
+            is_waiting.set()
+        return now
+
+    def answer(_number: int, _start: int, _times: int) -> None:
+        nonlocal now
+        assert is_waiting.wait(DEADLINE_SECONDS)
+        now += 30
+        raise DeadlineExceededError(f"at {now}")
+
+    logs = Logs(answer, policy=RequestPolicy(deadline=60.0))
+    attempts = Attempts(logs, Backoff(), clock=clock, later=lambda _, call: call())
+    (log,) = RemoteLogFetcher(logs, SIZE, attempts=attempts).fetch(_ranges(1))
+    is_reading = True
+    with pytest.raises(DeadlineExceededError):
+        log.read(0, SIZE)
+    assert now == 60
+    assert logs.asked.total() == 2

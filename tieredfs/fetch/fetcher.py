@@ -214,6 +214,10 @@ class Attempts:
         delay = max(drawn, retry_after(error))
         return delay if delay < self._left(begun) else None
 
+    def is_late(self, begun: float) -> bool:
+        """Return whether the deadline of what began at a time has passed."""
+        return self._left(begun) <= 0
+
     def _left(self, begun: float) -> float:
         return self.storage.store.policy.deadline - (self.clock() - begun)
 
@@ -258,25 +262,37 @@ class _Round:
     def read(
         self, number: int, segment: SegmentMetadata, start: int, end: int
     ) -> memoryview:
-        """Return bytes of a log from ``start`` on, once they are there."""
+        """Return bytes of a log from ``start`` on, once they are there.
+
+        What has failed is fetched again in what is left of the deadline, which begins
+        when the bytes are needed.
+        """
+        begun, failed = self._attempts.clock(), None
         with self._changed:
             while not self._is_ended:
                 self._window.pass_by(number, start)
                 self._advance()
                 piece = self._window.covering(number, start)
                 if piece is None or piece.state is PieceState.FAILED:
-                    end = piece.end if piece else end
+                    if piece is not None:
+                        end, failed = piece.end, piece.error
                     self._window.take_over(number, start, end)
                     break
                 if piece.state is PieceState.HELD:
                     return piece.data[start - piece.start :]
                 self._changed.wait(SIGNAL_CHECK_SECONDS)
-        return self._fetch_now(segment, start, end)
+        try:
+            if failed is not None and self._attempts.is_late(begun):
+                raise failed
+            return self._fetch_now(segment, start, end, begun)
+        finally:
+            failed = None  # it refers to this frame, if it was raised
 
-    def _fetch_now(self, segment: SegmentMetadata, start: int, end: int) -> memoryview:
+    def _fetch_now(
+        self, segment: SegmentMetadata, start: int, end: int, begun: float
+    ) -> memoryview:
         """Fetch bytes in the thread that needs them."""
         attempts, attempt = self._attempts, 1
-        begun = attempts.clock()
         while True:
             try:
                 return attempts.make(segment, start, end, begun, attempt)
@@ -322,7 +338,7 @@ class _Round:
             delay = attempts.delay(error, piece.begun, piece.attempt)
             with self._changed:
                 due = None if delay is None else attempts.clock() + delay
-                self._window.failed(piece, due)
+                self._window.failed(piece, due, error)
                 self._go_on()
         else:
             with self._changed:

@@ -104,6 +104,7 @@ class Piece:
         state: What became of it.
         due: When the next attempt may begin, if it waits for one.
         data: Its bytes, perhaps more than requested, once they are held.
+        error: Why its last attempt failed, if it did.
     """
 
     number: int
@@ -115,6 +116,7 @@ class Piece:
     state: PieceState = PieceState.RUNNING
     due: float = 0.0
     data: memoryview = _NOTHING
+    error: BaseException | None = None
 
     @property
     def reach(self) -> int:
@@ -229,7 +231,7 @@ class DownloadWindow:
             data: At least the bytes that were requested.
         """
         log = self._log(piece.number)
-        piece.state = PieceState.HELD
+        piece.state, piece.error = PieceState.HELD, None
         if log is None or piece not in log.pieces:  # its reader has gone
             return
         self.held_bytes -= piece.size
@@ -240,15 +242,19 @@ class DownloadWindow:
         elif log.is_exact is None:
             log.is_exact = True
 
-    def failed(self, piece: Piece, due: float | None) -> None:
+    def failed(
+        self, piece: Piece, due: float | None, error: BaseException | None = None
+    ) -> None:
         """Note that an attempt of a running piece has failed.
 
         Args:
             piece: The piece.
+            error: Why.
             due: When to try again; None to give it up.
         """
         piece.state = PieceState.FAILED if due is None else PieceState.WAITING
         piece.due = 0.0 if due is None else due
+        piece.error = error
 
     def covering(self, number: int, position: int) -> Piece | None:
         """Return the piece of a log that contains a byte, if there is one."""
