@@ -44,13 +44,17 @@ def _content(count: int, size: int = SIZE) -> list[bytes]:
 
 
 def _attempts(logs: Logs, retries: int, waits: list[float]) -> Attempts:
-    """Return attempts whose waits are noted, and take no time."""
+    """Return attempts whose waits are noted, and pass at once."""
+    now = 0.0
 
     def later(seconds: float, call: Callable[[], None]) -> None:
+        nonlocal now
         waits.append(seconds)
+        now += seconds
         threading.Thread(target=call, daemon=True).start()
 
-    return Attempts(logs, Backoff(retries), later=later, drawn=lambda: 0.5)
+    backoff = Backoff(retries)
+    return Attempts(logs, backoff, clock=lambda: now, later=later, drawn=lambda: 0.5)
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 16, 48])
