@@ -20,6 +20,7 @@ __all__ = [
     "TransactionalLog",
     "TransactionalSegment",
     "put_tiered",
+    "replicas",
     "transactional_logs",
     "write_broker_log",
 ]
@@ -153,23 +154,50 @@ def _snapshot(producers: Mapping[int, tuple[int, int]]) -> bytes:
 
 
 @st.composite
+def replicas(draw: st.DrawFn) -> list[TransactionalLog]:
+    """Draw one log as two replicas have it, which roll their segments elsewhere."""
+    steps = [
+        ("plain", 0, 1),
+        *draw(st.lists(_steps(("data", "data", "plain", "commit", "abort")))),
+    ]
+    rolls = st.lists(st.booleans(), min_size=len(steps), max_size=len(steps))
+    roll: Step = ("roll", 0, 0)
+    return [
+        TransactionalLog(
+            [
+                one
+                for step, is_last in zip(steps, draw(rolls), strict=True)
+                for one in ((step, roll) if is_last else (step,))
+            ]
+        )
+        for _ in range(2)
+    ]
+
+
+def _steps(kinds: Sequence[str]) -> st.SearchStrategy[Step]:
+    producers = st.integers(0, _PRODUCERS - 1)
+    return st.tuples(st.sampled_from(kinds), producers, st.integers(1, 3))
+
+
+@st.composite
 def transactional_logs(draw: st.DrawFn) -> TransactionalLog:
     """Draw a log in which transactions of several producers overlap."""
-    step = st.tuples(
-        st.sampled_from(("data", "data", "plain", "commit", "abort", "roll")),
-        st.integers(0, _PRODUCERS - 1),
-        st.integers(1, 3),
-    )
+    step = _steps(("data", "data", "plain", "commit", "abort", "roll"))
     return TransactionalLog([("plain", 0, 1), *draw(st.lists(step, max_size=40))])
 
 
-def put_tiered(log: TransactionalLog) -> dict[str, bytes]:
-    """Return the files of all segments in the layout of Kafka's LocalTieredStorage."""
+def put_tiered(log: TransactionalLog, replica: int = 0) -> dict[str, bytes]:
+    """Return the files of all segments in the layout of Kafka's LocalTieredStorage.
+
+    Args:
+        log: The log.
+        replica: Tells apart the segments of several replicas.
+    """
     files: dict[str, bytes] = {}
     for number, one in enumerate(log.segments):
         if not one.batches:
             continue
-        name = Uuid.from_bytes(number.to_bytes(16))
+        name = Uuid.from_bytes((replica << 64 | number).to_bytes(16))
         stem = f"t-0-{_TOPIC_ID}/{one.start:020d}-{name}"
         files |= {
             f"{stem}.log": one.log,

@@ -18,10 +18,18 @@ from support.transactions import (
     Step,
     TransactionalLog,
     put_tiered,
+    replicas,
     transactional_logs,
     write_broker_log,
 )
-from tieredfs import ObjectStore, RemoteStorageManager, RequestEvent, Scan, Topic
+from tieredfs import (
+    IndexType,
+    ObjectStore,
+    RemoteStorageManager,
+    RequestEvent,
+    Scan,
+    Topic,
+)
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
@@ -55,13 +63,17 @@ class _Watch:
 
 
 def _storage(
-    log: TransactionalLog, layout: str, watch: _Watch | None = None
+    log: TransactionalLog,
+    layout: str,
+    watch: _Watch | None = None,
+    *others: TransactionalLog,
 ) -> RemoteStorageManager:
-    """Store a log in a layout."""
+    """Store a log, or several replicas of one, in a layout."""
     url = f"memory://committed-{uuid.uuid4().hex}"
     store = ObjectStore(url)
-    for key, content in put_tiered(log).items():
-        store.put(key, content, overwrite=False)
+    for number, one in enumerate((log, *others)):
+        for key, content in put_tiered(one, number).items():
+            store.put(key, content, overwrite=False)
     if layout == "kafka-local":
         return KafkaLocal(ObjectStore(url, observer=watch))
     compression: Literal["zstd"] | None = "zstd" if "zstd" in layout else None
@@ -113,6 +125,20 @@ def test_it_has_the_records_of_committed_transactions_and_of_none(
     assert few == log.visible(start, stop)
     max_bytes = data.draw(st.sampled_from((0, 200, 1 << 20)))
     assert _read_on(topic, start, max_bytes) == log.visible(start, end)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@given(logs=replicas(), data=st.data())
+def test_of_replicas_whose_segments_overlap_it_has_each_committed_record_once(
+    layout: str, logs: list[TransactionalLog], data: st.DataObject
+) -> None:
+    log, other = logs
+    topic = _topic(_storage(log, layout, None, other))
+    start = data.draw(st.integers(0, log.end))
+    stop = data.draw(st.integers(start, log.end))
+    scan = topic.scan(start=start, end=stop, isolation="read_committed")
+    assert _offsets(scan) == log.visible(start, stop)
+    assert _read_on(topic, start, 200) == log.visible(start, log.end)
 
 
 @given(log=transactional_logs(), data=st.data())
@@ -229,3 +255,24 @@ def test_segments_that_are_read_without_a_transaction_are_passed_over() -> None:
     for layout in LAYOUTS:
         scan = _topic(_storage(log, layout)).scan(isolation="read_committed")
         assert _offsets(scan) == log.visible(0, log.end)
+
+
+def test_a_push_of_segments_that_overlap_keeps_the_indexes_of_each() -> None:
+    steps: list[Step] = [("plain", 0, 1), ("data", 2, 1), ("plain", 0, 2)]
+    steps += [("abort", 2, 0), ("plain", 0, 1)]
+    roll: Step = ("roll", 0, 0)
+    # The second segment of the second ends after the abort; of the first, before it.
+    first = TransactionalLog([*steps[:2], roll, steps[2], roll, *steps[3:]])
+    second = TransactionalLog([steps[0], roll, *steps[1:4], roll, steps[4]])
+    source = _storage(first, "kafka-local", None, second)
+    target = _storage(first, "native", None, second)
+    (partition,) = source.list_partitions()
+    kinds = (IndexType.TRANSACTION, IndexType.PRODUCER_SNAPSHOT)
+    listed = target.list_segments(partition)
+    found = {(one.start_offset, one.end_offset): one for one in listed}
+    assert len(found) == 6
+    for one in map(source.describe, source.list_segments(partition)):
+        kept = target.fetch_indexes(found[one.start_offset, one.end_offset], kinds)
+        wanted = source.fetch_indexes(one, kinds)
+        assert kept.get(kinds[0], b"") == wanted.get(kinds[0], b"")
+        assert kept[kinds[1]] == wanted[kinds[1]]

@@ -467,7 +467,8 @@ class PartitionPush:
             segment: The segment.
             before: The previous segment as the target has it, if it does.
         """
-        if before is None:
+        # A segment that overlaps this one has another state at its end.
+        if before is None or before.end_offset != segment.start_offset - 1:
             try:
                 return PriorState(
                     parse_producers(self._source.fetch_producers_before(segment))
