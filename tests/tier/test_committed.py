@@ -30,6 +30,7 @@ from tieredfs import (
     Scan,
     Topic,
 )
+from tieredfs.log.verify.verify import Depth, verify
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
@@ -276,3 +277,20 @@ def test_a_push_of_segments_that_overlap_keeps_the_indexes_of_each() -> None:
         wanted = source.fetch_indexes(one, kinds)
         assert kept.get(kinds[0], b"") == wanted.get(kinds[0], b"")
         assert kept[kinds[1]] == wanted[kinds[1]]
+
+
+def test_an_index_that_lacks_an_abort_is_seen_by_verifying_deeply_alone() -> None:
+    steps: list[Step] = [("plain", 0, 1), ("data", 0, 1), ("abort", 0, 0)]
+    files = put_tiered(TransactionalLog([*steps, ("roll", 0, 0), ("plain", 0, 1)]))
+    (index,) = (key for key in files if key.endswith("txnindex"))
+    store = ObjectStore(f"memory://committed-{uuid.uuid4().hex}")
+    for key, content in files.items():
+        store.put(key, b"" if key == index else content, overwrite=False)
+    storage = KafkaLocal(store)
+    assert _offsets(_topic(storage).scan(isolation="read_committed")) == [0, 1, 3]
+    partitions = storage.list_partitions()
+    (report,) = verify(storage, partitions)
+    assert not report.problems
+    (report,) = verify(storage, partitions, Depth.EVERYTHING)
+    (problem,) = report.problems
+    assert "TRANSACTION index: it lacks an aborted transaction" in problem.detail

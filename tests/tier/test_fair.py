@@ -119,8 +119,9 @@ def test_what_is_held_does_not_grow_with_the_log(memory: ObjectStore) -> None:
         rows, most = storage.held_at_most(scan)
         assert rows == 200 * segments
         held.append(most)
-    # A batch of output is held beside the fetch; how large it is, is the kernel's.
-    assert 0 < held[1] <= held[0] <= 6 * _MIB
+    # Four pieces and the one that is read, and a batch of output. How many of them have
+    # arrived depends on the threads, and of one segment all may.
+    assert all(0 < most <= 6 * _MIB for most in held)
 
 
 @settings(max_examples=40, deadline=None)

@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import accumulate
+from random import Random
 
 import pytest
 from hypothesis import given
@@ -220,12 +221,15 @@ def test_a_long_log_takes_few_listings(count: int, length: int) -> None:
 
 
 @given(
-    st.lists(st.integers(1, 10**6), min_size=1_001, max_size=1_400),
+    st.integers(0, 1 << 32).map(Random),
+    st.sampled_from((1, 10, 10**6)),
     st.integers(1, MAX_PAGE_KEYS // 2),
 )
 def test_what_decides_is_half_a_page_or_the_whole_log(
-    lengths: list[int], shown: int
+    drawn: Random, longest: int, shown: int
 ) -> None:
+    # Drawn one by one, a page of lengths would take seconds.
+    lengths = [drawn.randint(1, longest) for _ in range(MAX_PAGE_KEYS + 100)]
     ends = [end - 1 for end in accumulate(lengths)]
     log, whole = PagedLog(ends), Log(ends, len(ends)).seek(0)
     found = last_page(log.seek, whole[-shown:])
