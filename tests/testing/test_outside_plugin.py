@@ -30,6 +30,7 @@ _EXCLUDED = {check for check in CHECKS if why_not_applicable(check, _CAN)} | {
     testing.check_append_survives_a_cleaner,
     testing.check_append_that_died_blocks_no_other,
     testing.check_append_that_leaves_a_gap_is_refused,
+    testing.check_empty_transaction_index_has_no_abort,
     testing.check_key_that_contradicts_the_log_is_found,
     testing.check_layout_changes_nothing,
     testing.check_moved_object_is_noticed,

@@ -90,18 +90,19 @@ def last_page(
         seek: As ``last_segments`` takes it.
         found: What ``last_segments`` returned.
     """
-    reached, offset = _end(found), found[0].start_offset
+    reached, offset, back = _end(found), found[0].start_offset, 0
     while len(found) < _HALF_PAGE and offset > 0:
         width = (reached - offset) // len(found) + 1
-        offset = max(offset - (_HALF_PAGE - len(found)) * width, 0)
+        back = max(2 * back, (_HALF_PAGE - len(found)) * width)
+        offset = max(offset - back, 0)
         page = list(seek(offset))
         while page and _end(page) < reached:
             following = seek(_end(page))
             if not following:
                 break  # it is being deleted
             page += following
-        if len(page) <= len(found):
-            break
+        if len(page) < len(found):
+            break  # it is being deleted
         found = page
     return found
 
