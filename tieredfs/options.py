@@ -62,7 +62,8 @@ class Options:
         fetch_bytes: Bytes of each request for a log, 64 KiB to 1 GiB, when records are
             read or looked up; a log that is copied or verified whole has pieces of its
             own. A scan holds about five times this much memory, and one batch. With
-            ``order="fair"`` it holds one request, which has 4 MiB at most, as a turn.
+            ``order="fair"`` it holds one request, which has 4 MiB at most, as a turn,
+            and from a store on this machine one request.
         output_batch_bytes: Maximum bytes of an Arrow batch, 64 KiB to 256 MiB; a larger
             record is a batch by itself. A batch is complete at about 3/8 of it, and has
             131,072 records at most.

@@ -183,7 +183,12 @@ class PartitionRead:
         self._fetcher.close()
 
     def _next_download(self) -> FetchedLog | None:
-        """Return the first slice as it is downloaded; None if it is not worth it."""
+        """Return the first slice as it is downloaded; None if it is not worth it.
+
+        On this machine a thread for each segment costs more than it saves.
+        """
+        if self.storage.store.is_local:
+            return None
         if self._downloads is None:
             if self._left.is_last and self._left.first.size <= self._fetch_size:
                 return None  # one request, which is needed now
