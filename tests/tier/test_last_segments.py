@@ -117,6 +117,14 @@ class TestALongLog:
         with pytest.raises(TieredFSError):  # they have no content to compare
             topic.end_offsets()
 
+    def test_where_a_page_on_the_way_shows_a_later_leader_all_are_listed(
+        self, topic: Topic, memory: ObjectStore
+    ) -> None:
+        assert topic.end_offsets() == {0: self.COUNT * 10}
+        self._put(memory, 50, 54, epoch=3)  # far before the last page
+        with pytest.raises(TieredFSError):  # they have no content to compare
+            topic.end_offsets()
+
     @pytest.mark.parametrize("count", [1, 2, 3, 7])
     def test_an_election_shortly_before_the_end_is_seen_whatever_the_length(
         self, topic: Topic, memory: ObjectStore, count: int
