@@ -10,7 +10,7 @@ bytes in both.
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from typing import Final, NoReturn, Self, TypeVar
+from typing import NoReturn, Self, TypeVar
 
 from tieredfs.epochs import NO_EPOCH
 from tieredfs.errors import NotFoundError, TieredFSError, UnsupportedOperationError
@@ -25,7 +25,6 @@ from tieredfs.model import (
 )
 from tieredfs.objects import RequestObserver, RequestPolicy
 from tieredfs.storage.contract import (
-    Capability,
     PlannedFetch,
     RemoteStorageManager,
 )
@@ -36,11 +35,6 @@ from tieredfs.storage.wrapper import StorageWrapper
 __all__ = ["LocalFirst"]
 
 _T = TypeVar("_T")
-
-_PRESERVED: Final = frozenset(
-    {Capability.RANGE_READ, Capability.SINGLE_REQUEST_INDEXES}
-)
-"""What a tier can do that holds for both together."""
 
 
 class LocalFirst(StorageWrapper):
@@ -61,7 +55,7 @@ class LocalFirst(StorageWrapper):
         """
         super().__init__(inner)
         self.local = local
-        self.capabilities = inner.capabilities & _PRESERVED
+        self.capabilities = inner.capabilities & local.capabilities
 
     @property
     def identity(self) -> str:
