@@ -61,7 +61,7 @@ class Options:
     Attributes:
         fetch_bytes: Bytes of each request for a log, 64 KiB to 1 GiB, when records are
             read or looked up; a log that is copied or verified whole has pieces of its
-            own. A scan holds about five times this much memory, and one batch. With
+            own. A scan holds about nine times this much memory, and one batch. With
             ``order="fair"`` it holds one request, which has 4 MiB at most, as a turn,
             and from a store on this machine one request.
         output_batch_bytes: Maximum bytes of an Arrow batch, 64 KiB to 256 MiB; a larger
@@ -85,7 +85,7 @@ class Options:
             for a plan. The store's client may have a limit of its own.
     """
 
-    fetch_bytes: Annotated[int, OptionRange(64 * _KIB, _GIB)] = 16 * _MIB
+    fetch_bytes: Annotated[int, OptionRange(64 * _KIB, _GIB)] = 8 * _MIB
     output_batch_bytes: Annotated[int, OptionRange(64 * _KIB, 256 * _MIB)] = 8 * _MIB
     # Small batches are decompressed together, up to 2 MiB of them. A column of an Arrow
     # batch has less than 2 GiB, in which decoding needs a few spare bytes.

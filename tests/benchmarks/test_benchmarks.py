@@ -23,6 +23,7 @@ from benchmarks.bench_objects import CLOUDS, bench_calls, bench_clouds
 from benchmarks.bench_planning import bench_long_plans, bench_planning
 from benchmarks.bench_push import bench_push
 from benchmarks.bench_pytest_start import bench_pytest_start
+from benchmarks.bench_reads import bench_first, bench_scans
 from benchmarks.decoders import (
     AIOKAFKA,
     KAFKA_PYTHON,
@@ -154,6 +155,20 @@ def test_object_stores_are_measured_beside_their_plain_clients(fleet: Fleet) -> 
 
 def test_listings_are_measured_beside_the_plain_clients(fleet: Fleet) -> None:
     _check(bench_listing(SMOKE, fleet), len(CLOUDS), {"tieredfs", "fsspec"})
+
+
+def test_scans_are_measured_beside_one_request_after_the_other(
+    tmp_path: Path, fleet: Fleet
+) -> None:
+    works = {"scan", "one request after the other"}
+    _check(bench_scans(SMOKE, tmp_path, fleet), 2, works)
+
+
+def test_first_batches_are_measured_in_round_trips(
+    tmp_path: Path, fleet: Fleet
+) -> None:
+    (first,) = bench_first(SMOKE, tmp_path, fleet)
+    assert first.found >= 1
 
 
 def test_plans_are_measured_in_columns_and_one_by_one() -> None:

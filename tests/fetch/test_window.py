@@ -17,8 +17,8 @@ from tieredfs.fetch.window import (
 PIECE = 10
 
 
-def _log(number: int, size: int) -> LogRange:
-    return LogRange(log_segment(number, size), 0, size)
+def _log(number: int, size: int, first_bytes: int | None = None) -> LogRange:
+    return LogRange(log_segment(number, size), 0, size, first_bytes)
 
 
 def _window(limits: FetchLimits, sizes: list[int]) -> DownloadWindow:
@@ -57,6 +57,18 @@ def test_a_log_is_requested_in_parallel_once_its_answers_are_exact() -> None:
     (first,) = _requests(window)
     window.received(first, memoryview(bytes(PIECE)))
     assert [piece.start for piece in _requests(window)] == [10, 20, 30]
+
+
+def test_the_first_few_bytes_are_requested_alone_and_then_more_and_more() -> None:
+    window = DownloadWindow(FetchLimits(connections=4), PIECE)
+    window.add(_log(0, 5 * PIECE, first_bytes=1))
+    window.add(_log(1, PIECE))
+    window.begin_next()
+    (first,) = _requests(window)
+    assert (first.start, first.end, first.is_first) == (0, 1, True)
+    window.received(first, memoryview(bytes(1)))
+    found = [(piece.number, piece.start) for piece in _requests(window)]
+    assert found == [(0, 1), (0, 9), (0, 19), (0, 29), (1, 0)]
 
 
 def test_a_log_in_chunks_is_requested_from_where_the_last_answer_ended() -> None:
@@ -110,10 +122,15 @@ def limits(draw: st.DrawFn) -> FetchLimits:
     limits(),
     st.lists(st.integers(0, 5 * PIECE), min_size=1, max_size=8),
     st.sampled_from((1, 7, 10, 25)),
+    st.sampled_from((None, 1, 3)),
     st.data(),
 )
 def test_everything_arrives_once_in_order_and_within_the_limits(
-    limited: FetchLimits, sizes: list[int], chunk: int, data: st.DataObject
+    limited: FetchLimits,
+    sizes: list[int],
+    chunk: int,
+    first_bytes: int | None,
+    data: st.DataObject,
 ) -> None:
     window = DownloadWindow(limited, PIECE)
     waiting, added = list(enumerate(sizes)), 0
@@ -121,7 +138,7 @@ def test_everything_arrives_once_in_order_and_within_the_limits(
     current, position, now = -1, 0, 0.0
     while True:
         while waiting and window.has_room:
-            window.add(_log(*waiting.pop(0)))
+            window.add(_log(*waiting.pop(0), first_bytes if not added else None))
             added += 1
         running += _requests(window, now)
         assert len(running) <= window.max_requests

@@ -1,13 +1,17 @@
 """The parts of HTTP/1.1 messages, on their way through the proxy."""
 
 import asyncio
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
 from typing_extensions import override
 
 from servers.faults import Request, Rule
+
+_LATE = 0.02
+"""Seconds that a timer may be late."""
 
 
 class ResetError(Exception):
@@ -26,6 +30,22 @@ class Stream:
         return await self.reader.readuntil(b"\r\n\r\n")
 
 
+class Pace:
+    """Lets no more than so many bytes a second pass, whoever brings them."""
+
+    def __init__(self, rate: float) -> None:
+        self._rate = rate
+        self._free_at = 0.0
+
+    def passed(self, count: int, now: float) -> float:
+        """Return when so many bytes that begin to pass now have passed."""
+        if not self._rate:
+            return now
+        # A sender that woke up late may catch up.
+        self._free_at = max(self._free_at, now - _LATE) + count / self._rate
+        return self._free_at
+
+
 class Sink:
     """Where a body goes: nowhere without a writer; damaged as the rule says."""
 
@@ -33,12 +53,12 @@ class Sink:
         self,
         writer: asyncio.StreamWriter | None,
         rule: Rule | None = None,
-        bandwidth: float = 0.0,
+        paces: Sequence[Pace] = (),
         request: Request | None = None,
     ) -> None:
         self._writer = writer
         self._rule = rule or Rule()
-        self._bandwidth = bandwidth
+        self._paces = paces
         self._request = request
         self.sent = 0
 
@@ -55,8 +75,9 @@ class Sink:
         if self._request is not None:
             self._request.moved = end  # before the client knows
         await self.framing(data)
-        if self._bandwidth:
-            await asyncio.sleep(len(data) / self._bandwidth)
+        now = time.monotonic()
+        passed = [pace.passed(len(data), now) for pace in self._paces]
+        await asyncio.sleep(max(passed, default=now) - now)
 
     @property
     def stop_at(self) -> int | None:

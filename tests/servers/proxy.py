@@ -3,6 +3,7 @@
     with FaultProxy(server.port) as proxy:
         proxy.latency = 0.030                           # before each answer
         proxy.bandwidth = 10e6                          # bytes/s per connection
+        proxy.link = Pace(30e6)                         # bytes/s of all of them
         proxy.add("GET", status=503, times=3)           # throttled
         proxy.add("GET", cut_after=65_536, times=1)     # part of a body, then FIN
         proxy.add("GET", cut_after=65_536, reset=True)  # part of a body, then RST
@@ -36,6 +37,7 @@ from typing_extensions import override
 
 from servers.bodies import (
     Kept,
+    Pace,
     ResetError,
     Sink,
     Stream,
@@ -66,6 +68,7 @@ class FaultProxy(LoopServer):
     Attributes:
         latency: Seconds before each answer.
         bandwidth: Bytes per second of a reply's body; 0 for no limit.
+        link: What the bodies of all replies share.
         silent: Accept new connections, and never read from them.
         rules: What is to fail; the first rule that takes a request decides.
         log: Every request, in order of arrival.
@@ -75,6 +78,7 @@ class FaultProxy(LoopServer):
         super().__init__("faults")
         self.latency = 0.0
         self.bandwidth = 0.0
+        self.link = Pace(0)
         self.silent = False
         self.rules: list[Rule] = []
         self.log: list[Request] = []
@@ -108,6 +112,7 @@ class FaultProxy(LoopServer):
         self.rules.clear()
         self.log.clear()
         self.latency = self.bandwidth = 0.0
+        self.link = Pace(0)
         self.silent = False
         self.accept()
 
@@ -273,7 +278,8 @@ class FaultProxy(LoopServer):
                 await copy_reply_body(headers, server.reader, Sink(None))
             raise ResetError
         await asyncio.sleep(rule.delay + self.latency)
-        sink = Sink(client.writer, rule, self.bandwidth, request)
+        paces = (Pace(self.bandwidth), self.link)
+        sink = Sink(client.writer, rule, paces, request)
         empty = bodiless or headers.get("content-length") == "0"
         if empty and sink.stop_at is not None:
             await sink.stop(head[: len(head) // 2])

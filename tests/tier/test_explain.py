@@ -14,8 +14,10 @@ from typing import Literal
 import pytest
 
 import tieredfs
+from servers import Bucket
 from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.log_directories import push_all, source_of, topic_of, write_log
+from support.stores import open_store
 from support.wire import WireRecord, encode_batch
 from tier.large_logs import pushed, write_large
 from tier.unreliable import Fault, Place, Trouble
@@ -338,3 +340,29 @@ class TestCounts:
     def test_leave_out_verbs_without_a_request(self) -> None:
         assert RequestCounts.of({"get": 0}, 0) == RequestCounts()
         assert (RequestCounts() + self.ONE) * 2 == self.ONE + self.ONE
+
+
+class TestDistant:
+    """A topic of two partitions, each in a segment of 14 MB, on a server."""
+
+    @pytest.mark.parametrize("compression", [None, "zstd"])
+    @pytest.mark.parametrize("order", ["partition", "fair"])
+    def test_the_first_request_is_small_and_is_planned(
+        self,
+        s3_bucket: Bucket,
+        compression: Literal["zstd"] | None,
+        order: Literal["partition", "fair"],
+    ) -> None:
+        store = open_store(s3_bucket)
+        write_large(store, compression, partitions=2)
+        scan = topic_of(SingleObject(store, compression=compression)).scan(order=order)
+        explained = scan.explain()
+        assert explained.is_exact
+        found = list(scan)
+        stats = scan.stats
+        assert stats.requests == explained.reading
+        assert stats.retries == 0
+        assert sum(records.num_rows for records in found) == 2 * 280
+        if order == "partition" and compression is None:
+            assert found[0].num_rows < 20  # of an Arrow batch of several MiB
+            assert stats.requests.requests == 2 * (5 + 1)  # and the indexes

@@ -73,7 +73,8 @@ def test_turns_of_any_size_decode_a_chunk_once(memory: ObjectStore) -> None:
 def test_a_large_scan_takes_as_many_requests_as_it_plans(memory: ObjectStore) -> None:
     _write(memory, None)
     topic, counter = _open(memory)
-    for order, size in (("partition", 16 * _MIB), ("fair", 4 * _MIB)):
+    list(topic.scan())  # compares each object with its key, once
+    for order, size in (("partition", 8 * _MIB), ("fair", 4 * _MIB)):
         scan = topic.scan(order=order)  # type: ignore[arg-type] # the two that are
         assert scan.plan.fetch_size == size
         before = counter.requests

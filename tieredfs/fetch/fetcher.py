@@ -33,8 +33,13 @@ __all__ = ["FetchedLog", "Later", "RemoteLogFetcher"]
 Later = Callable[[float, Callable[[], None]], object]
 """Calls a function after some seconds, in another thread."""
 
-_PIECES: Final = 4
+_PIECES: Final = 8
 """Number of pieces that are held by default, beside the one that is being read."""
+
+_HEAD_START_SECONDS: Final = 0.02
+"""How long the reader alone has the processor when the first few bytes are there: to
+begin all other requests takes longer than to decode them.
+"""
 
 _MIN_SHARE_SECONDS: Final = 0.001
 
@@ -58,14 +63,17 @@ class FetchedLog:
     _number: int
 
     def read(self, start: int, end: int) -> memoryview:
-        """Return the bytes of the log from ``start`` to ``end`` or further.
+        """Return the next bytes of the log: those of one request.
 
         It waits for those that are being downloaded, and fetches by itself those that
         are not, or whose download has failed. Bytes before ``start`` are released.
 
         Args:
             start: First byte.
-            end: Byte after the last one that is needed.
+            end: Byte after the last one to fetch if they are not being downloaded.
+
+        Returns:
+            At least one byte, from ``start`` on.
 
         Raises:
             NotFoundError: The segment is gone.
@@ -73,14 +81,7 @@ class FetchedLog:
             StorageUnavailableError: The store failed in all attempts.
             DeadlineExceededError: The store did not answer in time.
         """
-        parts, position = [], start
-        while position < end:
-            data = self._round.read(self._number, self.wanted.segment, position, end)
-            parts.append(data)
-            position += len(data)
-        if len(parts) == 1:
-            return parts[0]
-        return memoryview(b"".join(parts))
+        return self._round.read(self._number, self.wanted.segment, start, end)
 
 
 class RemoteLogFetcher:
@@ -109,7 +110,7 @@ class RemoteLogFetcher:
             storage: Where the segments are.
             piece_bytes: Bytes of each request.
             limits: How much is downloaded ahead; None for four segments, of which at
-                most four pieces are held.
+                most eight pieces are held.
             attempts: How often an attempt is repeated, and when; None for what the
                 policy of the storage's store says.
         """
@@ -271,6 +272,9 @@ class _Round:
         with self._changed:
             while not self._is_ended:
                 self._window.pass_by(number, start)
+                piece = self._window.covering(number, start)
+                if piece and piece.is_first and piece.state is PieceState.HELD:
+                    return piece.data[start - piece.start :]
                 self._advance()
                 piece = self._window.covering(number, start)
                 if piece is None or piece.state is PieceState.FAILED:
@@ -343,7 +347,12 @@ class _Round:
         else:
             with self._changed:
                 self._window.received(piece, data)
-                self._go_on()
+                if piece.is_first:
+                    self._changed.notify_all()
+                else:
+                    self._go_on()
+            if piece.is_first:
+                attempts.later(_HEAD_START_SECONDS, self._wake)
         if delay is not None:
             attempts.later(delay, self._wake)
 

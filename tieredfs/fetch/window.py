@@ -23,7 +23,7 @@ from typing import Final
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.integers import is_integer
 from tieredfs.model import SegmentMetadata
-from tieredfs.storage.segment_log.stream import request_end
+from tieredfs.storage.segment_log.stream import grown, request_end
 
 __all__ = ["DownloadWindow", "FetchLimits", "LogRange", "Piece", "PieceState"]
 
@@ -45,7 +45,7 @@ class FetchLimits:
 
     prefetch_segments: int = 4
     download_threads: int = 3
-    connections: int = 2
+    connections: int = 4
     max_bytes: int = 64 << 20
 
     def __post_init__(self) -> None:
@@ -69,11 +69,14 @@ class LogRange:
         segment: The segment, whose size is known.
         start: First byte.
         until: Byte after the last.
+        first_bytes: Bytes of the first request, from which the others grow; None for as
+            many as each other has.
     """
 
     segment: SegmentMetadata
     start: int
     until: int
+    first_bytes: int | None = None
 
     def piece_end(self, start: int, piece_bytes: int) -> int:
         """Return where the piece that begins at ``start`` ends."""
@@ -100,6 +103,7 @@ class Piece:
         start: First byte.
         end: Byte after the last one that is requested.
         begun: When its first attempt began.
+        is_first: Whether it is the few bytes with which everything begins.
         attempt: The number of its last attempt, from 1.
         state: What became of it.
         due: When the next attempt may begin, if it waits for one.
@@ -112,6 +116,7 @@ class Piece:
     start: int
     end: int
     begun: float
+    is_first: bool = False
     attempt: int = 1
     state: PieceState = PieceState.RUNNING
     due: float = 0.0
@@ -137,6 +142,7 @@ class _Log:
         number: Its number, from 0.
         wanted: What is wanted of it.
         cut: Up to which byte pieces have been cut.
+        next_bytes: Bytes of the next piece.
         is_exact: Whether its layout returns exactly what is requested; None as long as
             nothing has arrived. Only then are several pieces requested concurrently:
             the others begin where the one before has really ended.
@@ -146,6 +152,7 @@ class _Log:
     number: int
     wanted: LogRange
     cut: int
+    next_bytes: int
     is_exact: bool | None = None
     pieces: deque[Piece] = field(default_factory=deque)
 
@@ -190,7 +197,8 @@ class DownloadWindow:
     def add(self, wanted: LogRange) -> int:
         """Add the next log, and return its number."""
         number, self._added = self._added, self._added + 1
-        self._logs.append(_Log(number, wanted, wanted.start))
+        first = wanted.first_bytes or self._piece_bytes
+        self._logs.append(_Log(number, wanted, wanted.start, first))
         return number
 
     def next_request(self, now: float) -> Piece | None:
@@ -205,6 +213,8 @@ class DownloadWindow:
             if not running and downloading >= self._limits.download_threads:
                 continue
             if running >= (self._limits.connections if log.is_exact else 1):
+                if log.is_exact is None and log.wanted.first_bytes:
+                    return None  # the reader waits for these few bytes
                 continue
             for piece in log.pieces:
                 if piece.state is PieceState.WAITING and piece.due <= now:
@@ -212,13 +222,14 @@ class DownloadWindow:
                     return piece
             if log.cut >= log.wanted.until or not (log.is_exact or _is_settled(log)):
                 continue
-            end = log.wanted.piece_end(log.cut, self._piece_bytes)
+            end = log.wanted.piece_end(log.cut, log.next_bytes)
             size = end - log.cut
             if self.held_bytes and self.held_bytes + size > self._limits.max_bytes:
                 return None
-            piece = Piece(log.number, log.wanted.segment, log.cut, end, begun=now)
+            is_first = bool(log.wanted.first_bytes) and log.cut == log.wanted.start
+            piece = Piece(log.number, log.wanted.segment, log.cut, end, now, is_first)
             log.pieces.append(piece)
-            log.cut = end
+            log.cut, log.next_bytes = end, grown(log.next_bytes, self._piece_bytes)
             self.held_bytes += size
             return piece
         return None

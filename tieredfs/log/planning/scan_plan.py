@@ -50,7 +50,8 @@ class ScanPlan:
         """Number of requests for the bytes of the slices.
 
         A slice that ends inside a segment may need more, for the batch after it. So may
-        a layout, for a manifest or for a log that is stored in chunks.
+        a layout, for a manifest or for a log that is stored in chunks, and a scan of a
+        distant store, which begins each partition with little: see ``Scan.explain``.
         """
         return sum(
             int((-(-sizes_of(slices) // self.fetch_size)).sum())

@@ -14,7 +14,7 @@ from typing import Final
 from tieredfs.log.planning.positions import offset_index
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.planning_storage import PlanningStorage
-from tieredfs.log.read.slice_batches import fetch_slice
+from tieredfs.log.read.slice_batches import fetch_slice, first_request
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects import RequestCounter, RequestCounts
 from tieredfs.objects.concurrency.nested_calls import NestedCalls
@@ -31,6 +31,14 @@ _MAX_BATCH_BYTES: Final = (1 << 20) + 12
 """Kafka's default ``max.message.bytes``: larger batches are rare."""
 
 _Key = tuple[TopicIdPartition, int, SegmentId]
+
+
+@dataclass(frozen=True, slots=True)
+class _Fetch:
+    """A slice that is fetched, and the bytes of its first request if they are few."""
+
+    part: SegmentSlice
+    first_size: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +71,11 @@ class Estimate:
 
 
 def estimate_reads(
-    storage: RemoteStorageManager, slices: Iterable[SegmentSlice], fetch_size: int
+    storage: RemoteStorageManager,
+    slices: Iterable[SegmentSlice],
+    fetch_size: int,
+    *,
+    downloads: bool = False,
 ) -> Iterator[Estimate]:
     """Predict the requests that reading slices will send, one after the other.
 
@@ -75,6 +87,8 @@ def estimate_reads(
         storage: Where the segments are.
         slices: The slices, in the order in which they are read; taken a few at a time.
         fetch_size: Bytes of each request.
+        downloads: Whether they are downloaded ahead: then the first request of each
+            partition asks for less.
 
     Yields:
         An estimate for each slice, or for several of one segment.
@@ -86,13 +100,18 @@ def estimate_reads(
     """
     calls = NestedCalls(storage.store.options.max_concurrent_requests)
     estimate = partial(_estimate, fetch_size)
+    partition: TopicIdPartition | None = None
     # The segments that a later slice may read on from, where segments overlap.
     left: dict[_Key, PlanningStorage] = {}
     rest = iter(slices)
     while several := list(islice(rest, _SLICES_AT_A_TIME)):
-        parts: dict[_Key, list[SegmentSlice]] = {}
+        parts: dict[_Key, list[_Fetch]] = {}
         for part in several:
-            parts.setdefault(_key(part.segment), []).append(part)
+            is_first = part.segment.partition != partition
+            partition = part.segment.partition
+            size = first_request(storage, part, fetch_size) if is_first else None
+            fetch = _Fetch(part, size if downloads else None)
+            parts.setdefault(_key(part.segment), []).append(fetch)
         storages = {key: left.get(key) or PlanningStorage(storage) for key in parts}
         yield from calls.map(
             estimate, [(storages[key], found) for key, found in parts.items()]
@@ -101,7 +120,7 @@ def estimate_reads(
             key: one
             for key, one in (left | storages).items()
             if key[0] == several[-1].segment.partition
-            and (key not in parts or _ends_inside(parts[key][-1]))
+            and (key not in parts or _ends_inside(parts[key][-1].part))
         }
 
 
@@ -113,26 +132,26 @@ def _ends_inside(part: SegmentSlice) -> bool:
     return part.end_offset <= (part.segment.end_offset or 0)
 
 
-def _estimate(
-    fetch_size: int, of: tuple[PlanningStorage, list[SegmentSlice]]
-) -> Estimate:
+def _estimate(fetch_size: int, of: tuple[PlanningStorage, list[_Fetch]]) -> Estimate:
     """Predict the requests for slices of one segment."""
     storage, (first, *others) = of
     found = _estimate_slice(storage, first, fetch_size)
-    for part in others:
-        found += _estimate_slice(storage, part, fetch_size)
+    for fetch in others:
+        found += _estimate_slice(storage, fetch, fetch_size)
     return found
 
 
 def _estimate_slice(
-    storage: PlanningStorage, part: SegmentSlice, fetch_size: int
+    storage: PlanningStorage, fetch: _Fetch, fetch_size: int
 ) -> Estimate:
+    part = fetch.part
     needed = part.end_position
     if _ends_inside(part) and part.size > fetch_size:
         # From the index first: to fetch it may spare the log's first fetch a request.
         index = offset_index(storage.inner, part.segment)
         needed = index.lookup(part.end_offset - 1).position + 1
-    fetched = storage.plan(fetch_slice(storage, part, fetch_size), part.end_position)
+    pieces = fetch_slice(storage, part, fetch_size, first_size=fetch.first_size)
+    fetched = storage.plan(pieces, part.end_position)
     # A fetch that begins behind the last batch may be spared, and one is larger where a
     # batch is larger than it.
     is_exact = fetched.count <= 1 or (

@@ -10,6 +10,7 @@ from tieredfs.log.read.gradual_estimate import (
     estimate_first,
     estimate_steps,
 )
+from tieredfs.log.read.partition_read import max_kept_bytes
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.objects import RequestCounter, RequestCounts
 from tieredfs.storage import RemoteStorageManager
@@ -54,7 +55,8 @@ def explain(
     if are_few:
         # This first: what it asks for may spare the read a request.
         reading, is_exact = estimate_steps(asked, plan, plan.fetch_size), False
-    for one in estimate_reads(asked, plan, plan.fetch_size):
+    downloads = needed is None and not is_fair
+    for one in estimate_reads(asked, plan, plan.fetch_size, downloads=downloads):
         reading += one.requests
         is_exact &= one.is_exact
         if one.fetches > 1:
@@ -63,7 +65,7 @@ def explain(
     expected = reading
     if needed is None:
         # Between its turns a partition keeps less than one fetch.
-        kept = storage.store.options.fetch_bytes
+        kept = max_kept_bytes(storage)
         if is_fair and len(partitions) * plan.fetch_size > kept:
             reading, is_exact = reading + in_turns * _UNKEPT_TURNS, False
             expected = reading

@@ -120,8 +120,11 @@ class _LimitedRead:
 
     Attributes:
         storage: Where the segments are.
+        is_begun_small: False: all is returned together.
         next_offset: One past the last offset that the batches so far cover.
     """
+
+    is_begun_small = False
 
     def __init__(
         self,

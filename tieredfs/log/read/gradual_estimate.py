@@ -14,7 +14,11 @@ from tieredfs.integers import MAX_INT64
 from tieredfs.log.planning.positions import offset_index
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.estimate import estimate_check, estimate_reads
-from tieredfs.log.read.partition_read import MAX_WHOLE_SLICE_BYTES, WIDENING
+from tieredfs.log.read.partition_read import (
+    MAX_WHOLE_SLICE_BYTES,
+    WIDENING,
+    max_kept_bytes,
+)
 from tieredfs.log.read.planning_storage import PlanningStorage
 from tieredfs.log.read.slice_batches import fetch_slice
 from tieredfs.objects import RequestCounter, RequestCounts
@@ -177,7 +181,7 @@ def _estimate_end(
     planning = PlanningStorage(storage)
     planned = planning.plan(fetch_slice(planning, part, fetch_size), part.end_position)
     cost = planning.fetch_cost(part.segment)
-    max_kept = storage.store.options.fetch_bytes
+    max_kept = max_kept_bytes(storage)
     is_kept = _max_left(part, cost.chunk, fetch_size) <= max_kept
     if is_kept and not is_cut:
         return None

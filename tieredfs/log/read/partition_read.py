@@ -23,11 +23,17 @@ from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.replan import plan_present
-from tieredfs.log.read.slice_batches import fetch_slice
+from tieredfs.log.read.slice_batches import fetch_slice, first_request
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import LogFetch
 
-__all__ = ["MAX_WHOLE_SLICE_BYTES", "WIDENING", "HeldBytes", "PartitionRead"]
+__all__ = [
+    "MAX_WHOLE_SLICE_BYTES",
+    "WIDENING",
+    "HeldBytes",
+    "PartitionRead",
+    "max_kept_bytes",
+]
 
 MAX_WHOLE_SLICE_BYTES: Final = 1 << 20
 """Maximum bytes of a slice that is fetched whole instead of its index."""
@@ -36,6 +42,11 @@ WIDENING: Final = 4
 """By how much each fetch of ``read_gradually`` covers more offsets than the last."""
 
 _NOTHING = memoryview(b"")
+
+
+def max_kept_bytes(storage: RemoteStorageManager) -> int:
+    """Return how many bytes all partitions together may keep between their turns."""
+    return 2 * storage.store.options.fetch_bytes
 
 
 class HeldBytes:
@@ -112,6 +123,7 @@ class PartitionRead:
     Attributes:
         storage: Where the segments are.
         partition: The partition.
+        is_begun_small: Whether the first request was for few bytes.
     """
 
     def __init__(
@@ -148,6 +160,7 @@ class PartitionRead:
         self._fetcher = RemoteLogFetcher(storage, fetch_size)
         self._downloads: Iterator[FetchedLog] | None = None
         self._downloaded: FetchedLog | None = None
+        self._is_begun = self.is_begun_small = False
         # The turn: where it ends, and what it has read.
         self._one_fetch = False
         self._until: int | None = None
@@ -190,13 +203,31 @@ class PartitionRead:
         if self.storage.store.is_local:
             return None
         if self._downloads is None:
-            if self._left.is_last and self._left.first.size <= self._fetch_size:
-                return None  # one request, which is needed now
-            self._downloads = self._fetcher.fetch(
-                LogRange(part.segment, part.start_position, part.end_position)
-                for part in self._left
-            )
+            first = self._first_request()
+            if first is None and self._is_one_request:
+                return None  # it is needed now
+            self._downloads = self._fetcher.fetch(self._ranges(first))
         return next(self._downloads, None)
+
+    @property
+    def _is_one_request(self) -> bool:
+        return self._left.is_last and self._left.first.size <= self._fetch_size
+
+    def _first_request(self) -> int | None:
+        """Return the bytes of the first request, if it is to ask for few."""
+        if self._is_begun:
+            return None
+        self._is_begun = True
+        first = first_request(self.storage, self._left.first, self._fetch_size)
+        self.is_begun_small = first is not None
+        return first
+
+    def _ranges(self, first_bytes: int | None) -> Iterator[LogRange]:
+        """Yield what is to be downloaded; of the first log few bytes at first."""
+        for part in self._left:
+            start, until = part.start_position, part.end_position
+            yield LogRange(part.segment, start, until, first_bytes)
+            first_bytes = None
 
     def next_slice(self, offsets: int) -> Iterator[SegmentSlice]:
         """Yield a slice with the next offsets, of which little more is fetched.

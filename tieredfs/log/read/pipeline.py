@@ -17,6 +17,7 @@ kinds of ``RecordRead``: ``partition_read`` and ``fetch``.
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from itertools import chain, islice
 from typing import Protocol
 
 import pyarrow as pa
@@ -37,9 +38,12 @@ class RecordRead(Protocol):
 
     Attributes:
         storage: Where the segments are.
+        is_begun_small: Whether the first request was for few bytes, so that the first
+            records come soon.
     """
 
     storage: RemoteStorageManager
+    is_begun_small: bool
 
     def fetch(self, part: SegmentSlice) -> LogFetch:
         """Fetch the log of a slice."""
@@ -58,7 +62,8 @@ def read_records(
     """Yield the records of slices: fetch, split, filter, decompress and decode them.
 
     Nothing is fetched before the first batch is taken, and no more than about one fetch
-    and one decompressed group are held.
+    and one decompressed group are held. A read whose first request is for few bytes
+    yields their records before it waits for more.
 
     Args:
         read: Fetches the slices, and follows how far they are read.
@@ -82,7 +87,11 @@ def read_records(
     with closing(
         decompress_batches(filtered(), decoder.max_decompressed_bytes)
     ) as plain:
-        yield from decoder.decode_uncompressed(plain)
+        first = list(islice(plain, 1))
+        if read.is_begun_small:
+            yield from decoder.decode_uncompressed(first)
+            first.clear()
+        yield from decoder.decode_uncompressed(chain(first, plain))
 
 
 def read_slice(

@@ -16,7 +16,12 @@ from tieredfs.integers import to_integer
 from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.read.explain import explain
 from tieredfs.log.read.explanation import Explanation, ScanRecord, ScanStats
-from tieredfs.log.read.partition_read import WIDENING, HeldBytes, PartitionRead
+from tieredfs.log.read.partition_read import (
+    WIDENING,
+    HeldBytes,
+    PartitionRead,
+    max_kept_bytes,
+)
 from tieredfs.log.read.pipeline import read_records
 from tieredfs.storage import RemoteStorageManager
 
@@ -222,7 +227,7 @@ class Scan:
         return self.isolation == "read_committed"
 
     def _reads(self) -> list[PartitionRead]:
-        held = HeldBytes(self.storage.store.options.fetch_bytes)
+        held = HeldBytes(max_kept_bytes(self.storage))
         storage = self.storage.with_observer(self._record.begin())
         return [
             PartitionRead(

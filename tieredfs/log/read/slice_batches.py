@@ -7,6 +7,7 @@ header alone would leave it out and whose checksum is wrong.
 
 from collections.abc import Generator, Iterable, Iterator
 from functools import partial
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
@@ -26,7 +27,15 @@ from tieredfs.storage.changed_segment import changed_error
 from tieredfs.storage.segment_log.stream import LogFetch
 from tieredfs.storage.stored_batches import fetch_batches
 
-__all__ = ["fetch_slice", "filter_slice"]
+__all__ = ["fetch_slice", "filter_slice", "first_request"]
+
+_FIRST_REQUEST_BYTES: Final = 64 << 10
+"""Bytes of the first request of a read, which arrive after little more than a round
+trip.
+"""
+
+_MIN_SLICE_BYTES: Final = 4 * _FIRST_REQUEST_BYTES
+"""Bytes of a slice that is worth a second request."""
 
 _NOTHING = memoryview(b"")
 
@@ -37,6 +46,7 @@ def fetch_slice(
     fetch_size: int,
     held: memoryview = _NOTHING,
     downloaded: FetchedLog | None = None,
+    first_size: int | None = None,
 ) -> LogFetch:
     """Fetch the log of a slice's segment, from the slice's first position on.
 
@@ -49,6 +59,7 @@ def fetch_slice(
         fetch_size: Bytes of each request.
         held: Bytes from the first position on that are already fetched.
         downloaded: The slice, if it is downloaded ahead by requests of that size.
+        first_size: Bytes of the first request, if it is smaller.
     """
     return LogFetch(
         downloaded.read
@@ -59,7 +70,27 @@ def fetch_slice(
         until=part.end_position,
         fetch_size=fetch_size,
         held=held,
+        first_size=first_size,
     )
+
+
+def first_request(
+    storage: RemoteStorageManager, part: SegmentSlice, fetch_size: int
+) -> int | None:
+    """Return how many bytes a read asks for first that begins with a slice.
+
+    Args:
+        storage: Where the segment is.
+        part: The slice.
+        fetch_size: Bytes of each other request.
+
+    Returns:
+        A few, so that the first batch comes while the others are downloaded; None for
+        as many as with each other request.
+    """
+    if storage.store.is_local or part.size <= _MIN_SLICE_BYTES:
+        return None
+    return min(_FIRST_REQUEST_BYTES, fetch_size)
 
 
 def filter_slice(

@@ -19,6 +19,7 @@ from tieredfs.storage.segment_log.source import LogSource
 
 __all__ = [
     "LogFetch",
+    "grown",
     "read_batches",
     "read_log",
     "read_torn_batches",
@@ -32,7 +33,15 @@ _SIZE_FROM, _SIZE_END = 8, 12
 _LOOKAHEAD_BYTES = 64 << 10
 """Bytes of the first request past ``until``; each further request doubles them."""
 
+_GROWTH = 8
+"""How much more each request asks for than the last, where the first asks for few."""
+
 _NOTHING = memoryview(b"")
+
+
+def grown(size: int, most: int) -> int:
+    """Return the bytes of the request that follows one of ``size`` bytes."""
+    return min(size * _GROWTH, most)
 
 
 def request_end(
@@ -66,7 +75,7 @@ class LogFetch:
         needed: Minimum number of bytes of the next piece, unless the log ends before.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - its options, by keyword
         self,
         fetch: Callable[[int, int], memoryview],
         size: int,
@@ -75,17 +84,21 @@ class LogFetch:
         start: int = 0,
         until: int | None = None,
         held: memoryview = _NOTHING,
+        first_size: int | None = None,
     ) -> None:
         """Prepare the requests, without sending one.
 
         Args:
-            fetch: Returns the bytes ``[start, end)`` of the log, and may return more.
+            fetch: Returns the bytes ``[start, end)`` of the log, and may return more;
+                or less, but some of them, if it fetches ahead.
             size: Bytes of the log.
             fetch_size: Bytes of each request.
             start: Position of the first byte to fetch.
             until: Position up to which the first requests reach; later bytes are
                 fetched only if the caller continues.
             held: Bytes from ``start`` on that are already fetched: the first piece.
+            first_size: Bytes of the first request, from which the others grow up to
+                ``fetch_size``; None for that.
         """
         self.size = size
         self.start = start
@@ -93,20 +106,23 @@ class LogFetch:
         self._fetch = fetch
         self._until = size if until is None else until
         self._fetch_size = fetch_size
+        self._first_size = first_size or fetch_size
         self._piece, self._position = held[: size - start], start
 
     def __iter__(self) -> Iterator[memoryview]:
         """Yield the pieces, each of which begins where the one before ended."""
         end, beyond = self.start + len(self._piece), _LOOKAHEAD_BYTES
+        length = self._first_size
         if self._piece:
             yield self._piece
         while end < self.size:
-            planned = request_end(end, self._until, self.size, self._fetch_size, beyond)
+            planned = request_end(end, self._until, self.size, length, beyond)
+            length = grown(length, self._fetch_size)
             beyond *= 2 if end >= self._until else 1
             start, end = end, max(planned, min(self.size, end + self.needed))
             self._piece, self._position = _NOTHING, start  # do not hold two pieces
             self._piece = self._fetch(start, end)[: self.size - start]
-            end = max(end, start + len(self._piece))
+            end = start + len(self._piece) if self._piece else end
             yield self._piece
 
     def rest(self, position: int) -> memoryview:

@@ -9,6 +9,7 @@ from tieredfs.format.segment.key import SegmentFlag, SegmentKey
 from tieredfs.format.segment.tail import Manifest, Tail, parse_manifest, parse_tail
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects import ObjectStore, RequestCounts
+from tieredfs.objects.concurrency.nested_calls import NestedCalls
 from tieredfs.storage.contract import PlannedFetch
 from tieredfs.storage.layouts.single_object.known_objects import KnownObjects
 from tieredfs.storage.layouts.single_object.segment_object import check_facts
@@ -52,7 +53,7 @@ class ObjectReader:
         It is one request, and two where the log is stored in chunks and ``layout`` is
         not given. Before the first byte of a log is returned, the object is checked
         against its key. That needs the end of the object, which is fetched in the same
-        request or separately.
+        request, or by another one at the same time.
 
         Args:
             start: First byte.
@@ -76,8 +77,12 @@ class ObjectReader:
             found = self.store.get_range(self.path, start, key.size)
             self._parsed_manifest(found[stop - start :])
             return found[: stop - start]
-        self.manifest(layout)
-        return self.store.get_range(self.path, start, stop)
+        if self._usable(layout) is not None:
+            self.manifest(layout)
+            return self.store.get_range(self.path, start, stop)
+        found, tail = self._get_both((start, stop), (key.log_length, key.size))
+        self._parsed_manifest(tail)
+        return found
 
     def log_ahead(self, start: int, end: int, layout: bytes) -> memoryview:
         """Return the bytes ``[start, end)`` of the log, and the rest of its last chunk.
@@ -202,6 +207,13 @@ class ObjectReader:
         fetch = partial(self.store.get_range, self.path)
         found = read_chunks(fetch, log, start, stop, name=self.name)
         return found if whole else found[: stop - start]
+
+    def _get_both(self, *spans: tuple[int, int]) -> list[memoryview]:
+        """Return two ranges of the object, after one round trip."""
+        get = self.store.get_range
+        if self.store.is_local:
+            return [get(self.path, *span) for span in spans]
+        return NestedCalls(len(spans)).map(lambda span: get(self.path, *span), spans)
 
     def _tail_bytes(self) -> memoryview:
         return self.store.get_range(self.path, self.key.log_length, self.key.size)

@@ -1,0 +1,170 @@
+"""What a scan of a remote log makes of its connection, and when its first batch comes.
+
+S3 is a server on this machine behind a proxy, in a process of its own, that adds 30 ms
+to each answer, and lets 10 MiB a second through each connection and 30 MiB through all.
+So times are those of the clock: they consist of waits more than of work.
+"""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import IO, Final, cast
+
+from benchmarks.measuring import (
+    Limit,
+    Promise,
+    Report,
+    Scale,
+    Unit,
+    Work,
+    measure,
+    show_limits,
+    timed_by_clock,
+)
+from benchmarks.segments import KIB, MIB, Shape, segment
+from servers import Bucket, Fleet
+from support.log_directories import native, push_all, source_of, topic_of, write_log
+from tieredfs.format.batch.reader import scan_log
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.log.read.scan import Scan
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.topic import Topic
+
+_LATENCY: Final = 0.030
+_CONNECTION: Final = 10 * MIB
+_LINK: Final = 30 * MIB
+_PROXY: Final = """
+import json, sys
+path, port, latency, connection, link = json.loads(sys.argv[1])
+sys.path[:] = path
+from servers import FaultProxy
+from servers.bodies import Pace
+with FaultProxy(port) as proxy:
+    proxy.latency, proxy.bandwidth, proxy.link = latency, connection, Pace(link)
+    print(proxy.url, flush=True)
+    sys.stdin.read()
+"""
+_OURS: Final = "scan"
+_SERIAL: Final = "one request after the other"
+_SHAPE: Final = Shape(KIB, 16 * KIB)
+_SCALE: Final = Scale(256 * MIB, 1, warm=False)
+_FIRSTS: Final = 7
+_SIZES: Final = (64, 4)
+"""Segments of the log, which are the smaller the more there are."""
+
+
+@contextmanager
+def _remote(scale: Scale, count: int, folder: Path, fleet: Fleet) -> Iterator[Topic]:
+    """Yield a topic of so many segments, as it is seen through the proxy."""
+    batches = segment(_SHAPE, max(1, scale.size // count)).batches
+    logs, offset = {}, 0
+    for _ in range(count):
+        start, parts = offset, []
+        for batch in batches:
+            parts.append(batch.at(offset))
+            offset += batch.count
+        logs[start] = b"".join(parts)
+    logs[offset] = b""
+    source = source_of(write_log(folder, logs).parent)
+    direct = fleet.place("s3")
+    push_all(source, native(direct))
+    with _distant(fleet.server("s3").port) as endpoint:
+        options = fleet.server("s3").bucket("", endpoint).storage_options
+        topic = topic_of(native(Bucket(direct.url, options)))
+        topic.end_offsets()  # connects
+        yield topic
+
+
+@contextmanager
+def _distant(port: int) -> Iterator[str]:
+    """Run a proxy in a process of its own, and yield its URL."""
+    told = json.dumps([sys.path, port, _LATENCY, _CONNECTION, _LINK])
+    command = [sys.executable, "-c", _PROXY, told]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(  # noqa: S603 - ourselves
+        command, stdin=pipe, stdout=pipe, text=True
+    ) as process:
+        yield cast("IO[str]", process.stdout).readline().strip()
+        process.communicate()
+
+
+def _serial(scan: Scan) -> int:
+    """Download each log, and then read it."""
+    decoder = RecordDecoder(scan.topic, 0, None, scan.storage.store.options)
+    count = 0
+    for part in scan.plan:
+        log, size = part.segment, part.segment.size or 0
+        data = scan.storage.fetch_log_ahead(log, 0, size)
+        count += sum(found.num_rows for found in decoder.decode(scan_log(data)))
+    return count
+
+
+def _scan(scan: Scan) -> int:
+    return sum(found.num_rows for found in scan)
+
+
+def bench_scans(scale: Scale, folder: Path, fleet: Fleet) -> Report:
+    """Measure scans of a log of small segments and of a log of large ones.
+
+    Args:
+        scale: How much is read.
+        folder: Where the logs are made.
+        fleet: The servers.
+    """
+    report = Report(
+        "Scans of a remote log",
+        Unit.MEGABYTES,
+        (_SERIAL,),
+        scale.repetitions,
+        times="Time by the clock",
+    )
+    promises = [Promise(_OURS, 2.5, _SERIAL), Promise(_OURS, 0.9 * _LINK)]
+    for count in _SIZES:
+        with _remote(scale, count, folder / str(count), fleet) as topic:
+            scan = topic.scan()
+            size = scan.plan.size
+            works = [
+                Work(_OURS, size, partial(_scan, scan), timed_by_clock),
+                Work(_SERIAL, size, partial(_serial, scan), timed_by_clock),
+            ]
+            name = f"{count} segments"
+            report.comparisons.append(measure(name, works, scale, promises))
+    return report
+
+
+def bench_first(scale: Scale, folder: Path, fleet: Fleet) -> list[Limit]:
+    """Measure how many round trips the first records take, after the listing."""
+    with _remote(scale, _SIZES[-1], folder, fleet) as topic:
+        times = []
+        for _ in range(_FIRSTS):
+            times.append(_until_first(topic))
+            time.sleep(scale.size / _LINK / _FIRSTS)  # what was not waited for ends
+        first = statistics.median(times)
+    return [Limit("first batch of a scan", first / _LATENCY, 1.5, "round trips")]
+
+
+def _until_first(topic: Topic) -> float:
+    """Return the seconds until the first batch of a scan has come."""
+    store = topic.scan().storage.store
+    scan = topic_of(SingleObject(store)).scan()  # which knows no object yet
+    begun, batches = time.perf_counter(), iter(scan)
+    next(batches)
+    seconds = time.perf_counter() - begun
+    batches.close()
+    return seconds
+
+
+def test_scans(tmp_path: Path, fleet: Fleet) -> None:
+    report = bench_scans(_SCALE, tmp_path, fleet)
+    report.show()
+    assert not report.disagreements()
+
+
+def test_first(tmp_path: Path, fleet: Fleet) -> None:
+    show_limits("When the first records come", bench_first(_SCALE, tmp_path, fleet))
