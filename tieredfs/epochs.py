@@ -76,6 +76,26 @@ class LeaderEpochs:
         found = bisect_right(self.entries, offset, key=_start)
         return self.entries[found - 1].epoch if found else NO_EPOCH
 
+    def end_of(self, epoch: int, log_end: int) -> EpochEntry | None:
+        """Return where an epoch ends, as Kafka's ``OffsetForLeaderEpoch`` does.
+
+        Args:
+            epoch: The epoch that is asked for.
+            log_end: End (exclusive) of the log.
+
+        Returns:
+            The largest epoch up to ``epoch``, with the offset at which the next one
+            begins, or ``log_end``. Before the first epoch: ``epoch``, and where the
+            first one begins. None if ``epoch`` is later than all.
+        """
+        if not self.entries or epoch > self.entries[-1].epoch:
+            return None
+        later = bisect_right(self.entries, epoch, key=attrgetter("epoch"))
+        if later == len(self.entries):
+            return EpochEntry(epoch, log_end)
+        known = self.entries[later - 1].epoch if later else epoch
+        return EpochEntry(known, self.entries[later].start_offset)
+
     def accepts(self, epoch: int, offset: int) -> bool:
         """Return whether a batch written under ``epoch`` belongs at ``offset``.
 

@@ -16,6 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Final, cast
 
+import numpy as np
+
 from benchmarks.measuring import (
     Limit,
     Promise,
@@ -30,9 +32,16 @@ from benchmarks.measuring import (
 from benchmarks.segments import KIB, MIB, Shape, segment
 from servers import Bucket, Fleet
 from support.log_directories import native, push_all, source_of, topic_of, write_log
+from tieredfs import RemoteStorageManager, SegmentMetadata, TopicIdPartition
+from tieredfs.cache.log_blocks import LogBlocks
+from tieredfs.fetch.block_reader import BlockReader
+from tieredfs.fetch.purgatory import FetchPurgatory
 from tieredfs.format.batch.reader import scan_log
 from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.log import SegmentCatalog, TieredReader
+from tieredfs.log.read.partition_view import PartitionView
 from tieredfs.log.read.scan import Scan
+from tieredfs.storage import StorageWrapper
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.topic import Topic
 
@@ -50,6 +59,8 @@ with FaultProxy(port) as proxy:
     print(proxy.url, flush=True)
     sys.stdin.read()
 """
+_MEMORY: Final = "memory that was not used before"
+_BLOCK: Final = 4 * MIB
 _OURS: Final = "scan"
 _SERIAL: Final = "one request after the other"
 _SHAPE: Final = Shape(KIB, 16 * KIB)
@@ -62,6 +73,18 @@ _SIZES: Final = (64, 4)
 @contextmanager
 def _remote(scale: Scale, count: int, folder: Path, fleet: Fleet) -> Iterator[Topic]:
     """Yield a topic of so many segments, as it is seen through the proxy."""
+    source = source_of(_written(scale, count, folder))
+    direct = fleet.place("s3")
+    push_all(source, native(direct))
+    with _distant(fleet.server("s3").port) as endpoint:
+        options = fleet.server("s3").bucket("", endpoint).storage_options
+        topic = topic_of(native(Bucket(direct.url, options)))
+        topic.end_offsets()  # connects
+        yield topic
+
+
+def _written(scale: Scale, count: int, folder: Path) -> Path:
+    """Write a log of so many closed segments, and return the log directory."""
     batches = segment(_SHAPE, max(1, scale.size // count)).batches
     logs, offset = {}, 0
     for _ in range(count):
@@ -71,14 +94,7 @@ def _remote(scale: Scale, count: int, folder: Path, fleet: Fleet) -> Iterator[To
             offset += batch.count
         logs[start] = b"".join(parts)
     logs[offset] = b""
-    source = source_of(write_log(folder, logs).parent)
-    direct = fleet.place("s3")
-    push_all(source, native(direct))
-    with _distant(fleet.server("s3").port) as endpoint:
-        options = fleet.server("s3").bucket("", endpoint).storage_options
-        topic = topic_of(native(Bucket(direct.url, options)))
-        topic.end_offsets()  # connects
-        yield topic
+    return write_log(folder, logs).parent
 
 
 @contextmanager
@@ -158,6 +174,76 @@ def _until_first(topic: Topic) -> float:
     seconds = time.perf_counter() - begun
     batches.close()
     return seconds
+
+
+class _Distant(StorageWrapper):
+    """A storage of which each answer takes a round trip."""
+
+    def fetch_log_ahead(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Wait, and fetch."""
+        time.sleep(_LATENCY)
+        return self.inner.fetch_log_ahead(metadata, start, end, layout=layout)
+
+
+def bench_raw(scale: Scale, folder: Path) -> Report:
+    """Measure a reader that takes the batches of a log as they are, 1 MiB at a time.
+
+    Args:
+        scale: How much is read.
+        folder: Where the log is made.
+    """
+    storage = _Distant(source_of(_written(scale, _SIZES[-1], folder)))
+    partition = storage.list_partitions()[0]
+    works = []
+    for window in (4, 0):
+        read = partial(_read_raw, storage, partition, window)
+        works.append(Work(f"window of {window}", read(), read, timed_by_clock))
+    size = works[0].amount
+    works.append(Work(_MEMORY, size, partial(_touch, size), timed_by_clock))
+    return Report(
+        f"Raw batches, {_LATENCY * 1e3:.0f} ms a request",
+        Unit.MEGABYTES,
+        (works[1].name, _MEMORY),
+        scale.repetitions,
+        times="Time by the clock",
+        comparisons=[
+            measure("one reader", works, scale, [Promise(works[0].name, 600e6)])
+        ],
+    )
+
+
+def _touch(size: int) -> None:
+    """Use as much memory as the blocks of a log, which no limit of ours can beat."""
+    kept = [np.ones(_BLOCK, np.uint8) for _ in range(-(-size // _BLOCK))]
+    kept.clear()
+
+
+def _read_raw(
+    storage: RemoteStorageManager, partition: TopicIdPartition, window: int
+) -> int:
+    """Read a partition to its end, and return how many bytes that was."""
+    reader = TieredReader(storage, SegmentCatalog(storage), partition)
+    with FetchPurgatory() as purgatory:
+        blocks = BlockReader(storage, LogBlocks(), purgatory, window=window)
+        view = PartitionView(reader, reader.segments(), blocks)
+        offset, size = view.beginning, 0
+        while offset < view.end:
+            raw = view.read(offset, MIB)
+            offset, size = raw.next_offset, size + raw.size
+    return size
+
+
+def test_raw(tmp_path: Path) -> None:
+    report = bench_raw(_SCALE, tmp_path)
+    report.show()
+    assert not report.disagreements()
 
 
 def test_scans(tmp_path: Path, fleet: Fleet) -> None:

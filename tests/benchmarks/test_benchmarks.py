@@ -23,7 +23,7 @@ from benchmarks.bench_objects import CLOUDS, bench_calls, bench_clouds
 from benchmarks.bench_planning import bench_long_plans, bench_planning
 from benchmarks.bench_push import bench_push
 from benchmarks.bench_pytest_start import bench_pytest_start
-from benchmarks.bench_reads import bench_first, bench_scans
+from benchmarks.bench_reads import bench_first, bench_raw, bench_scans
 from benchmarks.decoders import (
     AIOKAFKA,
     KAFKA_PYTHON,
@@ -162,6 +162,14 @@ def test_scans_are_measured_beside_one_request_after_the_other(
 ) -> None:
     works = {"scan", "one request after the other"}
     _check(bench_scans(SMOKE, tmp_path, fleet), 2, works)
+
+
+def test_raw_reads_are_measured_with_and_without_reading_ahead(tmp_path: Path) -> None:
+    _check(
+        bench_raw(SMOKE, tmp_path),
+        1,
+        {"window of 4", "window of 0", "memory that was not used before"},
+    )
 
 
 def test_first_batches_are_measured_in_round_trips(

@@ -1,6 +1,20 @@
-"""Downloads of logs, ahead of their reader."""
+"""Floor 4: logs, fetched before they are read.
 
+A scan, which reads everything once, has a ``RemoteLogFetcher`` of its own. Readers that
+come and go share a ``FetchPurgatory`` and, by a ``BlockReader``, what it has fetched.
+"""
+
+from tieredfs.fetch.block_reader import BlockReader
 from tieredfs.fetch.fetcher import FetchedLog, RemoteLogFetcher
+from tieredfs.fetch.purgatory import FetchPurgatory, PurgatoryLimits
 from tieredfs.fetch.window import FetchLimits, LogRange
 
-__all__ = ["FetchLimits", "FetchedLog", "LogRange", "RemoteLogFetcher"]
+__all__ = [
+    "BlockReader",
+    "FetchLimits",
+    "FetchPurgatory",
+    "FetchedLog",
+    "LogRange",
+    "PurgatoryLimits",
+    "RemoteLogFetcher",
+]

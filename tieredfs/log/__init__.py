@@ -3,7 +3,8 @@
 In ``planning``, ``catalog`` lists the segments, and ``tiles`` (pure) decides which of
 them serve which offsets. In ``read``, ``reader`` plans the reads of a partition,
 ``pipeline`` makes records of what is planned, and ``times`` finds the offset of a time;
-``scan`` and ``fetch`` are the two ways to read that the public API has.
+``scan`` and ``fetch`` are the two ways to read that the public API has, and
+``partition_view`` is for those that pass batches on as they are.
 """
 
 from tieredfs.log.planning.catalog import SegmentCatalog
@@ -11,6 +12,7 @@ from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.explanation import Explanation, ScanStats
 from tieredfs.log.read.fetch import Fetched
+from tieredfs.log.read.partition_view import PartitionView, RawBatches
 from tieredfs.log.read.reader import Bounds, TieredReader
 from tieredfs.log.read.scan import Scan
 
@@ -18,6 +20,8 @@ __all__ = [
     "Bounds",
     "Explanation",
     "Fetched",
+    "PartitionView",
+    "RawBatches",
     "Scan",
     "ScanPlan",
     "ScanStats",

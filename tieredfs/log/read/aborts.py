@@ -90,6 +90,19 @@ class AbortedBatches:
             self._ranges = AbortedRanges.of(self._aborted)
         return self._ranges.are_aborted(batches)
 
+    def transactions(self, start: int, end: int) -> tuple[AbortedTransaction, ...]:
+        """Return the aborted transactions that touch the offsets ``[start, end)``.
+
+        Raises:
+            TieredFSError: As in ``hidden``.
+        """
+        self.find(start, end)
+        return tuple(
+            one
+            for one in self._aborted
+            if one.first_offset < end and one.last_offset >= start
+        )
+
     def find(self, start: int, end: int) -> None:
         """Fetch the indexes that list the aborted records of offsets ``[start, end)``.
 

@@ -151,19 +151,20 @@ class TieredReader:
         """
         return bounds_of(self._last_segments()).end
 
-    def stable_offset(self) -> int:
+    def stable_offset(self, segments: Sequence[SegmentMetadata] | None = None) -> int:
         """Return the offset up to which every transaction has ended: KIP-98.
 
         It is the end of the log if no transaction is open there, and may be before the
         beginning of the log. Of a long log the last page is listed, as by ``end``.
 
+        Args:
+            segments: The partition's segments, as ``segments`` returned them, where
+                they are known; otherwise they are listed.
+
         Raises:
             NotFoundError: As in ``segments``.
             CorruptDataError: As in ``segments``, or a producer snapshot is corrupt.
         """
-        return self._stable_offset(None)
-
-    def _stable_offset(self, segments: Sequence[SegmentMetadata] | None) -> int:
         last = self._last_segments() if segments is None else segments
         return stable_offset(self.storage, last)
 
@@ -306,9 +307,9 @@ class TieredReader:
         """
         held = bounds_of(segments)
         first = held.beginning if start is None else start
-        self._check_inside(segments, first)
+        self.check_inside(segments, first)
         if end is not None and end < 0:
-            self._check_inside(segments, end)
+            self.check_inside(segments, end)
         stop = held.end if end is None else min(end, held.end)
         if below is not None and below < stop:
             stop = below
@@ -316,7 +317,8 @@ class TieredReader:
                 return ()
         return self.slices_between(segments, first, stop, skip_gaps=skip_gaps)
 
-    def _check_inside(self, segments: Sequence[SegmentMetadata], offset: int) -> None:
+    def check_inside(self, segments: Sequence[SegmentMetadata], offset: int) -> None:
+        """Raise OffsetOutOfRangeError if an offset is outside the log, end included."""
         held = bounds_of(segments)
         if not held.beginning <= offset <= held.end:
             msg = (
@@ -410,15 +412,15 @@ class TieredReader:
         """
         first = to_integer(offset, "offset")
         most = to_integer(max_bytes, "max_bytes", minimum=0)
-        below = self._stable_offset(segments) if committed else None
+        below = self.stable_offset(segments) if committed else None
         if segments is None:
             near = self._fetch(self._slices_near(first, most), first, most, below)
             if len(near):
                 return near
             first, segments = near.next_offset, self.segments()
         end = bounds_of(segments).end
-        self._check_inside(segments, first)
-        slices = self._slices_to_gap(segments, first)
+        self.check_inside(segments, first)
+        slices = self.slices_to_gap(segments, first)
         found = self._fetch(slices, first, most, below)
         end = end if below is None else min(end, below)
         if not len(found) and slices and slices[-1].end_offset < end:
@@ -462,12 +464,16 @@ class TieredReader:
             return []
         if overlaps(segments) or not segments or segments[0].start_offset > offset:
             return []
-        return self._slices_to_gap(segments, offset)
+        return self.slices_to_gap(segments, offset)
 
-    def _slices_to_gap(
+    def slices_to_gap(
         self, segments: Sequence[SegmentMetadata], start: int
     ) -> Sequence[SegmentSlice]:
         """Plan from an offset to the next gap, or to the end of the log.
+
+        Args:
+            segments: The partition's segments, as ``segments`` returned them.
+            start: First offset, inside the log.
 
         Raises:
             CorruptDataError: ``start`` is in a gap.

@@ -1,0 +1,154 @@
+"""Logs that are read by blocks are those that are stored, and are fetched once."""
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from fetch.logs import Logs, log_segment
+from tieredfs import (
+    DeadlineExceededError,
+    NotFoundError,
+    RequestPolicy,
+    StorageUnavailableError,
+)
+from tieredfs.cache.log_blocks import BlockKey, LogBlocks
+from tieredfs.fetch import LogRange
+from tieredfs.fetch.backoff import Backoff
+from tieredfs.fetch.block_reader import BlockReader
+from tieredfs.fetch.purgatory import FetchPurgatory, PurgatoryLimits
+
+BLOCK = 16
+SIZE = 50
+WAIT_SECONDS = 30.0
+
+
+class Watched(LogBlocks):
+    """Blocks that tell when one is held."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.held = threading.Event()
+
+    def hold(self, key: BlockKey, data: memoryview) -> memoryview:
+        """Hold it, and tell."""
+        found = super().hold(key, data)
+        self.held.set()
+        return found
+
+
+@pytest.fixture
+def purgatory() -> Iterator[FetchPurgatory]:
+    """A purgatory that is closed after the test."""
+    with FetchPurgatory(backoff=Backoff(first=0.001, longest=0.002)) as made:
+        yield made
+
+
+def _reader(
+    logs: Logs, purgatory: FetchPurgatory, blocks: LogBlocks | None = None
+) -> BlockReader:
+    held = LogBlocks() if blocks is None else blocks
+    return BlockReader(logs, held, purgatory, block_bytes=BLOCK, window=2)
+
+
+def _until(release: threading.Event) -> Callable[[int, int, int], None]:
+    """Return an answer that waits."""
+
+    def answer(*_: int) -> None:
+        release.wait(WAIT_SECONDS)
+
+    return answer
+
+
+def _whole(reader: BlockReader, number: int, start: int = 0) -> bytes:
+    segment, parts, at = log_segment(number, SIZE), [], start
+    while at < SIZE:
+        parts.append(bytes(reader.read(segment, at, SIZE)))
+        at += len(parts[-1])
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("chunk", [1, 7, 16, 48])
+@pytest.mark.parametrize("start", [0, 1, 15, 16, 49])
+def test_what_is_read_is_what_is_stored(
+    purgatory: FetchPurgatory, chunk: int, start: int
+) -> None:
+    reader = _reader(Logs(chunk=chunk), purgatory)
+    assert _whole(reader, 3, start) == Logs.content(3, start, SIZE)
+
+
+def test_each_block_is_fetched_once_whoever_asks(purgatory: FetchPurgatory) -> None:
+    arrived = threading.Barrier(4)
+
+    def answer(*_: int) -> None:
+        with pytest.raises(threading.BrokenBarrierError):
+            arrived.wait(0.05)  # a second request for it would break in
+
+    logs = Logs(answer)
+    reader = _reader(logs, purgatory)
+    with ThreadPoolExecutor(4) as threads:
+        found = list(threads.map(lambda _: _whole(reader, 0), range(4)))
+    assert set(found) == {bytes(Logs.content(0, 0, SIZE))}
+    assert logs.asked == {(0, 0): 1, (0, 16): 1, (0, 32): 1, (0, 48): 1}
+
+
+def test_the_window_goes_on_into_the_next_segments(purgatory: FetchPurgatory) -> None:
+    logs = Logs()
+    reader = _reader(logs, purgatory)
+    parts = [LogRange(log_segment(n, SIZE), at, SIZE) for n, at in ((0, 48), (1, 0))]
+    reader.prefetch(parts)
+    reader.read(log_segment(0, SIZE), 48, SIZE)
+    reader.read(log_segment(1, SIZE), 0, SIZE)
+    assert logs.asked == {(0, 48): 1, (1, 0): 1}
+
+
+def test_what_comes_after_a_caller_gave_up_serves_the_next_one(
+    purgatory: FetchPurgatory,
+) -> None:
+    release = threading.Event()
+    policy = RequestPolicy(deadline=0.1)
+    logs = Logs(_until(release), policy=policy)
+    blocks = Watched()
+    reader = _reader(logs, purgatory, blocks)
+    segment = log_segment(0, SIZE)
+    with pytest.raises(DeadlineExceededError, match="block at 0"):
+        reader.read(segment, 0, SIZE)
+    release.set()
+    assert blocks.held.wait(WAIT_SECONDS)
+    assert reader.read(segment, 0, SIZE) == Logs.content(0, 0, BLOCK)
+    assert logs.asked == {(0, 0): 1}
+
+
+def test_a_failure_that_passes_is_not_seen(purgatory: FetchPurgatory) -> None:
+    def answer(*asked: int) -> None:
+        if asked[-1] < 3:
+            raise StorageUnavailableError("503")
+
+    logs = Logs(answer)
+    assert _whole(_reader(logs, purgatory), 0) == Logs.content(0, 0, SIZE)
+    assert set(logs.asked.values()) == {3}
+    assert {policy.attempts for policy in logs.policies} == {1}
+
+
+def test_a_segment_that_is_gone_is_an_error_after_one_attempt(
+    purgatory: FetchPurgatory,
+) -> None:
+    def answer(*_: int) -> None:
+        raise NotFoundError("gone")
+
+    logs = Logs(answer)
+    with pytest.raises(NotFoundError, match="gone"):
+        _whole(_reader(logs, purgatory), 0)
+    assert logs.asked == {(0, 0): 1}
+
+
+def test_reading_ahead_never_raises() -> None:
+    release = threading.Event()
+    logs = Logs(_until(release))
+    with FetchPurgatory(PurgatoryLimits(threads=1, max_pending=1)) as purgatory:
+        reader = BlockReader(logs, LogBlocks(), purgatory, block_bytes=1, window=9)
+        reader.prefetch([LogRange(log_segment(0, SIZE), 0, SIZE)])
+        with pytest.raises(StorageUnavailableError, match="block at 9"):
+            reader.read(log_segment(0, SIZE), 9, 10)
+        release.set()

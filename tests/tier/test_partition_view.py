@@ -1,0 +1,259 @@
+"""A view of a partition gives its batches as they lie in the log, and what is known."""
+
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import given
+
+from support.golden import log_batches, rows_of
+from support.kafka_data import KAFKA, REMOTE
+from support.log_directories import (
+    partition_of,
+    push_all,
+    small,
+    source_of,
+    topic_of,
+)
+from support.transactions import (
+    TransactionalLog,
+    put_tiered,
+    transactional_logs,
+)
+from tieredfs import (
+    CorruptDataError,
+    EpochEntry,
+    NotFoundError,
+    ObjectStore,
+    OffsetOutOfRangeError,
+    RemoteStorageManager,
+    RequestCounter,
+    TopicIdPartition,
+)
+from tieredfs.cache.log_blocks import LogBlocks
+from tieredfs.epochs import LeaderEpochs
+from tieredfs.fetch.block_reader import BlockReader
+from tieredfs.fetch.purgatory import FetchPurgatory
+from tieredfs.format.records.decode import RecordDecoder
+from tieredfs.log import SegmentCatalog, TieredReader
+from tieredfs.log.read.partition_view import PartitionView, RawBatches
+from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+
+TOPICS = sorted(path.name for path in KAFKA.iterdir() if (path / REMOTE).is_dir())
+SMALL_BLOCK = 4096
+
+
+@pytest.fixture(scope="module")
+def purgatory() -> Iterator[FetchPurgatory]:
+    """One for all views."""
+    with FetchPurgatory() as made:
+        yield made
+
+
+def _view(
+    storage: RemoteStorageManager,
+    partition: TopicIdPartition,
+    purgatory: FetchPurgatory,
+    blocks: LogBlocks | None = None,
+) -> PartitionView:
+    reader = TieredReader(storage, SegmentCatalog(storage), partition)
+    held = LogBlocks() if blocks is None else blocks
+    by_blocks = BlockReader(storage, held, purgatory, block_bytes=SMALL_BLOCK)
+    return PartitionView(reader, reader.segments(), by_blocks)
+
+
+def _read_all(
+    view: PartitionView, start: int, max_bytes: int, below: int | None = None
+) -> list[RawBatches]:
+    found, offset = [], start
+    while (raw := view.read(offset, max_bytes, below=below)).parts:
+        found.append(raw)
+        assert raw.next_offset > offset
+        offset = raw.next_offset
+    return found
+
+
+def _decoded(found: list[RawBatches], start: int) -> list[dict[str, Any]]:
+    """Decode batches as a client does: without those of Kafka, from an offset on."""
+    rows: list[dict[str, Any]] = []
+    for raw in found:
+        for part in raw.parts:
+            for batches in log_batches(bytes(part)):
+                plain = batches.without(batches.is_control)
+                for records in RecordDecoder("t", 0).decode(plain):
+                    rows += rows_of(records)
+    return [row for row in rows if row["offset"] >= start]
+
+
+@pytest.mark.parametrize("topic", TOPICS)
+@pytest.mark.parametrize("is_pushed", [False, True])
+def test_it_has_the_records_of_a_scan_from_every_offset(
+    topic: str, is_pushed: bool, purgatory: FetchPurgatory
+) -> None:
+    storage: RemoteStorageManager = KafkaLocal(ObjectStore(str(KAFKA / topic / REMOTE)))
+    if is_pushed:
+        target = SingleObject(
+            ObjectStore(f"memory://view-{uuid.uuid4().hex}"), compression="zstd"
+        )
+        push_all(storage, target)
+        storage = target
+    for partition in storage.list_partitions():
+        number = partition.partition
+        records = topic_of(storage, partition.topic)
+        view = _view(storage, partition, purgatory)
+        bounds = records.beginning_offsets()[number], records.end_offsets()[number]
+        assert (view.beginning, view.end) == bounds
+        expected = [
+            {**row, "topic": "t", "partition": 0}
+            for row in rows_of(records.scan([number]).to_table())
+        ]
+        for start in range(view.beginning, view.end, max(1, view.end // 7)):
+            for max_bytes in (1, 1000, 1 << 20):
+                found = _decoded(_read_all(view, start, max_bytes), start)
+                assert found == [one for one in expected if one["offset"] >= start]
+
+
+def test_its_batches_are_the_bytes_of_the_log(purgatory: FetchPurgatory) -> None:
+    (tiered,) = (KAFKA / "txn" / REMOTE).iterdir()
+    logs = [path.read_bytes() for path in sorted(tiered.glob("*.log"))]
+    storage = KafkaLocal(ObjectStore(str(KAFKA / "txn" / REMOTE)))
+    (partition,) = storage.list_partitions()
+    view = _view(storage, partition, purgatory)
+    for max_bytes in (1, 700, 1 << 20):
+        found = _read_all(view, view.beginning, max_bytes)
+        assert b"".join(b"".join(raw.parts) for raw in found) == b"".join(logs)
+        for raw in found:
+            count = sum(len(one) for p in raw.parts for one in log_batches(bytes(p)))
+            assert raw.size <= max_bytes or count == 1
+
+
+@given(log=transactional_logs(), data=st.data())
+def test_what_is_stable_and_what_was_aborted_is_as_a_leader_knows_it(
+    log: TransactionalLog, data: st.DataObject
+) -> None:
+    store = ObjectStore(f"memory://view-{uuid.uuid4().hex}")
+    for key, content in put_tiered(log).items():
+        store.put(key, content, overwrite=False)
+    storage = KafkaLocal(store)
+    (partition,) = storage.list_partitions()
+    start = data.draw(st.integers(0, log.end))
+    max_bytes = data.draw(st.sampled_from([1, 200, 1 << 20]))
+    with FetchPurgatory() as purgatory:
+        view = _view(storage, partition, purgatory)
+        stable = view.stable_offset
+        found = _read_all(view, start, max_bytes, below=stable)
+        end = found[-1].next_offset if found else start
+        aborted = view.aborted(start, end)
+    offsets = [
+        row["offset"]
+        for raw in found
+        for part in raw.parts
+        for batches in log_batches(bytes(part))
+        for batch in batches
+        if not any(
+            batch.header.producer_id == one.producer_id
+            and one.first_offset <= batch.header.base_offset <= one.last_offset
+            and batches.is_transactional.any()
+            for one in aborted
+        )
+        for row in _decoded([RawBatches((part,), 0, is_transactional=False)], 0)
+        if batch.header.base_offset <= row["offset"] <= batch.header.last_offset
+    ]
+    assert [one for one in offsets if one >= start] == log.visible(start, log.end)
+
+
+def test_the_ends_of_epochs_are_those_that_a_leader_answers() -> None:
+    lineage = LeaderEpochs.of([(2, 10), (5, 20), (6, 30)])
+    answers = {0: (0, 10), 2: (2, 20), 3: (2, 20), 5: (5, 30), 6: (6, 44), 7: None}
+    for epoch, expected in answers.items():
+        found = lineage.end_of(epoch, 44)
+        assert found == (None if expected is None else EpochEntry(*expected))
+    assert LeaderEpochs().end_of(0, 44) is None
+
+
+class TestSmall:
+    """A log of forty records in batches of five, in a tier that has three segments."""
+
+    @pytest.fixture
+    def tier(self, tmp_path: Path) -> Path:
+        """Push all but the active segment."""
+        target = tmp_path / "tier"
+        push_all(source_of(small(tmp_path / "log").parent), _opened(target))
+        return target
+
+    @pytest.mark.parametrize("offset", [-1, 31])
+    def test_an_offset_outside_the_log_is_an_error(
+        self, tier: Path, purgatory: FetchPurgatory, offset: int
+    ) -> None:
+        view = _view(_opened(tier), partition_of(), purgatory)
+        with pytest.raises(OffsetOutOfRangeError, match=r"\[0, 30\)"):
+            view.read(offset, 1)
+        with pytest.raises(OffsetOutOfRangeError):
+            view.aborted(offset, 100)
+
+    def test_at_the_end_and_at_the_bound_there_is_nothing(
+        self, tier: Path, purgatory: FetchPurgatory
+    ) -> None:
+        view = _view(_opened(tier), partition_of(), purgatory)
+        assert view.read(30, 1) == RawBatches((), 30, is_transactional=False)
+        assert view.read(7, 1, below=7) == RawBatches((), 7, is_transactional=False)
+        assert view.read(5, 1, below=9) == RawBatches((), 5, is_transactional=False)
+        assert view.read(5, 1 << 20, below=14).next_offset == 10
+
+    def test_a_damaged_batch_hides_none_before_it(
+        self, tier: Path, purgatory: FetchPurgatory
+    ) -> None:
+        middle = sorted(tier.rglob("*.segment"))[1]
+        data = bytearray(middle.read_bytes())
+        second = 12 + int.from_bytes(data[8:12])
+        data[second + 70] ^= 1
+        middle.write_bytes(data)
+        view = _view(_opened(tier), partition_of(), purgatory)
+        assert view.read(0, 1 << 20).next_offset == 15
+        for _ in range(2):
+            with pytest.raises(CorruptDataError, match=middle.stem[-22:]):
+                view.read(15, 1)
+        assert view.read(20, 1 << 20).next_offset == 30
+
+    def test_a_segment_that_was_deleted_is_an_error(
+        self, tier: Path, purgatory: FetchPurgatory
+    ) -> None:
+        view = _view(_opened(tier), partition_of(), purgatory)
+        sorted(tier.rglob("*.segment"))[1].unlink()
+        assert view.read(0, 1).next_offset == 5
+        with pytest.raises(NotFoundError):
+            view.read(10, 1)
+
+    def test_readers_share_the_blocks_of_the_log(
+        self, tier: Path, purgatory: FetchPurgatory
+    ) -> None:
+        counter, blocks = RequestCounter(), LogBlocks()
+        storage = SingleObject(ObjectStore(str(tier), observer=counter))
+        view = _view(storage, partition_of(), purgatory, blocks)
+        before = counter.requests
+        first = _read_all(view, 0, 1)
+        assert _read_all(view, 0, 1) == first
+        assert counter.requests - before == 3  # a block of each segment
+        another = _view(storage, partition_of(), purgatory, blocks)
+        before = counter.requests
+        assert _read_all(another, 0, 1) == first
+        assert counter.requests == before
+
+    def test_its_age_grows_with_the_clock(
+        self, tier: Path, purgatory: FetchPurgatory
+    ) -> None:
+        storage, now = _opened(tier), [5.0]
+        reader = TieredReader(storage, SegmentCatalog(storage), partition_of())
+        blocks = BlockReader(storage, LogBlocks(), purgatory)
+        view = PartitionView(reader, reader.segments(), blocks, lambda: now[0])
+        now[0] = 7.5
+        assert view.age == 2.5
+        assert repr(view) == f"PartitionView('{partition_of()}', [0, 30))"
+
+
+def _opened(folder: Path) -> SingleObject:
+    return SingleObject(ObjectStore(str(folder)))

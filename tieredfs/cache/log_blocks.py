@@ -1,0 +1,109 @@
+"""Blocks of logs, held in memory: each is fetched once for all who ask for it.
+
+A broker that reads a tier asks for about 1 MiB at a time, and throws away what does not
+come within half a second. So a block is fetched for the cache, not for its caller: what
+arrives after a caller gave up serves the next one.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+from cachetools import LRUCache
+
+from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
+from tieredfs.objects.concurrency.fork_locks import make_lock
+
+__all__ = ["BlockKey", "LogBlocks"]
+
+_DEFAULT_BYTES: Final = 256 << 20
+
+
+class BlockKey(NamedTuple):
+    """Which block of which log.
+
+    Attributes:
+        partition: The partition.
+        segment: The segment's id.
+        start_offset: The segment's first offset.
+        size: Bytes of the log: it grows while a broker writes it, and a cleaner
+            replaces it by a shorter one.
+        start: Position of the block's first byte.
+    """
+
+    partition: TopicIdPartition
+    segment: SegmentId
+    start_offset: int
+    size: int | None
+    start: int
+
+    @classmethod
+    def of(cls, segment: SegmentMetadata, start: int) -> "BlockKey":
+        """Return the key of the block of a segment's log that begins at ``start``."""
+        partition, first = segment.partition, segment.start_offset
+        return cls(partition, segment.id, first, segment.size, start)
+
+
+class LogBlocks:
+    """Hold blocks of logs up to a number of bytes; those least recently asked for go.
+
+    A block that alone has more than that is not held, and drops none.
+    """
+
+    def __init__(self, max_bytes: int = _DEFAULT_BYTES) -> None:
+        """Create a cache that holds nothing.
+
+        Args:
+            max_bytes: Maximum bytes of the blocks.
+        """
+        self._lock = make_lock()
+        self._held: LRUCache[BlockKey, memoryview] = LRUCache(max_bytes, getsizeof=len)
+        self._loading: dict[BlockKey, Future[memoryview]] = {}
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of the blocks that are held."""
+        with self._lock:
+            return int(self._held.currsize)
+
+    def get(
+        self, key: BlockKey, load: Callable[[], "Future[memoryview]"]
+    ) -> "Future[memoryview]":
+        """Return the future of a block: completed if the block is held.
+
+        Args:
+            key: Which block.
+            load: Begins to fetch it for ``hold``, if nothing else has begun that; it
+                must not wait: it is called with this cache locked, so that it is called
+                once.
+
+        Raises:
+            Exception: What ``load`` raised.
+        """
+        with self._lock:
+            held = self._held.get(key)
+            if held is not None:
+                done: Future[memoryview] = Future()
+                done.set_result(held)
+                return done
+            loading = self._loading.get(key)
+            if loading is not None:
+                return loading
+            future = self._loading[key] = load()
+        future.add_done_callback(lambda _: self._loaded(key))
+        return future
+
+    def hold(self, key: BlockKey, data: memoryview) -> memoryview:
+        """Hold a block that was fetched, and return it, to be read only.
+
+        Whoever fetches a block calls this, whether or not its future is waited for.
+        """
+        held = data.toreadonly()
+        with self._lock, suppress(ValueError):  # larger than the whole cache
+            self._held[key] = held
+        return held
+
+    def _loaded(self, key: BlockKey) -> None:
+        with self._lock:
+            self._loading.pop(key, None)
