@@ -10,6 +10,7 @@ import pytest
 
 from support.log_directories import push_all, source_of, topic_of, write_log
 from support.wire import WireRecord, encode_batch
+from tier.large_logs import pushed
 from tieredfs import CorruptDataError, ObjectStore, RequestCounter, Tier, Topic
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.storage.layouts.single_object.stored_log import CHUNK_SIZE
@@ -188,3 +189,15 @@ class TestALittle:
         assert found is not None
         assert found.offset == 0
         assert counter.size - before < 3 * _MIB
+
+
+def test_the_first_record_of_a_long_segment_takes_its_index_and_little_more(
+    tmp_path: Path, memory: ObjectStore
+) -> None:
+    pushed(tmp_path, memory, [1000] * 6000)
+    topic, counter = _open(memory)
+    scan = topic.scan()
+    before = counter.counts
+    assert next(iter(scan.read_gradually(1))).num_rows
+    assert counter.requests - before.requests == 2
+    assert counter.size - before.size < 200 << 10

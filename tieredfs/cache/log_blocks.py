@@ -97,7 +97,7 @@ class LogBlocks:
     def hold(self, key: BlockKey, data: memoryview) -> memoryview:
         """Hold a block that was fetched, and return it, to be read only.
 
-        Whoever fetches a block calls this, whether or not its future is waited for.
+        To be called when a block was fetched, even if no caller waits for it any more.
         """
         held = data.toreadonly()
         with self._lock, suppress(ValueError):  # larger than the whole cache

@@ -5,7 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from unicodedata import category
 
-__all__ = ["escape", "escape_field", "to_json"]
+__all__ = ["escape", "escape_field", "harmless_json", "quote", "to_json"]
+
+quote: Final[Callable[[str], str]] = json.encoder.encode_basestring
+"""Return a text as JSON."""
 
 # Control characters, format characters such as those that change the text direction,
 # lone surrogates (bytes of an unknown encoding), and line ends.
@@ -34,8 +37,14 @@ def to_json(value: object) -> str:
 
     It can be encoded as UTF-8, whatever is in it.
     """
-    text = json.dumps(value, ensure_ascii=False)
-    return text if text.isprintable() else _as_utf8(text).translate(_IN_JSON)
+    return harmless_json(json.dumps(value, ensure_ascii=False))
+
+
+def harmless_json(text: str) -> str:
+    """Return a JSON document in one line so that nothing in it steers a terminal."""
+    # Of ASCII, JSON has escaped all but one; to look for that one is faster.
+    is_harmless = "\x7f" not in text if text.isascii() else text.isprintable()
+    return text if is_harmless else _as_utf8(text).translate(_IN_JSON)
 
 
 class _Escapes(dict[int, str]):

@@ -2,15 +2,18 @@
 
 import base64
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from itertools import islice, repeat
 from types import TracebackType
 from typing import Any, BinaryIO, ClassVar, Final, Self
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from tieredfs.cli.output.escapes import escape_field, to_json
+from tieredfs.cli.output.escapes import escape_field, harmless_json, quote, to_json
 from tieredfs.cli.output.tables import show_time
 
 __all__ = ["DECODINGS", "ENCODINGS", "FORMATS", "RecordWriter", "TextEncoder"]
@@ -41,6 +44,14 @@ class TextEncoder:
         except UnicodeDecodeError:
             self.lossy = True
             return data.decode("utf-8", "replace")
+
+    def column(self, column: pa.Array) -> list[str | None]:
+        """Return each of a column's bytes as text."""
+        if self._encode is ENCODINGS["utf8"]:
+            with suppress(pa.ArrowInvalid):  # some are not UTF-8
+                texts: list[str | None] = column.cast(pa.string()).to_pylist()
+                return texts
+        return [self(data) for data in column.to_pylist()]
 
     def headers(self, pairs: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
         """Return the headers of a record with their values as text."""
@@ -153,23 +164,55 @@ class _JsonLines(RecordWriter):
     )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        for row in _rows(batch):
-            record = {
-                _JSON_NAMES.get(name, name): self._field(name, value)
-                for name, value in row.items()
-            }
-            self.out.write(to_json(record).encode() + b"\n")
+        fields, columns = [], []
+        for name, column in zip(batch.schema.names, batch.columns, strict=True):
+            values = self._values(name, column)
+            # What all records have in common is written into the line once.
+            field = _common(values).replace("%", "%%")
+            if not field:
+                columns.append(values)
+            fields.append(f"{quote(_JSON_NAMES.get(name, name))}: {field or '%s'}")
+        line = "{" + ", ".join(fields) + "}"
+        rows = zip(*columns, strict=True) if columns else repeat((), len(batch))
+        lines = [harmless_json(line % row) for row in rows]
+        lines.append("")
+        self.out.write("\n".join(lines).encode())
 
-    def _field(self, name: str, value: Any) -> object:  # noqa: ANN401 - as Arrow gives it
+    def _values(self, name: str, column: pa.Array) -> Sequence[object]:
+        """Return the fields of a column as JSON."""
         match name:
             case "key" | "value":
-                return self.encode(value)
+                return list(map(_quoted, self.encode.column(column)))
+            case "topic":
+                return list(map(_quoted, column.to_pylist()))
             case "timestampType":
-                return _TIMESTAMP_TYPES[value]
+                types = {n: _quoted(text) for n, text in _TIMESTAMP_TYPES.items()}
+                return list(map(types.__getitem__, column.to_pylist()))
             case "headers":
-                return self.encode.headers(value)
-            case _:
-                return value
+                return list(self._headers(column))
+            case _:  # a timestamp need not be a date
+                numbers: list[int] = column.cast(pa.int64()).to_pylist()
+                return numbers
+
+    def _headers(self, column: pa.Array) -> Iterator[str]:
+        """Yield the headers of each record as JSON."""
+        pairs = column.flatten()
+        keys = map(_quoted, pairs.field("key").to_pylist())
+        values = map(_quoted, self.encode.column(pairs.field("value")))
+        shown = map('{"key": %s, "value": %s}'.__mod__, zip(keys, values, strict=True))
+        for count in pc.list_value_length(column).to_pylist():
+            yield f"[{', '.join(islice(shown, count))}]" if count else "[]"
+
+
+def _common(values: Sequence[object]) -> str:
+    """Return what all values are; nothing if they differ, or if there is none."""
+    if not values or values.count(values[0]) < len(values):
+        return ""
+    return str(values[0])
+
+
+def _quoted(text: str | None) -> str:
+    return "null" if text is None else quote(text)
 
 
 class _Arrow(RecordWriter):
