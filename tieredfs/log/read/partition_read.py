@@ -13,7 +13,12 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tieredfs.errors import CorruptBatchError, NotFoundError
+from tieredfs.errors import (
+    CorruptBatchError,
+    DeadlineExceededError,
+    NotFoundError,
+    StorageUnavailableError,
+)
 from tieredfs.fetch import FetchedLog, LogRange, RemoteLogFetcher
 from tieredfs.format.batch.reader import claimed_size
 from tieredfs.format.batch.table import LogBatches
@@ -270,6 +275,9 @@ class PartitionRead:
             NotFoundError: A segment is gone and deleted segments are not skipped; or
                 every segment is gone: this may not be the store that was planned.
             CorruptDataError: The stored data is corrupt.
+            StorageUnavailableError: The store failed in all attempts of its policy. The
+                message says where to go on, as that of the next one does.
+            DeadlineExceededError: The store did not answer in time.
         """
         whole = self._left.first
         try:
@@ -285,6 +293,10 @@ class PartitionRead:
             self._drop()
         except NotFoundError as error:
             self._plan_again(error)
+        except (StorageUnavailableError, DeadlineExceededError) as error:
+            reached = self._left.first.start_offset
+            msg = f"{error}; {self.partition} was read up to offset {reached}"
+            raise type(error)(msg) from error
 
     def _hidden(self, batches: LogBatches) -> npt.NDArray[np.bool_]:
         """Return for each batch whether it is left out."""
