@@ -77,6 +77,15 @@ def test_a_block_larger_than_the_cache_drops_none() -> None:
     assert blocks.held_bytes == 3
 
 
+def test_the_blocks_of_a_damaged_log_are_forgotten_and_no_others() -> None:
+    blocks, other = LogBlocks(), BlockKey.of(log_segment(1, 100), 0)
+    for key in (_key(0), _key(3), other):
+        blocks.hold(key, memoryview(b"aaa"))
+    blocks.forget(SEGMENT)
+    assert blocks.held_bytes == 3
+    blocks.get(other, _never)
+
+
 def test_no_holder_can_change_a_block() -> None:
     blocks = LogBlocks()
     blocks.hold(_key(0), memoryview(bytearray(b"abc")))

@@ -211,6 +211,7 @@ class TestSmall:
         data = bytearray(middle.read_bytes())
         second = 12 + int.from_bytes(data[8:12])
         data[second + 70] ^= 1
+        whole = middle.read_bytes()
         middle.write_bytes(data)
         view = _view(_opened(tier), partition_of(), purgatory)
         assert view.read(0, 1 << 20).next_offset == 15
@@ -218,6 +219,8 @@ class TestSmall:
             with pytest.raises(CorruptDataError, match=middle.stem[-22:]):
                 view.read(15, 1)
         assert view.read(20, 1 << 20).next_offset == 30
+        middle.write_bytes(whole)  # it was mended
+        assert view.read(15, 1).next_offset == 20
 
     def test_a_segment_that_was_deleted_is_an_error(
         self, tier: Path, purgatory: FetchPurgatory

@@ -29,6 +29,7 @@ class BlockKey(NamedTuple):
         start_offset: The segment's first offset.
         size: Bytes of the log: it grows while a broker writes it, and a cleaner
             replaces it by a shorter one.
+        version: The segment's version: another content has another one.
         start: Position of the block's first byte.
     """
 
@@ -36,13 +37,26 @@ class BlockKey(NamedTuple):
     segment: SegmentId
     start_offset: int
     size: int | None
+    version: str
     start: int
 
     @classmethod
     def of(cls, segment: SegmentMetadata, start: int) -> "BlockKey":
         """Return the key of the block of a segment's log that begins at ``start``."""
-        partition, first = segment.partition, segment.start_offset
-        return cls(partition, segment.id, first, segment.size, start)
+        return cls(*_log_of(segment), start)
+
+
+def _log_of(
+    segment: SegmentMetadata,
+) -> tuple[TopicIdPartition, SegmentId, int, int | None, str]:
+    """Return the fields of a key that are the same for all blocks of a log."""
+    return (
+        segment.partition,
+        segment.id,
+        segment.start_offset,
+        segment.size,
+        segment.version,
+    )
 
 
 class LogBlocks:
@@ -103,6 +117,13 @@ class LogBlocks:
         with self._lock, suppress(ValueError):  # larger than the whole cache
             self._held[key] = held
         return held
+
+    def forget(self, segment: SegmentMetadata) -> None:
+        """Drop the blocks of a log that was found to be damaged: it may be mended."""
+        log = _log_of(segment)
+        with self._lock:
+            for key in [key for key in self._held if key[:-1] == log]:
+                del self._held[key]
 
     def _loaded(self, key: BlockKey) -> None:
         with self._lock:

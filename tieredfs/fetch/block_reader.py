@@ -15,6 +15,7 @@ from tieredfs.errors import DeadlineExceededError, TieredFSError
 from tieredfs.fetch.purgatory import FetchPurgatory
 from tieredfs.fetch.window import LogRange
 from tieredfs.model import SegmentMetadata
+from tieredfs.objects.concurrency.fork_locks import make_lock
 from tieredfs.objects.concurrency.waiting import result_of
 from tieredfs.storage import RemoteStorageManager
 
@@ -55,6 +56,7 @@ class BlockReader:
         self._purgatory = purgatory
         self._block_bytes = block_bytes
         self._window = window
+        self._lock = make_lock()
         self._sizes: LRUCache[SegmentMetadata, int] = LRUCache(_MAX_KNOWN)
 
     def read(self, segment: SegmentMetadata, start: int, end: int) -> memoryview:
@@ -88,6 +90,10 @@ class BlockReader:
             msg = f"{self.storage.name_of(segment)}: byte {start} did not come in time"
             raise DeadlineExceededError(msg) from None
         return data[start - first :]
+
+    def forget(self, segment: SegmentMetadata) -> None:
+        """Fetch a log anew when it is read again: what came of it is damaged."""
+        self._blocks.forget(segment)
 
     def prefetch(self, parts: Iterable[LogRange]) -> None:
         """Begin to fetch the first block of parts of logs, and the window after it.
@@ -131,9 +137,13 @@ class BlockReader:
 
     def _size_of(self, segment: SegmentMetadata) -> int:
         """Return the bytes of a segment's blocks: whole chunks, if it has chunks."""
-        size = self._sizes.get(segment)
-        if size is None:
-            chunk = self.storage.plan_fetch(segment, 0, min(1, segment.size or 0)).end
-            size = -(-self._block_bytes // max(chunk, 1)) * max(chunk, 1)
+        with self._lock:
+            known = self._sizes.get(segment)
+        if known is not None:
+            return known
+        end = self.storage.plan_fetch(segment, 0, min(1, segment.size or 0)).end
+        chunk = max(end, 1)
+        size = -(-self._block_bytes // chunk) * chunk
+        with self._lock:
             self._sizes[segment] = size
         return size

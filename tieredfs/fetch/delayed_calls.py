@@ -45,13 +45,13 @@ class DelayedCalls:
         """
         due = self._clock() + seconds
         with self._changed:
-            heapq.heappush(self._left, _Delayed(due, next(self._numbers), call))
             if not self._is_running:
                 thread = threading.Thread(
                     target=self._run, name="tieredfs-delayed", daemon=True
                 )
-                thread.start()
+                thread.start()  # which waits for this lock
                 self._is_running = True
+            heapq.heappush(self._left, _Delayed(due, next(self._numbers), call))
             self._changed.notify_all()
 
     def _run(self) -> None:

@@ -165,7 +165,7 @@ class FetchPurgatory:
                 )
                 raise StorageUnavailableError(msg)
             self._open.add(fetch)
-        self._after(seconds, partial(self._expire, fetch))
+        self._start(fetch, partial(self._after, seconds, partial(self._expire, fetch)))
         self._queue(fetch)
         return future
 
@@ -193,8 +193,12 @@ class FetchPurgatory:
         return sum(not fetch.is_running for fetch in self._open)
 
     def _queue(self, fetch: _Fetch) -> None:
+        self._start(fetch, partial(self._begin, partial(self._run, fetch)))
+
+    def _start(self, fetch: _Fetch, start: Callable[[], object]) -> None:
+        """Start something for a fetch, which fails if no thread can be had."""
         try:
-            self._begin(partial(self._run, fetch))
+            start()
         except RuntimeError as error:  # there are no more threads
             msg = f"{fetch.name}: no thread can be started to fetch it"
             unavailable = StorageUnavailableError(msg)
@@ -222,7 +226,7 @@ class FetchPurgatory:
             return
         with self._lock:
             fetch.is_running, fetch.error = False, error
-        self._after(delay, partial(self._queue, fetch))
+        self._start(fetch, partial(self._after, delay, partial(self._queue, fetch)))
 
     def _delay(self, fetch: _Fetch, error: BaseException) -> float | None:
         """Return the wait before the next attempt; None if none is made."""

@@ -15,7 +15,7 @@ from typing import Final
 import numpy as np
 from cachetools import LRUCache
 
-from tieredfs.errors import CorruptDataError
+from tieredfs.errors import CorruptDataError, UnsupportedFormatError
 from tieredfs.fetch.block_reader import BlockReader
 from tieredfs.fetch.window import LogRange
 from tieredfs.format.batch.table import LogBatches
@@ -92,7 +92,8 @@ class PartitionView:
         self.lineage = lineage_of(segments)
         self._stable_offset: int | None = None
         self._lock = make_lock()
-        self._places: LRUCache[int, list[SegmentSlice]] = LRUCache(_MAX_PLACES)
+        self._places: LRUCache[int, _Left] = LRUCache(_MAX_PLACES)
+        self._aborts_lock = make_lock()
 
     def __repr__(self) -> str:
         """Show the partition and its offsets."""
@@ -138,7 +139,7 @@ class PartitionView:
         aborts = AbortedBatches(
             self._reader.storage, slices, self._segments_from, skip_gaps=False
         )
-        with self._lock:
+        with self._aborts_lock:  # else two callers might fetch the same index
             return aborts.transactions(start, stop)
 
     def read(
@@ -165,6 +166,7 @@ class PartitionView:
             OffsetOutOfRangeError: ``offset`` is outside the log.
             NotFoundError: A segment is gone.
             CorruptDataError: The first batch is corrupt, or ``offset`` is in a gap.
+            UnsupportedFormatError: The first batch is of an unsupported format.
             StorageUnavailableError: The store failed until the deadline, or too many
                 fetches are waiting.
             DeadlineExceededError: The batches did not come in time; another call has
@@ -175,16 +177,20 @@ class PartitionView:
         if offset >= stop:
             return RawBatches((), offset, is_transactional=False)
         found = _Collected(offset, max_bytes, stop)
-        left = self._slices_from(offset)
+        left = self._left_from(offset)
         self._blocks.prefetch(map(_range_of, left))
         try:
-            while left and not found.is_full:
-                rest = found.add(self._batches(left[0]), left[0])
-                left = ([] if rest is None else [rest]) + left[1:]
-        except CorruptDataError:
-            if not found.parts:
-                raise
-            return found.result()  # the next call meets it first
+            while not found.is_full:
+                rest = found.add(self._batches(left.first), left.first)
+                following = left.after(rest)
+                if following is None:
+                    return found.result()
+                left = following
+        except (CorruptDataError, UnsupportedFormatError):
+            if found.parts:
+                return found.result()  # the next call meets it first
+            self._blocks.forget(left.first.segment)
+            raise
         with self._lock:
             self._places[found.next_offset] = left
         return found.result()
@@ -192,13 +198,14 @@ class PartitionView:
     def _segments_from(self, offset: int) -> Iterator[SegmentMetadata]:
         return (segment for segment in self._segments if end_of(segment) > offset)
 
-    def _slices_from(self, offset: int) -> list[SegmentSlice]:
+    def _left_from(self, offset: int) -> "_Left":
         """Return what there is to read, from where a reader has stopped if it has."""
         with self._lock:
             known = self._places.get(offset)
-        if known:
+        if known is not None:
             return known
-        return list(self._reader.slices_to_gap(self._segments, offset))
+        slices = self._reader.slices_to_gap(self._segments, offset)
+        return _Left(slices[0], slices, 0)
 
     def _batches(self, part: SegmentSlice) -> Iterator[LogBatches]:
         """Yield the checked batches of a slice, from its blocks."""
@@ -213,6 +220,35 @@ class PartitionView:
         name = storage.name_of(part.segment)
         batches = split_log(pieces, name=name, after=part.previous_offset)
         return filter_slice(batches, part, storage)
+
+
+@dataclass(frozen=True, slots=True)
+class _Left:
+    """The slices that are left of a plan, of the first one perhaps a part.
+
+    Attributes:
+        first: The first of them.
+        slices: All slices of the plan.
+        row: Which of them the first one is.
+    """
+
+    first: SegmentSlice
+    slices: Sequence[SegmentSlice]
+    row: int
+
+    def __iter__(self) -> Iterator[SegmentSlice]:
+        """Yield the slices, made one at a time."""
+        yield self.first
+        for row in range(self.row + 1, len(self.slices)):
+            yield self.slices[row]
+
+    def after(self, rest: SegmentSlice | None) -> "_Left | None":
+        """Return what is left when this is the rest of the first; None for nothing."""
+        if rest is not None:
+            return _Left(rest, self.slices, self.row)
+        if self.row + 1 >= len(self.slices):
+            return None
+        return _Left(self.slices[self.row + 1], self.slices, self.row + 1)
 
 
 class _Collected:
