@@ -10,13 +10,15 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import IO, Final, cast
 
 import numpy as np
+from fsspec.core import url_to_fs
 
 from benchmarks.measuring import (
     Limit,
@@ -26,6 +28,7 @@ from benchmarks.measuring import (
     Unit,
     Work,
     measure,
+    one_core,
     show_limits,
     timed_by_clock,
 )
@@ -59,12 +62,16 @@ with FaultProxy(port) as proxy:
     print(proxy.url, flush=True)
     sys.stdin.read()
 """
+_BARE: Final = "fsspec and the decoder"
+_ONCE: Final = "read once, and decode"
+_DECODER: Final = "decode what is in memory"
 _MEMORY: Final = "memory that was not used before"
 _BLOCK: Final = 4 * MIB
 _OURS: Final = "scan"
 _SERIAL: Final = "one request after the other"
 _SHAPE: Final = Shape(KIB, 16 * KIB)
 _SCALE: Final = Scale(256 * MIB, 1, warm=False)
+_REPEATED: Final = Scale(256 * MIB, 5)
 _FIRSTS: Final = 7
 _SIZES: Final = (64, 4)
 """Segments of the log, which are the smaller the more there are."""
@@ -151,6 +158,87 @@ def bench_scans(scale: Scale, folder: Path, fleet: Fleet) -> Report:
             ]
             name = f"{count} segments"
             report.comparisons.append(measure(name, works, scale, promises))
+    return report
+
+
+def bench_remote_work(scale: Scale, folder: Path, fleet: Fleet) -> Report:
+    """Measure what a scan costs the processor, beside what it cannot do without.
+
+    Args:
+        scale: How much is read.
+        folder: Where the log is made.
+        fleet: The servers.
+    """
+    place = fleet.place("s3")
+    push_all(source_of(_written(scale, _SIZES[-1], folder)), native(place))
+    scan = topic_of(native(place)).scan()
+    works = [
+        Work(_OURS, scan.plan.size, partial(_scan, scan)),
+        Work(_BARE, scan.plan.size, partial(_bare, scan, place)),
+    ]
+    promises = [Promise(_OURS, 1 / 1.3, _BARE)]
+    found = measure("S3", works, scale, promises)
+    title, runs = "The processor's work for a scan", scale.repetitions
+    return Report(title, Unit.MEGABYTES, (_BARE,), runs, comparisons=[found])
+
+
+def _bare(scan: Scan, place: Bucket) -> int:
+    """Fetch each log by the plain client, and decode it."""
+    client, _ = url_to_fs(place.url, **place.storage_options)
+    decoder = RecordDecoder(scan.topic, 0, None, scan.storage.store.options)
+    count = 0
+    for part in scan.plan:
+        name, size = scan.storage.name_of(part.segment), part.segment.size or 0
+        step = scan.plan.fetch_size
+        parts = [
+            client.cat_file(name, start=at, end=min(at + step, size))
+            for at in range(0, size, step)
+        ]
+        for found in decoder.decode(scan_log(memoryview(b"".join(parts)))):
+            count += found.num_rows
+    return count
+
+
+def bench_local_work(scale: Scale, folder: Path) -> Report:
+    """Measure scans of files that the system has in memory, on one core and on two.
+
+    Args:
+        scale: How much is read.
+        folder: Where the log is made.
+    """
+    logs = _written(scale, _SIZES[-1], folder)
+    files = sorted(logs.glob("*/*.log"))
+    scan = topic_of(source_of(logs)).scan()
+    size = scan.plan.size
+    held = [memoryview(path.read_bytes()) for path in files]
+    report = Report(
+        "Scans of files in memory",
+        Unit.MEGABYTES,
+        (_ONCE, _DECODER),
+        scale.repetitions,
+        times="Time by the clock",
+    )
+
+    def decode(logs: Iterable[memoryview]) -> int:
+        decoder = RecordDecoder(scan.topic, 0, None, scan.storage.store.options)
+        batches = chain.from_iterable(map(scan_log, logs))
+        return sum(found.num_rows for found in decoder.decode(batches))
+
+    works = [
+        Work(_OURS, size, partial(_scan, scan), timed_by_clock),
+        Work(
+            _ONCE,
+            size,
+            lambda: decode(memoryview(path.read_bytes()) for path in files),
+            timed_by_clock,
+        ),
+        Work(_DECODER, size, lambda: decode(held), timed_by_clock),
+    ]
+    with one_core():
+        promises = [Promise(_OURS, 0.9, _ONCE)]
+        report.comparisons.append(measure("one core", works, scale, promises))
+    promises = [Promise(_OURS, 0.95, _DECODER)]
+    report.comparisons.append(measure("all cores", works, scale, promises))
     return report
 
 
@@ -242,6 +330,18 @@ def _read_raw(
 
 def test_raw(tmp_path: Path) -> None:
     report = bench_raw(_SCALE, tmp_path)
+    report.show()
+    assert not report.disagreements()
+
+
+def test_remote_work(tmp_path: Path, fleet: Fleet) -> None:
+    report = bench_remote_work(_REPEATED, tmp_path, fleet)
+    report.show()
+    assert not report.disagreements()
+
+
+def test_local_work(tmp_path: Path) -> None:
+    report = bench_local_work(_REPEATED, tmp_path)
     report.show()
     assert not report.disagreements()
 

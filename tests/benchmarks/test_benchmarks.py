@@ -23,7 +23,13 @@ from benchmarks.bench_objects import CLOUDS, bench_calls, bench_clouds
 from benchmarks.bench_planning import bench_long_plans, bench_planning
 from benchmarks.bench_push import bench_push
 from benchmarks.bench_pytest_start import bench_pytest_start
-from benchmarks.bench_reads import bench_first, bench_raw, bench_scans
+from benchmarks.bench_reads import (
+    bench_first,
+    bench_local_work,
+    bench_raw,
+    bench_remote_work,
+    bench_scans,
+)
 from benchmarks.decoders import (
     AIOKAFKA,
     KAFKA_PYTHON,
@@ -170,6 +176,15 @@ def test_raw_reads_are_measured_with_and_without_reading_ahead(tmp_path: Path) -
         1,
         {"window of 4", "window of 0", "memory that was not used before"},
     )
+
+
+def test_the_work_of_scans_is_measured_beside_that_of_the_decoder(
+    tmp_path: Path, fleet: Fleet
+) -> None:
+    works = {"scan", "fsspec and the decoder"}
+    _check(bench_remote_work(SMOKE, tmp_path / "remote", fleet), 1, works)
+    works = {"scan", "read once, and decode", "decode what is in memory"}
+    _check(bench_local_work(SMOKE, tmp_path / "local"), 2, works)
 
 
 def test_first_batches_are_measured_in_round_trips(
