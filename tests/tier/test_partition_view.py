@@ -204,6 +204,16 @@ class TestSmall:
         assert view.read(5, 1, below=9) == RawBatches((), 5, is_transactional=False)
         assert view.read(5, 1 << 20, below=14).next_offset == 10
 
+    def test_a_first_batch_that_is_too_large_may_be_left_out(
+        self, tier: Path, purgatory: FetchPurgatory
+    ) -> None:
+        view = _view(_opened(tier), partition_of(), purgatory)
+        (first,) = view.read(0, 1).parts
+        for size, reached in ((len(first) - 1, 0), (len(first), 5)):
+            found = view.read(0, size, min_one_message=False)
+            assert found.next_offset == reached
+            assert found.size == (len(first) if reached else 0)
+
     def test_a_damaged_batch_hides_none_before_it(
         self, tier: Path, purgatory: FetchPurgatory
     ) -> None:

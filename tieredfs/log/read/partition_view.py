@@ -143,24 +143,31 @@ class PartitionView:
             return aborts.transactions(start, stop)
 
     def read(
-        self, offset: int, max_bytes: int, *, below: int | None = None
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one_message: bool = True,
+        below: int | None = None,
     ) -> RawBatches:
-        """Return the batches from an offset on, whole, and at least one.
+        """Return the batches from an offset on, whole, and usually at least one.
 
         The first one contains the offset, and may begin before it. Control batches are
         among them. While these are waited for and used, the next blocks are fetched.
 
         Args:
             offset: First offset that is wanted.
-            max_bytes: Maximum bytes of the batches; the first is returned, however
-                large it is.
+            max_bytes: Maximum bytes of the batches.
+            min_one_message: Whether the first one is returned, however large it is:
+                without that a reader may not proceed. Kafka has it so for the first
+                partition of a fetch that has anything.
             below: Offset from which on no batch may reach, such as the last stable one;
                 None for the end of the log.
 
         Returns:
             The batches; none at the end of the log, or where the next one reaches
-            ``below``. They end before a damaged one, which is an error if it is the
-            first.
+            ``below`` or is too large. They end before a damaged one, which is an error
+            if it is the first.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is outside the log.
@@ -176,7 +183,7 @@ class PartitionView:
         stop = self.end if below is None else min(below, self.end)
         if offset >= stop:
             return RawBatches((), offset, is_transactional=False)
-        found = _Collected(offset, max_bytes, stop)
+        found = _Collected(offset, max_bytes, stop, min_one_message=min_one_message)
         left = self._left_from(offset)
         self._blocks.prefetch(map(_range_of, left))
         try:
@@ -260,12 +267,15 @@ class _Collected:
         is_full: Whether no more are wanted.
     """
 
-    def __init__(self, offset: int, max_bytes: int, stop: int) -> None:
+    def __init__(
+        self, offset: int, max_bytes: int, stop: int, *, min_one_message: bool
+    ) -> None:
         self.parts: list[memoryview] = []
         self.next_offset = offset
         self.is_full = False
         self._left = max_bytes
         self._stop = stop
+        self._min_one_message = min_one_message
         self._is_transactional = False
 
     def add(
@@ -299,7 +309,7 @@ class _Collected:
         """Return how many of the batches are wanted."""
         sizes = np.cumsum(batches["size"])
         fits = (sizes <= self._left) & (batches["last_offset"] < self._stop)
-        if not self.parts:
+        if self._min_one_message and not self.parts:
             fits[0] = batches["last_offset"][0] < self._stop
         return len(fits) if fits.all() else int(fits.argmin())
 
