@@ -3,7 +3,7 @@
 import pytest
 
 from support.wire import WireRecord, encode_batch, encode_message, encode_wrapper
-from tieredfs import CorruptBatchError
+from tieredfs import CorruptBatchError, CorruptObjectError
 from tieredfs.storage.segment_log.stream import (
     LogFetch,
     read_torn_batches,
@@ -36,6 +36,23 @@ def test_an_active_log_does_not_end_where_a_request_ends(
     size: int, tail: bytes
 ) -> None:
     assert _bases(_LOG + tail, size) == [0, 10, 20, 30, 40]
+
+
+@pytest.mark.parametrize("count", [0, 1, 7])
+def test_a_plugin_that_returns_too_little_is_an_error_and_no_endless_loop(
+    count: int,
+) -> None:
+    view, asked = memoryview(_LOG), 0
+
+    def fetch(start: int, end: int) -> memoryview:
+        nonlocal asked
+        asked += 1
+        return view[start : min(end, start + count)] if asked < 5 else view[:0]
+
+    pieces = LogFetch(fetch, len(_LOG), fetch_size=_SIZE)
+    with pytest.raises(CorruptObjectError, match="the log ends at byte"):
+        list(split_log(pieces, name="log"))
+    assert asked < 20
 
 
 _RECORD = WireRecord(1 << 20, 1_700_000_000_000, b"key", b"value" * 60)

@@ -218,6 +218,56 @@ def test_where_the_end_of_a_transaction_is_missing_it_is_an_error_unless_skipped
     assert _offsets(skipping) == [0, 1, 2, 3]
 
 
+ABORTED_NEXT: Sequence[Step] = (
+    ("plain", 0, 3),
+    ("data", 0, 2),
+    ("plain", 0, 3),
+    ("roll", 0, 0),
+    ("plain", 0, 2),
+    ("abort", 0, 0),
+    ("roll", 0, 0),
+    ("plain", 0, 2),
+)
+"""Records 3 and 4 are aborted in the next segment, which begins at offset 8."""
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_following_segment_that_goes_takes_no_record_of_others_with_it(
+    is_replaced: bool,
+) -> None:
+    log, url = TransactionalLog(ABORTED_NEXT), f"memory://committed-{uuid.uuid4().hex}"
+    store, files = ObjectStore(url), put_tiered(log)
+    for key, content in files.items():
+        store.put(key, content, overwrite=False)
+    topic = _topic(KafkaLocal(store))
+    scan = topic.scan(isolation="read_committed", on_gap="skip")
+    for key in [key for key in files if f"/{8:020d}-" in key]:
+        name, *_ = key.rpartition("/")[2].partition(".")
+        if is_replaced:
+            other = key.replace(name, f"{name[:21]}{'A' * 20}Zw")
+            store.put(other, files[key], overwrite=False)
+        store.delete([key])
+    # Without the end of the transaction it is not known that it was aborted.
+    expected = log.visible(0, 8) if is_replaced else list(range(8))
+    assert [one for one in _offsets(scan) if one < 8] == expected
+
+
+@pytest.mark.parametrize("rolls", [1, 3])
+def test_an_open_transaction_is_found_where_no_producer_snapshot_is_stored(
+    tmp_path: Path, rolls: int
+) -> None:
+    steps: list[Step] = [("plain", 0, 3), ("data", 0, 2), ("plain", 0, 3)]
+    for _ in range(rolls):
+        steps += [("roll", 0, 0), ("plain", 0, 2)]
+    log = TransactionalLog(steps)
+    write_broker_log(log, tmp_path)
+    for snapshot in tmp_path.rglob("*.snapshot"):
+        snapshot.unlink()
+    topic = _topic(KafkaLog(ObjectStore(str(tmp_path))))
+    assert _offsets(topic.scan(isolation="read_committed")) == log.visible(0, log.end)
+    assert log.visible(0, log.end) == [0, 1, 2]
+
+
 def test_an_unknown_isolation_is_refused_with_those_there_are() -> None:
     topic = _topic(_storage(TransactionalLog([("plain", 0, 1)]), "native"))
     with pytest.raises(tieredfs.InvalidArgumentError, match="read_committed"):

@@ -13,6 +13,9 @@ import pyarrow as pa
 from typing_extensions import override
 
 from objects.forking import forked
+from servers import Bucket
+from support.log_directories import topic_of
+from tier.large_logs import write_large
 from tieredfs import ObjectInfo, ObjectStore, Tier
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.samples import PARTITIONS, sample
@@ -65,6 +68,16 @@ def test_a_child_writes_a_segment_while_a_thread_of_its_parent_begins_a_topic(
         copied = forked(lambda: copy_one(ObjectStore(str(tmp_path / "child"))))
         store.go_on.set()
         assert copied == slow.result(30)
+
+
+def test_a_child_reads_on_where_its_parent_has_begun(s3_bucket: Bucket) -> None:
+    write_large(ObjectStore(s3_bucket.url, s3_bucket.storage_options))
+    store = ObjectStore(s3_bucket.url, s3_bucket.storage_options)
+    batches = iter(topic_of(SingleObject(store)).scan())
+    begun = next(batches).num_rows
+    rest = forked(lambda: str(sum(one.num_rows for one in batches)).encode())
+    assert begun + int(rest) == 280
+    assert begun + sum(one.num_rows for one in batches) == 280
 
 
 def test_a_child_appends_to_a_partition_while_a_thread_of_its_parent_does(

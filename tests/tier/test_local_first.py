@@ -12,6 +12,7 @@ import tieredfs
 from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.log_directories import log_of, partition_of, push_all, source_of, write_log
 from tieredfs import (
+    CorruptDataError,
     NotFoundError,
     ObjectStore,
     RequestEvent,
@@ -128,6 +129,41 @@ def test_a_segment_that_is_deleted_between_the_two_listings_is_not_missed(
 ) -> None:
     topic = broker.topic(lambda: broker.expire(20))
     assert offsets(topic.scan().to_table()) == RECORDS
+
+
+def test_an_active_segment_that_is_rolled_tiered_and_deleted_is_read_from_the_tier(
+    broker: Broker,
+) -> None:
+    scan = broker.topic().scan()
+    grown = {50: log_of(50) + log_of(60), 70: b""}
+    write_log(broker.folder, grown)
+    push_all(source_of(broker.folder), broker.storage())
+    for start in STARTS:
+        broker.expire(start)
+    assert offsets(scan.to_table()) == RECORDS
+
+
+def test_a_folder_in_which_no_log_is_left_hides_nothing(broker: Broker) -> None:
+    for start in STARTS:
+        broker.expire(start)
+    assert offsets(broker.topic().scan().to_table()) == RECORDS[:50]
+    assert broker.topic().end_offsets() == {0: 50}
+
+
+def test_a_directory_without_epochs_hides_nothing(broker: Broker) -> None:
+    for start in (0, 10):
+        broker.expire(start)
+    (broker.folder / "t-0" / "leader-epoch-checkpoint").unlink()
+    assert offsets(broker.topic().scan().to_table()) == RECORDS
+
+
+def test_a_local_log_that_lost_its_end_is_an_error_as_without_a_tier(
+    broker: Broker,
+) -> None:
+    log = broker.folder / "t-0" / f"{20:020d}.log"
+    log.write_bytes(log_of(20, 5))
+    with pytest.raises(CorruptDataError, match="ends before offset 25"):
+        broker.topic().scan().to_table()
 
 
 def test_a_segment_that_is_in_neither_is_an_error(broker: Broker) -> None:

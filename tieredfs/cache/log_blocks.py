@@ -5,6 +5,7 @@ come within half a second. So a block is fetched for the cache, not for its call
 arrives after a caller gave up serves the next one.
 """
 
+import os
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
@@ -74,6 +75,7 @@ class LogBlocks:
         self._lock = make_lock()
         self._held: LRUCache[BlockKey, memoryview] = LRUCache(max_bytes, getsizeof=len)
         self._loading: dict[BlockKey, Future[memoryview]] = {}
+        self._process = os.getpid()
 
     @property
     def held_bytes(self) -> int:
@@ -96,6 +98,7 @@ class LogBlocks:
             Exception: What ``load`` raised.
         """
         with self._lock:
+            self._reset_after_fork()
             held = self._held.get(key)
             if held is not None:
                 done: Future[memoryview] = Future()
@@ -124,6 +127,12 @@ class LogBlocks:
         with self._lock:
             for key in [key for key in self._held if key[:-1] == log]:
                 del self._held[key]
+
+    def _reset_after_fork(self) -> None:
+        """Forget what the parent's threads fetch; a forked child lacks them."""
+        if self._process != os.getpid():
+            self._process = os.getpid()
+            self._loading.clear()
 
     def _loaded(self, key: BlockKey) -> None:
         with self._lock:

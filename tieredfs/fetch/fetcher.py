@@ -5,6 +5,7 @@ clock and the storage. The storage is asked for one attempt each time: an attemp
 fails gives its place to another piece while it waits.
 """
 
+import os
 import random
 import threading
 import time
@@ -24,6 +25,7 @@ from tieredfs.fetch.window import (
 )
 from tieredfs.model import SegmentMetadata
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
+from tieredfs.objects.concurrency.fork_locks import make_lock
 from tieredfs.objects.concurrency.waiting import SIGNAL_CHECK_SECONDS
 from tieredfs.objects.errors_map import retry_after
 from tieredfs.storage import RemoteStorageManager
@@ -236,7 +238,8 @@ class _Round:
         self._window = window
         self._wanted = iter(wanted)
         self._added: deque[tuple[int, LogRange]] = deque()
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(make_lock())
+        self._process = os.getpid()
         self._pool = DaemonExecutor(window.max_requests, "tieredfs-fetch")
         self._is_ended = False
 
@@ -270,7 +273,7 @@ class _Round:
         """
         begun, failed = self._attempts.clock(), None
         with self._changed:
-            while not self._is_ended:
+            while not self._is_ended and not self._is_forked:
                 self._window.pass_by(number, start)
                 piece = self._window.covering(number, start)
                 if piece and piece.is_first and piece.state is PieceState.HELD:
@@ -311,7 +314,10 @@ class _Round:
                 pass
 
     def _advance(self) -> None:
-        """Add logs while there is room, and begin what may begin; the lock is held."""
+        """Add logs while there is room, and begin what may begin; the lock is held.
+
+        A forked child has none of the threads: it fetches where it reads.
+        """
         if self._is_ended:
             return
         while self._window.has_room:
@@ -319,7 +325,7 @@ class _Round:
             if wanted is None:
                 break
             self._added.append((self._window.add(wanted), wanted))
-        while True:
+        while not self._is_forked:
             piece = self._window.next_request(self._attempts.clock())
             if piece is None:
                 return
@@ -355,6 +361,10 @@ class _Round:
                 attempts.later(_HEAD_START_SECONDS, self._wake)
         if delay is not None:
             attempts.later(delay, self._wake)
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._process != os.getpid()
 
     def _wake(self) -> None:
         with self._changed:

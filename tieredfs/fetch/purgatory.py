@@ -13,8 +13,8 @@ not completed in time is cancelled, and its work is lost. Here an attempt that r
 on: its caller may keep what it fetches, for the next one who asks.
 """
 
+import os
 import random
-import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -33,6 +33,7 @@ from tieredfs.fetch.backoff import Backoff
 from tieredfs.fetch.delayed_calls import DelayedCalls
 from tieredfs.integers import is_integer
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
+from tieredfs.objects.concurrency.fork_locks import make_lock
 from tieredfs.objects.errors_map import retry_after
 
 __all__ = ["FetchPurgatory", "PurgatoryLimits"]
@@ -116,13 +117,20 @@ class FetchPurgatory:
         self._limits = limits or PurgatoryLimits()
         self._backoff = backoff or Backoff()
         self._clock = clock
-        self._after = after or DelayedCalls(clock).after
         self._drawn = drawn
-        threads = DaemonExecutor(self._limits.threads, "tieredfs-purgatory")
-        self._begin = begin or threads.submit
-        self._lock = threading.Lock()
-        self._open: set[_Fetch] = set()
+        self._given = after, begin
+        self._lock = make_lock()
         self._is_closed = False
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        """Begin without a thread, and without a fetch."""
+        after, begin = self._given
+        threads = DaemonExecutor(self._limits.threads, "tieredfs-purgatory")
+        self._after = after or DelayedCalls(self._clock).after
+        self._begin = begin or threads.submit
+        self._open: set[_Fetch] = set()
+        self._process = os.getpid()
 
     @property
     def pending(self) -> int:
@@ -154,6 +162,8 @@ class FetchPurgatory:
         future.set_running_or_notify_cancel()  # several may wait for it
         fetch = _Fetch(name, attempt, self._clock() + seconds, future)
         with self._lock:
+            if self._process != os.getpid():  # a forked child has none of the threads
+                self._start_anew()
             if self._is_closed:
                 msg = f"{name}: the purgatory of fetches was closed"
                 raise ClosedError(msg)

@@ -26,7 +26,7 @@ def stable_offset(
 
     It is the end of the log if there is none. The producer snapshot of the last segment
     contains the open transactions. A segment without one, such as the one that a broker
-    is writing, is read whole, from the snapshot before it on.
+    is writing, is read whole, and so are those before it, from the last snapshot on.
 
     Args:
         storage: Where the segments are.
@@ -45,9 +45,7 @@ def stable_offset(
         return 0
     found = _snapshot(storage, last)
     if found is None:
-        found = _snapshot_after(
-            storage, last, _snapshot_before(storage, last, segments)
-        )
+        found = _snapshot_after(storage, last, segments)
     return first_open_offset(found, end_of(last))
 
 
@@ -70,26 +68,46 @@ def _snapshot(
 
 
 def _snapshot_before(
-    storage: RemoteStorageManager,
-    segment: SegmentMetadata,
-    segments: Sequence[SegmentMetadata],
-) -> ProducerSnapshot:
-    """Return the state of the producers before a segment; empty if it is not stored."""
+    storage: RemoteStorageManager, segment: SegmentMetadata
+) -> ProducerSnapshot | None:
+    """Return the state of the producers before a segment, if it is stored with it."""
     try:
         data = storage.fetch_producers_before(segment)
     except NotFoundError:
-        before = (one for one in segments if end_of(one) == segment.start_offset)
-        previous = next(before, None)
-        found = _snapshot(storage, previous) if previous else None
-        return found or ProducerSnapshot()
+        return None
     return ProducerSnapshot.parse(data, name=f"{storage.name_of(segment)}: producers")
 
 
 def _snapshot_after(
-    storage: RemoteStorageManager, segment: SegmentMetadata, before: ProducerSnapshot
+    storage: RemoteStorageManager,
+    last: SegmentMetadata,
+    segments: Sequence[SegmentMetadata],
 ) -> ProducerSnapshot:
+    """Follow the producers from the last snapshot to the end of a segment.
+
+    Without any snapshot the log is read from its beginning, as a broker does.
+    """
+    logs = [last]
+    while (found := _snapshot_before(storage, logs[-1])) is None:
+        start = logs[-1].start_offset
+        previous = next((one for one in segments if end_of(one) == start), None)
+        if previous is None:
+            found = ProducerSnapshot()
+            break
+        found = _snapshot(storage, previous)
+        if found is not None:
+            break
+        logs.append(previous)
+    producers = ProducerTracker.after(found)
+    for segment in reversed(logs):
+        _follow(storage, segment, producers)
+    return producers.snapshot()
+
+
+def _follow(
+    storage: RemoteStorageManager, segment: SegmentMetadata, producers: ProducerTracker
+) -> None:
     """Follow the producers through the log of a segment."""
-    producers = ProducerTracker.after(before)
     is_active = storage.is_active(segment)
     for batch in fetch_each_batch(storage, segment, torn_tail=is_active):
         marker = marker_of(batch)
@@ -97,4 +115,3 @@ def _snapshot_after(
             producers.end_transaction(batch.header, marker)
         elif batch.header.record_count:
             producers.add(batch.header)
-    return producers.snapshot()

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tieredfs.epochs import LeaderEpochs
+from tieredfs.errors import NotFoundError
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.format.index.txn import (
@@ -57,11 +58,13 @@ class AbortedBatches:
         """
         self._storage = storage
         self._skip_gaps = skip_gaps
+        self._following = following
+        self._gone: set[SegmentMetadata] = set()
         rest = iter(slices)
         first = next(rest)
         self._lineage = first.lineage
         read = (part.segment for part in chain([first], rest))
-        self._segments = chain(read, self._listed(following))
+        self._segments: Iterator[SegmentMetadata] = chain(read, self._listed(following))
         self._known: set[tuple[int, str, bytes]] = set()
         self._reached = _EARLIEST
         # Of transactions that began below it, the indexes so far contain all aborts.
@@ -118,7 +121,15 @@ class AbortedBatches:
             agreed = own.agreement_end(self._lineage, segment.start_offset, stop)
             if stop > start:
                 self._check_gap(segment)
-                self._add(segment, agreed)
+                try:
+                    self._add(segment, agreed)
+                except NotFoundError:
+                    if not self._skip_gaps:
+                        raise
+                    if segment not in self._gone:  # a copy may have taken its place
+                        self._gone.add(segment)
+                        self._segments = self._listed(self._following)
+                        continue
             self._reached = max(self._reached, agreed)
 
     def _check_gap(self, segment: SegmentMetadata) -> None:

@@ -78,26 +78,34 @@ class LocalFirst(StorageWrapper):
         Raises:
             NotFoundError: Neither has the partition.
         """
-        try:
-            local = self.local.list_segments(partition)
-        except NotFoundError:
+        local = self._held(partition)
+        if not local:
             return self.inner.list_segments(partition, min_offset)
-        with suppress(NotFoundError):
-            local += self._not_in(local, self.inner.list_segments(partition))
+        try:
+            tiered = self.inner.list_segments(partition)
+        except NotFoundError:
+            tiered = []
         found = [
             one
-            for one in local
+            for one in (*local, *self._not_in(local, tiered))
             if one.end_offset is None or one.end_offset >= min_offset
         ]
         return sorted(found, key=lambda one: one.start_offset)
 
+    def _held(self, partition: TopicIdPartition) -> list[SegmentMetadata]:
+        """Return the local segments; none if the directory has no such partition."""
+        try:
+            return self.local.list_segments(partition)
+        except NotFoundError:
+            return []
+
     def _not_in(
-        self, local: list[SegmentMetadata], remote: Iterable[SegmentMetadata]
+        self, local: list[SegmentMetadata], tiered: list[SegmentMetadata]
     ) -> Iterator[SegmentMetadata]:
         """Yield the segments of the tier that the directory does not hold as well."""
-        tiered = list(remote)
         first, active = local[0].start_offset, local[-1]
-        if self._highest_epoch(tiered) > self._last_epoch(active):
+        last_epoch = self._last_epoch(active)
+        if last_epoch is not None and self._highest_epoch(tiered) > last_epoch:
             yield from tiered  # the directory is that of a replica that fell behind
             return
         for one in tiered:
@@ -109,8 +117,12 @@ class LocalFirst(StorageWrapper):
         epochs = map(self.inner.highest_epoch, tiered)
         return max((one for one in epochs if one is not None), default=NO_EPOCH)
 
-    def _last_epoch(self, active: SegmentMetadata) -> int:
-        data = self.local.fetch_index(active, IndexType.LEADER_EPOCH)
+    def _last_epoch(self, active: SegmentMetadata) -> int | None:
+        """Return the last epoch that the directory knows; None if it keeps none."""
+        try:
+            data = self.local.fetch_index(active, IndexType.LEADER_EPOCH)
+        except NotFoundError:
+            return None
         entries = parse_leader_epochs(data, name=self.local.name_of(active)).entries
         return entries[-1].epoch if entries else NO_EPOCH
 
@@ -243,8 +255,13 @@ class LocalFirst(StorageWrapper):
         return self._has_left(metadata) and self._copy_of(metadata) is not None
 
     def is_compacted(self, partition: TopicIdPartition) -> bool:
-        """Return whether a cleaner may have removed batches of a partition."""
-        return self.local.is_compacted(partition) or self.inner.is_compacted(partition)
+        """Return whether a cleaner may have removed batches of a partition.
+
+        The directory says so of what it holds, and of that alone the tier's copies are.
+        """
+        if self._held(partition):
+            return self.local.is_compacted(partition)
+        return self.inner.is_compacted(partition)
 
     def is_end_checked(self, metadata: SegmentMetadata) -> bool:
         """Return whether a segment's end offset has been verified."""
@@ -372,8 +389,12 @@ class LocalFirst(StorageWrapper):
         return self.local.owns(metadata) and not self.local.has_log(metadata)
 
     def _copy_of(self, metadata: SegmentMetadata) -> SegmentMetadata | None:
-        """Return the copy of a local segment in the tier, if it has the same log."""
-        start = metadata.start_offset
+        """Return the copy of a local segment in the tier, if it has the same log.
+
+        A segment that was active may have grown before it was copied.
+        """
+        start, size = metadata.start_offset, metadata.size or 0
+        is_active = self.local.is_active(metadata)
         try:
             listed = self.inner.list_segments(metadata.partition, start)
         except NotFoundError:
@@ -381,6 +402,6 @@ class LocalFirst(StorageWrapper):
         for one in listed:
             if one.start_offset == start:
                 known = self.inner.describe(one)
-                if known.size == metadata.size:
+                if known.size == size or (is_active and (known.size or 0) > size):
                     return known
         return None

@@ -10,7 +10,7 @@ from itertools import chain
 
 import numpy as np
 
-from tieredfs.errors import CorruptBatchError
+from tieredfs.errors import CorruptBatchError, CorruptObjectError
 from tieredfs.format.batch.reader import claimed_size, may_be_torn, scan_log
 from tieredfs.format.batch.table import LogBatch, LogBatches
 from tieredfs.format.buffers import Buffer
@@ -110,7 +110,11 @@ class LogFetch:
         self._piece, self._position = held[: size - start], start
 
     def __iter__(self) -> Iterator[memoryview]:
-        """Yield the pieces, each of which begins where the one before ended."""
+        """Yield the pieces, each of which begins where the one before ended.
+
+        Raises:
+            CorruptObjectError: A fetch returned nothing.
+        """
         end, beyond = self.start + len(self._piece), _LOOKAHEAD_BYTES
         length = self._first_size
         if self._piece:
@@ -122,7 +126,10 @@ class LogFetch:
             start, end = end, max(planned, min(self.size, end + self.needed))
             self._piece, self._position = _NOTHING, start  # do not hold two pieces
             self._piece = self._fetch(start, end)[: self.size - start]
-            end = start + len(self._piece) if self._piece else end
+            if not self._piece:
+                msg = f"the log ends at byte {start}, and is listed with {self.size}"
+                raise CorruptObjectError(msg)
+            end = start + len(self._piece)
             yield self._piece
 
     def rest(self, position: int) -> memoryview:
