@@ -252,6 +252,26 @@ def test_a_following_segment_that_goes_takes_no_record_of_others_with_it(
     assert [one for one in _offsets(scan) if one < 8] == expected
 
 
+def test_retention_takes_no_record_of_segments_that_are_left() -> None:
+    steps = [("plain", 0, 2), ("data", 0, 1), ("roll", 0, 0)] * 6
+    log = TransactionalLog([*steps, ("abort", 0, 0), ("roll", 0, 0), ("plain", 0, 1)])
+    starts = [segment.start for segment in log.segments]
+    for gone in range(1, len(starts)):
+        url = f"memory://committed-{uuid.uuid4().hex}"
+        store, files = ObjectStore(url), put_tiered(log)
+        for key, content in files.items():
+            store.put(key, content, overwrite=False)
+        scan = _topic(KafkaLocal(store)).scan(isolation="read_committed", on_gap="skip")
+        batches = iter(scan)
+        first = next(batches)["offset"].to_pylist()
+        for start in starts[:gone]:
+            store.delete([key for key in files if f"/{start:020d}-" in key])
+        found = first + [o for batch in batches for o in batch["offset"].to_pylist()]
+        left = log.visible(starts[gone], log.end)
+        assert [one for one in found if one >= starts[gone]] == left
+        assert found == sorted(set(found))
+
+
 @pytest.mark.parametrize("rolls", [1, 3])
 def test_an_open_transaction_is_found_where_no_producer_snapshot_is_stored(
     tmp_path: Path, rolls: int

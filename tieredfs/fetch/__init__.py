@@ -5,11 +5,12 @@ come and go share a ``FetchPurgatory`` and, by a ``BlockReader``, what it has fe
 """
 
 from tieredfs.fetch.block_reader import BlockReader
-from tieredfs.fetch.fetcher import FetchedLog, RemoteLogFetcher
+from tieredfs.fetch.fetcher import Attempts, FetchedLog, RemoteLogFetcher
 from tieredfs.fetch.purgatory import FetchPurgatory, PurgatoryLimits
 from tieredfs.fetch.window import FetchLimits, LogRange
 
 __all__ = [
+    "Attempts",
     "BlockReader",
     "FetchLimits",
     "FetchPurgatory",

@@ -11,7 +11,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Final, Self
 
 from tieredfs.errors import DeadlineExceededError, TieredFSError
@@ -44,6 +46,10 @@ begin all other requests takes longer than to decode them.
 """
 
 _MIN_SHARE_SECONDS: Final = 0.001
+
+
+def _nothing() -> None:
+    """Take no note of a repeated attempt."""
 
 
 def _later(seconds: float, call: Callable[[], None]) -> None:
@@ -167,6 +173,7 @@ class Attempts:
         clock: Returns a time in seconds that only grows.
         later: Calls a function after some seconds.
         drawn: Returns a random number from 0 to 1.
+        repeated: Is called for each attempt that repeats another one.
     """
 
     storage: RemoteStorageManager
@@ -174,13 +181,16 @@ class Attempts:
     clock: Callable[[], float] = time.monotonic
     later: Later = _later
     drawn: Callable[[], float] = random.random
+    repeated: Callable[[], object] = _nothing
 
     @classmethod
-    def of(cls, storage: RemoteStorageManager) -> Self:
+    def of(
+        cls, storage: RemoteStorageManager, repeated: Callable[[], object] = _nothing
+    ) -> Self:
         """Return the attempts that the policy of a storage's store allows."""
         policy = storage.store.policy
-        retries = policy.attempts - 1
-        return cls(storage, Backoff(retries, policy.backoff, policy.max_backoff))
+        backoff = Backoff(policy.attempts - 1, policy.backoff, policy.max_backoff)
+        return cls(storage, backoff, repeated=repeated)
 
     def make(
         self, segment: SegmentMetadata, start: int, end: int, begun: float, attempt: int
@@ -194,6 +204,8 @@ class Attempts:
             begun: When the first attempt began.
             attempt: The number of this one, from 1.
         """
+        if attempt > 1:
+            self.repeated()
         policy = self.storage.store.policy
         left = max(self._left(begun), _MIN_SHARE_SECONDS)
         share = policy.share(left, attempt)
@@ -216,6 +228,15 @@ class Attempts:
         drawn = self.backoff.delay(attempt, self.drawn())
         delay = max(drawn, retry_after(error))
         return delay if delay < self._left(begun) else None
+
+    def overdue(self, segment: SegmentMetadata, start: int) -> DeadlineExceededError:
+        """Return the error of a range that did not come, whatever its last share."""
+        name, seconds = (
+            self.storage.name_of(segment),
+            self.storage.store.policy.deadline,
+        )
+        msg = f"{name}: byte {start} of the log did not come in {seconds:g} s"
+        return DeadlineExceededError(msg)
 
     def is_late(self, begun: float) -> bool:
         """Return whether the deadline of what began at a time has passed."""
@@ -291,6 +312,8 @@ class _Round:
         try:
             if failed is not None and self._attempts.is_late(begun):
                 raise failed
+            if failed is not None:
+                self._attempts.repeated()
             return self._fetch_now(segment, start, end, begun)
         finally:
             failed = None  # it refers to this frame, if it was raised
@@ -305,13 +328,17 @@ class _Round:
                 return attempts.make(segment, start, end, begun, attempt)
             except TieredFSError as error:
                 delay = attempts.delay(error, begun, attempt)
+                if delay is None and isinstance(error, DeadlineExceededError):
+                    raise attempts.overdue(segment, start) from error
                 if delay is None:
                     raise
             attempt += 1
             woken = threading.Event()
-            attempts.later(delay, woken.set)
-            while not woken.wait(SIGNAL_CHECK_SECONDS):
-                pass
+            with suppress(RuntimeError):  # there are no more threads
+                attempts.later(delay, woken.set)
+                delay = inf
+            while not woken.wait(min(delay, SIGNAL_CHECK_SECONDS)) and delay > 0:
+                delay -= SIGNAL_CHECK_SECONDS
 
     def _advance(self) -> None:
         """Add logs while there is room, and begin what may begin; the lock is held.
@@ -358,9 +385,10 @@ class _Round:
                 else:
                     self._go_on()
             if piece.is_first:
-                attempts.later(_HEAD_START_SECONDS, self._wake)
+                delay = _HEAD_START_SECONDS
         if delay is not None:
-            attempts.later(delay, self._wake)
+            with suppress(RuntimeError):  # there are no more threads: its reader looks
+                attempts.later(delay, self._wake)
 
     @property
     def _is_forked(self) -> bool:

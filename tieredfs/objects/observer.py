@@ -168,6 +168,11 @@ class RequestCounter:
             self._size += event.size
             self._retries += event.attempts - 1
 
+    def count_retry(self) -> None:
+        """Count a request as one that repeats another one of the caller's."""
+        with self._lock:
+            self._retries += 1
+
     @property
     def retries(self) -> int:
         """Requests so far that repeated another one."""

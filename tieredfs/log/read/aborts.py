@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tieredfs.epochs import LeaderEpochs
-from tieredfs.errors import NotFoundError
+from tieredfs.errors import NotFoundError, StorageUnavailableError
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.format.index.txn import (
@@ -33,6 +33,8 @@ from tieredfs.storage import Capability, RemoteStorageManager
 __all__ = ["AbortedBatches"]
 
 _EARLIEST = 0
+_MAX_LISTINGS = 100
+"""How often the segments are listed again because one of them was gone."""
 
 
 class AbortedBatches:
@@ -59,7 +61,7 @@ class AbortedBatches:
         self._storage = storage
         self._skip_gaps = skip_gaps
         self._following = following
-        self._gone: set[SegmentMetadata] = set()
+        self._listings = 0
         rest = iter(slices)
         first = next(rest)
         self._lineage = first.lineage
@@ -113,7 +115,11 @@ class AbortedBatches:
             TieredFSError: As in ``hidden``.
         """
         while self._decided < end:
-            segment = next(self._segments, None)
+            try:
+                segment = next(self._segments, None)
+            except NotFoundError as error:  # it is described, and gone meanwhile
+                self._list_again(error)
+                continue
             if segment is None:
                 self._decided = inf
                 return
@@ -123,14 +129,25 @@ class AbortedBatches:
                 self._check_gap(segment)
                 try:
                     self._add(segment, agreed)
-                except NotFoundError:
-                    if not self._skip_gaps:
-                        raise
-                    if segment not in self._gone:  # a copy may have taken its place
-                        self._gone.add(segment)
-                        self._segments = self._listed(self._following)
-                        continue
+                except NotFoundError as error:  # a copy may have taken its place
+                    self._list_again(error)
+                    continue
             self._reached = max(self._reached, agreed)
+
+    def _list_again(self, error: NotFoundError) -> None:
+        """Go on with what is stored now, if a segment may be missing.
+
+        Raises:
+            NotFoundError: Gaps are not skipped.
+            StorageUnavailableError: Segments go faster than they are listed.
+        """
+        if not self._skip_gaps:
+            raise error
+        self._listings += 1
+        if self._listings > _MAX_LISTINGS:
+            msg = f"{error}: segments are deleted faster than they are listed"
+            raise StorageUnavailableError(msg) from error
+        self._segments = self._listed(self._following)
 
     def _check_gap(self, segment: SegmentMetadata) -> None:
         """Check that no offset is missing before a segment, other than the first."""

@@ -5,7 +5,7 @@ gaps are skipped, the rest is then planned again from a new listing: offsets tha
 another segment has are read, and the others are left out.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import Final
@@ -19,7 +19,7 @@ from tieredfs.errors import (
     NotFoundError,
     StorageUnavailableError,
 )
-from tieredfs.fetch import FetchedLog, LogRange, RemoteLogFetcher
+from tieredfs.fetch import Attempts, FetchedLog, LogRange, RemoteLogFetcher
 from tieredfs.format.batch.reader import claimed_size
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.log.planning.catalog import SegmentCatalog, SegmentContent, content_of
@@ -131,7 +131,7 @@ class PartitionRead:
         is_begun_small: Whether the first request was for few bytes.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a scan was asked for, by keyword
         self,
         storage: RemoteStorageManager,
         slices: Sequence[SegmentSlice],
@@ -140,6 +140,7 @@ class PartitionRead:
         skip_deleted: bool,
         committed: bool,
         held: HeldBytes,
+        repeated: Callable[[], object],
     ) -> None:
         """Create a read, without sending a request.
 
@@ -151,6 +152,7 @@ class PartitionRead:
             committed: Whether to leave out the records of aborted transactions; the
                 slices end at the last stable offset or before it.
             held: Limit of what may be kept between turns.
+            repeated: Is called for each download that repeats another one.
         """
         self.storage = storage
         self._left = _Remaining(slices)
@@ -162,7 +164,8 @@ class PartitionRead:
         self._held = held
         self._gone: set[SegmentContent] = set()
         # What is downloaded ahead.
-        self._fetcher = RemoteLogFetcher(storage, fetch_size)
+        attempts = Attempts.of(storage, repeated)
+        self._fetcher = RemoteLogFetcher(storage, fetch_size, attempts=attempts)
         self._downloads: Iterator[FetchedLog] | None = None
         self._downloaded: FetchedLog | None = None
         self._is_begun = self.is_begun_small = False

@@ -228,7 +228,8 @@ class Scan:
 
     def _reads(self) -> list[PartitionRead]:
         held = HeldBytes(max_kept_bytes(self.storage))
-        storage = self.storage.with_observer(self._record.begin())
+        counter = self._record.begin()
+        storage = self.storage.with_observer(counter)
         return [
             PartitionRead(
                 storage,
@@ -237,6 +238,7 @@ class Scan:
                 skip_deleted=self.on_gap == "skip",
                 committed=self._is_committed,
                 held=held,
+                repeated=counter.count_retry,
             )
             for slices in self.plan.partitions
         ]
