@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 
 import tieredfs
-from support.log_directories import push_all
+from support.log_directories import push_all, write_log
 from support.transactions import (
     Step,
     TransactionalLog,
@@ -28,6 +28,8 @@ from tieredfs import (
     RemoteStorageManager,
     RequestEvent,
     Scan,
+    SegmentIndexes,
+    SegmentMetadata,
     Topic,
 )
 from tieredfs.log.verify.verify import Depth, verify
@@ -252,24 +254,40 @@ def test_a_following_segment_that_goes_takes_no_record_of_others_with_it(
     assert [one for one in _offsets(scan) if one < 8] == expected
 
 
-def test_retention_takes_no_record_of_segments_that_are_left() -> None:
-    steps = [("plain", 0, 2), ("data", 0, 1), ("roll", 0, 0)] * 6
-    log = TransactionalLog([*steps, ("abort", 0, 0), ("roll", 0, 0), ("plain", 0, 1)])
-    starts = [segment.start for segment in log.segments]
-    for gone in range(1, len(starts)):
-        url = f"memory://committed-{uuid.uuid4().hex}"
-        store, files = ObjectStore(url), put_tiered(log)
-        for key, content in files.items():
-            store.put(key, content, overwrite=False)
-        scan = _topic(KafkaLocal(store)).scan(isolation="read_committed", on_gap="skip")
-        batches = iter(scan)
-        first = next(batches)["offset"].to_pylist()
-        for start in starts[:gone]:
-            store.delete([key for key in files if f"/{start:020d}-" in key])
-        found = first + [o for batch in batches for o in batch["offset"].to_pylist()]
-        left = log.visible(starts[gone], log.end)
-        assert [one for one in found if one >= starts[gone]] == left
-        assert found == sorted(set(found))
+class _Leaving(KafkaLocal):
+    """A tier from which a segment goes just before it is described, when that is armed.
+
+    Attributes:
+        leaving: The keys that are deleted then; none before.
+    """
+
+    leaving: Sequence[str] = ()
+
+    def describe(
+        self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
+    ) -> SegmentMetadata:
+        """Delete what leaves, once, and ask."""
+        leaving, self.leaving = self.leaving, ()
+        if leaving:
+            self.store.delete(leaving)
+        return super().describe(metadata, indexes)
+
+
+@pytest.mark.parametrize("is_all", [False, True])
+def test_a_segment_that_goes_as_it_is_listed_takes_no_record_of_others_with_it(
+    is_all: bool,
+) -> None:
+    log, url = TransactionalLog(ABORTED_NEXT), f"memory://committed-{uuid.uuid4().hex}"
+    store, files = ObjectStore(url), put_tiered(log)
+    for key, content in files.items():
+        store.put(key, content, overwrite=False)
+    storage = _Leaving(store)
+    scan = _topic(storage).scan(end=8, isolation="read_committed", on_gap="skip")
+    batches = iter(scan)
+    storage.leaving = [key for key in files if is_all or f"/{8:020d}-" in key]
+    # The end of the transaction is gone: it is taken as committed.
+    found = [one for batch in batches for one in batch["offset"].to_pylist()]
+    assert found == list(range(8))
 
 
 @pytest.mark.parametrize("rolls", [1, 3])
@@ -286,6 +304,14 @@ def test_an_open_transaction_is_found_where_no_producer_snapshot_is_stored(
     topic = _topic(KafkaLog(ObjectStore(str(tmp_path))))
     assert _offsets(topic.scan(isolation="read_committed")) == log.visible(0, log.end)
     assert log.visible(0, log.end) == [0, 1, 2]
+
+
+def test_a_log_of_an_empty_active_segment_alone_is_stable_where_it_begins(
+    tmp_path: Path,
+) -> None:
+    write_log(tmp_path, {50: b""})
+    topic = _topic(KafkaLog(ObjectStore(str(tmp_path))))
+    assert not _offsets(topic.scan(isolation="read_committed"))
 
 
 def test_an_unknown_isolation_is_refused_with_those_there_are() -> None:

@@ -90,7 +90,8 @@ def _snapshot_after(
     logs = [last]
     while (found := _snapshot_before(storage, logs[-1])) is None:
         start = logs[-1].start_offset
-        previous = next((one for one in segments if end_of(one) == start), None)
+        before = (one for one in segments if one.start_offset < start == end_of(one))
+        previous = next(before, None)
         if previous is None:
             found = ProducerSnapshot()
             break

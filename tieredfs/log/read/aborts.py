@@ -66,7 +66,7 @@ class AbortedBatches:
         first = next(rest)
         self._lineage = first.lineage
         read = (part.segment for part in chain([first], rest))
-        self._segments: Iterator[SegmentMetadata] = chain(read, self._listed(following))
+        self._segments: Iterator[SegmentMetadata] = chain(read, self._listed())
         self._known: set[tuple[int, str, bytes]] = set()
         self._reached = _EARLIEST
         # Of transactions that began below it, the indexes so far contain all aborts.
@@ -147,7 +147,7 @@ class AbortedBatches:
         if self._listings > _MAX_LISTINGS:
             msg = f"{error}: segments are deleted faster than they are listed"
             raise StorageUnavailableError(msg) from error
-        self._segments = self._listed(self._following)
+        self._segments = self._listed()
 
     def _check_gap(self, segment: SegmentMetadata) -> None:
         """Check that no offset is missing before a segment, other than the first."""
@@ -189,8 +189,6 @@ class AbortedBatches:
             )
             self._decided = max(self._decided, first_open_offset(producers, agreed))
 
-    def _listed(
-        self, following: Callable[[int], Iterator[SegmentMetadata]]
-    ) -> Iterator[SegmentMetadata]:
-        """List what follows the segments that are read, when it is needed."""
-        yield from following(self._reached)
+    def _listed(self) -> Iterator[SegmentMetadata]:
+        """List what follows what was looked at, when it is needed."""
+        yield from self._following(self._reached)

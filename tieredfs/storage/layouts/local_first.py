@@ -257,7 +257,8 @@ class LocalFirst(StorageWrapper):
     def is_compacted(self, partition: TopicIdPartition) -> bool:
         """Return whether a cleaner may have removed batches of a partition.
 
-        The directory says so of what it holds, and of that alone the tier's copies are.
+        If the directory has the partition, its cleaner's checkpoint says so: a tier
+        that only may have been cleaned would excuse what is missing here.
         """
         if self._held(partition):
             return self.local.is_compacted(partition)
