@@ -1,5 +1,6 @@
 """Logs that are read by blocks are those that are stored, and are fetched once."""
 
+import os
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -7,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from fetch.logs import Logs, log_segment
+from objects.forking import forked
 from tieredfs import (
     DeadlineExceededError,
     NotFoundError,
@@ -41,7 +43,7 @@ class Watched(LogBlocks):
 @pytest.fixture
 def purgatory() -> Iterator[FetchPurgatory]:
     """A purgatory that is closed after the test."""
-    with FetchPurgatory(backoff=Backoff(first=0.001, longest=0.002)) as made:
+    with FetchPurgatory(backoff=Backoff(None, 0.001, 0.002)) as made:
         yield made
 
 
@@ -64,7 +66,7 @@ def _until(release: threading.Event) -> Callable[[int, int, int], None]:
 def _whole(reader: BlockReader, number: int, start: int = 0) -> bytes:
     segment, parts, at = log_segment(number, SIZE), [], start
     while at < SIZE:
-        parts.append(bytes(reader.read(segment, at, SIZE)))
+        parts.append(bytes(reader.read(segment, at)))
         at += len(parts[-1])
     return b"".join(parts)
 
@@ -98,9 +100,9 @@ def test_the_window_goes_on_into_the_next_segments(purgatory: FetchPurgatory) ->
     reader = _reader(logs, purgatory)
     parts = [LogRange(log_segment(n, SIZE), at, SIZE) for n, at in ((0, 48), (1, 0))]
     reader.prefetch(parts)
-    reader.read(log_segment(0, SIZE), 48, SIZE)
+    reader.read(log_segment(0, SIZE), 48)
     for start in (0, 16):
-        reader.read(log_segment(1, SIZE), start, SIZE)
+        reader.read(log_segment(1, SIZE), start)
     assert logs.asked == {(0, 48): 1, (1, 0): 1, (1, 16): 1}
 
 
@@ -114,11 +116,32 @@ def test_what_comes_after_a_caller_gave_up_serves_the_next_one(
     reader = _reader(logs, purgatory, blocks)
     segment = log_segment(0, SIZE)
     with pytest.raises(DeadlineExceededError, match="block at 0"):
-        reader.read(segment, 0, SIZE)
+        reader.read(segment, 0)
     release.set()
     assert blocks.held.wait(WAIT_SECONDS)
-    assert reader.read(segment, 0, SIZE) == Logs.content(0, 0, BLOCK)
+    assert reader.read(segment, 0) == Logs.content(0, 0, BLOCK)
     assert logs.asked == {(0, 0): 1}
+
+
+def test_a_forked_child_fetches_what_its_parent_has_begun_to_fetch(
+    purgatory: FetchPurgatory,
+) -> None:
+    begun, release = threading.Event(), threading.Event()
+    parent = os.getpid()
+
+    def answer(*_: int) -> None:
+        begun.set()
+        if os.getpid() == parent:
+            release.wait(WAIT_SECONDS)
+
+    reader = _reader(Logs(answer), purgatory)
+    segment = log_segment(0, SIZE)
+    reader.prefetch([LogRange(segment, 0, SIZE)])
+    assert begun.wait(WAIT_SECONDS)
+    found = forked(lambda: bytes(reader.read(segment, 0)))
+    release.set()
+    assert found == bytes(Logs.content(0, 0, BLOCK))
+    assert reader.read(segment, 0) == Logs.content(0, 0, BLOCK)
 
 
 def test_a_failure_that_passes_is_not_seen(purgatory: FetchPurgatory) -> None:
@@ -151,5 +174,5 @@ def test_reading_ahead_never_raises() -> None:
         reader = BlockReader(logs, LogBlocks(), purgatory, block_bytes=1, window=9)
         reader.prefetch([LogRange(log_segment(0, SIZE), 0, SIZE)])
         with pytest.raises(StorageUnavailableError, match="block at 9"):
-            reader.read(log_segment(0, SIZE), 9, 10)
+            reader.read(log_segment(0, SIZE), 9)
         release.set()

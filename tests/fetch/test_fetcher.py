@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 
@@ -14,8 +15,8 @@ from tieredfs import (
     StorageUnavailableError,
 )
 from tieredfs.fetch import FetchLimits, LogRange, RemoteLogFetcher
+from tieredfs.fetch.attempts import Attempts
 from tieredfs.fetch.backoff import Backoff
-from tieredfs.fetch.fetcher import Attempts
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 
 PIECE = 16
@@ -43,18 +44,31 @@ def _content(count: int, size: int = SIZE) -> list[bytes]:
     return [bytes(Logs.content(n, 0, size)) for n in range(count)]
 
 
-def _attempts(logs: Logs, retries: int, waits: list[float]) -> Attempts:
-    """Return attempts whose waits are noted, and pass at once."""
+def _attempts(
+    logs: Logs, retries: int, waits: list[float], repeats: list[None] | None = None
+) -> Attempts:
+    """Return attempts whose waits and repetitions are noted; they wait for nothing."""
     now = 0.0
 
-    def later(seconds: float, call: Callable[[], None]) -> None:
+    def sleep(seconds: float) -> None:
         nonlocal now
         waits.append(seconds)
         now += seconds
+
+    def after(seconds: float, call: Callable[[], object]) -> None:
+        sleep(seconds)
         threading.Thread(target=call, daemon=True).start()
 
-    backoff = Backoff(retries)
-    return Attempts(logs, backoff, clock=lambda: now, later=later, drawn=lambda: 0.5)
+    noted = [] if repeats is None else repeats
+    return Attempts(
+        logs,
+        Backoff(retries),
+        lambda: now,
+        after,
+        sleep,
+        drawn=lambda: 0.5,
+        repeated=lambda: noted.append(None),
+    )
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 16, 48])
@@ -125,14 +139,37 @@ def test_failures_that_pass_are_repeated_after_doubling_waits(
 def test_a_failure_that_stays_is_tried_again_where_it_is_needed_and_then_raised() -> (
     None
 ):
-    logs, waits = Logs(_fails(StorageUnavailableError, 1, 1000)), list[float]()
-    fetcher = RemoteLogFetcher(logs, SIZE, attempts=_attempts(logs, 5, waits))
-    found = fetcher.fetch(_ranges(3))
+    logs, repeats = Logs(_fails(StorageUnavailableError, 1, 1000)), list[None]()
+    attempts = _attempts(logs, 5, [], repeats)
+    found = RemoteLogFetcher(logs, SIZE, attempts=attempts).fetch(_ranges(3))
     assert bytes(next(found).read(0, SIZE)) == _content(1)[0]
     log = next(found)
     with pytest.raises(StorageUnavailableError, match="attempt 12 at 1"):
         log.read(0, SIZE)
     assert logs.asked[1, 0] == 2 * 6
+    assert len(repeats) == 2 * 6 - 1
+
+
+def test_the_first_few_bytes_are_given_to_the_reader_before_more_is_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, submit = list[object](), DaemonExecutor.submit
+
+    def noted(*asked: Any) -> object:  # noqa: ANN401 - a call, and what it is given
+        begun.append(asked)
+        return submit(*asked)
+
+    monkeypatch.setattr(DaemonExecutor, "submit", noted)
+    logs = Logs()
+    attempts = Attempts(logs, Backoff(), after=lambda *_: None)  # no head start ends
+    part = LogRange(log_segment(0, SIZE), 0, SIZE, first_bytes=2)
+    fetcher = RemoteLogFetcher(logs, PIECE, attempts=attempts)
+    found = fetcher.fetch([part, *_ranges(2)[1:]])
+    log = next(found)
+    assert log.read(0, SIZE) == _content(1)[0][:2]
+    assert len(begun) == 1
+    assert log.read(2, SIZE) == _content(1)[0][2:18]
+    assert len(begun) > 2
 
 
 def test_a_segment_that_is_gone_is_not_tried_again_but_where_it_is_needed() -> None:
@@ -253,7 +290,7 @@ def test_a_store_that_is_gone_is_waited_for_until_one_deadline_has_passed() -> N
         raise DeadlineExceededError(f"at {now}")
 
     logs = Logs(answer, policy=RequestPolicy(deadline=60.0))
-    attempts = Attempts(logs, Backoff(), clock=clock, later=lambda _, call: call())
+    attempts = Attempts(logs, Backoff(), clock, lambda _, call: call(), lambda _: None)
     (log,) = RemoteLogFetcher(logs, SIZE, attempts=attempts).fetch(_ranges(1))
     is_reading = True
     with pytest.raises(DeadlineExceededError):

@@ -19,6 +19,7 @@ from support.log_directories import (
     topic_of,
 )
 from support.transactions import (
+    Step,
     TransactionalLog,
     put_tiered,
     transactional_logs,
@@ -166,6 +167,22 @@ def test_what_is_stable_and_what_was_aborted_is_as_a_leader_knows_it(
     assert [one for one in offsets if one >= start] == log.visible(start, log.end)
 
 
+def test_a_transaction_that_may_end_in_a_gap_is_an_error(
+    purgatory: FetchPurgatory,
+) -> None:
+    rolled: list[Step] = [("plain", 0, 2), ("roll", 0, 0)]
+    log = TransactionalLog([("data", 0, 2), ("roll", 0, 0), *rolled, *rolled])
+    store = ObjectStore(f"memory://view-{uuid.uuid4().hex}")
+    for key, content in put_tiered(log).items():
+        if f"/{log.segments[1].start:020d}-" not in key:
+            store.put(key, content, overwrite=False)
+    storage = KafkaLocal(store)
+    (partition,) = storage.list_partitions()
+    view = _view(storage, partition, purgatory)
+    with pytest.raises(CorruptDataError, match="offsets 2 to 3"):
+        view.aborted(0, 2)
+
+
 def test_the_ends_of_epochs_are_those_that_a_leader_answers() -> None:
     lineage = LeaderEpochs.of([(2, 10), (5, 20), (6, 30)])
     answers = {0: (0, 10), 2: (2, 20), 3: (2, 20), 5: (5, 30), 6: (6, 44), 7: None}
@@ -231,6 +248,17 @@ class TestSmall:
         assert view.read(20, 1 << 20).next_offset == 30
         middle.write_bytes(whole)  # it was mended
         assert view.read(15, 1).next_offset == 20
+
+    def test_what_follows_a_gap_is_read_and_the_gap_is_an_error(
+        self, tier: Path, purgatory: FetchPurgatory
+    ) -> None:
+        sorted(tier.rglob("*.segment"))[1].unlink()
+        view = _view(_opened(tier), partition_of(), purgatory)
+        assert view.read(0, 1 << 20).next_offset == 10
+        for _ in range(2):
+            with pytest.raises(CorruptDataError, match="offsets 10 to 19"):
+                view.read(10, 1)
+        assert view.read(20, 1 << 20).next_offset == 30
 
     def test_a_segment_that_was_deleted_is_an_error(
         self, tier: Path, purgatory: FetchPurgatory

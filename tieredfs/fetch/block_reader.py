@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from itertools import islice
 from typing import Final
@@ -12,6 +11,7 @@ from cachetools import LRUCache
 
 from tieredfs.cache.log_blocks import BlockKey, LogBlocks
 from tieredfs.errors import DeadlineExceededError, TieredFSError
+from tieredfs.fetch.attempts import fetch_once
 from tieredfs.fetch.purgatory import FetchPurgatory
 from tieredfs.fetch.window import LogRange
 from tieredfs.model import SegmentMetadata
@@ -59,13 +59,12 @@ class BlockReader:
         self._lock = make_lock()
         self._sizes: LRUCache[SegmentMetadata, int] = LRUCache(_MAX_KNOWN)
 
-    def read(self, segment: SegmentMetadata, start: int, end: int) -> memoryview:
+    def read(self, segment: SegmentMetadata, start: int) -> memoryview:
         """Return the bytes of a segment's log from ``start`` to the end of a block.
 
         Args:
             segment: The segment, whose size is known.
             start: First byte.
-            end: Ignored: what is returned may have fewer bytes, and more.
 
         Returns:
             At least one byte.
@@ -78,7 +77,6 @@ class BlockReader:
             DeadlineExceededError: The block did not come in time; it is still being
                 fetched, for the next one who asks.
         """
-        del end
         first = start - start % self._size_of(segment)
         seconds = self.storage.store.policy.deadline
         future = self._begin(segment, first)
@@ -118,21 +116,20 @@ class BlockReader:
 
     def _begin(self, segment: SegmentMetadata, first: int) -> Future[memoryview]:
         key = BlockKey.of(segment, first)
-        name = f"{self.storage.name_of(segment)}: block at {first}"
+        return self._blocks.get(key, partial(self._submit, key, segment))
+
+    def _submit(self, key: BlockKey, segment: SegmentMetadata) -> Future[memoryview]:
+        name = f"{self.storage.name_of(segment)}: block at {key.start}"
         fetch = partial(self._fetch, key, segment)
         seconds = self.storage.store.policy.deadline
-        submit = partial(self._purgatory.submit, name, fetch, seconds)
-        return self._blocks.get(key, submit)
+        return self._purgatory.submit(name, fetch, seconds)
 
     def _fetch(
         self, key: BlockKey, segment: SegmentMetadata, left: float, attempt: int
     ) -> memoryview:
         """Make an attempt at a block, and hold it, even if no caller waits."""
-        policy, size = self.storage.store.policy, self._size_of(segment)
-        share = policy.share(left, attempt)
-        once = self.storage.with_policy(replace(policy, attempts=1, deadline=share))
-        end = min(key.start + size, segment.size or 0)
-        found = once.fetch_log_ahead(segment, key.start, end)
+        end = min(key.start + self._size_of(segment), segment.size or 0)
+        found = fetch_once(self.storage, segment, (key.start, end), left, attempt)
         return self._blocks.hold(key, found[: end - key.start])
 
     def _size_of(self, segment: SegmentMetadata) -> int:

@@ -1,11 +1,14 @@
 """Calls that are made after a wait, all by one thread."""
 
 import heapq
+import os
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
+
+from tieredfs.objects.concurrency.fork_locks import make_lock
 
 __all__ = ["DelayedCalls"]
 
@@ -32,7 +35,8 @@ class DelayedCalls:
             clock: Returns a time in seconds that only grows.
         """
         self._clock = clock
-        self._changed = threading.Condition()
+        self._changed = threading.Condition(make_lock())
+        self._process = os.getpid()
         self._numbers = count()
         self._left: list[_Delayed] = []
         self._is_running = False
@@ -45,6 +49,9 @@ class DelayedCalls:
         """
         due = self._clock() + seconds
         with self._changed:
+            if self._process != os.getpid():  # a forked child lacks the thread
+                self._process, self._is_running = os.getpid(), False
+                self._left.clear()
             if not self._is_running:
                 thread = threading.Thread(
                     target=self._run, name="tieredfs-delayed", daemon=True

@@ -6,18 +6,15 @@ fails gives its place to another piece while it waits.
 """
 
 import os
-import random
 import threading
-import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from math import inf
+from dataclasses import dataclass
 from typing import Final, Self
 
 from tieredfs.errors import DeadlineExceededError, TieredFSError
-from tieredfs.fetch.backoff import Backoff
+from tieredfs.fetch.attempts import Attempts
 from tieredfs.fetch.window import (
     DownloadWindow,
     FetchLimits,
@@ -29,13 +26,9 @@ from tieredfs.model import SegmentMetadata
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.objects.concurrency.fork_locks import make_lock
 from tieredfs.objects.concurrency.waiting import SIGNAL_CHECK_SECONDS
-from tieredfs.objects.errors_map import retry_after
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["FetchedLog", "Later", "RemoteLogFetcher"]
-
-Later = Callable[[float, Callable[[], None]], object]
-"""Calls a function after some seconds, in another thread."""
+__all__ = ["FetchedLog", "RemoteLogFetcher"]
 
 _PIECES: Final = 8
 """Number of pieces that are held by default, beside the one that is being read."""
@@ -44,18 +37,6 @@ _HEAD_START_SECONDS: Final = 0.02
 """How long the reader alone has the processor when the first few bytes are there: to
 begin all other requests takes longer than to decode them.
 """
-
-_MIN_SHARE_SECONDS: Final = 0.001
-
-
-def _nothing() -> None:
-    """Take no note of a repeated attempt."""
-
-
-def _later(seconds: float, call: Callable[[], None]) -> None:
-    timer = threading.Timer(seconds, call)
-    timer.daemon = True
-    timer.start()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +91,7 @@ class RemoteLogFetcher:
         piece_bytes: int,
         limits: FetchLimits | None = None,
         *,
-        attempts: "Attempts | None" = None,
+        attempts: Attempts | None = None,
     ) -> None:
         """Create a fetcher, without sending a request or starting a thread.
 
@@ -161,89 +142,6 @@ class RemoteLogFetcher:
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
-
-
-@dataclass(frozen=True, slots=True)
-class Attempts:
-    """How a piece is downloaded, and how often that is tried.
-
-    Attributes:
-        storage: Where the segments are.
-        backoff: How often an attempt is repeated, and after which wait.
-        clock: Returns a time in seconds that only grows.
-        later: Calls a function after some seconds.
-        drawn: Returns a random number from 0 to 1.
-        repeated: Is called for each attempt that repeats another one.
-    """
-
-    storage: RemoteStorageManager
-    backoff: Backoff
-    clock: Callable[[], float] = time.monotonic
-    later: Later = _later
-    drawn: Callable[[], float] = random.random
-    repeated: Callable[[], object] = _nothing
-
-    @classmethod
-    def of(
-        cls, storage: RemoteStorageManager, repeated: Callable[[], object] = _nothing
-    ) -> Self:
-        """Return the attempts that the policy of a storage's store allows."""
-        policy = storage.store.policy
-        backoff = Backoff(policy.attempts - 1, policy.backoff, policy.max_backoff)
-        return cls(storage, backoff, repeated=repeated)
-
-    def make(
-        self, segment: SegmentMetadata, start: int, end: int, begun: float, attempt: int
-    ) -> memoryview:
-        """Ask the storage once, for a share of the time that is left.
-
-        Args:
-            segment: The segment.
-            start: First byte.
-            end: Byte after the last one that is needed.
-            begun: When the first attempt began.
-            attempt: The number of this one, from 1.
-        """
-        if attempt > 1:
-            self.repeated()
-        policy = self.storage.store.policy
-        left = max(self._left(begun), _MIN_SHARE_SECONDS)
-        share = policy.share(left, attempt)
-        once = self.storage.with_policy(replace(policy, attempts=1, deadline=share))
-        return once.fetch_log_ahead(segment, start, end)
-
-    def delay(self, error: BaseException, begun: float, attempt: int) -> float | None:
-        """Return the wait before the next attempt; None if none is made.
-
-        Args:
-            error: Why the last attempt has failed.
-            begun: When the first attempt began.
-            attempt: The number of the last one, from 1.
-        """
-        may_help = isinstance(error, DeadlineExceededError) or (
-            isinstance(error, TieredFSError) and error.retryable
-        )
-        if not may_help or attempt > self.backoff.retries:
-            return None
-        drawn = self.backoff.delay(attempt, self.drawn())
-        delay = max(drawn, retry_after(error))
-        return delay if delay < self._left(begun) else None
-
-    def overdue(self, segment: SegmentMetadata, start: int) -> DeadlineExceededError:
-        """Return the error of a range that did not come, whatever its last share."""
-        name, seconds = (
-            self.storage.name_of(segment),
-            self.storage.store.policy.deadline,
-        )
-        msg = f"{name}: byte {start} of the log did not come in {seconds:g} s"
-        return DeadlineExceededError(msg)
-
-    def is_late(self, begun: float) -> bool:
-        """Return whether the deadline of what began at a time has passed."""
-        return self._left(begun) <= 0
-
-    def _left(self, begun: float) -> float:
-        return self.storage.store.policy.deadline - (self.clock() - begun)
 
 
 class _Round:
@@ -332,13 +230,8 @@ class _Round:
                     raise attempts.overdue(segment, start) from error
                 if delay is None:
                     raise
+            attempts.sleep(delay)
             attempt += 1
-            woken = threading.Event()
-            with suppress(RuntimeError):  # there are no more threads
-                attempts.later(delay, woken.set)
-                delay = inf
-            while not woken.wait(min(delay, SIGNAL_CHECK_SECONDS)) and delay > 0:
-                delay -= SIGNAL_CHECK_SECONDS
 
     def _advance(self) -> None:
         """Add logs while there is room, and begin what may begin; the lock is held.
@@ -388,7 +281,7 @@ class _Round:
                 delay = _HEAD_START_SECONDS
         if delay is not None:
             with suppress(RuntimeError):  # there are no more threads: its reader looks
-                attempts.later(delay, self._wake)
+                attempts.after(delay, self._wake)
 
     @property
     def _is_forked(self) -> bool:

@@ -25,16 +25,14 @@ from typing import Any, Self, TypeVar
 from tieredfs.errors import (
     ClosedError,
     DeadlineExceededError,
-    InvalidArgumentError,
     StorageUnavailableError,
-    TieredFSError,
 )
+from tieredfs.fetch.attempts import After
 from tieredfs.fetch.backoff import Backoff
 from tieredfs.fetch.delayed_calls import DelayedCalls
-from tieredfs.integers import is_integer
+from tieredfs.integers import to_integer
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.objects.concurrency.fork_locks import make_lock
-from tieredfs.objects.errors_map import retry_after
 
 __all__ = ["FetchPurgatory", "PurgatoryLimits"]
 
@@ -60,10 +58,7 @@ class PurgatoryLimits:
             InvalidArgumentError: A limit is not an integer, or below 1.
         """
         for name in self.__slots__:
-            value = getattr(self, name)
-            if not is_integer(value) or value < 1:
-                msg = f"{name} is {value!r}: give an integer, 1 or more"
-                raise InvalidArgumentError(msg)
+            to_integer(getattr(self, name), name, minimum=1)
 
 
 @dataclass(eq=False, slots=True)
@@ -98,7 +93,7 @@ class FetchPurgatory:
         *,
         backoff: Backoff | None = None,
         clock: Callable[[], float] = time.monotonic,
-        after: Callable[[float, Callable[[], object]], object] | None = None,
+        after: After | None = None,
         drawn: Callable[[], float] = random.random,
         begin: Callable[[Callable[[], object]], object] | None = None,
     ) -> None:
@@ -106,8 +101,8 @@ class FetchPurgatory:
 
         Args:
             limits: How many fetches there may be; None for Kafka's defaults.
-            backoff: How long to wait before another attempt; None for 100 ms, doubling
-                up to 5 s. How often is up to the deadline.
+            backoff: How long to wait before another attempt, and how often; None for
+                100 ms, doubling up to 5 s, until the deadline.
             clock: Returns a time in seconds that only grows.
             after: Makes a call after some seconds; None for one thread that does.
             drawn: Returns a random number from 0 to 1.
@@ -115,7 +110,7 @@ class FetchPurgatory:
                 for a pool of daemons.
         """
         self._limits = limits or PurgatoryLimits()
-        self._backoff = backoff or Backoff()
+        self._backoff = backoff or Backoff(retries=None)
         self._clock = clock
         self._drawn = drawn
         self._given = after, begin
@@ -131,12 +126,6 @@ class FetchPurgatory:
         self._begin = begin or threads.submit
         self._open: set[_Fetch] = set()
         self._process = os.getpid()
-
-    @property
-    def pending(self) -> int:
-        """Number of fetches that are not completed and do not run."""
-        with self._lock:
-            return self._pending()
 
     def submit(
         self, name: str, attempt: Callable[[float, int], _T], seconds: float
@@ -159,7 +148,7 @@ class FetchPurgatory:
             StorageUnavailableError: As many fetches are pending as may be.
         """
         future: Future[_T] = Future()
-        future.set_running_or_notify_cancel()  # several may wait for it
+        future.set_running_or_notify_cancel()  # none of its callers can cancel it
         fetch = _Fetch(name, attempt, self._clock() + seconds, future)
         with self._lock:
             if self._process != os.getpid():  # a forked child has none of the threads
@@ -240,14 +229,9 @@ class FetchPurgatory:
 
     def _delay(self, fetch: _Fetch, error: BaseException) -> float | None:
         """Return the wait before the next attempt; None if none is made."""
-        may_help = isinstance(error, DeadlineExceededError) or (
-            isinstance(error, TieredFSError) and error.retryable
-        )
-        if not may_help:
-            return None
-        drawn = self._backoff.delay(fetch.number, self._drawn())
-        delay = max(drawn, retry_after(error))
-        return delay if self._clock() + delay < fetch.end else None
+        delay = self._backoff.wait_after(error, fetch.number, self._drawn())
+        is_late = delay is None or self._clock() + delay >= fetch.end
+        return None if is_late else delay
 
     def _expire(self, fetch: _Fetch) -> None:
         error = fetch.error

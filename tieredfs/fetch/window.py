@@ -20,8 +20,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from tieredfs.errors import InvalidArgumentError
-from tieredfs.integers import is_integer
+from tieredfs.integers import to_integer
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage.segment_log.stream import grown, request_end
 
@@ -55,10 +54,7 @@ class FetchLimits:
             InvalidArgumentError: A limit is not an integer, or below 1.
         """
         for name in self.__slots__:
-            value = getattr(self, name)
-            if not is_integer(value) or value < 1:
-                msg = f"{name} is {value!r}: give an integer, 1 or more"
-                raise InvalidArgumentError(msg)
+            to_integer(getattr(self, name), name, minimum=1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,6 @@ from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.explanation import Explanation, ScanStats
 from tieredfs.log.read.fetch import Fetched
-from tieredfs.log.read.partition_view import PartitionView, RawBatches
 from tieredfs.log.read.reader import Bounds, TieredReader
 from tieredfs.log.read.scan import Scan
 
@@ -20,8 +19,6 @@ __all__ = [
     "Bounds",
     "Explanation",
     "Fetched",
-    "PartitionView",
-    "RawBatches",
     "Scan",
     "ScanPlan",
     "ScanStats",

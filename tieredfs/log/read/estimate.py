@@ -107,11 +107,10 @@ def estimate_reads(
     while several := list(islice(rest, _SLICES_AT_A_TIME)):
         parts: dict[_Key, list[_Fetch]] = {}
         for part in several:
-            is_first = part.segment.partition != partition
+            begins = downloads and part.segment.partition != partition
             partition = part.segment.partition
-            size = first_request(storage, part, fetch_size) if is_first else None
-            fetch = _Fetch(part, size if downloads else None)
-            parts.setdefault(_key(part.segment), []).append(fetch)
+            first = first_request(storage, part, fetch_size) if begins else None
+            parts.setdefault(_key(part.segment), []).append(_Fetch(part, first))
         storages = {key: left.get(key) or PlanningStorage(storage) for key in parts}
         yield from calls.map(
             estimate, [(storages[key], found) for key, found in parts.items()]

@@ -7,7 +7,6 @@ another segment has are read, and the others are left out.
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -27,6 +26,7 @@ from tieredfs.log.planning.positions import offset_index
 from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.reader import TieredReader
+from tieredfs.log.read.remaining_slices import RemainingSlices
 from tieredfs.log.read.replan import plan_present
 from tieredfs.log.read.slice_batches import fetch_slice, first_request
 from tieredfs.storage import RemoteStorageManager
@@ -77,45 +77,6 @@ class HeldBytes:
         self._free += count
 
 
-class _Remaining:
-    """The slices left to read, made one at a time.
-
-    Attributes:
-        first: The first of them, or what is left of it.
-    """
-
-    first: SegmentSlice
-
-    def __init__(self, slices: Sequence[SegmentSlice]) -> None:
-        self._slices = slices
-        self._row = -1
-        self.drop_first()
-
-    def __iter__(self) -> Iterator[SegmentSlice]:
-        """Yield the slices that are left now, whatever is dropped meanwhile."""
-        rows = range(self._row + 1, len(self._slices))
-        return chain([self.first], (self._slices[row] for row in rows))
-
-    def drop_first(self) -> None:
-        """Go on with the next slice."""
-        self._row += 1
-        if self:
-            self.first = self._slices[self._row]
-
-    @property
-    def end_offset(self) -> int:
-        """End (exclusive) of the offsets of the last slice."""
-        return self._slices[-1].end_offset
-
-    @property
-    def is_last(self) -> bool:
-        """Whether no other slice follows the first."""
-        return self._row + 1 >= len(self._slices)
-
-    def __bool__(self) -> bool:
-        return self._row < len(self._slices)
-
-
 class PartitionRead:
     """The slices of one partition that are left to read, in offset order.
 
@@ -155,7 +116,7 @@ class PartitionRead:
             repeated: Is called for each download that repeats another one.
         """
         self.storage = storage
-        self._left = _Remaining(slices)
+        self._left = RemainingSlices(slices)
         self.partition = self._left.first.segment.partition
         self._fetch_size = fetch_size
         self._skip_deleted = skip_deleted
@@ -282,17 +243,17 @@ class PartitionRead:
                 message says where to go on, as that of the next one does.
             DeadlineExceededError: The store did not answer in time.
         """
-        whole = self._left.first
+        left = self._left
         try:
             for found in batches:
                 hidden = self._hidden(found)
-                self._left.first = whole.remaining_after(found)
+                self._left = left.after(found)
                 self._taken += int(found["size"].sum())
                 yield from found.without(hidden)
                 if self._ends_turn(found.name):
                     self._pause()
                     return
-            self._left.drop_first()
+            self._left = left.after_first()
             self._drop()
         except NotFoundError as error:
             self._plan_again(error)
@@ -377,8 +338,8 @@ class PartitionRead:
         start, end = first.start_offset, self._left.end_offset
         try:
             present = plan_present(reader, start, end, without=self._gone)
-            self._left = _Remaining(present)
+            self._left = RemainingSlices(present)
         except NotFoundError:
             if not self.storage.list_partitions():
                 raise error from None
-            self._left = _Remaining(())  # the others exist: this one was deleted
+            self._left = RemainingSlices(())  # the others exist: this one was deleted

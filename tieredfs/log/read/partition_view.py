@@ -9,7 +9,6 @@ transactions were aborted.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -25,6 +24,7 @@ from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.planning.tiles import lineage_of
 from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.reader import TieredReader, bounds_of
+from tieredfs.log.read.remaining_slices import RemainingSlices
 from tieredfs.log.read.slice_batches import filter_slice
 from tieredfs.model import EpochEntry, SegmentMetadata
 from tieredfs.objects.concurrency.fork_locks import make_lock
@@ -62,8 +62,6 @@ class PartitionView:
     """One state of a partition, as it was when it was listed.
 
     Attributes:
-        beginning: First offset.
-        end: End (exclusive), which Kafka calls the high watermark.
         lineage: The leader epochs, each with its first offset.
     """
 
@@ -87,18 +85,27 @@ class PartitionView:
         self._blocks = blocks
         self._clock = clock
         self._listed_at = clock()
-        bounds = bounds_of(segments)
-        self.beginning, self.end = bounds.beginning, bounds.end
+        self._bounds = bounds_of(segments)
         self.lineage = lineage_of(segments)
         self._stable_offset: int | None = None
         self._lock = make_lock()
-        self._places: LRUCache[int, _Left] = LRUCache(_MAX_PLACES)
+        self._places: LRUCache[int, RemainingSlices] = LRUCache(_MAX_PLACES)
         self._aborts_lock = make_lock()
 
     def __repr__(self) -> str:
         """Show the partition and its offsets."""
         held = f"[{self.beginning}, {self.end})"
         return f"PartitionView({str(self._reader.partition)!r}, {held})"
+
+    @property
+    def beginning(self) -> int:
+        """First offset."""
+        return self._bounds.beginning
+
+    @property
+    def end(self) -> int:
+        """End (exclusive), which Kafka calls the high watermark."""
+        return self._bounds.end
 
     @property
     def age(self) -> float:
@@ -131,7 +138,7 @@ class PartitionView:
             NotFoundError: A segment is gone.
             CorruptDataError: An index is corrupt, or a transaction may end in a gap.
         """
-        self._reader.check_inside(self._segments, start)
+        self._reader.check_inside(self._bounds, start)
         stop = min(end, self.end)
         if start >= stop:
             return ()
@@ -179,7 +186,7 @@ class PartitionView:
             DeadlineExceededError: The batches did not come in time; another call has
                 them when they come.
         """
-        self._reader.check_inside(self._segments, offset)
+        self._reader.check_inside(self._bounds, offset)
         stop = self.end if below is None else min(below, self.end)
         if offset >= stop:
             return RawBatches((), offset, is_transactional=False)
@@ -187,75 +194,43 @@ class PartitionView:
         left = self._left_from(offset)
         self._blocks.prefetch(map(_range_of, left))
         try:
-            while not found.is_full:
-                rest = found.add(self._batches(left.first), left.first)
-                following = left.after(rest)
-                if following is None:
-                    return found.result()
-                left = following
+            while left and not found.is_full:
+                left = found.add(self._batches(left.first), left)
         except (CorruptDataError, UnsupportedFormatError):
             if found.parts:
                 return found.result()  # the next call meets it first
             self._blocks.forget(left.first.segment)
             raise
-        with self._lock:
-            self._places[found.next_offset] = left
+        if left:  # else the log has ended, or a gap follows, which is an error there
+            with self._lock:
+                self._places[found.next_offset] = left
         return found.result()
 
     def _segments_from(self, offset: int) -> Iterator[SegmentMetadata]:
         return (segment for segment in self._segments if end_of(segment) > offset)
 
-    def _left_from(self, offset: int) -> "_Left":
+    def _left_from(self, offset: int) -> RemainingSlices:
         """Return what there is to read, from where a reader has stopped if it has."""
         with self._lock:
             known = self._places.get(offset)
         if known is not None:
             return known
         slices = self._reader.slices_to_gap(self._segments, offset)
-        return _Left(slices[0], slices, 0)
+        return RemainingSlices(slices)
 
     def _batches(self, part: SegmentSlice) -> Iterator[LogBatches]:
         """Yield the checked batches of a slice, from its blocks."""
+        segment, size = part.segment, part.segment.size or 0
         pieces = LogFetch(
-            partial(self._blocks.read, part.segment),
-            part.segment.size or 0,
+            lambda start, _: self._blocks.read(segment, start),
+            size,
             start=part.start_position,
-            until=part.end_position,
-            fetch_size=part.segment.size or 1,
+            fetch_size=size,  # each piece is the rest of a block
         )
         storage = self._reader.storage
         name = storage.name_of(part.segment)
         batches = split_log(pieces, name=name, after=part.previous_offset)
         return filter_slice(batches, part, storage)
-
-
-@dataclass(frozen=True, slots=True)
-class _Left:
-    """The slices that are left of a plan, of the first one perhaps a part.
-
-    Attributes:
-        first: The first of them.
-        slices: All slices of the plan.
-        row: Which of them the first one is.
-    """
-
-    first: SegmentSlice
-    slices: Sequence[SegmentSlice]
-    row: int
-
-    def __iter__(self) -> Iterator[SegmentSlice]:
-        """Yield the slices, made one at a time."""
-        yield self.first
-        for row in range(self.row + 1, len(self.slices)):
-            yield self.slices[row]
-
-    def after(self, rest: SegmentSlice | None) -> "_Left | None":
-        """Return what is left when this is the rest of the first; None for nothing."""
-        if rest is not None:
-            return _Left(rest, self.slices, self.row)
-        if self.row + 1 >= len(self.slices):
-            return None
-        return _Left(self.slices[self.row + 1], self.slices, self.row + 1)
 
 
 class _Collected:
@@ -279,10 +254,10 @@ class _Collected:
         self._is_transactional = False
 
     def add(
-        self, batches: Iterable[LogBatches], part: SegmentSlice
-    ) -> SegmentSlice | None:
-        """Take batches of a slice, and return what is left of it; None for nothing."""
-        rest = part
+        self, batches: Iterable[LogBatches], left: RemainingSlices
+    ) -> RemainingSlices:
+        """Take batches of the first slice that is left, and return what is left."""
+        rest = left
         for found in batches:
             count = self._fitting(found)
             taken = found.take(slice(count))
@@ -290,16 +265,16 @@ class _Collected:
             if valid:
                 taken = taken.take(slice(valid))
                 self._take(taken)
-                rest = rest.remaining_after(taken)
+                rest = left.after(taken)
             if valid < count:
                 found.take([valid]).check()  # raises the error
             if count < len(found):
                 self.is_full = True
             if self.is_full:
                 return rest
-        self.next_offset = max(self.next_offset, part.end_offset)
+        self.next_offset = max(self.next_offset, left.first.end_offset)
         self.is_full = self.next_offset >= self._stop
-        return None
+        return left.after_first()
 
     def result(self) -> RawBatches:
         """Return what was taken."""

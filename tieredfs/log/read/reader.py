@@ -307,9 +307,9 @@ class TieredReader:
         """
         held = bounds_of(segments)
         first = held.beginning if start is None else start
-        self.check_inside(segments, first)
+        self.check_inside(held, first)
         if end is not None and end < 0:
-            self.check_inside(segments, end)
+            self.check_inside(held, end)
         stop = held.end if end is None else min(end, held.end)
         if below is not None and below < stop:
             stop = below
@@ -317,9 +317,8 @@ class TieredReader:
                 return ()
         return self.slices_between(segments, first, stop, skip_gaps=skip_gaps)
 
-    def check_inside(self, segments: Sequence[SegmentMetadata], offset: int) -> None:
+    def check_inside(self, held: Bounds, offset: int) -> None:
         """Raise OffsetOutOfRangeError if an offset is outside the log, end included."""
-        held = bounds_of(segments)
         if not held.beginning <= offset <= held.end:
             msg = (
                 f"{self.storage.store.url}: {self.partition}: offset {offset} is "
@@ -418,11 +417,11 @@ class TieredReader:
             if len(near):
                 return near
             first, segments = near.next_offset, self.segments()
-        end = bounds_of(segments).end
-        self.check_inside(segments, first)
+        held = bounds_of(segments)
+        self.check_inside(held, first)
         slices = self.slices_to_gap(segments, first)
         found = self._fetch(slices, first, most, below)
-        end = end if below is None else min(end, below)
+        end = held.end if below is None else min(held.end, below)
         if not len(found) and slices and slices[-1].end_offset < end:
             self.tiles(segments, found.next_offset, end)  # raises for the gap
         return found
