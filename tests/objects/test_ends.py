@@ -44,9 +44,11 @@ VERBS = {
 """The verbs that ask something of each kind of store."""
 
 EVERY_VERB = """
+import gc
 from pathlib import Path
 for call in sys.stdin:
     code = compile(call, "call", "exec")  # of text, Python takes Ctrl-C for unhandled
+    gc.collect()  # Python loses a Ctrl-C that arrives in a __del__
     try:
         print("called")
         exec(code)
