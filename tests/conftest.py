@@ -49,7 +49,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 # No deadlines: the cores are shared, and a slow example is not a wrong one.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
 hypothesis.settings.register_profile(
-    "ci", parent=hypothesis.settings.get_profile("default"), derandomize=True
+    "ci",
+    parent=hypothesis.settings.get_profile("default"),
+    derandomize=True,
+    max_examples=40,
+)
+hypothesis.settings.register_profile(
+    "few", parent=hypothesis.settings.get_profile("ci"), max_examples=10
 )
 hypothesis.settings.register_profile(
     "quick", parent=hypothesis.settings.get_profile("default"), max_examples=5

@@ -38,7 +38,7 @@ def local_store() -> Iterator[ObjectStore]:
         yield ObjectStore(f"{folder}/root")
 
 
-TestMemory = store_machine_test()
+TestMemory = store_machine_test(examples=30)
 TestLocal = store_machine_test(local_store, examples=20)
 
 

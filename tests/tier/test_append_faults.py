@@ -458,7 +458,7 @@ ACTIONS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(actions=ACTIONS, is_drained=st.booleans())
 def test_what_was_acknowledged_is_there_once_and_what_is_unknown_at_most(
     actions: list[tuple[int, bool, dict[tuple[int, str], str]]], *, is_drained: bool

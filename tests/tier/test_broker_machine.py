@@ -5,7 +5,7 @@ from tier.histories import run_histories
 
 
 def test_what_is_served_is_what_a_broker_would_have_served_or_an_error() -> None:
-    run_histories(BrokerMachine, 100, steps=12)
+    run_histories(BrokerMachine, 40, steps=12)
 
 
 def test_an_empty_start_of_a_segment_disputes_no_longer_end_of_the_one_before() -> None:

@@ -191,7 +191,7 @@ class TestEverythingComesOnce:
             assert found == [o for o in offsets if start <= o < fetched.next_offset]
             assert found or fetched.next_offset == end
 
-    @settings(max_examples=40)
+    @settings(max_examples=15)
     @given(segments=logs(), max_bytes=st.sampled_from(SIZES))
     def test_of_whatever_a_cleaner_left(
         self, segments: list[Segment], max_bytes: int
