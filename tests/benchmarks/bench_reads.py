@@ -264,6 +264,30 @@ def _until_first(topic: Topic) -> float:
     return seconds
 
 
+def bench_point(scale: Scale, folder: Path, fleet: Fleet) -> list[Limit]:
+    """Measure how many round trips a record takes, from its offset, after the listing.
+
+    Nothing is known of the segment but its key, and it has a small tail.
+    """
+    with _remote(scale, _SIZES[0], folder, fleet) as topic:
+        found = statistics.median(_until_found(topic) for _ in range(_FIRSTS))
+    return [Limit("a record by its offset", found / _LATENCY, 2.3, "round trips")]
+
+
+def _until_found(topic: Topic) -> float:
+    """Return the seconds until a record in the middle of a segment has come."""
+    store = topic.scan().storage.store
+    reader = topic_of(SingleObject(store)).reader(0)  # which knows no object yet
+    segments = reader.segments()
+    middle = segments[len(segments) // 2]
+    offset = (middle.start_offset + (middle.end_offset or 0)) // 2
+    begun = time.perf_counter()
+    fetched = reader.read(offset, 1, segments=segments)
+    seconds = time.perf_counter() - begun
+    assert fetched["offset"][0].as_py() == offset
+    return seconds
+
+
 class _Distant(StorageWrapper):
     """A storage of which each answer takes a round trip."""
 
@@ -354,3 +378,7 @@ def test_scans(tmp_path: Path, fleet: Fleet) -> None:
 
 def test_first(tmp_path: Path, fleet: Fleet) -> None:
     show_limits("When the first records come", bench_first(_SCALE, tmp_path, fleet))
+
+
+def test_point(tmp_path: Path, fleet: Fleet) -> None:
+    show_limits("When one record comes", bench_point(_SCALE, tmp_path, fleet))

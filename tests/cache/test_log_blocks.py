@@ -94,3 +94,39 @@ def test_no_holder_can_change_a_block() -> None:
 
 def test_a_log_of_another_size_has_blocks_of_its_own() -> None:
     assert BlockKey.of(log_segment(0, 100), 0) != BlockKey.of(log_segment(0, 101), 0)
+
+
+def test_a_fetch_that_nothing_takes_note_of_is_made_again_once_it_is_done() -> None:
+    blocks, lost = LogBlocks(), Future[memoryview]()
+
+    class Interrupted(Future[memoryview]):
+        """A future that Ctrl-C keeps from being waited for."""
+
+        def add_done_callback(self, fn: object) -> None:
+            """Be interrupted."""
+            raise KeyboardInterrupt(fn)
+
+    interrupted = Interrupted()
+    with pytest.raises(KeyboardInterrupt):
+        blocks.get(_key(0), lambda: interrupted)
+    interrupted.set_exception(OSError("gone"))
+    assert blocks.get(_key(0), partial(_same, lost)) is lost
+
+
+def test_blocks_that_are_not_asked_for_yet_have_half_of_the_bytes() -> None:
+    blocks = LogBlocks(40)
+    begun: list[int] = []
+
+    def ahead(start: int) -> None:
+        def load() -> Future[memoryview]:
+            begun.append(start)
+            return Future()
+
+        blocks.get_ahead(_key(start), 10, load)
+
+    for start in (0, 10, 20):
+        ahead(start)
+    assert begun == [0, 10]
+    assert not blocks.get(_key(0), _never).done()
+    ahead(30)
+    assert begun == [0, 10, 30]

@@ -1,6 +1,7 @@
 """Logs that are downloaded ahead of their reader are those that are stored."""
 
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -297,3 +298,26 @@ def test_a_store_that_is_gone_is_waited_for_until_one_deadline_has_passed() -> N
         log.read(0, SIZE)
     assert now == 60
     assert logs.asked.total() == 2
+
+
+def test_the_log_that_is_read_waits_for_no_request_of_a_later_one() -> None:
+    release, failed = threading.Event(), threading.Event()
+
+    def answer(number: int, _: int, times: int) -> None:
+        if number:
+            release.wait(DEADLINE_SECONDS)
+        elif times == 1:
+            failed.set()
+            raise StorageUnavailableError("503")
+
+    waits: list[float] = []
+    logs = Logs(answer)
+    attempts = _attempts(logs, 5, waits)
+    limits = FetchLimits(prefetch_segments=4, download_threads=1, connections=1)
+    with RemoteLogFetcher(logs, PIECE, limits, attempts=attempts) as fetcher:
+        first = next(fetcher.fetch(_ranges(3)))
+        assert failed.wait(DEADLINE_SECONDS)
+        begun = time.monotonic()
+        assert first.read(0, PIECE) == Logs.content(0, 0, PIECE)
+        assert time.monotonic() - begun < DEADLINE_SECONDS / 2
+        release.set()

@@ -1,6 +1,8 @@
 """Each fetch is completed once, by its deadline, whatever its attempts do."""
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass, field
@@ -250,3 +252,31 @@ def test_closing_completes_what_waits_and_refuses_what_comes() -> None:
     with pytest.raises(ClosedError, match="block 3"):
         purgatory.submit("block 3", lambda *_: 1, SECONDS)
     release.set()
+
+
+def test_nothing_that_was_fetched_is_held_and_no_thread_when_it_is_closed() -> None:
+    class Source:
+        """What a fetch refers to."""
+
+        def fetch(self, left: float, number: int) -> int:
+            assert left > 0
+            return number
+
+    source = Source()
+    gone = weakref.ref(source)
+    with FetchPurgatory(PurgatoryLimits(threads=1)) as purgatory:
+        assert purgatory.submit("a", source.fetch, 3600.0).result(WAIT_SECONDS) == 1
+        del source
+        # The one thread has ended the first when it begins the next.
+        assert purgatory.submit("b", lambda *_: 2, 3600.0).result(WAIT_SECONDS) == 2
+        gc.collect()
+        assert gone() is None
+    assert _ends("tieredfs-delayed")
+
+
+def _ends(name: str) -> bool:
+    """Wait for threads of a name, and return whether they have ended."""
+    threads = [one for one in threading.enumerate() if one.name == name]
+    for one in threads:
+        one.join(WAIT_SECONDS)
+    return not any(one.is_alive() for one in threads)

@@ -12,11 +12,13 @@ from hypothesis import given
 from support.golden import log_batches, rows_of
 from support.kafka_data import KAFKA, REMOTE
 from support.log_directories import (
+    log_of,
     partition_of,
     push_all,
     small,
     source_of,
     topic_of,
+    write_log,
 )
 from support.transactions import (
     Step,
@@ -24,14 +26,17 @@ from support.transactions import (
     put_tiered,
     transactional_logs,
 )
+from support.wire import WireRecord, encode_batch
 from tieredfs import (
     CorruptDataError,
     EpochEntry,
     NotFoundError,
     ObjectStore,
     OffsetOutOfRangeError,
+    Options,
     RemoteStorageManager,
     RequestCounter,
+    StorageUnavailableError,
     TopicIdPartition,
 )
 from tieredfs.cache.log_blocks import LogBlocks
@@ -42,6 +47,7 @@ from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log import SegmentCatalog, TieredReader
 from tieredfs.log.read.partition_view import PartitionView, RawBatches
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
+from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 TOPICS = sorted(path.name for path in KAFKA.iterdir() if (path / REMOTE).is_dir())
@@ -298,3 +304,78 @@ class TestSmall:
 
 def _opened(folder: Path) -> SingleObject:
     return SingleObject(ObjectStore(str(folder)))
+
+
+def test_what_is_stored_before_a_segment_that_is_gone_is_read_first(
+    tmp_path: Path, purgatory: FetchPurgatory
+) -> None:
+    starts = (0, 20, 40)
+    logs = {start: log_of(start, 20) for start in starts} | {60: b""}
+    storage = SingleObject(ObjectStore(f"memory://view-{uuid.uuid4().hex}"))
+    push_all(source_of(write_log(tmp_path, logs).parent), storage)
+    (partition,) = storage.list_partitions()
+    view = _view(storage, partition, purgatory)
+    storage.delete_log_segment(storage.list_segments(partition)[1])
+    found = view.read(0, 1 << 20)
+    assert (found.parts, found.next_offset) == ((logs[0],), 20)
+    with pytest.raises(NotFoundError):
+        view.read(20, 1 << 20)
+
+
+def test_a_log_that_a_cleaner_has_replaced_is_not_read_on(
+    tmp_path: Path, purgatory: FetchPurgatory
+) -> None:
+    folder, storage = _even_log(tmp_path)
+    (partition,) = storage.list_partitions()
+    view = _view(storage, partition, purgatory)
+    found = view.read(0, SMALL_BLOCK)
+    _clean(folder)
+    with pytest.raises(StorageUnavailableError, match="is replacing this segment"):
+        _read_all(view, found.next_offset, SMALL_BLOCK)
+    again = _read_all(_view(storage, partition, purgatory), 0, SMALL_BLOCK)
+    assert [row["offset"] for row in _decoded(again, 0)] == [*KEPT, COUNT]
+
+
+def test_a_scan_that_a_cleaner_ends_has_read_what_it_says(tmp_path: Path) -> None:
+    folder, storage = _even_log(tmp_path)
+    batches = iter(topic_of(storage).scan())
+    offsets = next(batches)["offset"].to_pylist()
+    _clean(folder)
+
+    def read_on() -> None:
+        for records in batches:
+            offsets.extend(records["offset"].to_pylist())
+
+    with pytest.raises(StorageUnavailableError, match="was read up to") as failure:
+        read_on()
+    reached = int(str(failure.value).rpartition(" ")[2])
+    rest = topic_of(storage).scan(start=reached).to_table()["offset"].to_pylist()
+    assert set(KEPT) <= {*offsets, *rest}
+    assert len(offsets) + len(rest) == len({*offsets, *rest})
+
+
+COUNT = 4000
+KEPT = [offset for offset in range(COUNT) if offset % 2 == 0 or offset >= COUNT // 2]
+BATCH_BYTES = 128
+
+
+def _batch(offset: int) -> bytes:
+    """Encode a batch of one record, as large as any other."""
+    found = encode_batch([WireRecord(offset, 1, None, bytes(59))])
+    assert len(found) == BATCH_BYTES
+    return found
+
+
+def _even_log(folder: Path) -> tuple[Path, RemoteStorageManager]:
+    """Write a log of batches of one size, and return its folder and a reader of it."""
+    logs = {0: b"".join(map(_batch, range(COUNT))), COUNT: _batch(COUNT)}
+    written = write_log(folder, logs)
+    options = Options(fetch_bytes=1 << 16, output_batch_bytes=1 << 16)
+    return written, KafkaLog(ObjectStore(str(written.parent), options=options))
+
+
+def _clean(folder: Path) -> None:
+    """Remove records as a broker's cleaner does: by another file of that name."""
+    cleaned = folder / "cleaned"
+    cleaned.write_bytes(b"".join(map(_batch, KEPT)))
+    cleaned.replace(folder / f"{0:020d}.log")

@@ -73,8 +73,16 @@ class LogBlocks:
             max_bytes: Maximum bytes of the blocks.
         """
         self._lock = make_lock()
-        self._held: LRUCache[BlockKey, memoryview] = LRUCache(max_bytes, getsizeof=len)
+        self._max_bytes = max_bytes
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        """Begin with no block, and with none that is fetched."""
+        self._held: LRUCache[BlockKey, memoryview] = LRUCache(
+            self._max_bytes, getsizeof=len
+        )
         self._loading: dict[BlockKey, Future[memoryview]] = {}
+        self._ahead: dict[BlockKey, int] = {}
         self._process = os.getpid()
 
     @property
@@ -99,17 +107,46 @@ class LogBlocks:
         """
         with self._lock:
             self._reset_after_fork()
+            self._ahead.pop(key, None)
             held = self._held.get(key)
             if held is not None:
                 done: Future[memoryview] = Future()
                 done.set_result(held)
                 return done
             loading = self._loading.get(key)
-            if loading is not None:
+            if loading is not None and not loading.done():
                 return loading
             future = self._loading[key] = load()
         future.add_done_callback(lambda _: self._loaded(key))
         return future
+
+    def get_ahead(
+        self, key: BlockKey, size: int, load: Callable[[], "Future[memoryview]"]
+    ) -> None:
+        """Begin to fetch a block that is not asked for yet, if there is room for it.
+
+        Such blocks have half of the bytes: more of them would drop one another before
+        they are read.
+
+        Args:
+            key: Which block.
+            size: Its bytes.
+            load: As ``get`` takes it.
+
+        Raises:
+            Exception: What ``load`` raised.
+        """
+        with self._lock:
+            self._reset_after_fork()
+            # What is held becomes one that was asked for just now.
+            loading = self._loading.get(key)
+            if self._held.get(key) or (loading and not loading.done()):
+                return
+            if not self._has_room_ahead(size):
+                return
+            future = self._loading[key] = load()
+            self._ahead[key] = size
+        future.add_done_callback(lambda _: self._loaded(key))
 
     def hold(self, key: BlockKey, data: memoryview) -> memoryview:
         """Hold a block that was fetched, and return it, to be read only.
@@ -118,6 +155,7 @@ class LogBlocks:
         """
         held = data.toreadonly()
         with self._lock, suppress(ValueError):  # larger than the whole cache
+            self._reset_after_fork()
             self._held[key] = held
         return held
 
@@ -125,14 +163,25 @@ class LogBlocks:
         """Drop the blocks of a log that was found to be damaged: it may be mended."""
         log = _log_of(segment)
         with self._lock:
+            self._reset_after_fork()
             for key in [key for key in self._held if key[:-1] == log]:
                 del self._held[key]
 
+    def _has_room_ahead(self, size: int) -> bool:
+        """Return whether a block fits beside those that are not asked for yet."""
+        most = self._max_bytes // 2
+        if sum(self._ahead.values()) + size <= most:
+            return True
+        # Those count no more that were dropped, or did not come.
+        there = self._held.keys() | self._loading.keys()
+        for key in self._ahead.keys() - there:
+            del self._ahead[key]
+        return sum(self._ahead.values()) + size <= most
+
     def _reset_after_fork(self) -> None:
-        """Forget what the parent's threads fetch; a forked child lacks them."""
+        """Forget what the parent's threads fetch, and may just have been changing."""
         if self._process != os.getpid():
-            self._process = os.getpid()
-            self._loading.clear()
+            self._start_anew()
 
     def _loaded(self, key: BlockKey) -> None:
         with self._lock:

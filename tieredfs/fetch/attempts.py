@@ -12,12 +12,27 @@ from tieredfs.fetch.delayed_calls import DelayedCalls
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["After", "Attempts", "fetch_once"]
+__all__ = ["After", "Attempts", "asked_once", "fetch_once"]
 
 After = Callable[[float, Callable[[], object]], object]
 """Makes a call after some seconds, in another thread."""
 
 _MIN_SHARE_SECONDS: Final = 0.001
+
+
+def asked_once(
+    storage: RemoteStorageManager, left: float, attempt: int
+) -> RemoteStorageManager:
+    """Return a storage that asks its store once, for a share of the time that is left.
+
+    Args:
+        storage: The storage.
+        left: Seconds until the deadline.
+        attempt: The number of this attempt, from 1.
+    """
+    policy = storage.store.policy
+    share = policy.share(max(left, _MIN_SHARE_SECONDS), attempt)
+    return storage.with_policy(replace(policy, attempts=1, deadline=share))
 
 
 def fetch_once(
@@ -36,10 +51,7 @@ def fetch_once(
         left: Seconds until the deadline.
         attempt: The number of this attempt, from 1.
     """
-    policy = storage.store.policy
-    share = policy.share(max(left, _MIN_SHARE_SECONDS), attempt)
-    once = storage.with_policy(replace(policy, attempts=1, deadline=share))
-    return once.fetch_log_ahead(segment, *span)
+    return asked_once(storage, left, attempt).fetch_log_ahead(segment, *span)
 
 
 def _nothing() -> None:

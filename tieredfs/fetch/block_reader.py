@@ -1,22 +1,22 @@
 """Read logs by blocks that are fetched once, a few of them ahead."""
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from itertools import islice
 from typing import Final
 
-from cachetools import LRUCache
-
 from tieredfs.cache.log_blocks import BlockKey, LogBlocks
 from tieredfs.errors import DeadlineExceededError, TieredFSError
-from tieredfs.fetch.attempts import fetch_once
+from tieredfs.fetch.attempts import asked_once, fetch_once
 from tieredfs.fetch.purgatory import FetchPurgatory
 from tieredfs.fetch.window import LogRange
 from tieredfs.model import SegmentMetadata
 from tieredfs.objects.concurrency.fork_locks import make_lock
 from tieredfs.objects.concurrency.waiting import result_of
+from tieredfs.objects.policy import Deadline
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["BlockReader"]
@@ -57,7 +57,8 @@ class BlockReader:
         self._block_bytes = block_bytes
         self._window = window
         self._lock = make_lock()
-        self._sizes: LRUCache[SegmentMetadata, int] = LRUCache(_MAX_KNOWN)
+        self._sizes: dict[SegmentMetadata, Future[int]] = {}
+        self._process = os.getpid()
 
     def read(self, segment: SegmentMetadata, start: int) -> memoryview:
         """Return the bytes of a segment's log from ``start`` to the end of a block.
@@ -77,11 +78,11 @@ class BlockReader:
             DeadlineExceededError: The block did not come in time; it is still being
                 fetched, for the next one who asks.
         """
-        first = start - start % self._size_of(segment)
-        seconds = self.storage.store.policy.deadline
-        future = self._begin(segment, first)
+        deadline = Deadline(self.storage.store.policy.deadline)
         try:
-            data = result_of(future, seconds)
+            size = result_of(self._size_of(segment), deadline.remaining)
+            first = start - start % size
+            data = result_of(self._begin(segment, first, size), deadline.remaining)
         except TimeoutError as error:
             if isinstance(error, DeadlineExceededError):
                 raise
@@ -96,51 +97,91 @@ class BlockReader:
     def prefetch(self, parts: Iterable[LogRange]) -> None:
         """Begin to fetch the first block of parts of logs, and the window after it.
 
-        Nothing is raised: to read them raises it.
+        The window takes no thread that another fetch needs, and no block that is held
+        and not yet read. Nothing is raised: to read them raises it.
 
         Args:
             parts: What will be read next; only as many as are needed are taken.
         """
+        self._prefetch(tuple(islice(parts, 1 + self._window)))
+
+    def _prefetch(self, parts: Sequence[LogRange]) -> None:
         with suppress(TieredFSError):
-            for segment, first in islice(self._firsts(parts), 1 + self._window):
-                self._begin(segment, first)
+            firsts = islice(self._firsts(parts), 1 + self._window)
+            for segment, first, size in islice(firsts, 1):
+                self._begin(segment, first, size)
+            for segment, first, size in firsts:
+                if not self._purgatory.is_free:
+                    return
+                key = BlockKey.of(segment, first)
+                load = partial(self._submit, key, segment, size)
+                self._blocks.get_ahead(key, size, load)
 
     def _firsts(
-        self, parts: Iterable[LogRange]
-    ) -> Iterator[tuple[SegmentMetadata, int]]:
-        """Yield the blocks of parts of logs: segment and position."""
-        for part in parts:
-            size = self._size_of(part.segment)
+        self, parts: Sequence[LogRange]
+    ) -> Iterator[tuple[SegmentMetadata, int, int]]:
+        """Yield the blocks of parts of logs: segment, position and bytes of a block.
+
+        It ends before a log whose chunks are not known: when they are, all of this is
+        done again.
+        """
+        for number, part in enumerate(parts):
+            if number and not self._purgatory.is_free:
+                return
+            sized = self._size_of(part.segment)
+            if not sized.done():
+                sized.add_done_callback(partial(self._go_on, parts))
+                return
+            size = sized.result()
             for first in range(part.start - part.start % size, part.until, size):
-                yield part.segment, first
+                yield part.segment, first, size
 
-    def _begin(self, segment: SegmentMetadata, first: int) -> Future[memoryview]:
+    def _go_on(self, parts: Sequence[LogRange], sized: Future[int]) -> None:
+        if sized.exception() is None:
+            self._prefetch(parts)
+
+    def _begin(
+        self, segment: SegmentMetadata, first: int, size: int
+    ) -> Future[memoryview]:
         key = BlockKey.of(segment, first)
-        return self._blocks.get(key, partial(self._submit, key, segment))
+        return self._blocks.get(key, partial(self._submit, key, segment, size))
 
-    def _submit(self, key: BlockKey, segment: SegmentMetadata) -> Future[memoryview]:
+    def _submit(
+        self, key: BlockKey, segment: SegmentMetadata, size: int
+    ) -> Future[memoryview]:
+        """Fetch a block in time; it is held even if no caller waits."""
         name = f"{self.storage.name_of(segment)}: block at {key.start}"
-        fetch = partial(self._fetch, key, segment)
-        seconds = self.storage.store.policy.deadline
-        return self._purgatory.submit(name, fetch, seconds)
+        end = min(key.start + size, segment.size or 0)
 
-    def _fetch(
-        self, key: BlockKey, segment: SegmentMetadata, left: float, attempt: int
-    ) -> memoryview:
-        """Make an attempt at a block, and hold it, even if no caller waits."""
-        end = min(key.start + self._size_of(segment), segment.size or 0)
-        found = fetch_once(self.storage, segment, (key.start, end), left, attempt)
-        return self._blocks.hold(key, found[: end - key.start])
+        def attempt(left: float, number: int) -> memoryview:
+            found = fetch_once(self.storage, segment, (key.start, end), left, number)
+            return self._blocks.hold(key, found[: end - key.start])
 
-    def _size_of(self, segment: SegmentMetadata) -> int:
-        """Return the bytes of a segment's blocks: whole chunks, if it has chunks."""
+        return self._purgatory.submit(name, attempt, self.storage.store.policy.deadline)
+
+    def _size_of(self, segment: SegmentMetadata) -> Future[int]:
+        """Return the bytes of a segment's blocks: whole chunks, if it has chunks.
+
+        Where chunks are described in an object of its own, that is one more request.
+        """
         with self._lock:
+            if self._process != os.getpid():  # a forked child has none of the threads
+                self._process = os.getpid()
+                self._sizes = {}
             known = self._sizes.get(segment)
-        if known is not None:
+            if known is not None and not (known.done() and known.exception()):
+                return known
+            if len(self._sizes) >= _MAX_KNOWN:
+                self._sizes = {}
+            name = f"{self.storage.name_of(segment)}: its chunks"
+            seconds = self.storage.store.policy.deadline
+            plan = partial(self._plan_size, segment)
+            known = self._sizes[segment] = self._purgatory.submit(name, plan, seconds)
             return known
-        end = self.storage.plan_fetch(segment, 0, min(1, segment.size or 0)).end
+
+    def _plan_size(self, segment: SegmentMetadata, left: float, number: int) -> int:
+        """Make an attempt to plan a fetch, which shows the chunk that it is part of."""
+        storage = asked_once(self.storage, left, number)
+        end = storage.plan_fetch(segment, 0, min(1, segment.size or 0)).end
         chunk = max(end, 1)
-        size = -(-self._block_bytes // chunk) * chunk
-        with self._lock:
-            self._sizes[segment] = size
-        return size
+        return -(-self._block_bytes // chunk) * chunk

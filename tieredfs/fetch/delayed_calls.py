@@ -61,6 +61,12 @@ class DelayedCalls:
             heapq.heappush(self._left, _Delayed(due, next(self._numbers), call))
             self._changed.notify_all()
 
+    def clear(self) -> None:
+        """Make none of the calls that are left, and let the thread end."""
+        with self._changed:
+            self._left.clear()
+            self._changed.notify_all()
+
     def _run(self) -> None:
         while (call := self._next()) is not None:
             try:

@@ -199,7 +199,7 @@ class _Round:
                     return piece.data[start - piece.start :]
                 self._advance()
                 piece = self._window.covering(number, start)
-                if piece is None or piece.state is PieceState.FAILED:
+                if piece is None or piece.is_left_to_reader(self._attempts.clock()):
                     if piece is not None:
                         end, failed = piece.end, piece.error
                     self._window.take_over(number, start, end)

@@ -67,7 +67,8 @@ class _Fetch:
 
     Attributes:
         name: What is fetched, for messages.
-        attempt: Makes one attempt, given the seconds that are left and its number.
+        attempt: Makes one attempt, given the seconds that are left and its number; None
+            once it is completed: it may refer to much.
         end: When it has to be completed.
         future: Is completed once; None after that: its result may be large.
         number: Number of the last attempt, from 1; 0 before the first.
@@ -76,7 +77,7 @@ class _Fetch:
     """
 
     name: str
-    attempt: Callable[[float, int], Any]
+    attempt: Callable[[float, int], Any] | None
     end: float
     future: Future[Any] | None
     number: int = 0
@@ -122,10 +123,21 @@ class FetchPurgatory:
         """Begin without a thread, and without a fetch."""
         after, begin = self._given
         threads = DaemonExecutor(self._limits.threads, "tieredfs-purgatory")
-        self._after = after or DelayedCalls(self._clock).after
+        self._delayed = DelayedCalls(self._clock)
+        self._after = after or self._delayed.after
         self._begin = begin or threads.submit
         self._open: set[_Fetch] = set()
         self._process = os.getpid()
+
+    @property
+    def is_free(self) -> bool:
+        """Whether another fetch would not wait for one that runs, nor let one wait."""
+        with self._lock:
+            return len(self._open) < self._limits.threads or self._is_forked
+
+    @property
+    def _is_forked(self) -> bool:
+        return self._process != os.getpid()
 
     def submit(
         self, name: str, attempt: Callable[[float, int], _T], seconds: float
@@ -150,22 +162,16 @@ class FetchPurgatory:
         future: Future[_T] = Future()
         future.set_running_or_notify_cancel()  # none of its callers can cancel it
         fetch = _Fetch(name, attempt, self._clock() + seconds, future)
-        with self._lock:
-            if self._process != os.getpid():  # a forked child has none of the threads
-                self._start_anew()
-            if self._is_closed:
-                msg = f"{name}: the purgatory of fetches was closed"
-                raise ClosedError(msg)
-            free = self._limits.threads - (len(self._open) - self._pending())
-            if self._pending() >= self._limits.max_pending + max(free, 0):
-                msg = (
-                    f"{name}: {self._limits.max_pending} fetches wait already for "
-                    f"{self._limits.threads} that run: try again later"
-                )
-                raise StorageUnavailableError(msg)
-            self._open.add(fetch)
-        self._start(fetch, partial(self._after, seconds, partial(self._expire, fetch)))
-        self._queue(fetch)
+        try:
+            with self._lock:
+                self._admit(fetch)
+            expire = partial(self._expire, fetch)
+            self._start(fetch, partial(self._after, seconds, expire))
+            self._queue(fetch)
+        except BaseException:  # as of Ctrl-C: no caller has it
+            with self._lock:
+                self._open.discard(fetch)
+            raise
         return future
 
     def close(self) -> None:
@@ -176,6 +182,7 @@ class FetchPurgatory:
         with self._lock:
             self._is_closed = True
             left = list(self._open)
+        self._delayed.clear()
         for fetch in left:
             msg = f"{fetch.name}: the purgatory of fetches was closed"
             self._complete(fetch, error=ClosedError(msg))
@@ -187,6 +194,22 @@ class FetchPurgatory:
     def __exit__(self, *_: object) -> None:
         """Close it."""
         self.close()
+
+    def _admit(self, fetch: _Fetch) -> None:
+        """Open a fetch if there is room for it; the lock is held."""
+        if self._is_forked:  # the child has none of the threads
+            self._start_anew()
+        if self._is_closed:
+            msg = f"{fetch.name}: the purgatory of fetches was closed"
+            raise ClosedError(msg)
+        free = self._limits.threads - (len(self._open) - self._pending())
+        if self._pending() >= self._limits.max_pending + max(free, 0):
+            msg = (
+                f"{fetch.name}: {self._limits.max_pending} fetches wait already for "
+                f"{self._limits.threads} that run: try again later"
+            )
+            raise StorageUnavailableError(msg)
+        self._open.add(fetch)
 
     def _pending(self) -> int:
         return sum(not fetch.is_running for fetch in self._open)
@@ -207,12 +230,13 @@ class FetchPurgatory:
     def _run(self, fetch: _Fetch) -> None:
         """Make an attempt, unless the fetch was completed meanwhile."""
         with self._lock:
-            if fetch not in self._open:
+            attempt = fetch.attempt
+            if fetch not in self._open or attempt is None:
                 return
             fetch.is_running, fetch.number = True, fetch.number + 1
         left = fetch.end - self._clock()
         try:
-            result = fetch.attempt(max(left, 0.0), fetch.number)
+            result = attempt(max(left, 0.0), fetch.number)
         except BaseException as error:  # noqa: BLE001 - the future raises it
             self._failed(fetch, error)
         else:
@@ -247,7 +271,8 @@ class FetchPurgatory:
             if fetch not in self._open:
                 return
             self._open.remove(fetch)
-            future, fetch.future, fetch.error = fetch.future, None, None
+            future, fetch.future = fetch.future, None
+            fetch.attempt, fetch.error = None, None
         # Outside of the lock: this calls what waits for it.
         if future is not None and error is None:
             future.set_result(result)

@@ -9,7 +9,7 @@ came of each request. A log is cut into pieces, and a piece is in one of these s
 | | waiting | the attempt failed, and another one may help |
 | | failed | the attempt failed, and no other one is made |
 | waiting | running | its time has come, and a request is free |
-| held, failed | | its reader takes it from here |
+| held, failed | | its reader takes it from here; so it does one that waits too long |
 
 A piece that is running counts against the limits of requests; one that is waiting does
 not. Bytes count from the first attempt until the reader has passed them.
@@ -123,6 +123,15 @@ class Piece:
     def reach(self) -> int:
         """Byte after the last one that it covers."""
         return max(self.end, self.start + len(self.data))
+
+    def is_left_to_reader(self, now: float) -> bool:
+        """Return whether its reader has to fetch it: it failed, or no request is free.
+
+        Args:
+            now: The time, in seconds.
+        """
+        is_waiting = self.state is PieceState.WAITING and self.due <= now
+        return is_waiting or self.state is PieceState.FAILED
 
     @property
     def size(self) -> int:

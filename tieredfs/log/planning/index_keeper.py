@@ -1,11 +1,20 @@
 """A storage that keeps the indexes that it has fetched, for as long as a plan takes."""
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
 
+from tieredfs.errors import DeadlineExceededError
 from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
+from tieredfs.objects.concurrency.fork_locks import make_lock
+from tieredfs.objects.concurrency.waiting import acquire
 from tieredfs.storage import Capability, RemoteStorageManager, StorageWrapper
 
+if TYPE_CHECKING:
+    from threading import Lock
+
 __all__ = ["IndexKeeper"]
+
+_MAX_SEGMENTS: Final = 1000
 
 
 class IndexKeeper(StorageWrapper):
@@ -13,20 +22,40 @@ class IndexKeeper(StorageWrapper):
 
     A plan by time looks for a time in a segment, and then for the position of the
     offset that was found in the same one; a plan of committed records for the last
-    stable offset, and for its position. It keeps everything, so it is made for one
-    plan of one partition, in one thread.
+    stable offset, and for its position. It is made for one plan of one partition, or
+    for one view of it, whose readers wait for each other's fetch of an index. It keeps
+    the indexes of the last thousand segments.
     """
 
     def __init__(self, inner: RemoteStorageManager) -> None:
         """Wrap ``inner``, without sending a request."""
         super().__init__(inner)
         self._kept: dict[SegmentMetadata, tuple[set[IndexType], SegmentIndexes]] = {}
+        self._fetching: dict[SegmentMetadata, Lock] = {}
 
     def fetch_indexes(
         self, metadata: SegmentMetadata, index_types: Iterable[IndexType]
     ) -> SegmentIndexes:
-        """Return several indexes of a segment; those that were fetched are kept."""
-        wanted = set(index_types)
+        """Return several indexes of a segment; those that were fetched are kept.
+
+        Raises:
+            DeadlineExceededError: Another thread has not fetched them in time.
+        """
+        fetching = self._fetching.get(metadata)
+        if fetching is None:  # as one step: two threads get the same lock
+            fetching = self._fetching.setdefault(metadata, make_lock())
+        seconds = self.store.policy.deadline
+        if not acquire(fetching, seconds):
+            msg = f"{self.name_of(metadata)}: indexes not fetched in {seconds:g} s"
+            raise DeadlineExceededError(msg)
+        try:
+            return self._fetch_missing(metadata, set(index_types))
+        finally:
+            fetching.release()
+
+    def _fetch_missing(
+        self, metadata: SegmentMetadata, wanted: set[IndexType]
+    ) -> SegmentIndexes:
         asked, found = self._kept.get(metadata, (set[IndexType](), SegmentIndexes({})))
         missing = wanted - asked
         if missing:
@@ -36,5 +65,9 @@ class IndexKeeper(StorageWrapper):
             layout = fetched.layout or found.layout
             found = SegmentIndexes({**found, **fetched}, layout)
             self._kept[metadata] = asked | missing, found
+            if len(self._kept) > _MAX_SEGMENTS:
+                oldest = next(iter(self._kept))
+                self._kept.pop(oldest, None)
+                self._fetching.pop(oldest, None)
         chosen = {kind: found[kind] for kind in wanted if kind in found}
         return SegmentIndexes(chosen, found.layout)

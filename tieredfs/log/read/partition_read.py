@@ -17,6 +17,7 @@ from tieredfs.errors import (
     DeadlineExceededError,
     NotFoundError,
     StorageUnavailableError,
+    TieredFSError,
 )
 from tieredfs.fetch import Attempts, FetchedLog, LogRange, RemoteLogFetcher
 from tieredfs.format.batch.reader import claimed_size
@@ -258,9 +259,12 @@ class PartitionRead:
         except NotFoundError as error:
             self._plan_again(error)
         except (StorageUnavailableError, DeadlineExceededError) as error:
-            reached = self._left.first.start_offset
-            msg = f"{error}; {self.partition} was read up to offset {reached}"
-            raise type(error)(msg) from error
+            raise type(error)(self._with_offset(error)) from error
+
+    def _with_offset(self, error: TieredFSError) -> str:
+        """Return the message of an error, and where to go on."""
+        reached = self._left.first.start_offset
+        return f"{error}; {self.partition} was read up to offset {reached}"
 
     def _hidden(self, batches: LogBatches) -> npt.NDArray[np.bool_]:
         """Return for each batch whether it is left out."""
@@ -331,7 +335,7 @@ class PartitionRead:
             NotFoundError: Deleted segments are not skipped, or all segments are gone.
         """
         if not self._skip_deleted:
-            raise error
+            raise NotFoundError(self._with_offset(error)) from error
         first = self._left.first
         self._gone.add(content_of(first.segment))
         reader, self._aborts, self._downloads = self._reader(), None, None

@@ -9,12 +9,16 @@ transactions were aborted.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
-from cachetools import LRUCache
 
-from tieredfs.errors import CorruptDataError, UnsupportedFormatError
+from tieredfs.errors import (
+    CorruptDataError,
+    TieredFSError,
+    UnsupportedFormatError,
+)
 from tieredfs.fetch.block_reader import BlockReader
 from tieredfs.fetch.window import LogRange
 from tieredfs.format.batch.table import LogBatches
@@ -25,7 +29,7 @@ from tieredfs.log.planning.tiles import lineage_of
 from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.log.read.remaining_slices import RemainingSlices
-from tieredfs.log.read.slice_batches import filter_slice
+from tieredfs.log.read.slice_batches import fetch_current, filter_slice
 from tieredfs.model import EpochEntry, SegmentMetadata
 from tieredfs.objects.concurrency.fork_locks import make_lock
 from tieredfs.storage.segment_log.stream import LogFetch, split_log
@@ -89,8 +93,9 @@ class PartitionView:
         self.lineage = lineage_of(segments)
         self._stable_offset: int | None = None
         self._lock = make_lock()
-        self._places: LRUCache[int, RemainingSlices] = LRUCache(_MAX_PLACES)
+        self._places: dict[int, RemainingSlices] = {}
         self._aborts_lock = make_lock()
+        self._stable_lock = make_lock()
 
     def __repr__(self) -> str:
         """Show the partition and its offsets."""
@@ -120,9 +125,10 @@ class PartitionView:
             NotFoundError: The last segment is gone.
             CorruptDataError: Its producer snapshot is corrupt.
         """
-        if self._stable_offset is None:
-            self._stable_offset = self._reader.stable_offset(self._segments)
-        return self._stable_offset
+        with self._stable_lock:
+            if self._stable_offset is None:
+                self._stable_offset = self._reader.stable_offset(self._segments)
+            return self._stable_offset
 
     def epoch_end(self, epoch: int) -> EpochEntry | None:
         """Return where an epoch ends: see ``LeaderEpochs.end_of``."""
@@ -173,16 +179,17 @@ class PartitionView:
 
         Returns:
             The batches; none at the end of the log, or where the next one reaches
-            ``below`` or is too large. They end before a damaged one, which is an error
-            if it is the first.
+            ``below`` or is too large. They end before one that is damaged or cannot be
+            fetched, which is an error if it is the first.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is outside the log.
             NotFoundError: A segment is gone.
             CorruptDataError: The first batch is corrupt, or ``offset`` is in a gap.
             UnsupportedFormatError: The first batch is of an unsupported format.
-            StorageUnavailableError: The store failed until the deadline, or too many
-                fetches are waiting.
+            StorageUnavailableError: The store failed until the deadline, too many
+                fetches are waiting, or the broker has replaced the segment: this needs
+                a new view.
             DeadlineExceededError: The batches did not come in time; another call has
                 them when they come.
         """
@@ -193,17 +200,21 @@ class PartitionView:
         found = _Collected(offset, max_bytes, stop, min_one_message=min_one_message)
         left = self._left_from(offset)
         self._blocks.prefetch(map(_range_of, left))
+        is_whole = True
         try:
             while left and not found.is_full:
                 left = found.add(self._batches(left.first), left)
-        except (CorruptDataError, UnsupportedFormatError):
-            if found.parts:
-                return found.result()  # the next call meets it first
-            self._blocks.forget(left.first.segment)
-            raise
-        if left:  # else the log has ended, or a gap follows, which is an error there
+        except TieredFSError as error:
+            if isinstance(error, (CorruptDataError, UnsupportedFormatError)):
+                self._blocks.forget(left.first.segment)
+            if not found.parts:
+                raise
+            is_whole = False  # the next call meets the error first
+        if left and is_whole:  # else the log has ended, or what follows is an error
             with self._lock:
                 self._places[found.next_offset] = left
+                if len(self._places) > _MAX_PLACES:
+                    del self._places[next(iter(self._places))]
         return found.result()
 
     def _segments_from(self, offset: int) -> Iterator[SegmentMetadata]:
@@ -221,13 +232,17 @@ class PartitionView:
     def _batches(self, part: SegmentSlice) -> Iterator[LogBatches]:
         """Yield the checked batches of a slice, from its blocks."""
         segment, size = part.segment, part.segment.size or 0
+        storage = self._reader.storage
+
+        def rest_of_block(start: int, _: int) -> memoryview:
+            return self._blocks.read(segment, start)
+
         pieces = LogFetch(
-            lambda start, _: self._blocks.read(segment, start),
+            partial(fetch_current, storage, segment, rest_of_block),
             size,
             start=part.start_position,
             fetch_size=size,  # each piece is the rest of a block
         )
-        storage = self._reader.storage
         name = storage.name_of(part.segment)
         batches = split_log(pieces, name=name, after=part.previous_offset)
         return filter_slice(batches, part, storage)

@@ -46,7 +46,7 @@ class DaemonExecutor(ThreadPoolExecutor):
         self._name = thread_name_prefix
         self._changed = threading.Condition()
         self._waiting: deque[tuple[Future[object], Callable[[], object]]] = deque()
-        self._workers = 0
+        self._workers: set[threading.Thread] = set()
         self._is_shut_down = False
 
     def submit(
@@ -66,7 +66,7 @@ class DaemonExecutor(ThreadPoolExecutor):
             if self._is_shut_down:
                 raise RuntimeError("the pool was shut down")
             self._waiting.append(call)  # type: ignore[arg-type] # a future of anything
-            if self._workers < self._limit:
+            if len(self._workers) < self._limit:
                 self._start_worker()
         return future
 
@@ -124,23 +124,27 @@ class DaemonExecutor(ThreadPoolExecutor):
 
     def _start_worker(self) -> None:
         """Start one more thread; the lock is held."""
-        name = f"{self._name}-{self._workers}"
+        name = f"{self._name}-{len(self._workers)}"
         thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._workers += 1
         try:
+            self._workers.add(thread)
             thread.start()
         except RuntimeError:  # no more threads; those that run take the call
-            self._workers -= 1
+            self._workers.discard(thread)
             if not self._workers:
                 self._waiting.clear()
                 raise
+        except BaseException:  # Ctrl-C, perhaps after it was started
+            if thread.ident is None:
+                self._workers.discard(thread)
+            raise
 
     def _work(self) -> None:
         """Run calls until none is waiting."""
         while True:
             with self._changed:
                 if not self._waiting:
-                    self._workers -= 1
+                    self._workers.discard(threading.current_thread())
                     self._changed.notify_all()
                     return
                 future, call = self._waiting.popleft()
