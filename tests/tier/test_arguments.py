@@ -105,6 +105,7 @@ class TestIntegers:
             (lambda: scan.split(0), "target_bytes must be 1 or more, not 0"),
             (lambda: scan.split(-1), "target_bytes must be 1 or more, not -1"),
             (lambda: scan.read_gradually(-1), "records must be 0 or more, not -1"),
+            (lambda: scan.head(-1), "num_rows must be 0 or more, not -1"),
         ]
         for ask, said in asked:
             with pytest.raises(InvalidArgumentError, match=f"^{said}$"):

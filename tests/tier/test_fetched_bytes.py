@@ -168,6 +168,17 @@ class TestALittle:
                 break
         assert counter.size <= needed * _VALUE + 4 * _MIB
 
+    @pytest.mark.parametrize("needed", [0, 1, 30, 2000])
+    def test_the_head_of_a_scan_is_its_first_records_and_takes_little_more(
+        self, topic: tuple[Topic, RequestCounter], needed: int
+    ) -> None:
+        opened, counter = topic
+        scan = opened.scan(start=3)
+        before = counter.size
+        found = scan.head(needed)
+        assert counter.size - before <= needed * (_VALUE + 4 * _MIB)
+        assert found.equals(scan.to_table().slice(0, needed))
+
     @pytest.mark.parametrize("needed", [0, 1, 30, 1000])
     def test_a_scan_that_is_read_gradually_gives_every_record_once(
         self, topic: tuple[Topic, RequestCounter], needed: int

@@ -119,6 +119,29 @@ class Scan:
         """
         return self._in_steps(max(to_integer(records, "records", minimum=0), 1))
 
+    def head(self, num_rows: SupportsIndex) -> pa.Table:
+        """Read the first records into memory, and little more than they take.
+
+        It is ``read_gradually``, ended after so many records, and named as pyarrow's.
+
+        Args:
+            num_rows: Maximum number of records; of 0 nothing is read.
+
+        Raises:
+            InvalidArgumentError: ``num_rows`` is not an integer, or negative.
+            CorruptDataError: The stored data is corrupt.
+            NotFoundError: A segment was deleted since the scan was planned; with
+                ``on_gap="skip"``, all of them were.
+            StorageUnavailableError: The store failed in all attempts of its policy.
+        """
+        left = to_integer(num_rows, "num_rows", minimum=0)
+        found: list[pa.RecordBatch] = []
+        with closing(self.read_gradually(left)) as batches:
+            while left and (batch := next(batches, None)) is not None:
+                found.append(batch.slice(0, left))
+                left -= found[-1].num_rows
+        return pa.Table.from_batches(found, schema=self.schema)
+
     def explain(self, records: SupportsIndex | None = None) -> Explanation:
         """Predict the requests of the next iteration, by verb, and their bytes.
 
@@ -127,8 +150,8 @@ class Scan:
         segments of a broker's log directory are still those that were listed.
 
         Args:
-            records: Number of records, to predict ``read_gradually`` for a caller that
-                stops after so many; None to predict an iteration.
+            records: Number of records, to predict ``head``, or ``read_gradually`` for a
+                caller that stops after so many; None to predict an iteration.
 
         Raises:
             InvalidArgumentError: ``records`` is not an integer, or negative.
