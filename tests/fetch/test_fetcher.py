@@ -162,7 +162,7 @@ def test_the_first_few_bytes_are_given_to_the_reader_before_more_is_begun(
 
     monkeypatch.setattr(DaemonExecutor, "submit", noted)
     logs = Logs()
-    attempts = Attempts(logs, Backoff(), after=lambda *_: None)  # no head start ends
+    attempts = Attempts(logs, Backoff(5), after=lambda *_: None)  # no head start ends
     part = LogRange(log_segment(0, SIZE), 0, SIZE, first_bytes=2)
     fetcher = RemoteLogFetcher(logs, PIECE, attempts=attempts)
     found = fetcher.fetch([part, *_ranges(2)[1:]])
@@ -237,7 +237,7 @@ def test_a_wait_doubles_differs_by_a_quarter_and_is_five_seconds_at_most(
     attempt: int, drawn: float, wait: float
 ) -> None:
     expected = min(0.1 * 2 ** (attempt - 1) * wait, 5.0)
-    assert Backoff().delay(attempt, drawn) == pytest.approx(expected)
+    assert Backoff(5).delay(attempt, drawn) == pytest.approx(expected)
 
 
 def test_many_readers_of_many_fetchers_leave_no_request_running() -> None:
@@ -291,7 +291,7 @@ def test_a_store_that_is_gone_is_waited_for_until_one_deadline_has_passed() -> N
         raise DeadlineExceededError(f"at {now}")
 
     logs = Logs(answer, policy=RequestPolicy(deadline=60.0))
-    attempts = Attempts(logs, Backoff(), clock, lambda _, call: call(), lambda _: None)
+    attempts = Attempts(logs, Backoff(5), clock, lambda _, call: call(), lambda _: None)
     (log,) = RemoteLogFetcher(logs, SIZE, attempts=attempts).fetch(_ranges(1))
     is_reading = True
     with pytest.raises(DeadlineExceededError):
@@ -321,3 +321,16 @@ def test_the_log_that_is_read_waits_for_no_request_of_a_later_one() -> None:
         assert first.read(0, PIECE) == Logs.content(0, 0, PIECE)
         assert time.monotonic() - begun < DEADLINE_SECONDS / 2
         release.set()
+
+
+def test_where_one_attempt_is_wanted_the_store_is_asked_once() -> None:
+    def answer(*_: int) -> None:
+        raise StorageUnavailableError("503")
+
+    logs = Logs(answer, policy=RequestPolicy(attempts=1))
+    with (
+        RemoteLogFetcher(logs, PIECE) as fetcher,
+        pytest.raises(StorageUnavailableError, match="503"),
+    ):
+        _read(fetcher, 1)
+    assert logs.asked[0, 0] == 1

@@ -124,6 +124,11 @@ class Attempts:
         msg = f"{name}: byte {start} of the log did not come in {seconds:g} s"
         return DeadlineExceededError(msg)
 
+    @property
+    def is_only_one(self) -> bool:
+        """Whether nothing is asked for again."""
+        return self.backoff.retries == 0
+
     def is_late(self, begun: float) -> bool:
         """Return whether the deadline of what began at a time has passed."""
         return self._left(begun) <= 0

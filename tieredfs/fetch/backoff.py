@@ -19,7 +19,7 @@ class Backoff:
         jitter: By which part of itself a wait is longer or shorter at most.
     """
 
-    retries: int | None = 5
+    retries: int | None
     first: float = 0.1
     longest: float = 5.0
     jitter: float = 0.25

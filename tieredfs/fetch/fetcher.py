@@ -208,9 +208,9 @@ class _Round:
                     return piece.data[start - piece.start :]
                 self._changed.wait(SIGNAL_CHECK_SECONDS)
         try:
-            if failed is not None and self._attempts.is_late(begun):
-                raise failed
             if failed is not None:
+                if self._attempts.is_only_one or self._attempts.is_late(begun):
+                    raise failed
                 self._attempts.repeated()
             return self._fetch_now(segment, start, end, begun)
         finally:

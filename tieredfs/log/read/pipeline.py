@@ -2,8 +2,9 @@
 
 | Stage | takes | and yields | is in |
 |---|---|---|---|
-| fetch | a slice of a segment | pieces of its log | ``storage/segment_log/stream`` |
-| split | pieces | whole batches, their headers checked | the same |
+| fetch | a slice of a segment | pieces of its log | ``storage/segment_log/stream``, |
+| | | from a distant store ahead | ``fetch/fetcher`` |
+| split | pieces | whole batches, headers checked | ``storage/segment_log/stream`` |
 | filter | batches | those of the slice, checked | ``log/read/slice_batches`` |
 | | | without hidden ones | ``log/read/partition_read``, ``log/read/aborts`` |
 | decompress | batches | the same, uncompressed | ``format/batch/decompress`` |
@@ -61,9 +62,9 @@ def read_records(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the records of slices: fetch, split, filter, decompress and decode them.
 
-    Nothing is fetched before the first batch is taken, and no more than about one fetch
-    and one decompressed group are held. A read whose first request is for few bytes
-    yields their records before it waits for more.
+    Nothing is fetched before the first batch is taken, and no more than about one piece
+    and one decompressed group are held, and what the read has downloaded ahead. A read
+    whose first request is for few bytes yields their records before it waits for more.
 
     Args:
         read: Fetches the slices, and follows how far they are read.

@@ -89,6 +89,7 @@ class Scan:
             NotFoundError: A segment was deleted since the scan was planned; with
                 ``on_gap="skip"``, all of them were.
             StorageUnavailableError: The store failed in all attempts of its policy.
+            DeadlineExceededError: The store did not answer in time.
         """
         left = self._reads()
         while left:
@@ -116,6 +117,7 @@ class Scan:
             NotFoundError: A segment was deleted since the scan was planned; with
                 ``on_gap="skip"``, all of them were.
             StorageUnavailableError: The store failed in all attempts of its policy.
+            DeadlineExceededError: The store did not answer in time.
         """
         return self._in_steps(max(to_integer(records, "records", minimum=0), 1))
 
@@ -133,6 +135,7 @@ class Scan:
             NotFoundError: A segment was deleted since the scan was planned; with
                 ``on_gap="skip"``, all of them were.
             StorageUnavailableError: The store failed in all attempts of its policy.
+            DeadlineExceededError: The store did not answer in time.
         """
         left = to_integer(num_rows, "num_rows", minimum=0)
         found: list[pa.RecordBatch] = []
