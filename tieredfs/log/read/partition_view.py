@@ -9,7 +9,6 @@ transactions were aborted.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import numpy as np
@@ -29,7 +28,7 @@ from tieredfs.log.planning.tiles import lineage_of
 from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.log.read.remaining_slices import RemainingSlices
-from tieredfs.log.read.slice_batches import fetch_current, filter_slice
+from tieredfs.log.read.slice_batches import check_current, filter_slice
 from tieredfs.model import EpochEntry, SegmentMetadata
 from tieredfs.objects.concurrency.fork_locks import make_lock
 from tieredfs.storage.segment_log.stream import LogFetch, split_log
@@ -235,10 +234,12 @@ class PartitionView:
         storage = self._reader.storage
 
         def rest_of_block(start: int, _: int) -> memoryview:
-            return self._blocks.read(segment, start)
+            data = self._blocks.read(segment, start)
+            check_current(storage, segment)
+            return data
 
         pieces = LogFetch(
-            partial(fetch_current, storage, segment, rest_of_block),
+            rest_of_block,
             size,
             start=part.start_position,
             fetch_size=size,  # each piece is the rest of a block

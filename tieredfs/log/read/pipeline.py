@@ -18,6 +18,7 @@ kinds of ``RecordRead``: ``partition_read`` and ``fetch``.
 
 from collections.abc import Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from itertools import chain, islice
 from typing import Protocol
 
@@ -27,7 +28,7 @@ from tieredfs.format.batch.decompress import decompress_batches
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log.planning.segment_slice import SegmentSlice
-from tieredfs.log.read.slice_batches import fetch_slice, filter_slice
+from tieredfs.log.read.slice_batches import check_current, fetch_slice, filter_slice
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import LogFetch, split_log
 
@@ -120,5 +121,8 @@ def _split_and_filter(
     pieces: LogFetch, part: SegmentSlice, storage: RemoteStorageManager
 ) -> Iterator[LogBatches]:
     name = storage.name_of(part.segment)
-    batches = split_log(pieces, name=name, after=part.previous_offset)
+    current = partial(check_current, storage, part.segment)
+    batches = split_log(
+        pieces, name=name, after=part.previous_offset, at_border=current
+    )
     return filter_slice(batches, part, storage)

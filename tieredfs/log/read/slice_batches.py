@@ -5,7 +5,7 @@ from its log. A batch that contradicts one of them is an error, and so is a batc
 header alone would leave it out and whose checksum is wrong.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from functools import partial
 from typing import Final
 
@@ -27,7 +27,7 @@ from tieredfs.storage.changed_segment import changed_error
 from tieredfs.storage.segment_log.stream import LogFetch
 from tieredfs.storage.stored_batches import fetch_batches
 
-__all__ = ["fetch_current", "fetch_slice", "filter_slice", "first_request"]
+__all__ = ["check_current", "fetch_slice", "filter_slice", "first_request"]
 
 _FIRST_REQUEST_BYTES: Final = 64 << 10
 """Bytes of the first request of a read, which arrive after little more than a round
@@ -61,10 +61,10 @@ def fetch_slice(
         downloaded: The slice, if it is downloaded ahead by requests of that size.
         first_size: Bytes of the first request, if it is smaller.
     """
-    ahead = partial(storage.fetch_log_ahead, part.segment)
-    fetch = downloaded.read if downloaded else ahead
     return LogFetch(
-        partial(fetch_current, storage, part.segment, fetch),
+        downloaded.read
+        if downloaded
+        else partial(storage.fetch_log_ahead, part.segment),
         part.segment.size or 0,
         start=part.start_position,
         until=part.end_position,
@@ -74,32 +74,21 @@ def fetch_slice(
     )
 
 
-def fetch_current(
-    storage: RemoteStorageManager,
-    segment: SegmentMetadata,
-    fetch: Callable[[int, int], memoryview],
-    start: int,
-    end: int,
-) -> memoryview:
-    """Fetch a part of a log that is still the one that was listed.
+def check_current(storage: RemoteStorageManager, segment: SegmentMetadata) -> None:
+    """Refuse what was fetched of a log that its broker has replaced meanwhile.
 
-    A cleaner replaces a log while it is read. Where its batches have equal sizes, what
-    it has moved would continue the old log without an error.
+    Where batches have equal sizes, what a cleaner has moved would continue the old log
+    without an error.
 
     Args:
         storage: Where the segment is.
         segment: The segment, as it was listed.
-        fetch: Fetches a part of its log.
-        start: First byte.
-        end: Byte after the last.
 
     Raises:
-        StorageUnavailableError: The broker has replaced the log since it was listed.
+        StorageUnavailableError: The log is not the one that was listed.
     """
-    data = fetch(start, end)
     if not storage.is_current(segment):
         raise changed_error(storage, segment)
-    return data
 
 
 def first_request(

@@ -140,7 +140,12 @@ class LogFetch:
 
 
 def split_log(
-    pieces: LogFetch, *, name: str, after: int = -1, torn_tail: bool = False
+    pieces: LogFetch,
+    *,
+    name: str,
+    after: int = -1,
+    torn_tail: bool = False,
+    at_border: Callable[[], object] = lambda: None,
 ) -> Iterator[LogBatches]:
     """Yield the whole batches in the pieces of a log in order, their headers checked.
 
@@ -153,6 +158,8 @@ def split_log(
         after: Offset that the first batch must be greater than.
         torn_tail: Whether the log may end in an incomplete batch or in zeros, as the
             segment that a broker is writing may.
+        at_border: Is called when a further piece begins with a batch: elsewhere a batch
+            that two pieces share shows that they are of the same log.
 
     Raises:
         CorruptBatchError: A batch is malformed, out of order or cut off.
@@ -160,6 +167,8 @@ def split_log(
     """
     rest, position, previous = _NOTHING, pieces.start, after
     for piece in pieces:
+        if not rest and position > pieces.start:
+            at_border()
         for part in _stitched(rest, piece):
             data = memoryview(b"".join((rest, part))) if rest else part
             done = 0
@@ -180,16 +189,31 @@ def split_log(
             return
         claimed = claimed_size(rest, 0, offset=position, name=name)
         if claimed is not None and claimed > pieces.size - position:
-            if torn_tail:
-                return
-            msg = (
-                f"{name}: batch at position {position}: {pieces.size - position} bytes "
-                f"are left of a batch of {claimed}"
-            )
-            raise CorruptBatchError(msg)
+            _check_torn(claimed, pieces.size, position, name=name, torn_tail=torn_tail)
+            return
         pieces.needed = 0 if claimed is None else claimed - len(rest)
     if len(rest) and not torn_tail:
         msg = f"{name}: {len(rest)} bytes at position {position} are not a batch"
+        raise CorruptBatchError(msg)
+
+
+def _check_torn(
+    claimed: int, size: int, position: int, *, name: str, torn_tail: bool
+) -> None:
+    """Refuse a batch that a log cuts off, unless the log may end so.
+
+    Args:
+        claimed: Bytes that the batch claims.
+        size: Bytes of the log.
+        position: Position of the batch.
+        name: Log name used in error messages.
+        torn_tail: Whether the log may end in an incomplete batch.
+    """
+    if not torn_tail:
+        msg = (
+            f"{name}: batch at position {position}: {size - position} bytes are left "
+            f"of a batch of {claimed}"
+        )
         raise CorruptBatchError(msg)
 
 
