@@ -3,6 +3,7 @@
 import base64
 import select
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -124,7 +125,7 @@ def _end_every_verb(kind: str, program: str) -> None:
         assert end_of(process)[0] == 0
 
 
-def _answers(process: Any) -> bool:  # noqa: ANN401 - as its other users have it
+def _answers(process: subprocess.Popen[str]) -> bool:
     """Return whether a program prints something soon."""
     return bool(select.select([process.stdout], [], [], _SOON_SECONDS)[0])
 
