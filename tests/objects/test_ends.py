@@ -127,6 +127,7 @@ def _end_every_verb(kind: str, program: str) -> None:
 
 def _answers(process: subprocess.Popen[str]) -> bool:
     """Return whether a program prints something soon."""
+    assert process.stdout is not None
     return bool(select.select([process.stdout], [], [], _SOON_SECONDS)[0])
 
 
