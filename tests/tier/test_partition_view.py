@@ -336,9 +336,13 @@ def test_a_log_that_a_cleaner_has_replaced_is_not_read_on(
     assert [row["offset"] for row in _decoded(again, 0)] == [*KEPT, COUNT]
 
 
-def test_a_scan_that_a_cleaner_ends_has_read_what_it_says(tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", ["partition", "fair", "gradual"])
+def test_a_scan_that_a_cleaner_ends_has_read_what_it_says(
+    tmp_path: Path, way: str
+) -> None:
     folder, storage = _even_log(tmp_path)
-    batches = iter(topic_of(storage).scan())
+    scan = topic_of(storage).scan(order="fair" if way == "fair" else "partition")
+    batches = scan.read_gradually(100) if way == "gradual" else iter(scan)
     offsets = next(batches)["offset"].to_pylist()
     _clean(folder)
 

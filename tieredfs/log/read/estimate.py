@@ -22,7 +22,7 @@ from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import LogFetch
 from tieredfs.storage.stored_batches import fetch_batches
 
-__all__ = ["Estimate", "estimate_check", "estimate_reads"]
+__all__ = ["Estimate", "count_check", "estimate_check", "estimate_reads"]
 
 _SLICES_AT_A_TIME: Final = 1024
 """Slices that are held while they are estimated: a plan may have a million."""
@@ -49,13 +49,16 @@ class Estimate:
         partition: The partition.
         requests: The requests, and their bytes: at most these.
         planned: The same, unless a batch is larger than a request.
+        checks: What it sends at most where each fetch begins with a batch: whether the
+            segment is still the one that was listed.
         fetches: The largest number of fetches of the log for one slice.
-        is_exact: Whether it sends exactly these, retries apart.
+        is_exact: Whether it sends exactly the requests, retries apart.
     """
 
     partition: TopicIdPartition
     requests: RequestCounts
     planned: RequestCounts
+    checks: RequestCounts
     fetches: int
     is_exact: bool
 
@@ -65,6 +68,7 @@ class Estimate:
             self.partition,
             self.requests + other.requests,
             self.planned + other.planned,
+            self.checks + other.checks,
             max(self.fetches, other.fetches),
             self.is_exact and other.is_exact,
         )
@@ -156,7 +160,8 @@ def _estimate_slice(
     is_exact = fetched.count <= 1 or (
         fetched.last_start < needed and fetch_size >= _MAX_BATCH_BYTES
     )
-    checked, is_check_exact = estimate_check(storage, part)
+    check = count_check(storage.inner, part.segment)
+    checked, is_check_exact = estimate_check(storage, part, check)
     planned = requests = fetched.requests + checked
     if not is_exact:
         requests += storage.overshoot(part.segment)
@@ -164,34 +169,50 @@ def _estimate_slice(
         part.segment.partition,
         requests,
         planned,
+        check * fetched.count,
         fetched.count,
         is_exact and is_check_exact,
     )
 
 
+def count_check(
+    storage: RemoteStorageManager, segment: SegmentMetadata
+) -> RequestCounts:
+    """Ask whether a segment is still the one that was listed, and count the requests.
+
+    A read asks it where what it fetches begins with a batch.
+    """
+    counter = RequestCounter()
+    storage.with_observer(counter).is_current(segment)
+    return counter.counts
+
+
 def estimate_check(
-    storage: PlanningStorage, part: SegmentSlice, *, pauses: bool = False
+    storage: PlanningStorage,
+    part: SegmentSlice,
+    check: RequestCounts,
+    *,
+    pauses: bool = False,
 ) -> tuple[RequestCounts, bool]:
-    """Ask whether the segment is current, as a read does after a slice of it.
+    """Predict what a read asks after a slice: whether the segment is current.
 
     Args:
         storage: Plans the fetches of the segment's log.
         part: The slice.
+        check: What it takes to ask that of a log that ends where it should.
         pauses: Whether the read pauses where the log ends before the slice's last
             offset, and asks nothing.
 
     Returns:
         The requests of a read, and whether it sends exactly these.
     """
-    segment, counter = part.segment, RequestCounter()
-    asked = storage.inner.with_observer(counter)
-    asked.is_current(segment)
+    segment = part.segment
     is_cut = part.end_position < (segment.size or 0)
-    if not counter.requests or is_cut or asked.is_active(segment):
-        return counter.counts, True
+    if not check.requests or is_cut or storage.inner.is_active(segment):
+        return check, True
     reached = max(part.start_offset, _end_of_log(storage.inner, segment))
     if reached >= part.end_offset:
-        return counter.counts, True
+        return check, True
     if pauses:
         return RequestCounts(), True
     counter = RequestCounter()

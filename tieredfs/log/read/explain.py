@@ -22,6 +22,7 @@ _UNKEPT_TURNS = 2
 
 A turn consumes at least the batch that the turn before it has dropped, so two turns go
 further than one fetch: a fetch for each of them, and one for a batch that is larger.
+Each also asks whether the log is still the same.
 """
 
 
@@ -60,7 +61,7 @@ def explain(
         reading += one.requests
         is_exact &= one.is_exact
         if one.fetches > 1:
-            in_turns += one.requests
+            in_turns += one.requests + one.checks
             partitions.add(one.partition)
     expected = reading
     if needed is None:

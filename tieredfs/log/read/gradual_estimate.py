@@ -13,7 +13,7 @@ from typing import Final
 from tieredfs.integers import MAX_INT64
 from tieredfs.log.planning.positions import offset_index
 from tieredfs.log.planning.segment_slice import SegmentSlice
-from tieredfs.log.read.estimate import estimate_check, estimate_reads
+from tieredfs.log.read.estimate import count_check, estimate_check, estimate_reads
 from tieredfs.log.read.partition_read import (
     MAX_WHOLE_SLICE_BYTES,
     WIDENING,
@@ -149,7 +149,8 @@ def _estimate_step(
     planned = planning.plan(fetch_slice(planning, cut, fetch_size), needed)
     found = counter.counts + planned.requests
     if planned.end >= part.end_position:
-        found += estimate_check(planning, part, pauses=True)[0]
+        check = count_check(storage, part.segment)
+        found += estimate_check(planning, part, check, pauses=True)[0]
     return found
 
 
@@ -174,8 +175,9 @@ def _estimate_end(
     """Return at most what it costs that steps end inside a slice; None for nothing.
 
     A step begins with what is left of the last fetch before it, so no byte of the log
-    is fetched twice, and all that a step adds is that its last fetch is a short one:
-    where the index has cut the slice. Only what is too much to keep is fetched again.
+    is fetched twice, and all that a step adds is that its last fetch is a short one,
+    where the index has cut the slice, and that the next one asks whether the log is
+    still the same. Only what is too much to keep is fetched again.
     """
     is_cut = part.size > MAX_WHOLE_SLICE_BYTES
     planning = PlanningStorage(storage)
@@ -185,7 +187,9 @@ def _estimate_end(
     is_kept = _max_left(part, cost.chunk, fetch_size) <= max_kept
     if is_kept and not is_cut:
         return None
-    each, once = cost.requests, planning.overshoot(part.segment)
+    # A step that ends where the index has cut the slice ends with a batch.
+    each = cost.requests + count_check(storage, part.segment)
+    once = planning.overshoot(part.segment)
     if is_cut:
         asked = _count_index(storage, part)
         each, once = each + asked, once + asked

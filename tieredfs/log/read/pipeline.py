@@ -123,6 +123,10 @@ def _split_and_filter(
     name = storage.name_of(part.segment)
     current = partial(check_current, storage, part.segment)
     batches = split_log(
-        pieces, name=name, after=part.previous_offset, at_border=current
+        pieces,
+        name=name,
+        after=part.previous_offset,
+        at_border=current,
+        is_continued=part.previous_offset >= 0 and not pieces.is_begun,
     )
     return filter_slice(batches, part, storage)

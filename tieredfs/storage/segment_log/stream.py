@@ -73,6 +73,7 @@ class LogFetch:
         size: Bytes of the log.
         start: Position of the first byte of the first piece.
         needed: Minimum number of bytes of the next piece, unless the log ends before.
+        is_begun: Whether the first piece was fetched before, with other requests.
     """
 
     def __init__(  # noqa: PLR0913 - its options, by keyword
@@ -103,6 +104,7 @@ class LogFetch:
         self.size = size
         self.start = start
         self.needed = 0
+        self.is_begun = bool(held)
         self._fetch = fetch
         self._until = size if until is None else until
         self._fetch_size = fetch_size
@@ -146,6 +148,7 @@ def split_log(
     after: int = -1,
     torn_tail: bool = False,
     at_border: Callable[[], object] = lambda: None,
+    is_continued: bool = False,
 ) -> Iterator[LogBatches]:
     """Yield the whole batches in the pieces of a log in order, their headers checked.
 
@@ -160,6 +163,7 @@ def split_log(
             segment that a broker is writing may.
         at_border: Is called when a further piece begins with a batch: elsewhere a batch
             that two pieces share shows that they are of the same log.
+        is_continued: Whether the first piece is a further one, too.
 
     Raises:
         CorruptBatchError: A batch is malformed, out of order or cut off.
@@ -167,7 +171,7 @@ def split_log(
     """
     rest, position, previous = _NOTHING, pieces.start, after
     for piece in pieces:
-        if not rest and position > pieces.start:
+        if not rest and (is_continued or position > pieces.start):
             at_border()
         for part in _stitched(rest, piece):
             data = memoryview(b"".join((rest, part))) if rest else part
