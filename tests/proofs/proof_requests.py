@@ -17,6 +17,7 @@ from hypothesis import given, settings
 
 import tieredfs
 from proofs.extent import extent
+from support.distant import distant
 from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.log_directories import push_all, source_of, write_log
 from support.wire import WireRecord, encode_batch
@@ -73,7 +74,8 @@ def _push(source: RemoteStorageManager, url: str, layout: str) -> None:
     push_all(source, _LAYOUTS[layout](store), active=True)
 
 
-def _open(url: str, fetch_bytes: int) -> Topic:
+def _open(url: str, fetch_bytes: int, *, is_distant: bool = False) -> Topic:
+    url = distant(url) if is_distant else url
     tier = tieredfs.open_tier(url, options=Options(fetch_bytes=fetch_bytes))
     return tier.topic(tier.topics()[0])
 
@@ -159,7 +161,7 @@ def test_a_recorded_topic_takes_the_requests_that_were_predicted(
     folder = data.draw(st.sampled_from(_RECORDED))
     url = _stored(folder, data.draw(_OF_RECORDED))
     fetch_bytes = data.draw(st.sampled_from((64 * _KIB, 16 * _MIB)))
-    topic = _open(url, fetch_bytes)
+    topic = _open(url, fetch_bytes, is_distant=data.draw(st.booleans()))
     scan = data.draw(scans(topic, _facts(url)))
     if scan is not None:
         _check_scan(scan, is_exact=fetch_bytes > _MIB)
@@ -172,7 +174,8 @@ def test_the_first_records_of_a_recorded_topic_take_no_more_than_was_predicted(
 ) -> None:
     folder = data.draw(st.sampled_from(_RECORDED))
     url = _stored(folder, data.draw(_OF_RECORDED))
-    topic = _open(url, data.draw(st.sampled_from((64 * _KIB, 16 * _MIB))))
+    fetch_bytes = data.draw(st.sampled_from((64 * _KIB, 16 * _MIB)))
+    topic = _open(url, fetch_bytes, is_distant=data.draw(st.booleans()))
     scan = data.draw(scans(topic, _facts(url)))
     if scan is not None:
         needed = data.draw(st.integers(0, 3000))
@@ -222,7 +225,7 @@ def test_segments_of_many_requests_take_no_more_than_was_predicted(
 ) -> None:
     url = _large(data.draw(st.sampled_from(sorted(_LAYOUTS))))
     fetch_bytes = data.draw(st.sampled_from((64 * _KIB, 300 * _KIB, _MIB, 3 * _MIB)))
-    topic = _open(url, fetch_bytes)
+    topic = _open(url, fetch_bytes, is_distant=data.draw(st.booleans()))
     facts = _Facts(0, _END, [1])
     scan = data.draw(scans(topic, facts))
     if scan is None:

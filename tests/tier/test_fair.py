@@ -1,5 +1,6 @@
 """Partitions read in turn: what each turn gives, and what is held meanwhile."""
 
+import threading
 import weakref
 from collections.abc import Iterable
 from dataclasses import replace
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from support.distant import distant
 from support.kafka_data import KAFKA, REMOTE
 from support.segments import records, segment
 from support.stores import fill
@@ -36,8 +38,9 @@ _ID = "dao62lTOQsGBPyjJLrpQKw"
 _MIB = 1 << 20
 
 
-def _topic(store: ObjectStore) -> Topic:
-    return Tier(open_storage(store, "kafka-local")).topic("t")
+def _topic(store: ObjectStore, *, is_distant: bool = False) -> Topic:
+    read = ObjectStore(distant(store.url)) if is_distant else store
+    return Tier(open_storage(read, "kafka-local")).topic("t")
 
 
 def _in_turns_of(scan: Scan, size: int) -> Scan:
@@ -134,12 +137,14 @@ def test_what_is_held_does_not_grow_with_the_log(memory: ObjectStore) -> None:
     cuts=st.sets(st.integers(1, 11), max_size=3),
     size=st.integers(1, 1500),
     span=st.tuples(st.integers(0, 80), st.integers(0, 80)).map(sorted),
+    is_distant=st.booleans(),
 )
 def test_turns_of_any_size_together_give_every_record_once_and_in_order(
     batches: list[tuple[int, int, int]],
     cuts: set[int],
     size: int,
     span: list[int],
+    is_distant: bool,
 ) -> None:
     store = ObjectStore("memory://fair-any")
     store.delete([entry.key for entry in store.list()])
@@ -162,7 +167,8 @@ def test_turns_of_any_size_together_give_every_record_once_and_in_order(
     fill(store, segment(f"t-0-{_ID}", start, log))
     fill(store, segment(f"t-1-{_ID}", 0, encode_batch(records(0, 80))))
     first, end = (min(at, offset) for at in span)
-    scan = _topic(store).scan(start={0: first}, end={0: end, 1: 3}, order="fair")
+    topic = _topic(store, is_distant=is_distant)
+    scan = topic.scan(start={0: first}, end={0: end, 1: 3}, order="fair")
     found = _rows(_in_turns_of(scan, size))
     assert found.get(0, []) == [row for row in written if first <= row[0] < end]
     assert found[1] == [(o, b"v%d" % o) for o in range(3)]
@@ -174,23 +180,29 @@ def test_what_brokers_wrote_is_the_same_in_turns(size: int) -> None:
     assert _rows(_in_turns_of(topic.scan(order="fair"), size)) == _rows(topic.scan())
 
 
-def test_each_turn_takes_what_one_request_gives(memory: ObjectStore) -> None:
+@pytest.mark.parametrize("is_distant", [False, True])
+def test_each_turn_takes_what_one_request_gives(
+    memory: ObjectStore, is_distant: bool
+) -> None:
     for number in range(3):
         batches = [encode_batch(records(start, 10)) for start in range(100, 140, 10)]
         fill(memory, segment(f"t-{number}-{_ID}", 100, b"".join(batches)))
     size = len(b"".join(batches[:2]))
-    scan = _in_turns_of(_topic(memory).scan(order="fair"), size)
+    topic = _topic(memory, is_distant=is_distant)
+    scan = _in_turns_of(topic.scan(order="fair"), size)
     turns = [n for n, _ in groupby(b["partition"][0].as_py() for b in scan)]
     assert turns == [0, 1, 2, 0, 1, 2]
     assert scan.plan.requests == 6
 
 
-def test_short_segments_share_a_turn(memory: ObjectStore) -> None:
+@pytest.mark.parametrize("is_distant", [False, True])
+def test_short_segments_share_a_turn(memory: ObjectStore, is_distant: bool) -> None:
     for number in range(2):
         for start in range(100, 140, 10):
             log = encode_batch(records(start, 10))
             fill(memory, segment(f"t-{number}-{_ID}", start, log))
-    scan = _in_turns_of(_topic(memory).scan(order="fair"), 2 * len(log))
+    topic = _topic(memory, is_distant=is_distant)
+    scan = _in_turns_of(topic.scan(order="fair"), 2 * len(log))
     turns = [(b["partition"][0].as_py(), b.num_rows) for b in scan]
     assert turns == [(0, 20), (1, 20), (0, 20), (1, 20)]
 
@@ -216,3 +228,33 @@ def test_the_parts_of_a_fair_scan_take_turns_of_the_same_size(
     scan = _in_turns_of(_topic(memory).scan(order="fair"), 77)
     parts = scan.split(1)
     assert [part.plan.fetch_size for part in parts] == [77] * 4
+
+
+class _Together(KafkaLocal):
+    """Answer requests for logs only when there are three at a time."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        super().__init__(store)
+        self.barrier = threading.Barrier(3, timeout=20)
+
+    def fetch_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        start: int = 0,
+        end: int | None = None,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        self.barrier.wait()
+        return super().fetch_log_segment(metadata, start, end, layout=layout)
+
+
+def test_what_the_next_turns_need_is_downloaded_meanwhile(memory: ObjectStore) -> None:
+    for number in range(3):
+        batches = [encode_batch(records(start, 10)) for start in range(100, 140, 10)]
+        fill(memory, segment(f"t-{number}-{_ID}", 100, b"".join(batches)))
+    topic = Tier(_Together(ObjectStore(distant(memory.url)))).topic("t")
+    scan = _in_turns_of(topic.scan(order="fair"), len(b"".join(batches[:2])))
+    assert scan.to_table().num_rows == 3 * 40
+    assert scan.stats.requests == scan.explain().reading
+    assert scan.plan.requests == 6

@@ -56,6 +56,7 @@ def explain(
     if are_few:
         # This first: what it asks for may spare the read a request.
         reading, is_exact = estimate_steps(asked, plan, plan.fetch_size), False
+    is_fair &= storage.store.is_local or len(plan.partitions) > 1
     downloads = needed is None and not is_fair
     for one in estimate_reads(asked, plan, plan.fetch_size, downloads=downloads):
         reading += one.requests

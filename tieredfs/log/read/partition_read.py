@@ -5,7 +5,7 @@ gaps are skipped, the rest is then planned again from a new listing: offsets tha
 another segment has are read, and the others are left out.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -19,7 +19,7 @@ from tieredfs.errors import (
     StorageUnavailableError,
     TieredFSError,
 )
-from tieredfs.fetch import Attempts, FetchedLog, LogRange, RemoteLogFetcher
+from tieredfs.fetch import FetchedLog, LogRange, RemoteLogFetcher
 from tieredfs.format.batch.reader import claimed_size
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.log.planning.catalog import SegmentCatalog, SegmentContent, content_of
@@ -31,7 +31,7 @@ from tieredfs.log.read.remaining_slices import RemainingSlices
 from tieredfs.log.read.replan import plan_present
 from tieredfs.log.read.slice_batches import fetch_slice, first_request
 from tieredfs.storage import RemoteStorageManager
-from tieredfs.storage.segment_log.stream import LogFetch
+from tieredfs.storage.segment_log.stream import LogFetch, request_end
 
 __all__ = [
     "MAX_WHOLE_SLICE_BYTES",
@@ -102,7 +102,7 @@ class PartitionRead:
         skip_deleted: bool,
         committed: bool,
         held: HeldBytes,
-        repeated: Callable[[], object],
+        fetcher: RemoteLogFetcher,
     ) -> None:
         """Create a read, without sending a request.
 
@@ -114,7 +114,8 @@ class PartitionRead:
             committed: Whether to leave out the records of aborted transactions; the
                 slices end at the last stable offset or before it.
             held: Limit of what may be kept between turns.
-            repeated: Is called for each download that repeats another one.
+            fetcher: Downloads ahead; it downloads for one partition, or for the turns
+                of all of them.
         """
         self.storage = storage
         self._left = RemainingSlices(slices)
@@ -126,8 +127,7 @@ class PartitionRead:
         self._held = held
         self._gone: set[SegmentContent] = set()
         # What is downloaded ahead.
-        attempts = Attempts.of(storage, repeated)
-        self._fetcher = RemoteLogFetcher(storage, fetch_size, attempts=attempts)
+        self._fetcher = fetcher
         self._downloads: Iterator[FetchedLog] | None = None
         self._downloaded: FetchedLog | None = None
         self._is_begun = self.is_begun_small = False
@@ -146,24 +146,54 @@ class PartitionRead:
         """Whether everything has been read."""
         return not self._left
 
-    def slices(self, *, one_fetch: bool = False) -> Iterator[SegmentSlice]:
-        """Yield what is left of each slice, or what one request fetches.
+    def slices(self) -> Iterator[SegmentSlice]:
+        """Yield what is left of each slice."""
+        self._begin_turn(one_fetch=False)
+        while self._left and not self._is_paused:
+            self._downloaded = self._next_download()
+            yield self._left.first
+
+    def turn(self, logs: Iterator[FetchedLog]) -> Iterator[SegmentSlice]:
+        """Yield what one request fetches.
+
+        It ends before a second request, unless a batch needs it or the first one
+        reached the end of a short segment.
 
         Args:
-            one_fetch: Whether to end before a second request, unless a batch needs it
-                or the first one reached the end of a short segment.
+            logs: The parts of logs of ``turn_ranges``, which are downloaded ahead; or
+                nothing.
         """
-        self._one_fetch, self._until = one_fetch, None
-        self._taken, self._is_paused = 0, False
+        self._begin_turn(one_fetch=True)
+        self._is_begun = True
         while self._left and not self._is_paused:
-            self._downloaded = None if one_fetch else self._next_download()
+            self._downloaded = log = next(logs, None)
+            if log and log.wanted.segment.id != self._left.first.segment.id:
+                self._downloaded = None
             yield self._left.first
-            if one_fetch and self._taken >= self._fetch_size:
+            if self._taken >= self._fetch_size:
                 return
 
-    def close(self) -> None:
-        """End the downloads of what is left."""
-        self._fetcher.close()
+    def turn_ranges(self) -> Sequence[LogRange]:
+        """Return what the next turn asks for, as far as it is known before."""
+        found: list[LogRange] = []
+        size = 0
+        for part in self._left:
+            start = part.start_position + len(self._kept_for(part))
+            if start < part.end_position:
+                end = request_end(
+                    start, part.end_position, part.segment.size or 0, self._fetch_size
+                )
+                found.append(LogRange(part.segment, start, end))
+                if end < part.end_position:
+                    break
+            size += part.size
+            if size >= self._fetch_size:
+                break
+        return found
+
+    def _begin_turn(self, *, one_fetch: bool) -> None:
+        self._one_fetch, self._until = one_fetch, None
+        self._taken, self._is_paused = 0, False
 
     def _next_download(self) -> FetchedLog | None:
         """Return the first slice as it is downloaded; None if it is not worth it.
@@ -195,8 +225,8 @@ class PartitionRead:
     def _ranges(self, first_bytes: int | None) -> Iterator[LogRange]:
         """Yield what is to be downloaded; of the first log few bytes at first."""
         for part in self._left:
-            start, until = part.start_position, part.end_position
-            yield LogRange(part.segment, start, until, first_bytes)
+            start = part.start_position + len(self._kept_for(part))
+            yield LogRange(part.segment, start, part.end_position, first_bytes)
             first_bytes = None
 
     def next_slice(self, offsets: int) -> Iterator[SegmentSlice]:
@@ -219,14 +249,21 @@ class PartitionRead:
 
     def fetch(self, part: SegmentSlice) -> LogFetch:
         """Fetch the log of a slice, beginning with what is kept of the last turn."""
-        kept_of, held = self._kept_of, _NOTHING
-        if kept_of and kept_of.start_position == part.start_position:
-            held = self._kept if kept_of.segment == part.segment else _NOTHING
+        held = self._kept_for(part)
         self._drop()
         self._pieces = fetch_slice(
             self.storage, part, self._fetch_size, held, self._downloaded
         )
         return self._pieces
+
+    def _kept_for(self, part: SegmentSlice) -> memoryview:
+        """Return what is kept of the last turn, if a slice begins with it."""
+        of = self._kept_of
+        is_same = of and (of.segment, of.start_position) == (
+            part.segment,
+            part.start_position,
+        )
+        return self._kept if is_same else _NOTHING
 
     def follow(self, batches: Iterable[LogBatches]) -> Iterator[LogBatches]:
         """Yield the batches of the first slice up to the end of the turn.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal, Self, SupportsIndex
 import pyarrow as pa
 
 from tieredfs.errors import PluginNotInstalledError
+from tieredfs.fetch import Attempts, RemoteLogFetcher
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.format.records.schema import project
 from tieredfs.integers import to_integer
@@ -23,6 +24,7 @@ from tieredfs.log.read.partition_read import (
     max_kept_bytes,
 )
 from tieredfs.log.read.pipeline import read_records
+from tieredfs.log.read.turns import turns
 from tieredfs.storage import RemoteStorageManager
 
 if TYPE_CHECKING:
@@ -91,13 +93,14 @@ class Scan:
             StorageUnavailableError: The store failed in all attempts of its policy.
             DeadlineExceededError: The store did not answer in time.
         """
-        left = self._reads()
-        while left:
-            for read in left:
-                slices = read.slices(one_fetch=self.order == "fair")
-                with closing(read):
-                    yield from read_records(read, slices, self._decoder(read))
-            left = [read for read in left if not read.is_done]
+        fetcher, reads = self._begin()
+        with fetcher:
+            if self.order == "fair":
+                order = turns(reads, fetcher)
+            else:
+                order = ((read, read.slices()) for read in reads)
+            for read, slices in order:
+                yield from read_records(read, slices, self._decoder(read))
 
     def read_gradually(
         self, records: SupportsIndex
@@ -242,7 +245,8 @@ class Scan:
         return f"Scan({self.topic!r}, {self.plan!r})"
 
     def _in_steps(self, offsets: int) -> Generator[pa.RecordBatch, None, None]:
-        for read in self._reads():
+        _, reads = self._begin()
+        for read in reads:
             while not read.is_done:
                 part = read.next_slice(offsets)
                 yield from read_records(read, part, self._decoder(read))
@@ -252,11 +256,14 @@ class Scan:
     def _is_committed(self) -> bool:
         return self.isolation == "read_committed"
 
-    def _reads(self) -> list[PartitionRead]:
+    def _begin(self) -> tuple[RemoteLogFetcher, list[PartitionRead]]:
+        """Return a read of each partition, and what they download ahead with."""
         held = HeldBytes(max_kept_bytes(self.storage))
         counter = self._record.begin()
         storage = self.storage.with_observer(counter)
-        return [
+        attempts = Attempts.of(storage, counter.count_retry)
+        fetcher = RemoteLogFetcher(storage, self.plan.fetch_size, attempts=attempts)
+        reads = [
             PartitionRead(
                 storage,
                 slices,
@@ -264,10 +271,11 @@ class Scan:
                 skip_deleted=self.on_gap == "skip",
                 committed=self._is_committed,
                 held=held,
-                repeated=counter.count_retry,
+                fetcher=fetcher,
             )
             for slices in self.plan.partitions
         ]
+        return fetcher, reads
 
     def _decoder(self, read: PartitionRead) -> RecordDecoder:
         number, options = read.partition.partition, self.storage.store.options
