@@ -233,19 +233,23 @@ class Topic:
         max_bytes: SupportsIndex = 1 << 20,
         *,
         isolation: Isolation = "read_uncommitted",
+        min_one_message: bool = True,
     ) -> Fetched:
         """Fetch about ``max_bytes`` of records, as Kafka's consumer does.
 
         At least one record is returned unless there is none from ``offset`` to the end
-        of the log: holes that compaction left, and control records, are skipped.
+        of the log, or ``min_one_message`` is false: holes that compaction left, and
+        control records, are skipped.
         If segments are deleted meanwhile, the log is listed and fetched again.
 
         Args:
             partition: Its number.
             offset: First offset wanted.
-            max_bytes: Stored bytes of the batches to return; the first one with a
-                wanted record is returned, however large it is.
+            max_bytes: Stored bytes of the batches to return.
             isolation: As ``scan`` takes it.
+            min_one_message: Whether the first batch with a wanted record is returned,
+                however large it is. Where several partitions share one limit, ask that
+                of one of them.
 
         Returns:
             The records, and ``next_offset`` for the next call; no record at the end of
@@ -264,7 +268,9 @@ class Topic:
         _check_choice("isolation", isolation, get_args(Isolation))
         committed = isolation == "read_committed"
         return plan_despite_deletes(
-            lambda reader: reader.read(offset, max_bytes, committed=committed),
+            lambda reader: reader.read(
+                offset, max_bytes, min_one_message=min_one_message, committed=committed
+            ),
             self.reader(partition),
         )
 

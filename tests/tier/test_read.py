@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import get_args
 
 import hypothesis.strategies as st
 import polars as pl
@@ -26,6 +27,7 @@ from tieredfs import (
     TopicIdPartition,
     open_tier,
 )
+from tieredfs.log.read.scan import Isolation
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.stores import scratch_store
 
@@ -149,12 +151,26 @@ def check_loop(
     tables = []
     for fetched in fetches(topic, partition, start, max_bytes):
         found = fetched["offset"].to_pylist()
+        if at == start:
+            check_exact(topic, partition, start, max_bytes, fetched)
         # Every record below the next offset is there, and no other.
         assert found == [o for o in offsets if at <= o < fetched.next_offset]
         tables.append(fetched.records)
         at = fetched.next_offset
     wanted = whole.slice(sum(o < start for o in offsets))
     assert pa.concat_tables([wanted.slice(0, 0), *tables]) == wanted
+
+
+def check_exact(
+    topic: Topic, partition: int, start: int, max_bytes: int, fetched: Fetched
+) -> None:
+    """Check that a fetch gives the same if it need not return a batch, or nothing."""
+    exact = topic.read(partition, start, max_bytes, min_one_message=False)
+    if len(exact):
+        assert exact.records == fetched.records
+        assert exact.next_offset == fetched.next_offset
+    else:  # the first batch with a record is larger
+        assert start <= exact.next_offset <= fetched["offset"][0].as_py()
 
 
 def check_by_last_record(
@@ -290,6 +306,27 @@ class TestSteppingOver:
     def test_what_is_stepped_over_does_not_count(self, stretch: ObjectStore) -> None:
         topic = topic_of(SingleObject(stretch))
         assert topic.read(0, 0, 1 << 10)["offset"].to_pylist() == [0, self.EMPTY]
+
+
+@pytest.mark.parametrize("isolation", get_args(Isolation))
+def test_a_batch_that_is_too_large_is_left_if_it_need_not_be_returned(
+    memory: ObjectStore, isolation: Isolation
+) -> None:
+    batches = tuple(Batch(at, at + 1, (at, at + 1)) for at in (0, 2, 4))
+    topic = store_native(memory, [Segment(0, 5, batches)])
+    size = len(batches[0].encode())
+
+    def read(offset: int, max_bytes: int) -> tuple[int, int]:
+        found = topic.read(
+            0, offset, max_bytes, isolation=isolation, min_one_message=False
+        )
+        return len(found), found.next_offset
+
+    assert read(0, 0) == read(0, size - 1) == (0, 0)
+    assert read(0, size) == read(0, 2 * size - 1) == (2, 2)
+    assert read(2, size - 1) == (0, 2)
+    assert read(0, 3 * size) == (6, 6)
+    assert read(6, 0) == (0, 6)
 
 
 class TestFetched:

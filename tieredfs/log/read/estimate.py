@@ -164,7 +164,10 @@ def _estimate_slice(
     checked, is_check_exact = estimate_check(storage, part, check)
     planned = requests = fetched.requests + checked
     if not is_exact:
-        requests += storage.overshoot(part.segment)
+        requests += storage.overshoot(part.segment) + check
+    if check.requests and fetched.count > 1:
+        # It also asks where a fetch begins with a batch.
+        requests, is_exact = requests + check * (fetched.count - 1), False
     return Estimate(
         part.segment.partition,
         requests,

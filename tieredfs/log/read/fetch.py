@@ -69,13 +69,15 @@ class Fetched:
         return f"Fetched(num_rows={len(self)}, next_offset={self.next_offset})"
 
 
-def fetch_records(
+def fetch_records(  # noqa: PLR0913 - what a fetch was asked for
     storage: RemoteStorageManager,
     partition: TopicIdPartition,
     slices: Sequence[SegmentSlice],
     offset: int,
     max_bytes: int,
     aborts: AbortedBatches | None = None,
+    *,
+    min_one_message: bool = True,
 ) -> Fetched:
     """Read the first batches of slices up to a size.
 
@@ -84,10 +86,11 @@ def fetch_records(
         partition: The partition.
         slices: The slices to read, the first of which begins at ``offset``.
         offset: First offset wanted.
-        max_bytes: Stored bytes of the batches to return; the first one with a wanted
-            record is returned, however large it is.
+        max_bytes: Stored bytes of the batches to return.
         aborts: Determines which batches were aborted, and are left out; None to return
             them.
+        min_one_message: Whether the first batch with a wanted record is returned,
+            however large it is.
 
     Returns:
         The records, which are empty if no slice has a wanted one, and the next offset.
@@ -101,7 +104,9 @@ def fetch_records(
     """
     options = storage.store.options
     decoder = RecordDecoder(partition.topic, partition.partition, None, options)
-    read = _LimitedRead(storage, offset, max_bytes, aborts)
+    read = _LimitedRead(
+        storage, offset, max_bytes, aborts, min_one_message=min_one_message
+    )
     found: list[pa.RecordBatch] = []
     try:
         for records in read_records(read, read.limited(slices), decoder):
@@ -116,7 +121,7 @@ def fetch_records(
 
 
 class _LimitedRead:
-    """A read that ends at a size, after at least one batch with a wanted record.
+    """A read that ends at a size, perhaps after at least one batch with wanted records.
 
     Attributes:
         storage: Where the segments are.
@@ -132,6 +137,8 @@ class _LimitedRead:
         offset: int,
         max_bytes: int,
         aborts: AbortedBatches | None,
+        *,
+        min_one_message: bool,
     ) -> None:
         """Create a read, without sending a request."""
         self.storage = storage
@@ -141,6 +148,7 @@ class _LimitedRead:
         self._max_bytes = max(max_bytes, 1)
         self._taken = 0
         self._is_full = False
+        self._min_one_message = min_one_message
 
     def limited(self, slices: Iterable[SegmentSlice]) -> Iterator[SegmentSlice]:
         """Yield the slices up to the size, of which little more is fetched."""
@@ -163,8 +171,9 @@ class _LimitedRead:
                 hidden = hidden | self._aborts.hidden(found)
             sizes = found["size"] * _hold_wanted(found, hidden, self._decoder)
             ends = self._taken + np.cumsum(sizes)
-            # The first with a wanted record is returned, however large it is.
-            fitting = (ends <= self._max_bytes) | (ends == sizes)
+            fitting = ends <= self._max_bytes
+            if self._min_one_message:  # the first with a wanted record
+                fitting |= ends == sizes
             count = int(np.count_nonzero(fitting))
             if count:
                 last = int(found["last_offset"][count - 1])

@@ -382,26 +382,29 @@ class TieredReader:
         offset: SupportsIndex,
         max_bytes: SupportsIndex,
         *,
+        min_one_message: bool = True,
         committed: bool = False,
         segments: Sequence[SegmentMetadata] | None = None,
     ) -> Fetched:
         """Fetch as Kafka does: from ``offset`` on, about ``max_bytes``.
 
         Batches without a wanted record are skipped, however many there are, in requests
-        of bounded size: the result is empty only at the end of the log.
+        of bounded size: the result is empty only at the end of the log, or because the
+        first wanted batch is too large.
 
         Args:
             offset: First offset wanted; records below it are dropped.
-            max_bytes: Stored bytes of the batches to return; the first batch with a
-                wanted record is returned whole, however large it is.
+            max_bytes: Stored bytes of the batches to return.
+            min_one_message: Whether the first batch with a wanted record is returned,
+                however large it is: a consumer that fetches several partitions together
+                asks that of one of them.
             committed: Whether to return only records below the last stable offset, and
                 none of an aborted transaction.
             segments: The partition's segments, as ``segments`` returned them, where
                 they are known; otherwise they are listed.
 
         Returns:
-            The records, which are empty at the end of the log, or of what is stable,
-            and the next offset.
+            The records, which may be empty, and the next offset.
 
         Raises:
             OffsetOutOfRangeError: ``offset`` is outside the log.
@@ -412,17 +415,29 @@ class TieredReader:
         first = to_integer(offset, "offset")
         most = to_integer(max_bytes, "max_bytes", minimum=0)
         below = self.stable_offset(segments) if committed else None
+
+        def fetch(slices: Sequence[SegmentSlice]) -> Fetched:
+            return self._fetch(
+                slices, first, most, below, min_one_message=min_one_message
+            )
+
         if segments is None:
-            near = self._fetch(self._slices_near(first, most), first, most, below)
-            if len(near):
-                return near
-            first, segments = near.next_offset, self.segments()
+            near = self._slices_near(first, most)
+            found = fetch(near)
+            if len(found) or _is_before(found.next_offset, near, below):
+                return found
+            first, segments = found.next_offset, self.segments()
         held = bounds_of(segments)
         self.check_inside(held, first)
         slices = self.slices_to_gap(segments, first)
-        found = self._fetch(slices, first, most, below)
+        found = fetch(slices)
         end = held.end if below is None else min(held.end, below)
-        if not len(found) and slices and slices[-1].end_offset < end:
+        if (
+            not len(found)
+            and slices
+            and slices[-1].end_offset < end
+            and not _is_before(found.next_offset, slices, below)
+        ):
             self.tiles(segments, found.next_offset, end)  # raises for the gap
         return found
 
@@ -432,24 +447,29 @@ class TieredReader:
         offset: int,
         max_bytes: int,
         below: int | None,
+        *,
+        min_one_message: bool,
     ) -> Fetched:
         """Fetch records of slices; of those below an offset, only committed ones."""
-        if below is None:
-            return fetch_records(
-                self.storage, self.partition, slices, offset, max_bytes
-            )
-        slices = [
-            replace(part, end_offset=min(part.end_offset, below))
-            for part in slices
-            if part.start_offset < below
-        ]
         aborts = None
-        if slices:
-            aborts = AbortedBatches(
-                self.storage, slices, self.segments_from, skip_gaps=False
-            )
+        if below is not None:
+            slices = [
+                replace(part, end_offset=min(part.end_offset, below))
+                for part in slices
+                if part.start_offset < below
+            ]
+            if slices:
+                aborts = AbortedBatches(
+                    self.storage, slices, self.segments_from, skip_gaps=False
+                )
         return fetch_records(
-            self.storage, self.partition, slices, offset, max_bytes, aborts
+            self.storage,
+            self.partition,
+            slices,
+            offset,
+            max_bytes,
+            aborts,
+            min_one_message=min_one_message,
         )
 
     def _slices_near(self, offset: int, max_bytes: int) -> Sequence[SegmentSlice]:
@@ -489,3 +509,11 @@ def bounds_of(segments: Sequence[SegmentMetadata]) -> Bounds:
     """Return the bounds of segments that are sorted and whose end offsets are known."""
     beginning = segments[0].start_offset if segments else 0
     return Bounds(beginning, max(beginning, log_end(segments)))
+
+
+def _is_before(offset: int, slices: Sequence[SegmentSlice], below: int | None) -> bool:
+    """Return whether slices, of which those below an offset are read, go on there."""
+    if not slices:
+        return False
+    end = slices[-1].end_offset
+    return offset < (end if below is None else min(end, below))
