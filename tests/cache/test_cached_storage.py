@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import filelock
 import fsspec
@@ -32,6 +32,7 @@ from tieredfs import (
     NotFoundError,
     ObjectStore,
     RequestPolicy,
+    SegmentIndexes,
     SegmentMetadata,
     Tier,
     Topic,
@@ -461,3 +462,52 @@ def test_what_was_cached_of_a_damaged_segment_is_gone_when_it_is_replaced(
     storage.replace_log_segment(segment, memoryview(b""), {})  # type: ignore[arg-type] # no log is read
     storage.fetch_all_indexes(segment)
     assert made.fetches == 2
+
+
+@pytest.mark.parametrize("compression", [None, "zstd"])
+@pytest.mark.parametrize("number", [0, 1], ids=["without aborts", "with aborts"])
+def test_what_is_copied_is_cached_without_a_fetch(
+    tmp_path: Path, compression: Literal["zstd"] | None, number: int
+) -> None:
+    events = Events()
+    store = ObjectStore(f"memory://given-{tmp_path.name}", observer=events)
+    inner = SingleObject(store, compression=compression)
+    copied = sample(PARTITIONS[0], number)
+    with with_index_cache(inner, tmp_path / "cache") as storage:
+        custom = storage.copy_log_segment(copied.metadata, copied.data)
+        (segment,) = storage.list_segments(PARTITIONS[0])
+        assert custom == segment.custom_metadata
+        events.clear()
+        found = storage.fetch_all_indexes(segment)
+        assert events == []
+        stored = inner.fetch_all_indexes(segment)
+        assert (found.layout, bytes_of(found)) == (stored.layout, bytes_of(stored))
+        events.clear()
+        assert storage.fetch_log_segment(segment) == copied.log
+        assert events.by_verb() == {"get_range": 1}
+    with with_index_cache(inner, tmp_path / "cache") as storage:  # after a restart
+        events.clear()
+        assert bytes_of(storage.fetch_all_indexes(segment)) == bytes_of(stored)
+        assert events == []
+
+
+def test_a_copy_that_cannot_be_cached_is_stored(tmp_path: Path) -> None:
+    inner = SingleObject(ObjectStore(f"memory://given-{tmp_path.name}"))
+    storage = with_index_cache(inner, tmp_path / "cache")
+    storage.close()
+    copied = sample(PARTITIONS[0], 0)
+    storage.copy_log_segment(copied.metadata, copied.data)
+    (segment,) = inner.list_segments(PARTITIONS[0])
+    assert inner.fetch_log_segment(segment) == copied.log
+
+
+def test_indexes_that_no_broker_can_have_written_are_not_kept(tmp_path: Path) -> None:
+    made, cache = open_cache(tmp_path)
+    with pytest.raises(CorruptIndexError):
+        cache.put(SEGMENT, SegmentIndexes({IndexType.OFFSET: memoryview(b"abc")}))
+    assert bytes_of(cache.get(SEGMENT).indexes) == CONTENT
+    assert made.fetches == 1
+    cache.put(SEGMENT, SegmentIndexes())
+    cache.put(SEGMENT, cache.get(SEGMENT).indexes)
+    assert bytes_of(cache.get(SEGMENT).indexes) == CONTENT
+    assert made.fetches == 1

@@ -11,7 +11,13 @@ from typing import Self
 
 from tieredfs.cache.directory import DEFAULT_BYTES, CacheDirectory, max_bytes_if_new
 from tieredfs.cache.entries import DiskEntries, ProcessState
-from tieredfs.cache.entry import CachedIndexes, EntryKey, entry_name, key_of
+from tieredfs.cache.entry import (
+    CachedIndexes,
+    EntryKey,
+    check_indexes,
+    entry_name,
+    key_of,
+)
 from tieredfs.cache.entry_file import InvalidEntryError
 from tieredfs.cache.loader import EntryLoader
 from tieredfs.cache.stats import CacheStats
@@ -21,7 +27,7 @@ from tieredfs.format.buffers import Int64Array
 from tieredfs.format.index.offset import OffsetPosition
 from tieredfs.format.index.txn import CollectedAborts
 from tieredfs.integers import is_integer
-from tieredfs.model import SegmentMetadata
+from tieredfs.model import SegmentIndexes, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["RemoteIndexCache"]
@@ -159,6 +165,28 @@ class RemoteIndexCache:
             TieredFSError: As in ``get``.
         """
         return self._get(metadata, timeout, describing=True)
+
+    def put(self, metadata: SegmentMetadata, indexes: SegmentIndexes) -> None:
+        """Keep the indexes of a segment that was just stored, without a fetch.
+
+        An entry that exists is replaced. Nothing happens if it cannot be written, or if
+        there are no indexes: ``get`` fetches them then.
+
+        Args:
+            metadata: The segment, with the custom metadata that it will be listed with.
+            indexes: What the storage's ``fetch_all_indexes`` returns for it.
+
+        Raises:
+            ClosedError: The cache was closed.
+            CorruptIndexError: An index is malformed, or points outside the segment.
+        """
+        with self._state.lock:
+            self._entries.check_open()
+        check_indexes(indexes, metadata, self.storage.name_of(metadata))
+        if indexes.indexes:
+            entry = entry_name(self._identity, metadata)
+            with suppress(OSError):
+                self._loader.keep(indexes, key_of(metadata), entry)
 
     def note_checked_end(self, metadata: SegmentMetadata) -> None:
         """Keep with a description that its end offset was compared with the log.

@@ -91,6 +91,20 @@ class EntryLoader:
         msg = f"{name}: indexes not loaded in {timeout:g} s"
         raise DeadlineExceededError(msg)
 
+    def keep(self, indexes: SegmentIndexes, key: EntryKey, entry: EntryName) -> None:
+        """Write an entry that was not fetched.
+
+        Args:
+            indexes: The indexes, checked.
+            key: Key of the entry in the process.
+            entry: Name of the entry in the directory.
+        """
+        timeout = self.storage.store.policy.deadline * _PUBLISH_SHARE
+        with self.entries.directory.loading(entry.name, timeout):
+            self.entries.publish(entry, indexes, timeout)
+        with self.entries.state.lock:
+            self.entries.state.opened.pop(key, None)
+
     def note(self, metadata: SegmentMetadata, key: EntryKey, entry: EntryName) -> None:
         """Note in an entry that its segment's end offset was compared with the log.
 

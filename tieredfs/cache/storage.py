@@ -4,6 +4,7 @@ import os
 import warnings
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
@@ -11,12 +12,18 @@ from tieredfs.cache.cache import RemoteIndexCache
 from tieredfs.cache.directory import max_bytes_if_new
 from tieredfs.cache.entry import CachedIndexes
 from tieredfs.errors import (
+    ClosedError,
     CorruptIndexError,
     TieredFSError,
     TieredFSWarning,
     UnsupportedFormatError,
 )
-from tieredfs.model import IndexType, SegmentIndexes, SegmentMetadata
+from tieredfs.model import (
+    IndexType,
+    LogSegmentData,
+    SegmentIndexes,
+    SegmentMetadata,
+)
 from tieredfs.objects import RequestObserver, RequestPolicy
 from tieredfs.storage import (
     LogSource,
@@ -148,6 +155,25 @@ class IndexCachedStorage(StorageWrapper):
         # An entry that remains is not used again, and is evicted first.
         with suppress(OSError):
             self.cache.remove([metadata])
+
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        """Store a segment; its indexes are cached, where the layout knows them."""
+        custom, _ = self.copy_with_indexes(metadata, data)
+        return custom
+
+    def copy_with_indexes(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> tuple[bytes, SegmentIndexes | None]:
+        """Store a segment, and cache its indexes, where the layout knows them."""
+        custom, indexes = self.inner.copy_with_indexes(metadata, data)
+        if indexes is not None:
+            # What was stored stays stored: an index may be malformed, or the cache be
+            # closed.
+            with suppress(ClosedError, CorruptIndexError, UnsupportedFormatError):
+                self.cache.put(replace(metadata, custom_metadata=custom), indexes)
+        return custom, indexes
 
     def replace_log_segment(
         self,

@@ -187,6 +187,12 @@ class StorageWrapper(RemoteStorageManager):
         """Store a segment; it is visible only when it is whole."""
         return self.inner.copy_log_segment(metadata, data)
 
+    def copy_with_indexes(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> tuple[bytes, SegmentIndexes | None]:
+        """Store a segment, and return its indexes for a cache."""
+        return self.inner.copy_with_indexes(metadata, data)
+
     def copy_open_log(
         self,
         metadata: SegmentMetadata,

@@ -241,6 +241,27 @@ class RemoteStorageManager(StorageVerification):
         del partition
         return {}
 
+    def copy_with_indexes(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> tuple[bytes, SegmentIndexes | None]:
+        """Store a segment, as ``copy_log_segment`` does, and return its indexes.
+
+        Implementers: the default does not know the indexes as they are stored.
+
+        Args:
+            metadata: As in ``copy_log_segment``.
+            data: As in ``copy_log_segment``.
+
+        Returns:
+            The plugin's custom metadata, at most 128 bytes; and what
+            ``fetch_all_indexes`` returns now, None where that is not known without a
+            request.
+
+        Raises:
+            TieredFSError: As in ``copy_log_segment``.
+        """
+        return self.copy_log_segment(metadata, data), None
+
     def copy_open_log(
         self,
         metadata: SegmentMetadata,

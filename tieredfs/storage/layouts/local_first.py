@@ -312,6 +312,13 @@ class LocalFirst(StorageWrapper):
         del data
         self._refuse(f"copy {metadata}")
 
+    def copy_with_indexes(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> tuple[bytes, SegmentIndexes | None]:
+        """Refuse: the broker copies."""
+        del data
+        self._refuse(f"copy {metadata}")
+
     def copy_open_log(
         self,
         metadata: SegmentMetadata,

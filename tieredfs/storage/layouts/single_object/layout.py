@@ -20,6 +20,7 @@ from tieredfs.errors import (
 from tieredfs.format.segment.key import SegmentFlag
 from tieredfs.format.segment.key_scheme import OWN_FOLDER, KeyScheme
 from tieredfs.format.segment.native_keys import NativeKeys
+from tieredfs.format.segment.tail import parse_tail
 from tieredfs.model import (
     IndexType,
     LogSegmentData,
@@ -371,6 +372,20 @@ class SingleObject(RemoteStorageManager):
         with open_log(data.log, str(metadata)) as log:
             return self.copy_open_log(metadata, log, data.indexes)
 
+    def copy_with_indexes(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> tuple[bytes, SegmentIndexes | None]:
+        """Store a segment in one put, and return its indexes and manifest."""
+        stored = self._stem_of_copy(metadata)
+        if stored:
+            return stored, None
+        with open_log(data.log, str(metadata)) as log:
+            key, tail = self._writer.put(metadata, log, data.indexes)
+        stem = self.keys.stem(key).encode()
+        copied = replace(metadata, custom_metadata=stem)
+        found = parse_tail(tail, key.log_length, key.flags, name=self.name_of(copied))
+        return stem, SegmentIndexes(found.indexes, bytes(found.manifest_bytes))
+
     def copy_open_log(
         self,
         metadata: SegmentMetadata,
@@ -378,13 +393,19 @@ class SingleObject(RemoteStorageManager):
         indexes: Mapping[IndexType, bytes],
     ) -> bytes:
         """Store a segment in one put, from a log that is read in place."""
-        partition = metadata.partition
+        stored = self._stem_of_copy(metadata)
+        if stored:
+            return stored
+        key, _ = self._writer.put(metadata, log, indexes)
+        return self.keys.stem(key).encode()
+
+    def _stem_of_copy(self, metadata: SegmentMetadata) -> bytes:
+        """Return the stem of a segment that is known and exists; empty otherwise."""
         for stem in self._known.stems(metadata):
-            if self._is_there(self.keys.object_key(partition, stem)):
+            if self._is_there(self.keys.object_key(metadata.partition, stem)):
                 return stem.encode()
         self._known.forget(metadata)  # another process has deleted it
-        key = self._writer.put(metadata, log, indexes)
-        return self.keys.stem(key).encode()
+        return b""
 
     def replace_log_segment(
         self,
@@ -397,7 +418,7 @@ class SingleObject(RemoteStorageManager):
         Readers see either the old or the new object at any time, also after a crash.
         """
         partition = metadata.partition
-        key = self._writer.put(metadata, log, indexes)
+        key, _ = self._writer.put(metadata, log, indexes)
         stem = self.keys.stem(key)
         new = self.keys.object_key(partition, stem)
         found = self._listing.objects_of(partition, key)

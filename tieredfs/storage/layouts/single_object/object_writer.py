@@ -42,7 +42,7 @@ class ObjectWriter:
         metadata: SegmentMetadata,
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
-    ) -> SegmentKey:
+    ) -> tuple[SegmentKey, bytes]:
         """Store a segment in one put, whole or not at all.
 
         Args:
@@ -51,7 +51,7 @@ class ObjectWriter:
             indexes: The bytes of each index that exists.
 
         Returns:
-            The fields of the object's key.
+            The fields of the object's key, and the object's tail.
 
         Raises:
             InvalidArgumentError: ``metadata`` has no end offset, or contains no offset.
@@ -61,10 +61,10 @@ class ObjectWriter:
         """
         topic = self.keys.topic_prefix(metadata.partition.topic)
         with self.case.writing(self.store, topic):
-            key = self._put(metadata, log, indexes)
+            key, tail = self._put(metadata, log, indexes)
         self._record(metadata, key)
         self.known.add_verified(metadata.partition, self.keys.stem(key))
-        return key
+        return key, tail
 
     def append(
         self,
@@ -108,19 +108,19 @@ class ObjectWriter:
         metadata: SegmentMetadata,
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
-    ) -> SegmentKey:
+    ) -> tuple[SegmentKey, bytes]:
         if is_put_in_place(log) and self.compression is None:
             key, tail = write_segment(metadata, log, indexes, lambda _: None, None)
             content = LogContent(log, tail)
             self.store.put_file(self._path(metadata, key), content, overwrite=True)
-            return key
+            return key, tail
         with open_spool(log.size) as spool:
             key, tail = write_segment(
                 metadata, log, indexes, spool.file.write, self.compression
             )
             spool.file.write(tail)
             spool.put(self.store, self._path(metadata, key))
-        return key
+        return key, tail
 
     def _path(self, metadata: SegmentMetadata, key: SegmentKey) -> str:
         return self.keys.object_key(metadata.partition, self.keys.stem(key))
