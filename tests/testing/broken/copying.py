@@ -20,6 +20,7 @@ from tieredfs import (
     PermissionDeniedError,
     RemoteStorageManager,
     SegmentId,
+    SegmentIndexes,
     SegmentMetadata,
     StorageUnavailableError,
     TopicIdPartition,
@@ -326,7 +327,23 @@ class GivesUp(KafkaLocal):
         return b""
 
 
+class CachesWhatItWasGiven(SingleObject):
+    """Says that what it was given is what it has stored, its manifest left out."""
+
+    @override
+    def copy_with_indexes(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> tuple[bytes, SegmentIndexes | None]:
+        given = {kind: memoryview(index) for kind, index in data.indexes.items()}
+        return self.copy_log_segment(metadata, data), SegmentIndexes(given)
+
+
 BROKEN: Final = (
+    Broken(
+        rules.check_copied_segment_is_read_back,
+        CachesWhatItWasGiven,
+        "which a cache keeps, and fetch_all_indexes returns",
+    ),
     Broken(rules.check_log_may_be_a_file, TakesNoFiles, "what was copied"),
     Broken(
         rules.check_custom_metadata_is_small,

@@ -115,7 +115,8 @@ class KeepsALaterName(SingleObject):
     ) -> bytes:
         folder = self.keys.partition_prefix(metadata.partition)
         before = [entry.key for entry in self.store.list(folder)]
-        stem = self.keys.stem(self._writer.put(metadata, log, indexes))
+        key, _ = self._writer.put(metadata, log, indexes)
+        stem = self.keys.stem(key)
         new = self.keys.object_key(metadata.partition, stem)
         self.store.delete(key for key in before if key < new)
         return stem.encode()

@@ -83,6 +83,17 @@ def check_copied_segment_is_read_back(case: Case) -> None:
             found = storage.fetch_log_segment(kept)
             said = f"With the metadata of the copy, fetch_log_segment of {one.metadata}"
             require_bytes(found, one.log, said)
+    again = sample(_PARTITION, len(filled), "again")
+    custom, known = case.storage.copy_with_indexes(again.metadata, again.data)
+    kept = replace(again.metadata, custom_metadata=custom)
+    require_whole(case.another(), case.listed(again), again)
+    if known is not None:
+        stored = case.another().fetch_all_indexes(kept)
+        require(
+            (dict(known), known.layout) == (dict(stored), stored.layout),
+            f"Of {again.metadata} copy_with_indexes returned {known!r}, which a cache "
+            f"keeps, and fetch_all_indexes returns {stored!r}.",
+        )
 
 
 @rule(Capability.WRITE)
