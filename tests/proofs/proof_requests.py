@@ -138,6 +138,7 @@ def _check_first_records(scan: Scan, needed: int, *, stops: bool) -> None:
 
     Nor is it predicted to take less for more records, unless that is exact.
     """
+    scan.explain(needed)  # what it asks for may spare the next ones a request
     fewer = scan.explain(needed // 2)
     explained = scan.explain(needed)
     assert fewer.reading <= explained.reading or explained.is_exact

@@ -6,6 +6,7 @@ from tieredfs.storage.contract import (
     PlannedFetch,
     RemoteStorageManager,
 )
+from tieredfs.storage.object_copy import CopiedObject, copy_objects
 from tieredfs.storage.plugins.address import StorageAddress
 from tieredfs.storage.plugins.installed import PluginInfo, installed_plugins
 from tieredfs.storage.plugins.registry import (
@@ -33,6 +34,7 @@ __all__ = [
     "NATIVE_LAYOUT",
     "UNKNOWN_SIZE",
     "Capability",
+    "CopiedObject",
     "Inspection",
     "Leftover",
     "LogContent",
@@ -49,6 +51,7 @@ __all__ = [
     "check_plugin",
     "check_target",
     "compressed",
+    "copy_objects",
     "detect_layout",
     "inspect_copy",
     "inspect_log_segment",

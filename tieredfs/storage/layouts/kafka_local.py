@@ -25,6 +25,7 @@ from tieredfs.model import (
     Uuid,
 )
 from tieredfs.objects import ObjectInfo, ObjectStore
+from tieredfs.objects.content import Content
 from tieredfs.storage.contract import Capability, Leftover, RemoteStorageManager
 from tieredfs.storage.layouts.kafka_files import (
     LOG_SUFFIX,
@@ -33,6 +34,7 @@ from tieredfs.storage.layouts.kafka_files import (
     fetch_log,
     is_offset,
 )
+from tieredfs.storage.object_copy import CopiedObject, copy_objects
 from tieredfs.storage.segment_log.inspection import inspect_copy
 from tieredfs.storage.segment_log.source import LogContent, LogSource, open_log
 from tieredfs.storage.segment_log.spool import is_put_in_place, open_spool
@@ -175,11 +177,12 @@ class KafkaLocal(RemoteStorageManager):
     def copy_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
     ) -> bytes:
-        """Store a segment: its indexes, and then its log.
+        """Store the files of a segment: concurrently, on a store of another machine.
 
         The segment is listed when all files exist. A crash leaves files that are not
         listed; copying again replaces them. An index that Kafka always has and that
-        ``data`` lacks is rebuilt from the log.
+        ``data`` lacks is rebuilt from the log. A log with a transaction index, without
+        which it would be listed, too, is stored last.
 
         Returns:
             Empty: the names are those of the segment.
@@ -205,13 +208,31 @@ class KafkaLocal(RemoteStorageManager):
             msg = f"{metadata}: the segment has no end offset"
             raise InvalidArgumentError(msg)
         if is_put_in_place(log):
-            stem = self._put_indexes(metadata, log, indexes, lambda _: None)
-            key = f"{stem}.{LOG_SUFFIX}"
-            self.store.put_file(key, LogContent(log), overwrite=True)
-            return b""
+            files = self._checked_indexes(metadata, log, indexes, lambda _: None)
+            return self._copy(metadata, files, LogContent(log))
         with open_spool(log.size) as spool:
-            stem = self._put_indexes(metadata, log, indexes, spool.file.write)
-            spool.put(self.store, f"{stem}.{LOG_SUFFIX}")
+            files = self._checked_indexes(metadata, log, indexes, spool.file.write)
+            return self._copy(metadata, files, spool.content())
+
+    def _copy(
+        self,
+        metadata: SegmentMetadata,
+        indexes: Mapping[IndexType, bytes],
+        log: bytes | Content,
+    ) -> bytes:
+        """Store the files of a segment."""
+        # All in one folder, even if another process creates the other root meanwhile.
+        stem = f"{self._folder(metadata.partition)}{_stem(metadata)}"
+        files = [
+            CopiedObject(f"{stem}.{SUFFIXES[kind]}", bytes(index))
+            for kind, index in indexes.items()
+        ]
+        mark = CopiedObject(f"{stem}.{LOG_SUFFIX}", log)
+        name = self.name_of(metadata)
+        if IndexType.TRANSACTION in indexes:  # no reader would miss it
+            copy_objects(self.store, name, files, mark)
+        else:
+            copy_objects(self.store, name, [*files, mark])
         return b""
 
     def replace_log_segment(
@@ -227,14 +248,14 @@ class KafkaLocal(RemoteStorageManager):
             self.store.delete([key])
         return custom
 
-    def _put_indexes(
+    def _checked_indexes(
         self,
         metadata: SegmentMetadata,
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
         write: Callable[[memoryview], object],
-    ) -> str:
-        """Check a log and store its indexes; return their key without suffix.
+    ) -> dict[IndexType, bytes]:
+        """Check a log, and return its indexes, with those that a broker always has.
 
         Args:
             metadata: The segment.
@@ -251,11 +272,7 @@ class KafkaLocal(RemoteStorageManager):
             )
         made = inspection.rebuilt.items()
         always = {kind: index for kind, index in made if SUFFIXES[kind] in _ALWAYS}
-        # All in one folder, even if another process creates the other root meanwhile.
-        stem = f"{self._folder(metadata.partition)}{_stem(metadata)}"
-        for kind, index in {**always, **indexes}.items():
-            self.store.put(f"{stem}.{SUFFIXES[kind]}", index, overwrite=True)
-        return stem
+        return {**always, **indexes}
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
         """Delete the files of a segment, its log first, so that it is no longer listed.

@@ -33,16 +33,23 @@ class Spool:
 
     file: IO[bytes]
 
-    def put(self, store: ObjectStore, key: str) -> None:
-        """Store what was written as one object."""
+    def content(self) -> bytes | LogContent:
+        """Return what was written, as the content of an object."""
         if isinstance(self.file, BytesIO):
             # Not a view: with one in a reference cycle Python 3.12 crashes (gh-111049).
-            store.put(key, self.file.getvalue(), overwrite=True)
-            return
+            return self.file.getvalue()
         self.file.flush()
         size = os.fstat(self.file.fileno()).st_size
         whole = log_in_file(self.file, size, "a temporary file", is_steady=True)
-        store.put_file(key, LogContent(whole), overwrite=True)
+        return LogContent(whole)
+
+    def put(self, store: ObjectStore, key: str) -> None:
+        """Store what was written as one object."""
+        content = self.content()
+        if isinstance(content, bytes):
+            store.put(key, content, overwrite=True)
+        else:
+            store.put_file(key, content, overwrite=True)
 
 
 @contextmanager
