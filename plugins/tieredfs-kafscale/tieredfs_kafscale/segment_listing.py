@@ -1,0 +1,186 @@
+"""The segments of a partition: one listing, and the footer of each log."""
+
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import NamedTuple
+
+from cachetools import LRUCache
+
+from tieredfs import (
+    CorruptObjectError,
+    NotFoundError,
+    ObjectInfo,
+    ObjectStore,
+    SegmentMetadata,
+    TieredFSError,
+    TopicIdPartition,
+)
+from tieredfs.objects.concurrency.fork_locks import make_lock
+from tieredfs.objects.concurrency.parallel import run_all
+from tieredfs.storage.segment_log.content_id import ContentId
+from tieredfs_kafscale.custom_metadata import CustomMetadata
+from tieredfs_kafscale.object_names import ObjectName, Suffix, parse_name
+from tieredfs_kafscale.restore import (
+    StoredObjects,
+    by_offset,
+    last_complete,
+    may_be_log,
+)
+from tieredfs_kafscale.segment_file import FOOTER_SIZE, HEADER_SIZE, SegmentFooter
+from tieredfs_kafscale.time_sidecar import SIDECAR_SIZE, TimeSidecar
+
+__all__ = ["SegmentListing"]
+
+_MAX_KNOWN = 100_000  # some 200 bytes each
+_CONCURRENCY = 32  # small requests, which cost only latency
+
+
+class _Ends(NamedTuple):
+    """What is read of a segment besides its names.
+
+    Attributes:
+        footer: The footer of its log.
+        times: Its times, if they are stored.
+    """
+
+    footer: SegmentFooter
+    times: TimeSidecar | None
+
+
+class SegmentListing:
+    """List the segments of partitions.
+
+    The footer of an object that a listing gives a version of is read once.
+    """
+
+    def __init__(self, store: ObjectStore) -> None:
+        """Keep the store, without sending a request."""
+        self._store = store
+        self._lock = make_lock()
+        self._known: LRUCache[tuple[object, ...], _Ends] = LRUCache(_MAX_KNOWN)
+
+    def objects(self, folder: str) -> dict[int, StoredObjects]:
+        """Return the objects of a partition by base offset.
+
+        Args:
+            folder: The partition's folder.
+
+        Raises:
+            NotFoundError: The folder does not exist.
+        """
+        listed: dict[ObjectName, ObjectInfo] = {}
+        is_empty = True
+        for entry in self._store.list(folder, delimiter="/"):
+            is_empty = False
+            name = parse_name(entry.key[len(folder) :])
+            if name is not None and not entry.is_prefix:
+                listed[name] = entry
+        if is_empty:
+            raise NotFoundError(f"not found: {self._store.url}/{folder}")
+        return by_offset(listed)
+
+    def segments(
+        self, partition: TopicIdPartition, folder: str
+    ) -> Iterator[SegmentMetadata | TieredFSError]:
+        """Yield the segments of a partition, or an error for one that is damaged.
+
+        Args:
+            partition: The partition.
+            folder: Its folder.
+
+        Raises:
+            NotFoundError: The folder does not exist.
+            StorageUnavailableError: The store failed in all attempts of its policy.
+        """
+        objects = self.objects(folder)
+        newest = last_complete(objects)
+        wanted = [
+            found
+            for base, found in objects.items()
+            if Suffix.LOG in found.own and (Suffix.INDEX in found.own or base < newest)
+        ]
+        most = self._store.options.max_concurrent_requests
+        concurrency = _CONCURRENCY if most is None else most
+        read = [partial(self._ends, found) for found in wanted]
+        for found, ends in zip(
+            wanted, run_all(read, concurrency=concurrency), strict=True
+        ):
+            match ends:
+                case None:
+                    pass  # it was deleted since it was listed
+                case TieredFSError():
+                    yield ends
+                case _:
+                    yield self._segment(partition, found, ends)
+
+    def _ends(self, found: StoredObjects) -> _Ends | TieredFSError | None:
+        log, times = found.own[Suffix.LOG], found.own.get(Suffix.TIMES)
+        key = tuple(
+            (one.key, one.size, one.version) for one in (log, times) if one is not None
+        )
+        with self._lock:
+            known = self._known.get(key)
+        if known is not None:
+            return known
+        name = f"{self._store.url}/{log.key}"
+        size = log.size or 0
+        if not may_be_log(log):
+            return CorruptObjectError(f"{name}: {size} bytes are not a segment")
+        try:
+            data = self._store.get_range(log.key, size - FOOTER_SIZE, size)
+            footer = SegmentFooter.parse(data, name)
+        except NotFoundError:
+            return None
+        except CorruptObjectError as error:
+            return error
+        if footer.last_offset < found.base_offset:
+            return CorruptObjectError(
+                f"{name}: its footer has last offset {footer.last_offset}"
+            )
+        ends = _Ends(footer, self._times(times, found.base_offset, footer))
+        if log.version:
+            with self._lock:
+                self._known[key] = ends
+        return ends
+
+    def _times(
+        self, entry: ObjectInfo | None, base_offset: int, footer: SegmentFooter
+    ) -> TimeSidecar | None:
+        """Return the times of a segment; None if they are missing, or of another one.
+
+        A segment that is read by time is then asked for its own.
+        """
+        if entry is None or (entry.size or 0) < SIDECAR_SIZE:
+            return None
+        size = entry.size or 0
+        try:
+            data = self._store.get_range(entry.key, size - SIDECAR_SIZE, size)
+        except (NotFoundError, CorruptObjectError):
+            return None
+        times = TimeSidecar.parse(data)
+        offsets = (base_offset, footer.last_offset)
+        if times is None or (times.min_offset, times.max_offset) != offsets:
+            return None
+        return times
+
+    def _segment(
+        self, partition: TopicIdPartition, found: StoredObjects, ends: _Ends
+    ) -> SegmentMetadata:
+        log, footer = found.own[Suffix.LOG], ends.footer
+        sidecars = found.of_log(footer.checksum)
+        objects: Mapping[Suffix, ObjectInfo] = {**found.own, **sidecars}
+        sizes = [entry.size for entry in objects.values()]
+        custom = CustomMetadata(footer.checksum, frozenset(sidecars))
+        return SegmentMetadata(
+            partition,
+            ContentId(partition, found.base_offset).add(footer.encode()).finish(),
+            found.base_offset,
+            footer.last_offset,
+            max_timestamp_ms=None
+            if ends.times is None
+            else ends.times.max_timestamp_ms,
+            size=(log.size or 0) - HEADER_SIZE - FOOTER_SIZE,
+            version=f"{log.size}-{footer.checksum:08x}",
+            custom_metadata=custom.encode(),
+            stored_size=sum(size or 0 for size in sizes) if None not in sizes else None,
+        )
