@@ -102,7 +102,11 @@ _DISTRIBUTIONS = {
 
 @pytest.mark.parametrize(
     ("project", "package"),
-    [(_ROOT, "tieredfs"), (_ROOT / "plugins" / "tieredfs-aiven", "tieredfs_aiven")],
+    [
+        (_ROOT, "tieredfs"),
+        (_ROOT / "plugins" / "tieredfs-aiven", "tieredfs_aiven"),
+        (_ROOT / "plugins" / "tieredfs-kafscale", "tieredfs_kafscale"),
+    ],
 )
 def test_whatever_is_imported_is_declared(project: Path, package: str) -> None:
     said = tomllib.loads((project / "pyproject.toml").read_text())["project"]

@@ -79,7 +79,7 @@ class CopiedObject:
         content: Its bytes.
         overwrite: Whether to replace an object of this key. False where the key may be
             that of another segment, or of the same one as it was before; an object that
-            is there and has the same bytes is stored all the same.
+            is there and has the same bytes counts as stored.
     """
 
     key: str
@@ -161,7 +161,7 @@ def _puts(store: ObjectStore, objects: Sequence[CopiedObject]) -> list[_Put]:
 
 
 def _put(store: ObjectStore, one: CopiedObject) -> _Put:
-    """Put an object; after an error, look whether it is there all the same."""
+    """Put an object; after an error, look whether it is there."""
     content = one.content
     try:
         if isinstance(content, bytes):

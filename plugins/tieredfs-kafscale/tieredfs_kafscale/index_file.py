@@ -103,7 +103,8 @@ def to_offset_index(
     """Convert an index into Kafka's; return None if it cannot be that of its segment.
 
     An entry of Kafka's has the last offset up to which a request appended, and the
-    position at which its batches begin: here those up to the next entry.
+    position at which its batches begin: here those up to the next entry. There is none
+    for the beginning of the log.
 
     Args:
         entries: The entries.
@@ -120,6 +121,6 @@ def to_offset_index(
     if not (begins and rises and offsets[-1] <= end_offset and positions[-1] < size):
         return None
     lasts = np.append(offsets[1:] - 1, end_offset) - base_offset
-    found = np.empty(len(entries), _KAFKA_ENTRY)
-    found["offset"], found["position"] = lasts, positions
+    found = np.empty(len(entries) - 1, _KAFKA_ENTRY)
+    found["offset"], found["position"] = lasts[1:], positions[1:]
     return found.tobytes()

@@ -4,8 +4,6 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import NamedTuple
 
-from cachetools import LRUCache
-
 from tieredfs import (
     CorruptObjectError,
     NotFoundError,
@@ -15,9 +13,7 @@ from tieredfs import (
     TieredFSError,
     TopicIdPartition,
 )
-from tieredfs.objects.concurrency.fork_locks import make_lock
-from tieredfs.objects.concurrency.parallel import run_all
-from tieredfs.storage.segment_log.content_id import ContentId
+from tieredfs.storage import ContentId, run_all
 from tieredfs_kafscale.custom_metadata import CustomMetadata
 from tieredfs_kafscale.object_names import ObjectName, Suffix, parse_name
 from tieredfs_kafscale.restore import (
@@ -29,13 +25,13 @@ from tieredfs_kafscale.restore import (
 from tieredfs_kafscale.segment_file import FOOTER_SIZE, HEADER_SIZE, SegmentFooter
 from tieredfs_kafscale.time_sidecar import SIDECAR_SIZE, TimeSidecar
 
-__all__ = ["SegmentListing"]
+__all__ = ["Ends", "KnownEnds", "SegmentListing"]
 
 _MAX_KNOWN = 100_000  # some 200 bytes each
 _CONCURRENCY = 32  # small requests, which cost only latency
 
 
-class _Ends(NamedTuple):
+class Ends(NamedTuple):
     """What is read of a segment besides its names.
 
     Attributes:
@@ -47,17 +43,25 @@ class _Ends(NamedTuple):
     times: TimeSidecar | None
 
 
+KnownEnds = dict[tuple[object, ...], Ends]
+
+
 class SegmentListing:
     """List the segments of partitions.
 
     The footer of an object that a listing gives a version of is read once.
     """
 
-    def __init__(self, store: ObjectStore) -> None:
-        """Keep the store, without sending a request."""
+    def __init__(self, store: ObjectStore, known: KnownEnds) -> None:
+        """Keep the store, without sending a request.
+
+        Args:
+            store: Where the objects are.
+            known: What was read of the objects that were listed, by their keys, sizes
+                and versions.
+        """
         self._store = store
-        self._lock = make_lock()
-        self._known: LRUCache[tuple[object, ...], _Ends] = LRUCache(_MAX_KNOWN)
+        self._known = known
 
     def objects(self, folder: str) -> dict[int, StoredObjects]:
         """Return the objects of a partition by base offset.
@@ -78,6 +82,21 @@ class SegmentListing:
         if is_empty:
             raise NotFoundError(f"not found: {self._store.url}/{folder}")
         return by_offset(listed)
+
+    def custom_metadata(
+        self, folder: str, base_offset: int, footer: SegmentFooter
+    ) -> CustomMetadata:
+        """Return which log a segment has, and the objects beside it: one listing.
+
+        Args:
+            folder: The partition's folder.
+            base_offset: First offset of the segment.
+            footer: The footer of its log.
+        """
+        prefix = f"{folder}segment-{base_offset:020d}."
+        names = (parse_name(e.key[len(folder) :]) for e in self._store.list(prefix))
+        sidecars = (n.suffix for n in names if n and n.checksum == footer.checksum)
+        return CustomMetadata(footer.checksum, frozenset(sidecars))
 
     def segments(
         self, partition: TopicIdPartition, folder: str
@@ -113,13 +132,12 @@ class SegmentListing:
                 case _:
                     yield self._segment(partition, found, ends)
 
-    def _ends(self, found: StoredObjects) -> _Ends | TieredFSError | None:
+    def _ends(self, found: StoredObjects) -> Ends | TieredFSError | None:
         log, times = found.own[Suffix.LOG], found.own.get(Suffix.TIMES)
         key = tuple(
             (one.key, one.size, one.version) for one in (log, times) if one is not None
         )
-        with self._lock:
-            known = self._known.get(key)
+        known = self._known.get(key)
         if known is not None:
             return known
         name = f"{self._store.url}/{log.key}"
@@ -137,10 +155,11 @@ class SegmentListing:
             return CorruptObjectError(
                 f"{name}: its footer has last offset {footer.last_offset}"
             )
-        ends = _Ends(footer, self._times(times, found.base_offset, footer))
+        ends = Ends(footer, self._times(times, found.base_offset, footer))
         if log.version:
-            with self._lock:
-                self._known[key] = ends
+            if len(self._known) >= _MAX_KNOWN:
+                self._known.clear()
+            self._known[key] = ends
         return ends
 
     def _times(
@@ -164,7 +183,7 @@ class SegmentListing:
         return times
 
     def _segment(
-        self, partition: TopicIdPartition, found: StoredObjects, ends: _Ends
+        self, partition: TopicIdPartition, found: StoredObjects, ends: Ends
     ) -> SegmentMetadata:
         log, footer = found.own[Suffix.LOG], ends.footer
         sidecars = found.of_log(footer.checksum)

@@ -1,13 +1,16 @@
 """The log of a stored segment, read in pieces and compared with its footer."""
 
 from collections.abc import Iterator
+from typing import Final
 
 from tieredfs import CorruptObjectError, ObjectStore
-from tieredfs.format.checksum import crc32c
-from tieredfs.objects.content import PIECE_BYTES
+from tieredfs.storage import crc32c
 from tieredfs_kafscale.segment_file import HEADER_SIZE, SegmentHeader
 
 __all__ = ["check_checksum", "checked_log"]
+
+_PIECE_BYTES: Final = 8 << 20
+"""Bytes of each request for a log that is read whole."""
 
 
 def checked_log(
@@ -30,8 +33,8 @@ def checked_log(
     name = f"{store.url}/{key}"
     found = 0
     end = HEADER_SIZE + size
-    for start in range(0, end, PIECE_BYTES):
-        piece = store.get_range(key, start, min(start + PIECE_BYTES, end))
+    for start in range(0, end, _PIECE_BYTES):
+        piece = store.get_range(key, start, min(start + _PIECE_BYTES, end))
         if start == 0:
             header = SegmentHeader.parse(piece, name)
             if header.base_offset != base_offset:

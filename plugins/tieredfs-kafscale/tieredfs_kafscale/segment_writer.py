@@ -1,31 +1,33 @@
 """Write the objects of a segment."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Final
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from tieredfs import (
+    AlreadyExistsError,
     IndexType,
     InvalidArgumentError,
     ObjectStore,
     SegmentMetadata,
+    StoreCapability,
     UnsupportedOperationError,
 )
-from tieredfs.format.checksum import crc32c
-from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.storage import (
     CopiedObject,
     LogContent,
     LogSource,
     copy_objects,
+    crc32c,
     inspect_copy,
+    is_put_in_place,
+    log_in_memory,
+    open_spool,
+    read_log,
+    timestamp_range,
 )
-from tieredfs.storage.segment_log.source import log_in_memory
-from tieredfs.storage.segment_log.spool import is_put_in_place, open_spool
-from tieredfs.storage.segment_log.stream import read_log
 from tieredfs_kafscale.custom_metadata import CustomMetadata
 from tieredfs_kafscale.index_file import SparseIndexBuilder
 from tieredfs_kafscale.object_names import Suffix, object_key, parse_name, sidecar_key
@@ -82,20 +84,23 @@ class SegmentWriter:
         metadata: SegmentMetadata,
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
+        listed: Callable[[], int | None] | None,
     ) -> CustomMetadata:
-        """Store a segment.
+        """Store a segment, once its log and its indexes are checked.
 
         Args:
             folder: The partition's folder.
             metadata: The segment's first and last offset.
             log: Its log.
             indexes: The bytes of each index that exists.
+            listed: Returns the checksum of the segment that is listed at this offset,
+                None for none: only what is not listed is replaced. None to replace any.
 
         Returns:
             Which log it is.
 
         Raises:
-            AlreadyExistsError: Another segment has this base offset.
+            AlreadyExistsError: Another segment is listed at this offset.
             InvalidArgumentError: ``metadata`` has no end offset.
             UnsupportedOperationError: The log is compacted, or has no batch.
             CorruptDataError: The log or an index is malformed.
@@ -104,7 +109,7 @@ class SegmentWriter:
             raise InvalidArgumentError(f"{metadata}: the segment has no end offset")
         if is_put_in_place(log):
             found = self._measure(metadata, log, indexes)
-            return self._put(folder, metadata, log, found, indexes)
+            return self._put(folder, metadata, log, found, indexes, listed)
         with open_spool(log.size) as spool:
             for piece in log.pieces():
                 spool.file.write(piece)
@@ -115,22 +120,7 @@ class SegmentWriter:
                 else log_in_memory(content, log.name)
             )
             found = self._measure(metadata, steady, indexes)
-            return self._put(folder, metadata, steady, found, indexes)
-
-    def replace(
-        self,
-        folder: str,
-        metadata: SegmentMetadata,
-        log: LogSource,
-        indexes: Mapping[IndexType, bytes],
-    ) -> CustomMetadata:
-        """Store a segment in place of any other of its base offset.
-
-        Its log goes first, so that readers see no half of either; a crash may leave
-        neither. Arguments and errors are those of ``put``.
-        """
-        delete_objects(self.store, folder, metadata.start_offset)
-        return self.put(folder, metadata, log, indexes)
+            return self._put(folder, metadata, steady, found, indexes, listed)
 
     def _measure(
         self,
@@ -183,52 +173,65 @@ class SegmentWriter:
         log: LogSource,
         found: _Measured,
         indexes: Mapping[IndexType, bytes],
+        listed: Callable[[], int | None] | None,
     ) -> CustomMetadata:
         base, checksum = metadata.start_offset, found.footer.checksum
-        beside = {
-            suffix: bytes(indexes[kind])
-            for kind, suffix in SIDECARS.items()
-            if bytes(indexes.get(kind, b"")) not in {b"", found.rebuilt.get(kind, b"")}
-            or (kind is IndexType.TRANSACTION and indexes.get(kind))
-        }
-        sidecars = [
-            CopiedObject(sidecar_key(folder, base, checksum, suffix), data)
-            for suffix, data in beside.items()
-        ]
-        content = SegmentContent(found.header.encode(), log, found.footer.encode())
-        objects = [
-            CopiedObject(
-                object_key(folder, base, Suffix.LOG), content, overwrite=False
-            ),
-            CopiedObject(
-                object_key(folder, base, Suffix.INDEX), found.index, overwrite=False
-            ),
-        ]
-        if self.time_index:
-            key = object_key(folder, base, Suffix.TIMES)
-            times = time_sidecar(log, metadata)
-            objects.append(CopiedObject(key, times.encode()))
+        beside = _beside(indexes, found.rebuilt)
         name = f"{self.store.url}/{folder}segment-{base:020d}"
-        # No reader would miss one of these.
-        copy_objects(self.store, name, sidecars)
-        copy_objects(self.store, name, objects)
-        return CustomMetadata(checksum, frozenset(beside))
+        content = SegmentContent(found.header.encode(), log, found.footer.encode())
+        own: dict[Suffix, bytes | SegmentContent] = {
+            Suffix.LOG: content,
+            Suffix.INDEX: found.index,
+        }
+        if self.time_index:
+            own[Suffix.TIMES] = _times(log, metadata).encode()
+
+        def copy(*, overwrite: bool) -> CustomMetadata:
+            # No reader would miss one of these.
+            sidecars = [
+                CopiedObject(sidecar_key(folder, base, checksum, suffix), data)
+                for suffix, data in beside.items()
+            ]
+            copy_objects(self.store, name, sidecars)
+            objects = [
+                CopiedObject(object_key(folder, base, suffix), data, overwrite)
+                for suffix, data in own.items()
+            ]
+            copy_objects(self.store, name, objects)
+            return CustomMetadata(checksum, frozenset(beside))
+
+        if listed is not None:
+            if StoreCapability.EXCLUSIVE_CREATE in self.store.probe_capabilities():
+                with suppress(AlreadyExistsError):
+                    return copy(overwrite=False)
+            there = listed()
+            if there == checksum:
+                return CustomMetadata(checksum, frozenset(beside))
+            if there is not None:
+                raise AlreadyExistsError(f"{name}: another segment begins there")
+        # What a copy of another log has left here goes first.
+        delete_objects(self.store, folder, base)
+        return copy(overwrite=True)
 
 
-def time_sidecar(log: LogSource, metadata: SegmentMetadata) -> TimeSidecar:
-    """Return the smallest and largest timestamp of a log's records."""
-    decoder = RecordDecoder("", 0, ("timestamp",))
-    stamps = [
-        pc.min_max(found["timestamp"].cast(pa.int64()))
-        for batches in read_log(log)
-        for found in decoder.decode([batches])
-        if found.num_rows
-    ]
+def _beside(
+    indexes: Mapping[IndexType, bytes], rebuilt: Mapping[IndexType, bytes]
+) -> dict[Suffix, bytes]:
+    """Return the indexes that a reader could not rebuild from the log."""
+    found: dict[Suffix, bytes] = {}
+    for kind, suffix in SIDECARS.items():
+        given = bytes(indexes.get(kind, b""))
+        is_rebuilt = kind is not IndexType.TRANSACTION and given == rebuilt[kind]
+        if given and not is_rebuilt:
+            found[suffix] = given
+    return found
+
+
+def _times(log: LogSource, metadata: SegmentMetadata) -> TimeSidecar:
+    data = (batches.without(batches.is_control) for batches in read_log(log))
+    smallest, largest = timestamp_range(chain.from_iterable(data))
     return TimeSidecar(
-        min((one["min"].as_py() for one in stamps), default=-1),
-        max((one["max"].as_py() for one in stamps), default=-1),
-        metadata.start_offset,
-        metadata.end_offset or 0,
+        smallest, largest, metadata.start_offset, metadata.end_offset or 0
     )
 
 

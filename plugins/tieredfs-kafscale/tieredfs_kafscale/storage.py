@@ -9,7 +9,6 @@ from dataclasses import replace
 
 from tieredfs import (
     Capability,
-    CorruptIndexError,
     CorruptObjectError,
     IndexType,
     InvalidArgumentError,
@@ -23,16 +22,10 @@ from tieredfs import (
     SegmentMetadata,
     TieredFSError,
     TopicIdPartition,
-    UnsupportedFormatError,
     parse_leader_epochs,
 )
-from tieredfs.format.checksum import crc32c
-from tieredfs.format.index.time import TimeIndex
-from tieredfs.integers import MAX_INT64
-from tieredfs.storage import LogSource, inspect_copy
-from tieredfs.storage.segment_log.source import open_log
+from tieredfs.storage import LogSource, open_log
 from tieredfs_kafscale.custom_metadata import CustomMetadata
-from tieredfs_kafscale.index_file import parse_index, to_offset_index
 from tieredfs_kafscale.object_names import (
     Suffix,
     object_key,
@@ -43,8 +36,13 @@ from tieredfs_kafscale.object_names import (
 )
 from tieredfs_kafscale.restore import last_complete
 from tieredfs_kafscale.segment_file import FOOTER_SIZE, HEADER_SIZE, SegmentFooter
-from tieredfs_kafscale.segment_listing import SegmentListing
-from tieredfs_kafscale.segment_log import check_checksum, checked_log
+from tieredfs_kafscale.segment_indexes import (
+    fetch_offset_index,
+    largest_timestamp,
+    rebuild_indexes,
+)
+from tieredfs_kafscale.segment_listing import KnownEnds, SegmentListing
+from tieredfs_kafscale.segment_log import checked_log
 from tieredfs_kafscale.segment_writer import SIDECARS, SegmentWriter, delete_objects
 
 __all__ = ["KafScale"]
@@ -69,8 +67,7 @@ class KafScale(RemoteStorageManager):
 
         Args:
             store: The bucket, or the folder in it.
-            namespace: The brokers' ``KAFSCALE_S3_NAMESPACE``: the first part of each
-                key.
+            namespace: The brokers' namespace: the first part of each key.
             index_interval: Number of records between two entries of an index that is
                 written.
             time_index: Whether a segment that is written gets a ``.kfst``, too.
@@ -81,8 +78,17 @@ class KafScale(RemoteStorageManager):
         super().__init__(store)
         _check_options(namespace, index_interval, time_index)
         self._namespace = namespace
-        self._listing = SegmentListing(store)
-        self._writer = SegmentWriter(store, index_interval, time_index)
+        self._index_interval = index_interval
+        self._time_index = time_index
+        self._known: KnownEnds = {}
+
+    @property
+    def _listing(self) -> SegmentListing:
+        return SegmentListing(self.store, self._known)
+
+    @property
+    def _writer(self) -> SegmentWriter:
+        return SegmentWriter(self.store, self._index_interval, self._time_index)
 
     @property
     def identity(self) -> str:
@@ -192,25 +198,30 @@ class KafScale(RemoteStorageManager):
             CorruptDataError: The log or one of the indexes is malformed.
         """
         wanted = set(index_types)
-        segment = self._measured(metadata)
-        custom = CustomMetadata.parse(segment.custom_metadata)
-        beside = custom.sidecars if custom else frozenset()
+        segment, custom = self._measured(metadata)
+        log = self._key(segment, Suffix.LOG)
         found: dict[IndexType, memoryview] = {}
         for kind, suffix in SIDECARS.items():
-            if custom and suffix in beside and kind in wanted:
+            # The log is not accepted without its transaction index.
+            is_needed = kind in wanted or kind is IndexType.TRANSACTION
+            if suffix in custom.sidecars and is_needed:
                 key = self._sidecar(segment, custom.checksum, suffix)
                 found[kind] = self.store.get(key)
         if IndexType.OFFSET in wanted:
-            offsets = self._offset_index(segment)
+            key = self._key(segment, Suffix.INDEX)
+            offsets = fetch_offset_index(self.store, key, segment)
             if offsets is not None:
                 found[IndexType.OFFSET] = memoryview(offsets)
         missing = wanted - found.keys() - {IndexType.TRANSACTION}
         if missing:
-            rebuilt = self._rebuilt(segment, custom)
+            transactions = found.get(IndexType.TRANSACTION)
+            rebuilt = rebuild_indexes(
+                self.store, log, segment, custom.checksum, transactions
+            )
             found |= {kind: memoryview(rebuilt[kind]) for kind in missing}
         elif wanted - found.keys():
-            self.store.head(self._key(segment, Suffix.LOG))  # not one that is deleted
-        return SegmentIndexes(found)
+            self.store.head(log)  # it is not one that is being deleted
+        return SegmentIndexes({kind: found[kind] for kind in wanted if kind in found})
 
     def is_txn_index_empty(self, metadata: SegmentMetadata) -> bool:
         """Return whether a segment was listed without a transaction index."""
@@ -223,19 +234,16 @@ class KafScale(RemoteStorageManager):
         """Read the largest timestamp and the leader epochs, from the log."""
         if metadata.is_described:
             return metadata
-        segment = self._measured(metadata)
-        name = self.name_of(segment)
+        segment, _ = self._measured(metadata)
         if indexes is None:
             kinds = [IndexType.TIMESTAMP, IndexType.LEADER_EPOCH]
             indexes = self.fetch_indexes(segment, kinds)
-        times = TimeIndex.parse(
-            indexes[IndexType.TIMESTAMP], segment.start_offset, name=name
-        )
+        name = f"{self.name_of(segment)}: leader epochs"
         epochs = parse_leader_epochs(indexes[IndexType.LEADER_EPOCH], name=name)
         end = segment.end_offset or 0
         return replace(
             segment,
-            max_timestamp_ms=times.lookup(MAX_INT64).timestamp if len(times) else -1,
+            max_timestamp_ms=largest_timestamp(indexes[IndexType.TIMESTAMP]),
             leader_epochs=tuple(e for e in epochs.entries if e.start_offset <= end),
         )
 
@@ -273,9 +281,23 @@ class KafScale(RemoteStorageManager):
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
     ) -> bytes:
-        """Store a segment, from a log that is read in place."""
-        folder = self._folder(metadata.partition)
-        return self._writer.put(folder, metadata, log, indexes).encode()
+        """Store a segment, from a log that is read in place.
+
+        What a copy of another log has left at its offset is replaced; a segment is not.
+        """
+        partition, start = metadata.partition, metadata.start_offset
+
+        def listed() -> int | None:
+            try:
+                segments = self.list_segments(partition, start)
+            except NotFoundError:
+                return None
+            found = [one for one in segments if one.start_offset == start]
+            custom = found and CustomMetadata.parse(found[0].custom_metadata)
+            return custom.checksum if custom else None
+
+        folder = self._folder(partition)
+        return self._writer.put(folder, metadata, log, indexes, listed).encode()
 
     def replace_log_segment(
         self,
@@ -283,9 +305,13 @@ class KafScale(RemoteStorageManager):
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
     ) -> bytes:
-        """Store a segment in place of any other that begins at its offset."""
+        """Store a segment in place of any other that begins at its offset.
+
+        The log of that is deleted first: readers see no half of either, and a crash may
+        leave neither.
+        """
         folder = self._folder(metadata.partition)
-        return self._writer.replace(folder, metadata, log, indexes).encode()
+        return self._writer.put(folder, metadata, log, indexes, None).encode()
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
         """Delete the objects of a segment, its log first, so that it is not listed."""
@@ -352,50 +378,26 @@ class KafScale(RemoteStorageManager):
         data = self.store.get_range(key, start, start + FOOTER_SIZE)
         return SegmentFooter.parse(data, f"{self.store.url}/{key}")
 
-    def _measured(self, metadata: SegmentMetadata) -> SegmentMetadata:
-        """Return a segment with its size and end offset, which a copy may lack."""
-        if metadata.size is not None and metadata.end_offset is not None:
-            return metadata
+    def _measured(
+        self, metadata: SegmentMetadata
+    ) -> tuple[SegmentMetadata, CustomMetadata]:
+        """Return a segment with its size and end offset, and which log it is.
+
+        What was copied has no size; and a broker may not pass on what a copy returns.
+        """
+        custom = CustomMetadata.parse(metadata.custom_metadata)
+        size, end = metadata.size, metadata.end_offset
+        if custom is not None and size is not None and end is not None:
+            return metadata, custom
         key = self._key(metadata, Suffix.LOG)
-        size = self._log_size(key)
-        return replace(
-            metadata, size=size, end_offset=self._footer(key, size).last_offset
-        )
-
-    def _offset_index(self, segment: SegmentMetadata) -> bytes | None:
-        """Return the stored index, converted; None if it has to be rebuilt."""
-        key = self._key(segment, Suffix.INDEX)
-        try:
-            entries = parse_index(self.store.get(key), f"{self.store.url}/{key}")
-        except (NotFoundError, CorruptIndexError, UnsupportedFormatError):
-            return None
-        base, end = segment.start_offset, segment.end_offset or 0
-        return to_offset_index(entries, base, end, segment.size or 0)
-
-    def _rebuilt(
-        self, segment: SegmentMetadata, custom: CustomMetadata | None
-    ) -> Mapping[IndexType, bytes]:
-        """Rebuild the indexes of a segment from its log, which is checked."""
-        key = self._key(segment, Suffix.LOG)
-        size, name = segment.size or 0, self.name_of(segment)
-        checksum = 0
-
-        def add(piece: memoryview) -> None:
-            nonlocal checksum
-            checksum = crc32c(piece, checksum)
-
-        def fetch(start: int, end: int) -> memoryview:
-            return self.store.get_range(key, start + HEADER_SIZE, end + HEADER_SIZE)
-
-        log = LogSource(size, name, fetch, is_steady=False)
-        known: dict[IndexType, memoryview] = {}
-        if custom and Suffix.TRANSACTIONS in custom.sidecars:
-            beside = self._sidecar(segment, custom.checksum, Suffix.TRANSACTIONS)
-            known[IndexType.TRANSACTION] = self.store.get(beside)
-        found = inspect_copy(log, add, segment, known)
-        stored = custom.checksum if custom else self._footer(key, size).checksum
-        check_checksum(checksum, stored, f"{self.store.url}/{key}")
-        return found.rebuilt
+        size = self._log_size(key) if size is None else size
+        footer = self._footer(key, size)
+        if custom is None:
+            custom = self._listing.custom_metadata(
+                self._folder(metadata.partition), metadata.start_offset, footer
+            )
+        end = footer.last_offset if end is None else end
+        return replace(metadata, size=size, end_offset=end), custom
 
 
 def _check_options(

@@ -44,7 +44,7 @@ BUILT_IN: Final = {
 }
 """The plugins of this distribution, to be named without reading any metadata."""
 
-ELSEWHERE: Final = {"aiven": "tieredfs-aiven"}
+ELSEWHERE: Final = {"aiven": "tieredfs-aiven", "kafscale": "tieredfs-kafscale"}
 """Plugins of this project that are distributions of their own."""
 
 _NAME: Final = re.compile(r"[a-z][a-z0-9-]*")

@@ -10,7 +10,7 @@ from tieredfs.format.buffers import int64s
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.model import EpochEntry
 
-__all__ = ["LogFacts", "facts_of"]
+__all__ = ["LogFacts", "facts_of", "timestamp_range"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +72,27 @@ def facts_of(
         epochs[-1].epoch if epochs else NO_EPOCH,
         tuple(epochs),
     )
+
+
+def timestamp_range(batches: Iterable[LogBatches]) -> tuple[int, int]:
+    """Return the smallest and the largest timestamp of a log's records, in ms.
+
+    Args:
+        batches: Its batches, in any groups, without control batches.
+
+    Returns:
+        Both, or -1 and -1 for a log without records.
+    """
+    decoder = RecordDecoder("", 0, ("timestamp",))
+    found = [
+        int64s(records["timestamp"])
+        for group in batches
+        for records in decoder.decode([group])
+        if records.num_rows
+    ]
+    if not found:
+        return -1, -1
+    return min(int(one.min()) for one in found), max(int(one.max()) for one in found)
 
 
 def _first_timestamp(batch: LogBatch) -> int:

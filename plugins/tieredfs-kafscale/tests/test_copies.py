@@ -1,0 +1,126 @@
+"""Copies that fail and processes that die lose nothing, and block nothing."""
+
+from contextlib import suppress
+from dataclasses import replace
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+)
+
+from support.made_logs import MadeLog, made_logs
+from support.samples import new_store
+from tieredfs import NotFoundError, TieredFSError
+from tieredfs.testing.faults import (
+    CrashError,
+    Effect,
+    FaultPlan,
+    FaultyStore,
+    StoreFault,
+)
+from tieredfs_kafscale import KafScale
+
+SEGMENTS = 4
+GENERATIONS = [made_logs(name, SEGMENTS) for name in ("a", "b")]
+PARTITION = GENERATIONS[0][0].metadata.partition
+EFFECTS = [Effect.ERROR, Effect.LOST_REPLY, Effect.CRASH, Effect.CRASH_AFTER]
+
+
+class Copies(RuleBasedStateMachine):
+    """Segments are copied in order, one process after the other.
+
+    A copy that was not acknowledged may be made again with another log, as a broker
+    does that uses the offsets again after a restart.
+    """
+
+    @initialize()
+    def begin(self) -> None:
+        self.store = new_store()
+        self.storage = KafScale(FaultyStore.over(self.store))
+        self.acknowledged: dict[int, bytes] = {}
+        self.next = 0
+
+    @property
+    def faulty(self) -> FaultyStore:
+        store = self.storage.store
+        assert isinstance(store, FaultyStore)
+        return store
+
+    @rule(
+        generation=st.sampled_from(GENERATIONS),
+        effect=st.none() | st.sampled_from(EFFECTS),
+        at=st.integers(0, 12),
+        skip=st.booleans(),
+    )
+    def copy(
+        self,
+        generation: list[MadeLog],
+        effect: Effect | None,
+        at: int,
+        skip: bool,
+    ) -> None:
+        """Copy the next segment; after a failure its offsets may stay unused."""
+        if self.next >= SEGMENTS:
+            return
+        made = generation[self.next]
+        faults = () if effect is None else (StoreFault(effect, at),)
+        self.faulty.follow(FaultPlan(faults))
+        try:
+            self.storage.copy_log_segment(_in_partition(made).metadata, made.data)
+        except CrashError:
+            self.restart()
+            self.next += skip
+        except TieredFSError:
+            self.next += skip
+        else:
+            self.acknowledged[made.metadata.start_offset] = made.log
+            self.next += 1
+        self.faulty.follow()
+
+    @rule()
+    def restart(self) -> None:
+        """Go on in another process."""
+        self.storage = KafScale(FaultyStore.over(self.store))
+
+    @rule(effect=st.none() | st.sampled_from(EFFECTS), at=st.integers(0, 6))
+    def clean(self, effect: Effect | None, at: int) -> None:
+        """Remove what copies have left."""
+        faults = () if effect is None else (StoreFault(effect, at),)
+        self.faulty.follow(FaultPlan(faults))
+        try:
+            self.storage.cancel_copying(PARTITION)
+        except CrashError:
+            self.restart()
+        except TieredFSError:
+            pass
+        else:
+            assert list(KafScale(self.store).scrub(PARTITION)) == []
+        self.faulty.follow()
+
+    @invariant()
+    def every_acknowledged_segment_is_whole(self) -> None:
+        reader = KafScale(self.store)
+        found: dict[int, bytes] = {}
+        with suppress(NotFoundError):
+            for segment in reader.list_segments(PARTITION):
+                log = bytes(reader.fetch_log_segment(segment))
+                found[segment.start_offset] = log
+                reader.fetch_all_indexes(segment)
+                assert b"".join(reader.stream_log(segment)) == log
+        assert found.items() >= self.acknowledged.items()
+        given = {
+            (made.metadata.start_offset, made.log) for g in GENERATIONS for made in g
+        }
+        assert found.items() <= given
+
+
+def _in_partition(made: MadeLog) -> MadeLog:
+    return made._replace(metadata=replace(made.metadata, partition=PARTITION))
+
+
+TestCopies = Copies.TestCase
+TestCopies.settings = settings(stateful_step_count=12)
