@@ -5,21 +5,19 @@ to each answer, and lets 10 MiB a second through each connection and 30 MiB thro
 So times are those of the clock: they consist of waits more than of work.
 """
 
-import json
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
 from pathlib import Path
-from typing import IO, Final, cast
+from typing import Final
 
 import numpy as np
 from fsspec.core import url_to_fs
 
+from benchmarks.distance import LATENCY, LINK, distant
 from benchmarks.measuring import (
     Limit,
     Promise,
@@ -48,20 +46,6 @@ from tieredfs.storage import StorageWrapper
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.topic import Topic
 
-_LATENCY: Final = 0.030
-_CONNECTION: Final = 10 * MIB
-_LINK: Final = 30 * MIB
-_PROXY: Final = """
-import json, sys
-path, port, latency, connection, link = json.loads(sys.argv[1])
-sys.path[:] = path
-from servers import FaultProxy
-from servers.bodies import Pace
-with FaultProxy(port) as proxy:
-    proxy.latency, proxy.bandwidth, proxy.link = latency, connection, Pace(link)
-    print(proxy.url, flush=True)
-    sys.stdin.read()
-"""
 _BARE: Final = "fsspec and the decoder"
 _ONCE: Final = "read once, and decode"
 _DECODER: Final = "decode what is in memory"
@@ -83,7 +67,7 @@ def _remote(scale: Scale, count: int, folder: Path, fleet: Fleet) -> Iterator[To
     source = source_of(_written(scale, count, folder))
     direct = fleet.place("s3")
     push_all(source, native(direct))
-    with _distant(fleet.server("s3").port) as endpoint:
+    with distant(fleet.server("s3").port) as endpoint:
         options = fleet.server("s3").bucket("", endpoint).storage_options
         topic = topic_of(native(Bucket(direct.url, options)))
         topic.end_offsets()  # connects
@@ -102,19 +86,6 @@ def _written(scale: Scale, count: int, folder: Path) -> Path:
         logs[start] = b"".join(parts)
     logs[offset] = b""
     return write_log(folder, logs).parent
-
-
-@contextmanager
-def _distant(port: int) -> Iterator[str]:
-    """Run a proxy in a process of its own, and yield its URL."""
-    told = json.dumps([sys.path, port, _LATENCY, _CONNECTION, _LINK])
-    command = [sys.executable, "-c", _PROXY, told]
-    pipe = subprocess.PIPE
-    with subprocess.Popen(  # noqa: S603 - ourselves
-        command, stdin=pipe, stdout=pipe, text=True
-    ) as process:
-        yield cast("IO[str]", process.stdout).readline().strip()
-        process.communicate()
 
 
 def _serial(scan: Scan) -> int:
@@ -147,7 +118,7 @@ def bench_scans(scale: Scale, folder: Path, fleet: Fleet) -> Report:
         scale.repetitions,
         times="Time by the clock",
     )
-    promises = [Promise(_OURS, 2.5, _SERIAL), Promise(_OURS, 0.9 * _LINK)]
+    promises = [Promise(_OURS, 2.5, _SERIAL), Promise(_OURS, 0.9 * LINK)]
     for count in _SIZES:
         with _remote(scale, count, folder / str(count), fleet) as topic:
             scan = topic.scan()
@@ -248,9 +219,9 @@ def bench_first(scale: Scale, folder: Path, fleet: Fleet) -> list[Limit]:
         times = []
         for _ in range(_FIRSTS):
             times.append(_until_first(topic))
-            time.sleep(scale.size / _LINK / _FIRSTS)  # what was not waited for ends
+            time.sleep(scale.size / LINK / _FIRSTS)  # what was not waited for ends
         first = statistics.median(times)
-    return [Limit("first batch of a scan", first / _LATENCY, 1.5, "round trips")]
+    return [Limit("first batch of a scan", first / LATENCY, 1.5, "round trips")]
 
 
 def _until_first(topic: Topic) -> float:
@@ -271,7 +242,7 @@ def bench_point(scale: Scale, folder: Path, fleet: Fleet) -> list[Limit]:
     """
     with _remote(scale, _SIZES[0], folder, fleet) as topic:
         found = statistics.median(_until_found(topic) for _ in range(_FIRSTS))
-    return [Limit("a record by its offset", found / _LATENCY, 2.3, "round trips")]
+    return [Limit("a record by its offset", found / LATENCY, 2.3, "round trips")]
 
 
 def _until_found(topic: Topic) -> float:
@@ -300,7 +271,7 @@ class _Distant(StorageWrapper):
         layout: bytes = b"",
     ) -> memoryview:
         """Wait, and fetch."""
-        time.sleep(_LATENCY)
+        time.sleep(LATENCY)
         return self.inner.fetch_log_ahead(metadata, start, end, layout=layout)
 
 
@@ -320,7 +291,7 @@ def bench_raw(scale: Scale, folder: Path) -> Report:
     size = works[0].amount
     works.append(Work(_MEMORY, size, partial(_touch, size), timed_by_clock))
     return Report(
-        f"Raw batches, {_LATENCY * 1e3:.0f} ms a request",
+        f"Raw batches, {LATENCY * 1e3:.0f} ms a request",
         Unit.MEGABYTES,
         (works[1].name, _MEMORY),
         scale.repetitions,

@@ -14,6 +14,7 @@ from benchmarks.bench_cache import (
     bench_restart,
 )
 from benchmarks.bench_codecs import bench_codecs, codecs_alone, payloads
+from benchmarks.bench_copies import bench_copies
 from benchmarks.bench_decode import bench_decode
 from benchmarks.bench_encode import arrow_batch, bench_encode
 from benchmarks.bench_import import bench_import
@@ -185,6 +186,12 @@ def test_the_work_of_scans_is_measured_beside_that_of_the_decoder(
     _check(bench_remote_work(SMOKE, tmp_path / "remote", fleet), 1, works)
     works = {"scan", "read once, and decode", "decode what is in memory"}
     _check(bench_local_work(SMOKE, tmp_path / "local"), 2, works)
+
+
+def test_copies_are_measured_beside_one_put_after_the_other(fleet: Fleet) -> None:
+    names = [limit.name for limit in bench_copies(SMOKE, fleet)]
+    assert names[:2] == ["two, of serial", "three, of serial"]
+    assert len(names) == len(set(names)) == 9
 
 
 def test_first_batches_are_measured_in_round_trips(
