@@ -10,6 +10,8 @@ packages):
 - ``open("wb")`` publishes a partial object when the block fails: only whole objects
   are written;
 - listings are cached indefinitely: filesystems are created with the cache off;
+- a listing has a file's time as a number and ``info`` as a datetime (fsspec's memory
+  filesystem): both give one version;
 - ``find`` and ``walk`` omit folders that they may not or cannot list: folders are
   listed one by one;
 - a call may hang for minutes: a coroutine is cancelled after its timeout, and a call of
@@ -272,7 +274,10 @@ class Backend:
             msg = f"the filesystem does not report the size of {key}"
             raise NotImplementedError(msg)
         tag = info.get("ETag") or info.get("etag") or info.get("generation")
-        version = tag or f"{info['size']}-{info.get('mtime') or info.get('created')}"
+        changed = info.get("mtime") or info.get("created")
+        if isinstance(changed, datetime):
+            changed = changed.timestamp()
+        version = tag or f"{info['size']}-{changed}"
         return ObjectInfo(key, int(info["size"]), str(version).strip('"'))
 
     def _children(self, folder: str, timeout: float) -> Iterator[Child]:

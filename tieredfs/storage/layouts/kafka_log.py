@@ -13,7 +13,6 @@ segment has been read.
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from itertools import zip_longest
 
 import numpy as np
 
@@ -278,15 +277,15 @@ def _segments(
     partition: TopicIdPartition, logs: Sequence[ListedLog]
 ) -> Iterator[SegmentMetadata]:
     """Build segments from logs, each ending where the next begins."""
-    for log, following in zip_longest(logs, logs[1:]):
+    for log in logs:
         yield SegmentMetadata(
             partition,
             _segment_id(partition, log.start),
             log.start,
-            end_offset=None if following is None else following.start - 1,
+            end_offset=None if log.end is None else log.end - 1,
             size=log.size,
             version=log.version,
-            custom_metadata=_ACTIVE if following is None else b"",
+            custom_metadata=_ACTIVE if log.end is None else b"",
         )
 
 

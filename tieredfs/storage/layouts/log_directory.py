@@ -1,15 +1,19 @@
-"""List a broker's log directory, while the broker may change it.
+"""List a broker's log directory, while the broker may change it, or a copy of one.
 
 A listing is not a snapshot. While the cleaner replaces a segment (``.cleaned`` becomes
 ``.swap``, the old files ``.deleted``, ``.swap`` the new ones) a listing may contain it
 under neither name. If a segment is missed, the one before it seems to extend to the one
 after it, or the log to begin later. So two listings in a row have to agree.
+
+In a copy a log may be missing for good. Where an index of it is left, the segment
+before ends where that one began, and the offsets up to the next log are a gap.
 """
 
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import Final
 
 from tieredfs.errors import (
@@ -32,6 +36,16 @@ _LOG = re.compile(r"(\d{20})\.log(\.swap)?", re.ASCII)
 _OF_A_SEGMENT = re.compile(r"(\d{20})\.(?!snapshot).+", re.ASCII)
 """Any file of a segment, including those that the cleaner has renamed. Snapshots are
 excluded, because a snapshot may outlive its segment."""
+
+_OF_A_LOST_LOG = re.compile(
+    r"(\d{20})\.(?:index|timeindex|txnindex|log\.(?!swap$|deleted$|cleaned$).+)",
+    re.ASCII,
+)
+"""A file that shows that there was a log: an index, or a log that a tool has not yet
+copied whole, which has a suffix of the tool's own."""
+
+_RENAMED_LOG = re.compile(r"(\d{20})\.log\.(?:swap|deleted|cleaned)", re.ASCII)
+"""A log that the cleaner or retention has renamed, so that it is not missing."""
 
 CLEANER_SUFFIXES: Final = (".cleaned", ".swap", ".deleted")
 """Suffixes of the files that the cleaner writes, moves into place and removes."""
@@ -59,12 +73,15 @@ class ListedLog:
         size: Bytes.
         version: Of the file.
         is_swap: Whether the cleaner has yet to rename it.
+        end: Where the next segment begins, whether or not its log is there; None for
+            the last log.
     """
 
     start: int
     size: int | None
     version: str
     is_swap: bool
+    end: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +126,7 @@ class LogDirectory:
         for number in range(1, _MAX_LISTINGS):
             before, logs = logs, self.logs(partition)
             is_soon = number < _MAX_SWAP_LISTINGS and any(log.is_swap for log in logs)
-            if _starts(before) == _starts(logs) and not is_soon:
+            if _bounds(before) == _bounds(logs) and not is_soon:
                 self.check_topic(partition)  # after the listing that counts
                 return logs
         msg = f"{self.store.url}/{partition}: the broker is replacing segments"
@@ -123,18 +140,29 @@ class LogDirectory:
         """
         folder = f"{partition}/"
         found: dict[int, ListedLog] = {}
+        indexed: set[int] = set()
+        renamed: set[int] = set()
         is_empty = True
         for entry in self.store.list(folder, delimiter="/"):
             is_empty = False
-            match = _LOG.fullmatch(entry.key[len(folder) :])
-            if match is None or not is_offset(int(match[1])):
-                continue
-            start, is_swap = int(match[1]), match[2] is not None
-            if start not in found or not is_swap:
-                found[start] = ListedLog(start, entry.size, entry.version, is_swap)
+            name = entry.key[len(folder) :]
+            if match := _LOG.fullmatch(name):
+                start, is_swap = int(match[1]), match[2] is not None
+                if is_offset(start) and (start not in found or not is_swap):
+                    found[start] = ListedLog(start, entry.size, entry.version, is_swap)
+            if match := _OF_A_LOST_LOG.fullmatch(name):
+                indexed.add(int(match[1]))
+            if match := _RENAMED_LOG.fullmatch(name):
+                renamed.add(int(match[1]))
         if is_empty:
             raise NotFoundError(f"not found: {partition} in {self.store.url}")
-        return [found[start] for start in sorted(found)]
+        starts = sorted({*found, *(indexed - renamed)})
+        ends = dict(pairwise(starts))
+        last = max(found, default=None)
+        return [
+            log if start == last else replace(log, end=ends[start])
+            for start, log in sorted(found.items())
+        ]
 
     def check_topic(self, partition: TopicIdPartition) -> None:
         """Check that a partition's folder is that of its topic, not of a later one.
@@ -180,8 +208,8 @@ def is_partition_file(key: str) -> bool:
     return bool(_PARTITION.fullmatch(folder) and _FILE.fullmatch(name))
 
 
-def _starts(logs: Sequence[ListedLog]) -> list[int]:
-    return [log.start for log in logs]
+def _bounds(logs: Sequence[ListedLog]) -> list[tuple[int, int | None]]:
+    return [(log.start, log.end) for log in logs]
 
 
 def _partitions(
