@@ -42,6 +42,7 @@ from tieredfs.model import (
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager, open_storage
 from tieredfs.storage.changed_segment import changed_error
+from tieredfs.storage.early_end import check_early_end
 from tieredfs.storage.layouts.kafka_files import (
     CLEANER_CHECKPOINT,
     LOG_SUFFIX,
@@ -237,8 +238,11 @@ def _write_whole(
     """Write a segment's files unchanged; return their number and its indexes."""
     indexes: Mapping[IndexType, Buffer] = source.fetch_all_indexes(segment)
     with spool_log(source, segment) as log:
-        if not source.is_current(segment, last_offset(segment, log)):
+        last = last_offset(segment, log)
+        if not source.is_current(segment, last):
             raise changed_error(source, segment)
+        if last < (segment.end_offset or 0):
+            check_early_end(source, segment, last + 1)
         return _write_segment(target, segment, indexes, log), indexes
 
 

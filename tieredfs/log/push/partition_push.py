@@ -50,6 +50,7 @@ from tieredfs.model import (
     TopicIdPartition,
 )
 from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.early_end import check_cleaned_end
 from tieredfs.storage.segment_log.content_id import ContentId
 from tieredfs.storage.segment_log.inspection import (
     PriorState,
@@ -385,6 +386,8 @@ class PartitionPush:
                 f"{name}: the log ends before offset {lost}, the segment at "
                 f"{segment.end_offset}"
             )
+        if inspection.last_offset < (segment.end_offset or 0):
+            check_cleaned_end(found, segment, inspection.last_offset + 1, name=name)
         if inspection.is_compacted or lost is not None:
             self._check_order(segment)
         facts = inspection.facts

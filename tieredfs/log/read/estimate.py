@@ -19,6 +19,7 @@ from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.objects import RequestCounter, RequestCounts
 from tieredfs.objects.concurrency.nested_calls import NestedCalls
 from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.early_end import INDEXES
 from tieredfs.storage.segment_log.stream import LogFetch
 from tieredfs.storage.stored_batches import fetch_batches
 
@@ -221,7 +222,9 @@ def estimate_check(
     counter = RequestCounter()
     asked = storage.inner.with_observer(counter)
     asked.is_current(segment, reached - 1)
-    if asked.is_compacted(segment.partition):
+    is_compacted = asked.is_compacted(segment.partition)
+    asked.fetch_indexes(segment, INDEXES)
+    if is_compacted:
         return counter.counts, True
     # The log is searched for holes, from its beginning to the first one.
     size = segment.size or 0

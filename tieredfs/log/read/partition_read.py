@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from tieredfs.errors import (
     CorruptBatchError,
+    CorruptDataError,
+    CorruptIndexError,
     DeadlineExceededError,
     NotFoundError,
     StorageUnavailableError,
@@ -29,7 +31,11 @@ from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.reader import TieredReader
 from tieredfs.log.read.remaining_slices import RemainingSlices
 from tieredfs.log.read.replan import plan_present
-from tieredfs.log.read.slice_batches import fetch_slice, first_request
+from tieredfs.log.read.slice_batches import (
+    fetch_slice,
+    first_request,
+    is_cut_short,
+)
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.segment_log.stream import LogFetch, request_end
 
@@ -295,6 +301,12 @@ class PartitionRead:
             self._drop()
         except NotFoundError as error:
             self._plan_again(error)
+        except CorruptDataError:
+            is_gap = self._skip_deleted and is_cut_short(self.storage, self._left.first)
+            if not is_gap:
+                raise
+            self._left = self._left.after_first()
+            self._drop()
         except (StorageUnavailableError, DeadlineExceededError) as error:
             raise type(error)(self._with_offset(error)) from error
 
@@ -324,7 +336,12 @@ class PartitionRead:
         """Return a slice whose requests extend to an offset, and not much further."""
         if until == part.end_offset or part.size <= MAX_WHOLE_SLICE_BYTES:
             return part
-        end = offset_index(self.storage, part.segment).end_position(until)
+        try:
+            end = offset_index(self.storage, part.segment).end_position(until)
+        except CorruptIndexError:
+            if not self._skip_deleted:
+                raise
+            return part
         if end is None or end >= part.end_position:
             return part
         return replace(part, end_position=max(end, part.start_position))

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import SupportsIndex
 
 from tieredfs.epochs import LeaderEpochs
-from tieredfs.errors import NotFoundError, OffsetOutOfRangeError
+from tieredfs.errors import CorruptIndexError, NotFoundError, OffsetOutOfRangeError
 from tieredfs.integers import to_integer
 from tieredfs.log.planning.catalog import Known, SegmentCatalog, SegmentContent
 from tieredfs.log.planning.columns import end_of, overlaps
@@ -340,15 +340,26 @@ class TieredReader:
             segments: The partition's segments, as ``segments`` returned them.
             start: First offset.
             stop: End (exclusive).
-            skip_gaps: Whether offsets that no segment has are left out.
+            skip_gaps: Whether offsets that no segment has are left out. A segment
+                whose index goes on behind the end of its log is read whole then.
 
         Raises:
             CorruptDataError: No segment has an offset, and ``skip_gaps`` is false.
-            CorruptIndexError: An index that is needed is malformed.
+            CorruptIndexError: An index that is needed is malformed, and ``skip_gaps``
+                is false.
         """
+
+        def place(tile: Tile) -> tuple[int, int]:
+            try:
+                return locate(self.storage, *tile)
+            except CorruptIndexError:
+                if not skip_gaps:
+                    raise
+                return 0, tile.segment.size or 0
+
         lineage = lineage_of(segments)
         tiles = self.tiles(segments, start, stop, skip_gaps=skip_gaps)
-        return slice_tiles(tiles, lambda tile: locate(self.storage, *tile), lineage)
+        return slice_tiles(tiles, place, lineage)
 
     def _with_checked_ends(
         self, segments: Sequence[SegmentMetadata]

@@ -19,15 +19,24 @@ from tieredfs.errors import (
     CorruptIndexError,
 )
 from tieredfs.fetch import FetchedLog
+from tieredfs.format.batch.header import HEADER_SIZE
 from tieredfs.format.batch.table import LogBatches
+from tieredfs.format.index.offset import OffsetIndex
 from tieredfs.log.planning.segment_slice import SegmentSlice
-from tieredfs.model import SegmentMetadata
+from tieredfs.model import IndexType, SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.changed_segment import changed_error
+from tieredfs.storage.early_end import check_early_end
 from tieredfs.storage.segment_log.stream import LogFetch
-from tieredfs.storage.stored_batches import fetch_batches
+from tieredfs.storage.stored_batches import fetch_each_batch
 
-__all__ = ["check_current", "fetch_slice", "filter_slice", "first_request"]
+__all__ = [
+    "check_current",
+    "fetch_slice",
+    "filter_slice",
+    "first_request",
+    "is_cut_short",
+]
 
 _FIRST_REQUEST_BYTES: Final = 64 << 10
 """Bytes of the first request of a read, which arrive after little more than a round
@@ -139,12 +148,37 @@ def filter_slice(
     is_whole = reached >= part.end_offset
     if not storage.is_current(part.segment, None if is_whole else reached - 1):
         raise changed_error(storage, part.segment)
-    if not is_whole and not _is_cleaned(storage, part.segment):
-        msg = (
-            f"{storage.name_of(part.segment)}: the log ends before offset {reached}, "
-            f"the segment at {part.segment.end_offset}"
-        )
-        raise CorruptBatchError(msg)
+    if not is_whole:
+        check_early_end(storage, part.segment, reached)
+
+
+def is_cut_short(storage: RemoteStorageManager, part: SegmentSlice) -> bool:
+    """Return whether the log of a slice ends before it, as in a copy that is not whole.
+
+    It may end in the first part of a batch, and in zeros. A batch that only claims to
+    reach beyond the end of the log is damage: the offset index leads to another batch
+    behind its beginning.
+
+    Args:
+        storage: Where the segment is.
+        part: What could not be read of a slice.
+    """
+    segment, position = part.segment, part.start_position
+    try:
+        for batch in fetch_each_batch(storage, segment, start=position, torn_tail=True):
+            if batch.header.last_offset >= part.start_offset:
+                return False
+            position = batch.header.end
+        found = storage.fetch_indexes(segment, [IndexType.OFFSET])
+        data, base = found.get(IndexType.OFFSET, b""), segment.start_offset
+        index = OffsetIndex.parse(data, base, name=storage.name_of(segment))
+    except CorruptDataError:
+        return False
+    following, size = index.upper_bound(position + 1), segment.size or 0
+    if following is None or following.position >= size:
+        return True
+    end = min(following.position + HEADER_SIZE, size)
+    return not any(storage.fetch_log_segment(segment, following.position, end))
 
 
 def _filter(
@@ -183,25 +217,6 @@ def _filter(
         if reached >= part.end_offset and part.end_offset <= (segment_end or 0):
             return reached
     return reached
-
-
-def _is_cleaned(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool:
-    """Return whether a cleaner may have removed the last batches of a segment.
-
-    Either the store states it, or the log shows it: a broker writes without holes.
-    """
-    if storage.is_compacted(segment.partition):
-        return True
-    following = segment.start_offset
-    for batches in fetch_batches(storage, segment):
-        batches.check()
-        base, last = batches["base_offset"], batches["last_offset"]
-        whole = batches["record_count"] == last - base + 1
-        tiled = base == np.concatenate([[following], last[:-1] + 1])
-        if not (whole & tiled).all():
-            return True
-        following = int(last[-1]) + 1
-    return False
 
 
 def _check_index(

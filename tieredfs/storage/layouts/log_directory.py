@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Final
 
@@ -25,6 +26,7 @@ from tieredfs.errors import (
 )
 from tieredfs.model import UNKNOWN_TOPIC_ID, TopicIdPartition, Uuid
 from tieredfs.objects import ObjectStore
+from tieredfs.objects.concurrency.parallel import run_all
 from tieredfs.storage.layouts.kafka_files import is_offset
 
 __all__ = ["CLEANER_SUFFIXES", "ListedLog", "LogDirectory", "is_partition_file"]
@@ -56,11 +58,20 @@ _MAX_LISTINGS = 6
 _MAX_SWAP_LISTINGS = 2
 """Maximum of these that wait for the cleaner to rename a ``.swap`` log."""
 
+_MAX_CONCURRENCY = 32
+"""Topic ids that are read concurrently: small requests, which cost only latency."""
+
 _FILE = re.compile(
     r"(\d{20}\.(log|index|timeindex|txnindex|snapshot)"
     r"|leader-epoch-checkpoint|partition\.metadata)",
     re.ASCII,
 )
+_OF_A_REMOVED_FOLDER = re.compile(
+    r".+-(0|[1-9]\d{0,9})\.[0-9a-f]{32}-(delete|future|stray)/\d{20}\..+", re.ASCII
+)
+"""A segment's file in the folder of a partition that the broker deletes, moves or does
+not know."""
+
 _TOPIC_ID = re.compile(r"topic_id:\s*(\S+)", re.ASCII)
 
 
@@ -100,16 +111,17 @@ class LogDirectory:
         Args:
             topic: Its name; None for all topics.
         """
-        found: list[tuple[str, int, Uuid | None]] = []
-        for entry in self.store.list(delimiter="/"):
-            match = _PARTITION.fullmatch(entry.key[:-1]) if entry.is_prefix else None
-            if match is None or topic not in {None, match[1]}:
-                continue
-            try:
-                topic_id = self._topic_id(entry.key)
-            except (PermissionDeniedError, CorruptObjectError):
-                topic_id = None  # reported when its segments are listed
-            found.append((match[1], int(match[2]), topic_id))
+        listed = (e.key for e in self.store.list(delimiter="/") if e.is_prefix)
+        folders = [
+            (match[1], int(match[2]))
+            for match in (_PARTITION.fullmatch(key[:-1]) for key in listed)
+            if match is not None and topic in {None, match[1]}
+        ]
+        ids = run_all(
+            [partial(self._known_topic_id, f"{t}-{number}/") for t, number in folders],
+            concurrency=1 if self.store.is_local else _MAX_CONCURRENCY,
+        )
+        found = [(t, n, one) for (t, n), one in zip(folders, ids, strict=True)]
         return sorted(_partitions(found))
 
     def stable_logs(self, partition: TopicIdPartition) -> list[ListedLog]:
@@ -188,6 +200,13 @@ class LogDirectory:
         matches = [m for m in map(_OF_A_SEGMENT.fullmatch, names) if m is not None]
         return [(int(match[1]), match[0]) for match in matches]
 
+    def _known_topic_id(self, folder: str) -> Uuid | None:
+        """Return the topic's id; None if it cannot be read."""
+        try:
+            return self._topic_id(folder)
+        except (PermissionDeniedError, CorruptObjectError):
+            return None  # reported when its segments are listed
+
     def _topic_id(self, folder: str) -> Uuid:
         key = f"{folder}partition.metadata"
         try:
@@ -203,9 +222,15 @@ class LogDirectory:
 
 
 def is_partition_file(key: str) -> bool:
-    """Return whether a key is a file of the broker in a partition's folder."""
+    """Return whether a key is a file of the broker in a partition's folder.
+
+    The folder may be one that the broker is about to remove.
+    """
     folder, _, name = key.partition("/")
-    return bool(_PARTITION.fullmatch(folder) and _FILE.fullmatch(name))
+    return bool(
+        (_PARTITION.fullmatch(folder) and _FILE.fullmatch(name))
+        or _OF_A_REMOVED_FOLDER.fullmatch(key)
+    )
 
 
 def _bounds(logs: Sequence[ListedLog]) -> list[tuple[int, int | None]]:
