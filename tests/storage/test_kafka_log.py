@@ -67,12 +67,17 @@ def test_a_partition_is_listed_with_the_id_of_its_topic(epochs: ObjectStore) -> 
     assert over(epochs).list_partitions() == [EPOCHS]
 
 
-def test_a_folder_is_listed_twice_and_its_topic_id_read_once(
+def test_a_folder_is_listed_twice_and_two_small_files_are_read(
     epochs: ObjectStore,
 ) -> None:
     events = Events()
     over(ObjectStore(epochs.url, observer=events)).list_segments(EPOCHS)
-    assert [event.verb for event in events] == ["list", "list", "get"]
+    assert [(event.verb, event.key) for event in events] == [
+        ("list", "epochs-0/"),
+        ("list", "epochs-0/"),
+        ("get", "epochs-0/partition.metadata"),
+        ("get", "log-start-offset-checkpoint"),
+    ]
 
 
 def test_a_topic_that_is_made_again_between_two_listings_is_not_found(

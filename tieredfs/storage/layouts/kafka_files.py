@@ -28,6 +28,7 @@ from tieredfs.storage.stored_batches import fetch_each_batch
 
 __all__ = [
     "CLEANER_CHECKPOINT",
+    "LOG_START_CHECKPOINT",
     "LOG_SUFFIX",
     "SUFFIXES",
     "broker_file",
@@ -40,6 +41,9 @@ LOG_SUFFIX: Final = "log"
 
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 """File of a log directory in which the broker notes what its cleaner has cleaned."""
+
+LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
+"""File of a log directory in which the broker notes where its logs begin."""
 
 SUFFIXES: Final = {
     IndexType.OFFSET: "index",
@@ -401,7 +405,10 @@ class _Facts:
         # its end.
         last = headers[-1] if self.has_epochs and headers else None
         if last and last.leader_epoch > self.epochs.epoch_at(last.last_offset):
-            yield f"its checkpoint does not have leader epoch {last.leader_epoch}"
+            yield (
+                "its leader-epoch checkpoint is older than its log: it does not have "
+                f"leader epoch {last.leader_epoch}"
+            )
 
     def _inconsistent_producers(self, headers: list[BatchHeader]) -> Iterator[str]:
         written: dict[int, tuple[int, int]] = {}

@@ -35,6 +35,7 @@ from tieredfs.model import (
 from tieredfs.storage.contract import Capability, RemoteStorageManager
 from tieredfs.storage.layouts.kafka_files import (
     CLEANER_CHECKPOINT,
+    LOG_START_CHECKPOINT,
     LOG_SUFFIX,
     SUFFIXES,
     broker_file,
@@ -65,7 +66,7 @@ _OF_THE_BROKER = frozenset(
         ".kafka_cleanshutdown",
         "bootstrap.checkpoint",
         CLEANER_CHECKPOINT,
-        "log-start-offset-checkpoint",
+        LOG_START_CHECKPOINT,
         "meta.properties",
         "recovery-point-offset-checkpoint",
         "replication-offset-checkpoint",
@@ -108,7 +109,8 @@ class KafkaLog(RemoteStorageManager):
 
         Only the last segment's end is not known: it may be growing. A segment that the
         cleaner is replacing is listed, and reading it before that is done raises
-        NotFoundError.
+        NotFoundError. Segments that end before the broker's log start offset are not
+        listed.
 
         Raises:
             NotFoundError: There is no such partition, or it belongs to another topic of
@@ -116,9 +118,11 @@ class KafkaLog(RemoteStorageManager):
             CorruptObjectError: Its partition.metadata contains no topic id.
             StorageUnavailableError: The broker changes it faster than it is listed.
         """
+        logs = self._directory.stable_logs(partition)
+        min_offset = max(min_offset, self._directory.log_start(partition))
         return [
             segment
-            for segment in _segments(partition, self._directory.stable_logs(partition))
+            for segment in _segments(partition, logs)
             if segment.end_offset is None or segment.end_offset >= min_offset
         ]
 

@@ -27,7 +27,7 @@ from tieredfs.errors import (
 from tieredfs.model import UNKNOWN_TOPIC_ID, TopicIdPartition, Uuid
 from tieredfs.objects import ObjectStore
 from tieredfs.objects.concurrency.parallel import run_all
-from tieredfs.storage.layouts.kafka_files import is_offset
+from tieredfs.storage.layouts.kafka_files import LOG_START_CHECKPOINT, is_offset
 
 __all__ = ["CLEANER_SUFFIXES", "ListedLog", "LogDirectory", "is_partition_file"]
 
@@ -187,6 +187,23 @@ class LogDirectory:
         if partition.topic_id not in {UNKNOWN_TOPIC_ID, topic_id}:
             msg = f"not found: {partition} of topic {partition.topic_id}"
             raise NotFoundError(f"{msg} in {self.store.url}: it was recreated")
+
+    def log_start(self, partition: TopicIdPartition) -> int:
+        """Return the offset at which the broker's log begins; 0 if it noted none.
+
+        It notes one where the log begins behind the start of its first segment, as
+        after ``DeleteRecords``.
+        """
+        try:
+            data = self.store.get(LOG_START_CHECKPOINT)
+        except NotFoundError:
+            return 0
+        mine = [partition.topic, str(partition.partition)]
+        for line in bytes(data).decode("ascii", "replace").splitlines():
+            words = line.split()
+            if words[:2] == mine and len(words) == 3 and words[2].isdigit():  # noqa: PLR2004
+                return int(words[2])
+        return 0
 
     def segment_files(self, partition: TopicIdPartition) -> list[tuple[int, str]]:
         """Return the files of all segments: the segment's first offset, and the name.
