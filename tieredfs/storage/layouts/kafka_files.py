@@ -394,6 +394,14 @@ class _Facts:
             yield f"no batch matches the time index entry: {entry}"
 
     def _inconsistent_epochs(self, headers: list[BatchHeader]) -> Iterator[str]:
+        # It may begin after the segment's start, where the whole log does, but not at
+        # its end.
+        last = headers[-1] if self.has_epochs and headers else None
+        if last and last.leader_epoch > self.epochs.epoch_at(last.last_offset):
+            yield (
+                f"its checkpoint does not have leader epoch {last.leader_epoch}: it "
+                "may be older than the log"
+            )
         for header in headers:
             if not self.epochs.accepts(header.leader_epoch, header.base_offset):
                 yield (
@@ -401,14 +409,6 @@ class _Facts:
                     f"{header.leader_epoch}, its checkpoint has "
                     f"{self.epochs.epoch_at(header.base_offset)}"
                 )
-        # It may begin after the segment's start, where the whole log does, but not at
-        # its end.
-        last = headers[-1] if self.has_epochs and headers else None
-        if last and last.leader_epoch > self.epochs.epoch_at(last.last_offset):
-            yield (
-                "its leader-epoch checkpoint is older than its log: it does not have "
-                f"leader epoch {last.leader_epoch}"
-            )
 
     def _inconsistent_producers(self, headers: list[BatchHeader]) -> Iterator[str]:
         written: dict[int, tuple[int, int]] = {}

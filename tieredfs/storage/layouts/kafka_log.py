@@ -157,7 +157,10 @@ class KafkaLog(RemoteStorageManager):
             raise NotFoundError(msg)
         data = self.store.get(f"{metadata.partition}/{file}")
         if index_type in _ENTRY_SIZES:
-            data = without_padding(data, _ENTRY_SIZES[index_type])
+            entry_size = _ENTRY_SIZES[index_type]
+            if self.is_active(metadata):  # it may have been copied as it was extended
+                data = data[: len(data) - len(data) % entry_size]
+            data = without_padding(data, entry_size)
         if self.is_active(metadata):
             name = f"{self.name_of(metadata)}.{SUFFIXES[index_type]}"
             return _within(data, metadata, index_type, name)
