@@ -439,9 +439,7 @@ class TestAMissedSegment:
         (tmp_path / "b" / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 300\n")
         return tmp_path / "b"
 
-    @pytest.mark.parametrize(
-        "left", ["index", "log.swap", "log.deleted", "log.cleaned"]
-    )
+    @pytest.mark.parametrize("left", ["log.swap", "log.deleted", "log.cleaned"])
     def test_the_one_before_it_is_not_stretched_over_it(
         self, logdir: Path, target: SingleObject, left: str
     ) -> None:
