@@ -456,6 +456,22 @@ class TestAMissedSegment:
         assert offsets(target) == list(range(300))
         assert problems(target) == []
 
+    def test_where_only_its_index_is_left_the_one_before_it_ends(
+        self, logdir: Path, target: SingleObject
+    ) -> None:
+        log = logdir / "t-0" / f"{100:020d}.log"
+        content = log.read_bytes()
+        log.unlink()
+        index = log.with_suffix(".index")
+        index.write_bytes(b"")
+        push_all(source_of(logdir), target)
+        ends = [(one.start_offset, one.end_offset) for one in listed(target)]
+        assert ends == [(0, 99), (200, 299)]
+        log.write_bytes(content)
+        push_all(source_of(logdir), target)
+        assert offsets(target) == list(range(300))
+        assert problems(target) == []
+
     def test_one_that_is_missed_while_the_other_is_read_is_seen_afterwards(
         self, logdir: Path, target: SingleObject
     ) -> None:
