@@ -135,7 +135,9 @@ class ObjectStore:
         return local_path(self._requests.connection.resolved_url)
 
     def is_inside(self, other: "ObjectStore") -> bool:
-        """Return whether every object of this store is one of another store's, by URL.
+        """Return whether every object of this store is one of another store's.
+
+        Two URLs with different endpoints are apart, as far as the options show these.
 
         Raises:
             InvalidArgumentError: One of the URLs is invalid.
@@ -147,7 +149,14 @@ class ObjectStore:
             store._requests.connection.resolved_url.rstrip("/")  # noqa: SLF001 - of this class
             for store in (self, other)
         )
-        return url == above or url.startswith(f"{above}/")
+        if url != above and not url.startswith(f"{above}/"):
+            return False
+        return (self.is_local and other.is_local) or self._server() == other._server()
+
+    def _server(self) -> str:
+        """Return a text that identifies where URLs of this store lead."""
+        connection = self._requests.connection
+        return identity_of("", connection.options, connection.destinations)
 
     def check_thread(self) -> None:
         """Check that a call from this thread would not block the client's event loop.

@@ -1,4 +1,4 @@
-"""The outcome of pushing a segment."""
+"""The outcome of pushing segments."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -6,7 +6,7 @@ from enum import StrEnum
 from tieredfs.errors import TieredFSError
 from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
 
-__all__ = ["FailedPartition", "PushOutcome", "PushedSegment"]
+__all__ = ["FailedPartition", "PushOutcome", "PushReport", "PushedSegment"]
 
 
 class PushOutcome(StrEnum):
@@ -65,6 +65,30 @@ class FailedPartition:
     def __post_init__(self) -> None:
         """Drop the tracebacks of the error."""
         _drop_tracebacks(self.error)
+
+
+@dataclass(frozen=True, slots=True)
+class PushReport:
+    """The result of a push.
+
+    Attributes:
+        segments: The segments, sorted by partition and offset.
+        partitions: The partitions that failed; some of their segments may have been
+            pushed before.
+    """
+
+    segments: tuple[PushedSegment, ...]
+    partitions: tuple[FailedPartition, ...] = ()
+
+    def count(self, outcome: PushOutcome) -> int:
+        """Count the segments with one outcome."""
+        return sum(one.outcome is outcome for one in self.segments)
+
+    @property
+    def errors(self) -> list[TieredFSError]:
+        """Why segments and partitions failed."""
+        found = [one.error for one in self.segments if one.error is not None]
+        return [*found, *(one.error for one in self.partitions)]
 
 
 def _drop_tracebacks(error: BaseException | None) -> None:

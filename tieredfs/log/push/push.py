@@ -8,7 +8,6 @@ the partition is recognised, and a killed push continues where it stopped.
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from tieredfs.errors import (
@@ -16,12 +15,16 @@ from tieredfs.errors import (
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
-    TieredFSError,
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
 from tieredfs.format.index.builder import INTERVAL_BYTES
-from tieredfs.log.push.outcome import FailedPartition, PushedSegment, PushOutcome
+from tieredfs.log.push.outcome import (
+    FailedPartition,
+    PushedSegment,
+    PushOutcome,
+    PushReport,
+)
 from tieredfs.log.push.partition_push import PartitionPush
 from tieredfs.log.push.push_record import PushRecord
 from tieredfs.log.push.source_log import listed_segments
@@ -50,30 +53,6 @@ _FAILURES: Final = (
     UnsupportedOperationError,
 )
 """Errors that end one partition, but not the push."""
-
-
-@dataclass(frozen=True, slots=True)
-class PushReport:
-    """The result of a push.
-
-    Attributes:
-        segments: The segments, sorted by partition and offset.
-        partitions: The partitions that failed; some of their segments may have been
-            pushed before.
-    """
-
-    segments: tuple[PushedSegment, ...]
-    partitions: tuple[FailedPartition, ...] = ()
-
-    def count(self, outcome: PushOutcome) -> int:
-        """Count the segments with one outcome."""
-        return sum(one.outcome is outcome for one in self.segments)
-
-    @property
-    def errors(self) -> list[TieredFSError]:
-        """Why segments and partitions failed."""
-        found = [one.error for one in self.segments if one.error is not None]
-        return [*found, *(one.error for one in self.partitions)]
 
 
 def push(  # noqa: PLR0913 - what is copied, how, and who watches

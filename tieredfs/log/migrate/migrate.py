@@ -1,0 +1,222 @@
+"""Copy the segments of a tier to another place, in any layout that stores them.
+
+Every segment is copied with its id, offsets, epochs and indexes, also those that serve
+no record. What the target has is found by its id and not copied again, so a migration
+that was killed is continued by running it again.
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Final, TypeVar
+
+from tieredfs.errors import (
+    CorruptDataError,
+    InvalidArgumentError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
+from tieredfs.log.migrate.chosen_segments import (
+    ChosenSegments,
+    OffsetRange,
+    choose_segments,
+    parse_range,
+)
+from tieredfs.log.migrate.log_copy import copy_log
+from tieredfs.log.migrate.places import check_places
+from tieredfs.log.migrate.segment_copy import SegmentCopier
+from tieredfs.log.migrate.stored_copies import StoredCopies
+from tieredfs.log.push.outcome import FailedPartition, PushedSegment, PushReport
+from tieredfs.log.push.stored_segments import StoredSegments
+from tieredfs.log.read.scan_bounds import Position
+from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
+from tieredfs.objects.concurrency.waiting import wait_for_all
+from tieredfs.storage import RemoteStorageManager
+
+__all__ = ["CONCURRENCY", "migrate"]
+
+_T = TypeVar("_T")
+
+CONCURRENCY: Final = 4
+"""Default number of segments that are copied concurrently."""
+
+_FAILURES: Final = (
+    CorruptDataError,
+    InvalidArgumentError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
+"""Errors that end one partition, but not the migration."""
+
+
+def migrate(  # noqa: PLR0913 - what is copied, how, and who watches
+    source: RemoteStorageManager,
+    target: RemoteStorageManager,
+    partitions: Sequence[TopicIdPartition],
+    *,
+    start: Position = None,
+    end: Position = None,
+    concurrency: int = CONCURRENCY,
+    progress: Callable[[PushedSegment], object] = lambda _: None,
+    watch: Callable[[memoryview], object] = lambda _: None,
+) -> PushReport:
+    """Copy every segment that is not yet in ``target``, whatever the two layouts are.
+
+    A segment has the same id, offsets, epochs, log and indexes afterwards. Where
+    segments overlap, as the uploads of several leaders do, all of them are copied. A
+    log is checked batch by batch before it is stored, and read back afterwards; a copy
+    with another CRC-32C is deleted again. Logs of more than 32 MiB are not held in
+    memory. Nothing in ``source`` is changed.
+
+    Several segments are copied concurrently, so until the migration has ended a reader
+    of ``target`` may find holes that ``source`` does not have. Killed at any moment,
+    also by a crash, it leaves whole segments and what ``scrub`` finds; run again it
+    ends with the same target. What an earlier run copied is not read back again.
+
+    A partition of a broker's log directory, whose segments have no ids of their own, is
+    copied as ``push`` does it: in order, closed segments only, each with the id of its
+    content.
+
+    Args:
+        source: The tier.
+        target: Where the segments go: another place.
+        partitions: The partitions to copy.
+        start: Only segments with records from this offset or time on. A time means the
+            offset that ``offsets_for_times`` returns.
+        end: Only segments with records before this offset or time.
+        concurrency: Maximum number of segments that are copied concurrently.
+        progress: Called with each segment when it is done, from several threads.
+        watch: Called with each piece of a log when it has been read from ``source``,
+            from several threads.
+
+    Returns:
+        The outcome of each segment, sorted by partition and offset; segments that the
+        source has deleted meanwhile are left out. A segment that is corrupt, or that
+        the target cannot store, fails alone.
+
+    Raises:
+        InvalidArgumentError: The two are one place, or one inside the other; a position
+            is invalid; or ``concurrency`` is below 1.
+        UnsupportedOperationError: ``target`` is read only.
+        StorageUnavailableError: A store failed in all attempts of its policy; the
+            copied segments stay, and the next migration continues from there.
+    """
+    check_places(source, target)
+    if concurrency < 1:
+        raise InvalidArgumentError(f"concurrency {concurrency} is below 1")
+    job = _Migration(
+        source, target, parse_range(start, end, partitions), progress, watch
+    )
+    pool = DaemonExecutor(concurrency, "tieredfs-migrate")
+    wait = True
+    try:
+        return job.run(pool, partitions)
+    except KeyboardInterrupt:
+        wait = False  # for a store that hangs
+        target.store.abandon_uploads()
+        raise
+    finally:
+        job.stop.set()
+        pool.shutdown(wait=wait, cancel_futures=True)
+
+
+class _Migration:
+    def __init__(
+        self,
+        source: RemoteStorageManager,
+        target: RemoteStorageManager,
+        wanted: OffsetRange,
+        progress: Callable[[PushedSegment], object],
+        watch: Callable[[memoryview], object],
+    ) -> None:
+        self.stop = threading.Event()
+        self._source = source
+        self._target = target
+        self._wanted = wanted
+        self._progress = progress
+        self._watch = watch
+        self._copier = SegmentCopier(source, target, watch)
+
+    def run(
+        self, pool: DaemonExecutor, partitions: Sequence[TopicIdPartition]
+    ) -> PushReport:
+        """List all partitions, and then copy their segments in order."""
+        listed = _all_done(
+            pool, [partial(self._list, partition) for partition in partitions]
+        )
+        tasks = [
+            task
+            for partition, found in zip(partitions, listed, strict=True)
+            for task in self._tasks(partition, *found)
+        ]
+        reports = [
+            *(
+                PushReport((), tuple(FailedPartition(partition, e) for e in one.errors))
+                for partition, (one, _) in zip(partitions, listed, strict=True)
+            ),
+            *_all_done(pool, tasks),
+        ]
+        segments = [one for report in reports for one in report.segments]
+        return PushReport(
+            tuple(sorted(segments, key=_place)),
+            tuple(one for report in reports for one in report.partitions),
+        )
+
+    def _list(self, partition: TopicIdPartition) -> tuple[ChosenSegments, StoredCopies]:
+        """List a partition in the source and in the target."""
+        chosen = choose_segments(self._source, partition, self._wanted)
+        if chosen.is_of_a_log:
+            return chosen, StoredCopies(())  # its push lists the target
+        try:
+            stored = StoredCopies(StoredSegments(self._target, partition))
+        except _FAILURES as error:
+            return ChosenSegments((), (*chosen.errors, error)), StoredCopies(())
+        return chosen, stored
+
+    def _tasks(
+        self, partition: TopicIdPartition, chosen: ChosenSegments, copies: StoredCopies
+    ) -> list[Callable[[], PushReport]]:
+        if chosen.is_of_a_log:
+            return [partial(self._push, partition, chosen)]
+        return [partial(self._copy, one, copies) for one in chosen.segments]
+
+    def _copy(self, listed: SegmentMetadata, copies: StoredCopies) -> PushReport:
+        if self.stop.is_set():
+            return PushReport(())
+        one = self._copier.copy(listed, copies)
+        if one is None:
+            return PushReport(())
+        self._progress(one)
+        return PushReport((one,))
+
+    def _push(self, partition: TopicIdPartition, chosen: ChosenSegments) -> PushReport:
+        starts = {one.start_offset for one in chosen.segments}
+        done: list[PushedSegment] = []
+        failed: tuple[FailedPartition, ...] = ()
+        source, target = self._source, self._target
+        try:
+            for one in copy_log(source, target, partition, starts, self._watch):
+                self._progress(one)
+                done.append(one)
+                if self.stop.is_set():
+                    break
+        except _FAILURES as error:
+            failed = (FailedPartition(partition, error),)
+        return PushReport(tuple(done), failed)
+
+
+def _all_done(pool: DaemonExecutor, tasks: Sequence[Callable[[], _T]]) -> list[_T]:
+    """Return the results of tasks in their order, or raise the first error."""
+    jobs = [pool.submit(task) for task in tasks]
+    wait_for_all(jobs)
+    for job in jobs:
+        if job.done():
+            job.result()  # raises the error that has ended the wait
+    return [job.result() for job in jobs]
+
+
+def _place(one: PushedSegment) -> tuple[TopicIdPartition, int]:
+    return one.segment.partition, one.segment.start_offset

@@ -1,0 +1,155 @@
+"""Copy one segment from a tier to another place, and read it back."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from tieredfs.errors import (
+    AlreadyExistsError,
+    CorruptBatchError,
+    CorruptDataError,
+    CorruptObjectError,
+    InvalidArgumentError,
+    NotFoundError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
+from tieredfs.format.checksum import crc32c
+from tieredfs.log.migrate.stored_copies import StoredCopies
+from tieredfs.log.push.outcome import PushedSegment, PushOutcome
+from tieredfs.model import SegmentMetadata
+from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage.spool_log import last_offset, spool_log
+
+__all__ = ["SegmentCopier"]
+
+_FAILURES = (
+    AlreadyExistsError,
+    CorruptDataError,
+    InvalidArgumentError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
+"""Errors of one segment, without which a migration continues."""
+
+
+class SegmentCopier:
+    """Copy segments of stored tiers, whose ids belong to one copy each."""
+
+    def __init__(
+        self,
+        source: RemoteStorageManager,
+        target: RemoteStorageManager,
+        watch: Callable[[memoryview], object],
+    ) -> None:
+        """Create a copier, without sending a request.
+
+        Args:
+            source: Where the segments are.
+            target: Where they go.
+            watch: Called with each piece of a log when it has been read from
+                ``source``.
+        """
+        self._source = source
+        self._target = target
+        self._watch = watch
+
+    def copy(
+        self, listed: SegmentMetadata, copies: StoredCopies
+    ) -> PushedSegment | None:
+        """Copy a segment, unless the target has it; return None if it is gone.
+
+        Afterwards, also after a crash, the target has all of the segment or nothing.
+
+        Args:
+            listed: As the source lists or describes it.
+            copies: What the target had when it was listed.
+        """
+        present = copies.find(listed)
+        if present is not None:
+            return PushedSegment(listed, PushOutcome.PRESENT)
+        try:
+            return PushedSegment(self._copy(listed), PushOutcome.COPIED)
+        except NotFoundError as error:
+            if not self._is_listed(listed):
+                return None
+            return PushedSegment(listed, PushOutcome.FAILED, error=error)
+        except _FAILURES as error:
+            return PushedSegment(listed, PushOutcome.FAILED, error=error)
+
+    def _copy(self, listed: SegmentMetadata) -> SegmentMetadata:
+        """Copy a segment, and return it as the target has it.
+
+        Raises:
+            NotFoundError: The source has deleted it.
+            CorruptDataError: It is corrupt in the source; or what the target gives back
+                is not what was copied, and has been deleted there again.
+            UnsupportedOperationError: The target cannot store it.
+        """
+        source, target = self._source, self._target
+        indexes = source.fetch_all_indexes(listed)
+        segment = source.describe(listed, indexes)
+        checksum = _Checksum(self._watch)
+        with spool_log(source, segment, watch=checksum.add) as log:
+            last, end = last_offset(segment, log), segment.end_offset or 0
+            if last < end and not source.is_compacted(segment.partition):
+                raise CorruptBatchError(
+                    f"{source.name_of(listed)}: the log ends before offset {last + 1}, "
+                    f"the segment at {end}"
+                )
+            wanted = replace(segment, size=log.size, version="", custom_metadata=b"")
+            kept = {kind: bytes(index) for kind, index in indexes.items()}
+            custom = target.copy_open_log(wanted, log, kept)
+        copied = replace(wanted, custom_metadata=custom)
+        self._verify(copied, checksum)
+        return copied
+
+    def _verify(self, copied: SegmentMetadata, expected: "_Checksum") -> None:
+        """Compare the log in the target with what was read from the source.
+
+        Raises:
+            CorruptObjectError: They differ; the copy was deleted.
+        """
+        target, found = self._target, _Checksum()
+        try:
+            for piece in target.stream_log(copied):
+                found.add(piece)
+            if str(found) == str(expected):
+                return
+            detail = f"it has {found}, the log that was read {expected}"
+        except (CorruptDataError, NotFoundError) as error:
+            detail = str(error)
+        target.delete_log_segment(copied)
+        raise CorruptObjectError(
+            f"{target.name_of(copied)}: the copy is not what was read from "
+            f"{self._source.store.url}, and was deleted again: {detail}"
+        )
+
+    def _is_listed(self, segment: SegmentMetadata) -> bool:
+        """Return whether the source still lists a segment."""
+        try:
+            listed = self._source.list_segments(segment.partition, segment.start_offset)
+        except NotFoundError:
+            return False
+        except CorruptDataError:
+            return True
+        name = segment.start_offset, segment.id
+        return any((one.start_offset, one.id) == name for one in listed)
+
+
+class _Checksum:
+    """The CRC-32C and the number of bytes that have been read."""
+
+    def __init__(self, watch: Callable[[memoryview], object] = lambda _: None) -> None:
+        self._watch = watch
+        self._crc = 0
+        self._size = 0
+
+    def add(self, piece: memoryview) -> None:
+        self._crc = crc32c(piece, self._crc)
+        self._size += len(piece)
+        self._watch(piece)
+
+    def __str__(self) -> str:
+        return f"{self._size} bytes with the CRC-32C {self._crc:08x}"

@@ -1,0 +1,38 @@
+"""What the target of a migration has already."""
+
+from collections.abc import Iterable
+
+from tieredfs.model import SegmentId, SegmentMetadata
+
+__all__ = ["StoredCopies"]
+
+
+class StoredCopies:
+    """The whole segments of a partition in the target, by their ids.
+
+    An id belongs to one copy of a segment, so what has it has the same log, unless it
+    was damaged since.
+    """
+
+    def __init__(self, stored: Iterable[SegmentMetadata]) -> None:
+        """Take the segments as the target lists them; damaged ones are left out."""
+        self._by_id: dict[tuple[int, SegmentId], list[SegmentMetadata]] = {}
+        for one in stored:
+            self._by_id.setdefault((one.start_offset, one.id), []).append(one)
+
+    def find(self, segment: SegmentMetadata) -> SegmentMetadata | None:
+        """Return the copy of a segment, if there is a whole one.
+
+        The end and the size are compared where both listings have them: an object of
+        another size was cut.
+
+        Args:
+            segment: As the source lists or describes it.
+        """
+        found = self._by_id.get((segment.start_offset, segment.id), ())
+        return next((one for one in found if _agree(one, segment)), None)
+
+
+def _agree(one: SegmentMetadata, other: SegmentMetadata) -> bool:
+    facts = ((one.end_offset, other.end_offset), (one.size, other.size))
+    return all(None in pair or pair[0] == pair[1] for pair in facts)
