@@ -20,6 +20,7 @@ from tieredfs.cli.demo import demo
 from tieredfs.cli.exit_codes import EXIT_CODES, INTERRUPTED, OTHER
 from tieredfs.cli.explain import explain
 from tieredfs.cli.ls import ls
+from tieredfs.cli.migrate import migrate
 from tieredfs.cli.output.escapes import escape
 from tieredfs.cli.output.streams import OutputError, StandardStream, standard_streams
 from tieredfs.cli.output.tables import show_error, show_warning
@@ -59,6 +60,7 @@ for _command in (
     push,
     pull,
     verify,
+    migrate,
     cache,
     plugins,
     conformance,

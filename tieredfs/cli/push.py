@@ -1,6 +1,6 @@
 """``tieredfs push``: archive a broker's log directory."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import click
 
@@ -15,18 +15,15 @@ from tieredfs.cli.numbers import Integer
 from tieredfs.cli.options import Rate, TierOptions, json_option, tier_options
 from tieredfs.cli.output.progress import Transfer
 from tieredfs.cli.output.tables import show_error, show_json, show_table
-from tieredfs.errors import (
-    InvalidArgumentError,
-    NotFoundError,
-    StorageUnavailableError,
-)
+from tieredfs.cli.pushed_segments import COLUMNS, change_errors, count_moved, row_of
+from tieredfs.errors import InvalidArgumentError, NotFoundError
 from tieredfs.log.partitions import (
     listed_size,
     select_partitions,
     without_internal,
     without_topics,
 )
-from tieredfs.log.push.push import CONCURRENCY, PushedSegment, PushOutcome, PushReport
+from tieredfs.log.push.push import CONCURRENCY
 from tieredfs.log.push.push import push as push_segments
 from tieredfs.log.push.push_record import PushRecord
 from tieredfs.model import TopicIdPartition
@@ -35,14 +32,6 @@ from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["push"]
 
-_COLUMNS = {
-    "partition": "PARTITION",
-    "segments": "SEGMENTS",
-    **{outcome.value: outcome.name for outcome in PushOutcome},
-    "rebuilt": "REBUILT",
-    "repaired": "REPAIRED",
-    "bytes": "BYTES",
-}
 _DRY_RUN = {"copied": "TO COPY", "rebuilt": "TO REBUILD"}
 
 
@@ -143,11 +132,11 @@ def push(  # noqa: PLR0913 - one parameter for each option
             concurrency=concurrency,
             repair=repair,
             record=None if dry_run else _record(),
-            progress=lambda one: _count_moved(moved, one),
+            progress=lambda one: count_moved(moved, one),
             watch=moved.on_piece,
         )
-    rows = [_row(partition, report) for partition in partitions]
-    errors = [*report.errors, *_change_warnings(source, report)]
+    rows = [row_of(partition, report) for partition in partitions]
+    errors = [*report.errors, *change_errors(source, report, "push")]
     if as_json:
         show_json(
             {
@@ -158,7 +147,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
             }
         )
     else:
-        show_table(rows, _COLUMNS | _DRY_RUN if dry_run else _COLUMNS)
+        show_table(rows, COLUMNS | _DRY_RUN if dry_run else COLUMNS)
     for error in errors:
         show_error(error)
     if errors:
@@ -184,15 +173,6 @@ def _selected(
     return kept
 
 
-def _count_moved(moved: Transfer, one: PushedSegment) -> None:
-    """Count a copied segment; the others are not part of the total."""
-    size = one.segment.size or 0
-    if one.outcome is PushOutcome.COPIED:
-        moved.finish(size)
-    else:
-        moved.leave_out(size)
-
-
 def _check_apart(logdir: ObjectStore, target: ObjectStore) -> None:
     """Refuse to write into the log directory: a broker does not start with an archive.
 
@@ -206,38 +186,7 @@ def _check_apart(logdir: ObjectStore, target: ObjectStore) -> None:
         )
 
 
-def _change_warnings(
-    source: RemoteStorageManager, report: PushReport
-) -> Iterator[StorageUnavailableError]:
-    """Yield a warning for each segment that the broker was changing."""
-    for one in report.segments:
-        if one.outcome is PushOutcome.CHANGED:
-            yield StorageUnavailableError(
-                f"{source.name_of(one.segment)}.log: the broker was replacing it: push "
-                "again; where no broker is running, start it once, so that it finishes"
-            )
-
-
 def _record() -> PushRecord | None:
     """Return the push record of this user; None if there is no cache."""
     directory = default_directory()
     return None if directory is None else PushRecord.in_cache(directory)
-
-
-def _row(partition: TopicIdPartition, report: PushReport) -> dict[str, object]:
-    mine = [one for one in report.segments if one.segment.partition == partition]
-    counts = {outcome.value: _count(mine, outcome) for outcome in PushOutcome}
-    failed = sum(one.partition == partition for one in report.partitions)
-    return {
-        "partition": str(partition),
-        "segments": len(mine),
-        **counts,
-        "failed": counts["failed"] + failed,
-        "rebuilt": sum(len(one.rebuilt) for one in mine),
-        "repaired": sum(one.replaced is not None for one in mine),
-        "bytes": sum(one.segment.size or 0 for one in mine),
-    }
-
-
-def _count(segments: Sequence[PushedSegment], outcome: PushOutcome) -> int:
-    return sum(one.outcome is outcome for one in segments)

@@ -151,12 +151,11 @@ class ObjectStore:
         )
         if url != above and not url.startswith(f"{above}/"):
             return False
-        return (self.is_local and other.is_local) or self._server() == other._server()
-
-    def _server(self) -> str:
-        """Return a text that identifies where URLs of this store lead."""
-        connection = self._requests.connection
-        return identity_of("", connection.options, connection.destinations)
+        one, two = (
+            identity_of("", connection.options, connection.destinations)
+            for connection in (self._requests.connection, other._requests.connection)  # noqa: SLF001 - of this class
+        )
+        return (self.is_local and other.is_local) or one == two
 
     def check_thread(self) -> None:
         """Check that a call from this thread would not block the client's event loop.

@@ -43,6 +43,7 @@ def copy_log(
         interval_bytes=INTERVAL_BYTES,
         record=None,
         watch=watch,
+        ends_when_refused=False,
     )
     for one in push.run():
         if one.outcome is PushOutcome.COPIED:

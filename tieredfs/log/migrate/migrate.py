@@ -8,7 +8,7 @@ that was killed is continued by running it again.
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Final, TypeVar
+from typing import Final
 
 from tieredfs.errors import (
     CorruptDataError,
@@ -20,24 +20,20 @@ from tieredfs.errors import (
 from tieredfs.log.migrate.chosen_segments import (
     ChosenSegments,
     OffsetRange,
-    choose_segments,
     parse_range,
 )
+from tieredfs.log.migrate.concurrent_tasks import all_done
 from tieredfs.log.migrate.log_copy import copy_log
 from tieredfs.log.migrate.places import check_places
 from tieredfs.log.migrate.segment_copy import SegmentCopier
-from tieredfs.log.migrate.stored_copies import StoredCopies
+from tieredfs.log.migrate.stored_copies import StoredCopies, compare_partition
 from tieredfs.log.push.outcome import FailedPartition, PushedSegment, PushReport
-from tieredfs.log.push.stored_segments import StoredSegments
 from tieredfs.log.read.scan_bounds import Position
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
-from tieredfs.objects.concurrency.waiting import wait_for_all
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["CONCURRENCY", "migrate"]
-
-_T = TypeVar("_T")
 
 CONCURRENCY: Final = 4
 """Default number of segments that are copied concurrently."""
@@ -144,8 +140,14 @@ class _Migration:
         self, pool: DaemonExecutor, partitions: Sequence[TopicIdPartition]
     ) -> PushReport:
         """List all partitions, and then copy their segments in order."""
-        listed = _all_done(
-            pool, [partial(self._list, partition) for partition in partitions]
+        listed = all_done(
+            pool,
+            [
+                partial(
+                    compare_partition, self._source, self._target, one, self._wanted
+                )
+                for one in partitions
+            ],
         )
         tasks = [
             task
@@ -157,24 +159,13 @@ class _Migration:
                 PushReport((), tuple(FailedPartition(partition, e) for e in one.errors))
                 for partition, (one, _) in zip(partitions, listed, strict=True)
             ),
-            *_all_done(pool, tasks),
+            *all_done(pool, tasks),
         ]
         segments = [one for report in reports for one in report.segments]
         return PushReport(
             tuple(sorted(segments, key=_place)),
             tuple(one for report in reports for one in report.partitions),
         )
-
-    def _list(self, partition: TopicIdPartition) -> tuple[ChosenSegments, StoredCopies]:
-        """List a partition in the source and in the target."""
-        chosen = choose_segments(self._source, partition, self._wanted)
-        if chosen.is_of_a_log:
-            return chosen, StoredCopies(())  # its push lists the target
-        try:
-            stored = StoredCopies(StoredSegments(self._target, partition))
-        except _FAILURES as error:
-            return ChosenSegments((), (*chosen.errors, error)), StoredCopies(())
-        return chosen, stored
 
     def _tasks(
         self, partition: TopicIdPartition, chosen: ChosenSegments, copies: StoredCopies
@@ -206,16 +197,6 @@ class _Migration:
         except _FAILURES as error:
             failed = (FailedPartition(partition, error),)
         return PushReport(tuple(done), failed)
-
-
-def _all_done(pool: DaemonExecutor, tasks: Sequence[Callable[[], _T]]) -> list[_T]:
-    """Return the results of tasks in their order, or raise the first error."""
-    jobs = [pool.submit(task) for task in tasks]
-    wait_for_all(jobs)
-    for job in jobs:
-        if job.done():
-            job.result()  # raises the error that has ended the wait
-    return [job.result() for job in jobs]
 
 
 def _place(one: PushedSegment) -> tuple[TopicIdPartition, int]:

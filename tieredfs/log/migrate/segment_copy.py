@@ -7,6 +7,7 @@ from tieredfs.errors import (
     AlreadyExistsError,
     CorruptBatchError,
     CorruptDataError,
+    CorruptIndexError,
     CorruptObjectError,
     InvalidArgumentError,
     NotFoundError,
@@ -15,6 +16,11 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.format.checksum import crc32c
+from tieredfs.log.migrate.segment_indexes import (
+    lacks_indexes,
+    read_description,
+    rebuilt_indexes,
+)
 from tieredfs.log.migrate.stored_copies import StoredCopies
 from tieredfs.log.push.outcome import PushedSegment, PushOutcome
 from tieredfs.model import SegmentMetadata
@@ -70,7 +76,7 @@ class SegmentCopier:
         if present is not None:
             return PushedSegment(listed, PushOutcome.PRESENT)
         try:
-            return PushedSegment(self._copy(listed), PushOutcome.COPIED)
+            return self._copy(listed)
         except NotFoundError as error:
             if not self._is_listed(listed):
                 return None
@@ -78,7 +84,7 @@ class SegmentCopier:
         except _FAILURES as error:
             return PushedSegment(listed, PushOutcome.FAILED, error=error)
 
-    def _copy(self, listed: SegmentMetadata) -> SegmentMetadata:
+    def _copy(self, listed: SegmentMetadata) -> PushedSegment:
         """Copy a segment, and return it as the target has it.
 
         Raises:
@@ -88,8 +94,7 @@ class SegmentCopier:
             UnsupportedOperationError: The target cannot store it.
         """
         source, target = self._source, self._target
-        indexes = source.fetch_all_indexes(listed)
-        segment = source.describe(listed, indexes)
+        segment, found = read_description(source, listed)
         checksum = _Checksum(self._watch)
         with spool_log(source, segment, watch=checksum.add) as log:
             last, end = last_offset(segment, log), segment.end_offset or 0
@@ -99,11 +104,18 @@ class SegmentCopier:
                     f"the segment at {end}"
                 )
             wanted = replace(segment, size=log.size, version="", custom_metadata=b"")
-            kept = {kind: bytes(index) for kind, index in indexes.items()}
-            custom = target.copy_open_log(wanted, log, kept)
+            indexes = found
+            if lacks_indexes(found):
+                indexes = rebuilt_indexes(source, wanted, log, found)
+            try:
+                custom = target.copy_open_log(wanted, log, indexes)
+            except CorruptIndexError:
+                indexes = rebuilt_indexes(source, wanted, log, found)
+                custom = target.copy_open_log(wanted, log, indexes)
         copied = replace(wanted, custom_metadata=custom)
         self._verify(copied, checksum)
-        return copied
+        rebuilt = tuple(k for k in indexes if indexes[k] != found.get(k))
+        return PushedSegment(copied, PushOutcome.COPIED, rebuilt)
 
     def _verify(self, copied: SegmentMetadata, expected: "_Checksum") -> None:
         """Compare the log in the target with what was read from the source.

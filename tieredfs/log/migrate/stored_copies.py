@@ -2,9 +2,21 @@
 
 from collections.abc import Iterable
 
-from tieredfs.model import SegmentId, SegmentMetadata
+from tieredfs.errors import (
+    CorruptDataError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+)
+from tieredfs.log.migrate.chosen_segments import (
+    ChosenSegments,
+    OffsetRange,
+    choose_segments,
+)
+from tieredfs.log.push.stored_segments import StoredSegments
+from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
+from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["StoredCopies"]
+__all__ = ["StoredCopies", "compare_partition"]
 
 
 class StoredCopies:
@@ -31,6 +43,34 @@ class StoredCopies:
         """
         found = self._by_id.get((segment.start_offset, segment.id), ())
         return next((one for one in found if _agree(one, segment)), None)
+
+
+def compare_partition(
+    source: RemoteStorageManager,
+    target: RemoteStorageManager,
+    partition: TopicIdPartition,
+    wanted: OffsetRange,
+) -> tuple[ChosenSegments, StoredCopies]:
+    """List a partition in the source and in the target of a migration.
+
+    Of a log without ids no copy is listed: its segments are found by their content.
+
+    Args:
+        source: The source.
+        target: The target, which need not have the partition.
+        partition: The partition.
+        wanted: The records whose segments are migrated.
+
+    Raises:
+        StorageUnavailableError: A store failed in all attempts of its policy.
+    """
+    chosen = choose_segments(source, partition, wanted)
+    if chosen.is_of_a_log:
+        return chosen, StoredCopies(())
+    try:
+        return chosen, StoredCopies(StoredSegments(target, partition))
+    except (CorruptDataError, PermissionDeniedError, UnsupportedFormatError) as error:
+        return ChosenSegments((), (*chosen.errors, error)), StoredCopies(())
 
 
 def _agree(one: SegmentMetadata, other: SegmentMetadata) -> bool:

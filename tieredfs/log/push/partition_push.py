@@ -102,6 +102,7 @@ class PartitionPush:
         interval_bytes: int,
         record: PartitionRecord | None,
         watch: Callable[[memoryview], object],
+        ends_when_refused: bool = True,
     ) -> None:
         self._source = source
         self._target = target
@@ -122,8 +123,10 @@ class PartitionPush:
         self._diverged_from: int | None = None
         """What ``divergence`` returned, if it matters: the segments from there on are
         copied first."""
+        self._ends_when_refused = ends_when_refused
         self._is_refused = False
-        """Whether the target cannot store the log."""
+        """Whether the target cannot store the log, so that its other segments are not
+        tried."""
 
     def run(self) -> Iterator[PushedSegment]:
         """Yield each segment when it is done, in order; deferred segments come last."""
@@ -256,7 +259,7 @@ class PartitionPush:
         except UnreadableError as error:
             failure = error.reason
         except _REFUSALS as error:
-            self._is_refused = True
+            self._is_refused = self._ends_when_refused
             failure = error
         except (AlreadyExistsError, CorruptDataError, UnsupportedFormatError) as error:
             failure = error
