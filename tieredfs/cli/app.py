@@ -28,6 +28,7 @@ from tieredfs.cli.plugins import plugins
 from tieredfs.cli.pull import pull
 from tieredfs.cli.push import push
 from tieredfs.cli.report import report
+from tieredfs.cli.scrub import scrub
 from tieredfs.cli.verify import verify
 from tieredfs.errors import (
     InvalidArgumentError,
@@ -60,6 +61,7 @@ for _command in (
     push,
     pull,
     verify,
+    scrub,
     migrate,
     cache,
     plugins,

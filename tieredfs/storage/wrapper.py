@@ -225,6 +225,10 @@ class StorageWrapper(RemoteStorageManager):
         """Yield what incomplete copies to a partition have left."""
         return self.inner.scrub(partition)
 
+    def leftover_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        """Return every partition of which ``scrub`` may yield something."""
+        return self.inner.leftover_partitions(topic)
+
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
         """Delete a segment; succeed if it does not exist."""
         self.inner.delete_log_segment(metadata)

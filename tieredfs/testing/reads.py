@@ -35,4 +35,5 @@ def every_read(storage: RemoteStorageManager, listed: SegmentMetadata) -> Asked:
         "is_current": lambda: storage.is_current(listed),
         "is_compacted": lambda: storage.is_compacted(partition),
         "scrub": lambda: list(storage.scrub(partition)),
+        "leftover_partitions": storage.leftover_partitions,
     }

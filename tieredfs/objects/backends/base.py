@@ -31,7 +31,14 @@ from fsspec.asyn import AsyncFileSystem
 from fsspec.core import url_to_fs
 
 from tieredfs.errors import NotFoundError
-from tieredfs.objects.backends.listing import Child, Listing, ObjectInfo, Page, Walk
+from tieredfs.objects.backends.listing import (
+    Child,
+    Listing,
+    ObjectInfo,
+    Page,
+    Walk,
+    to_modified,
+)
 from tieredfs.objects.backends.multipart import MultipartConfig, Part, UnfinishedUpload
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.concurrency.call_with_timeout import BlockingCalls, calls_to
@@ -278,7 +285,8 @@ class Backend:
         if isinstance(changed, datetime):
             changed = changed.timestamp()
         version = tag or f"{info['size']}-{changed}"
-        return ObjectInfo(key, int(info["size"]), str(version).strip('"'))
+        modified = to_modified(info.get("mtime") or info.get("last_modified"))
+        return ObjectInfo(key, int(info["size"]), str(version).strip('"'), modified)
 
     def _children(self, folder: str, timeout: float) -> Iterator[Child]:
         """Yield the children of a folder; nothing if it does not exist."""

@@ -12,7 +12,14 @@ from functools import partial
 from typing import NamedTuple
 
 from tieredfs.objects.backends.base import Backend
-from tieredfs.objects.backends.listing import Child, Listing, ObjectInfo, Page, Walk
+from tieredfs.objects.backends.listing import (
+    Child,
+    Listing,
+    ObjectInfo,
+    Page,
+    Walk,
+    to_modified,
+)
 from tieredfs.objects.backends.multipart import UnfinishedUpload
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.keys import is_temporary, temporary_name
@@ -39,7 +46,8 @@ class Item(NamedTuple):
 
     def entry(self, key: str) -> ObjectInfo:
         """Return the listing entry of a file."""
-        return ObjectInfo(key, self.size, f"{self.size}-{self.modified}-{self.number}")
+        version = f"{self.size}-{self.modified}-{self.number}"
+        return ObjectInfo(key, self.size, version, to_modified(self.modified or None))
 
 
 class FoldersBackend(Backend):

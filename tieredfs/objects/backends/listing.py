@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from datetime import datetime
 from operator import attrgetter, itemgetter
 from typing import overload
 
@@ -14,6 +15,7 @@ __all__ = [
     "Page",
     "Walk",
     "check_next",
+    "to_modified",
 ]
 
 _key: Callable[["ObjectInfo"], str] = attrgetter("key")
@@ -29,11 +31,15 @@ class ObjectInfo:
         size: Bytes; None for a common prefix, which has no content.
         version: Differs between two contents under one key: an etag, or size and
             modification time; empty if the backend reports neither.
+        modified: When it was written, ms since 1970 UTC by the clock of the store; None
+            if the backend does not report it, as where a listing does not parse it;
+            ignored when two entries are compared.
     """
 
     key: str
     size: int | None
     version: str = ""
+    modified: int | None = field(default=None, compare=False)
 
     @property
     def is_prefix(self) -> bool:
@@ -216,3 +222,20 @@ class Walk:
             return False
         after = self._listing.start_after
         return key > after or (key.endswith("/") and after.startswith(key))
+
+
+def to_modified(time: object) -> int | None:
+    """Return a client's modification time as milliseconds since 1970 UTC.
+
+    Args:
+        time: A datetime, seconds since 1970, or ISO text. For anything else, and for a
+            time without a zone, None is returned: it may be hours off.
+    """
+    if isinstance(time, str):
+        try:
+            time = datetime.fromisoformat(time)
+        except ValueError:
+            return None
+    if isinstance(time, datetime):
+        return round(time.timestamp() * 1000) if time.tzinfo else None
+    return round(time * 1000) if isinstance(time, int | float) else None

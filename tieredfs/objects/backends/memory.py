@@ -12,7 +12,12 @@ from fsspec import AbstractFileSystem
 from fsspec.implementations.memory import MemoryFile
 
 from tieredfs.objects.backends.base import Backend
-from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page
+from tieredfs.objects.backends.listing import (
+    Listing,
+    ObjectInfo,
+    Page,
+    to_modified,
+)
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.concurrency.fork_locks import make_lock
 from tieredfs.objects.content import BufferContent, Content
@@ -93,4 +98,5 @@ class MemoryBackend(Backend):
 
 def _entry(key: str, file: MemoryFile) -> ObjectInfo:
     size = file.getbuffer().nbytes
-    return ObjectInfo(key, size, f"{size}-{file.modified.isoformat()}")
+    version = f"{size}-{file.modified.isoformat()}"
+    return ObjectInfo(key, size, version, to_modified(file.modified))

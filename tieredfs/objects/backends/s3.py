@@ -33,6 +33,7 @@ from tieredfs.objects.backends.listing import (
     ObjectInfo,
     Page,
     check_next,
+    to_modified,
 )
 from tieredfs.objects.backends.multipart import (
     DisturbedUploadError,
@@ -161,7 +162,10 @@ class S3Backend(Backend):
         """Return the size and version of an object in one request."""
         answer = self._call("head_object", timeout, Key=self._prefix + key)
         return ObjectInfo(
-            key, int(answer["ContentLength"]), str(answer["ETag"]).strip('"')
+            key,
+            int(answer["ContentLength"]),
+            str(answer["ETag"]).strip('"'),
+            to_modified(answer.get("LastModified")),
         )
 
     def page(self, listing: Listing, at: object, timeout: float) -> Page:

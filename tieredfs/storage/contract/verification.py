@@ -48,6 +48,24 @@ class StorageVerification(StorageLayout):
         del partition
         yield from ()
 
+    def leftover_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        """Return every partition of which ``scrub`` may yield something.
+
+        They include partitions that have no segment yet, to which only a copy has begun
+        that did not end.
+
+        Implementers: the default, ``list_partitions``, is right where that lists a
+        partition as soon as it has any object. A layout that stages objects elsewhere
+        adds their partitions.
+
+        Args:
+            topic: Its name; None for all topics.
+
+        Returns:
+            The partitions, sorted.
+        """
+        return self.list_partitions(topic)
+
     def is_active(self, metadata: SegmentMetadata) -> bool:
         """Return whether a broker may still be writing a segment.
 

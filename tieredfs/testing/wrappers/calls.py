@@ -39,6 +39,7 @@ REMOTE_CALLS: Final = (
     "append_log_segment",
     "cancel_copying",
     "scrub",
+    "leftover_partitions",
     "delete_log_segment",
     "delete_partition",
 )

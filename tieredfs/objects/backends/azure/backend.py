@@ -36,7 +36,13 @@ from tieredfs.objects.backends.azure.client import (
 )
 from tieredfs.objects.backends.azure.page import PageTaker
 from tieredfs.objects.backends.base import CLOUD_CONCURRENCY, Backend
-from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page, check_next
+from tieredfs.objects.backends.listing import (
+    Listing,
+    ObjectInfo,
+    Page,
+    check_next,
+    to_modified,
+)
 from tieredfs.objects.backends.multipart import (
     DisturbedUploadError,
     MultipartConfig,
@@ -197,7 +203,8 @@ class AzureBackend(Backend):
         found = await self._blob(key).get_blob_properties()
         if _is_folder(found.metadata):
             raise FileNotFoundError(key)
-        return ObjectInfo(key, int(found.size), str(found.etag).strip('"'))
+        etag, modified = str(found.etag).strip('"'), to_modified(found.last_modified)
+        return ObjectInfo(key, int(found.size), etag, modified)
 
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
         """List a thousand keys, starting at the token ``at``."""

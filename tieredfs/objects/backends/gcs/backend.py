@@ -25,7 +25,13 @@ from tieredfs.objects.backends.base import CLOUD_CONCURRENCY, Backend
 from tieredfs.objects.backends.gcs.bodies import answers, deletions, described
 from tieredfs.objects.backends.gcs.errors_map import MissingError, UnexpectedAnswerError
 from tieredfs.objects.backends.gcs.sessions import Send, Session, SessionError, crc32c
-from tieredfs.objects.backends.listing import Listing, ObjectInfo, Page, check_next
+from tieredfs.objects.backends.listing import (
+    Listing,
+    ObjectInfo,
+    Page,
+    check_next,
+    to_modified,
+)
 from tieredfs.objects.backends.multipart import MultipartConfig, Part
 from tieredfs.objects.capabilities import StoreCapability
 from tieredfs.objects.content import Content
@@ -153,7 +159,7 @@ class GCSBackend(Backend):
         name = self._prefix + key
         wanted = ("size", "generation")
         path = ("b/{}/o/{}", self.bucket, name)
-        asked = {"fields": ",".join(wanted), "wanted": wanted}
+        asked = {"fields": ",".join((*wanted, "updated")), "wanted": wanted}
         return _entry(key, self._json("GET", *path, timeout=timeout, **asked))
 
     def page(self, listing: Listing, at: object, timeout: float) -> Page:
@@ -389,4 +395,5 @@ def _decoded(content: bytes, *wanted: str) -> dict[str, Any]:
 
 
 def _entry(key: str, item: Mapping[str, Any]) -> ObjectInfo:
-    return ObjectInfo(key, int(item["size"]), str(item["generation"]))
+    modified = to_modified(item.get("updated"))
+    return ObjectInfo(key, int(item["size"]), str(item["generation"]), modified)

@@ -305,7 +305,8 @@ class LocalBackend(Backend):
 
 
 def _entry(key: str, found: os.stat_result) -> ObjectInfo:
-    return ObjectInfo(key, found.st_size, version_of(found))
+    modified = found.st_mtime_ns // 1_000_000
+    return ObjectInfo(key, found.st_size, version_of(found), modified)
 
 
 def _describe(trail: Trail, folder: str, name: str) -> ObjectInfo:

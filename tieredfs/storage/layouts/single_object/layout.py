@@ -468,6 +468,12 @@ class SingleObject(RemoteStorageManager):
         """Yield the objects that appends have staged; a copy leaves nothing."""
         return self._claims.staged(partition)
 
+    def leftover_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        """Return the listed partitions, and those that only have staged objects."""
+        staged = self._claims.staged_partitions()
+        found = {one for one in staged if topic in {None, one.topic}}
+        return sorted(found.union(self.list_partitions(topic)))
+
     def delete_partition(self, partition: TopicIdPartition) -> None:
         """Delete every segment, damaged ones too.
 

@@ -54,6 +54,7 @@ from typing import Final
 from tieredfs.errors import (
     AlreadyExistsError,
     CorruptObjectError,
+    InvalidArgumentError,
     NotFoundError,
     StorageUnavailableError,
     UnsupportedFormatError,
@@ -61,7 +62,7 @@ from tieredfs.errors import (
 from tieredfs.format.segment.key import SegmentKey
 from tieredfs.format.segment.key_scheme import OWN_FOLDER, KeyScheme
 from tieredfs.format.segment.tail import parse_manifest
-from tieredfs.model import TopicIdPartition
+from tieredfs.model import TopicIdPartition, Uuid
 from tieredfs.objects import ObjectInfo, ObjectStore
 from tieredfs.storage.contract import Leftover
 from tieredfs.storage.layouts.single_object.segment_object import check_facts
@@ -129,9 +130,19 @@ class OffsetClaims:
         one range read. An object whose partition cannot be determined is skipped.
         """
         for entry in self.store.list(_STAGING):
-            if self._is_of(partition, entry):
+            if self._partition_of(entry) == partition:
                 reason = f"staged for an append to {partition} that was not completed"
                 yield Leftover(entry.key, entry.size or 0, reason)
+
+    def staged_partitions(self) -> Iterator[TopicIdPartition]:
+        """Yield the partition of each staged object, each for one range read.
+
+        An object whose partition cannot be determined is skipped.
+        """
+        for entry in self.store.list(_STAGING):
+            partition = self._partition_of(entry)
+            if partition is not None:
+                yield partition
 
     def remove_staged(self, stem: str) -> None:
         """Remove the staged objects of a segment, which its writer may have left.
@@ -142,18 +153,27 @@ class OffsetClaims:
         staged = self.store.list(_staging_key(f"{stem}{_SEPARATOR}"))
         self.store.delete([entry.key for entry in staged])
 
-    def _is_of(self, partition: TopicIdPartition, entry: ObjectInfo) -> bool:
+    def _partition_of(self, entry: ObjectInfo) -> TopicIdPartition | None:
+        """Return the partition of a staged object, which its manifest contains."""
         name = f"{self.store.url}/{entry.key}"
         try:
             key = self.keys.parse_stem(_stem(entry.key.removeprefix(_STAGING)))
             if key is None or key.size != entry.size:
-                return False
+                return None
             tail = self.store.get_range(entry.key, key.log_length, key.size)
             manifest = parse_manifest(tail, key.log_length, key.flags, name=name)
+            facts = manifest.segment
+            topic_id = Uuid(facts.topic_id)
+            partition = TopicIdPartition(facts.topic, facts.partition, topic_id)
             check_facts(manifest, partition, key, name)
-        except (CorruptObjectError, NotFoundError, UnsupportedFormatError):
-            return False  # of another partition, or completed meanwhile
-        return True
+        except (
+            CorruptObjectError,
+            InvalidArgumentError,
+            NotFoundError,  # completed meanwhile
+            UnsupportedFormatError,
+        ):
+            return None
+        return partition
 
     def _claim(self, partition: TopicIdPartition, offset: int, own: str) -> str:
         """Claim an offset for ``own``, and complete the claim that counts.

@@ -1,0 +1,273 @@
+"""Find what copies that did not end have left in a store, and remove what is old.
+
+A copy in progress looks like one that has died. So an object is deleted only if it is
+old, no younger one shares its name but for the suffix, and a second listing, taken just
+before, has it unchanged.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Final
+
+from tieredfs.errors import (
+    CorruptDataError,
+    NotFoundError,
+    PermissionDeniedError,
+    TieredFSError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
+from tieredfs.model import TopicIdPartition
+from tieredfs.objects import ObjectInfo
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
+from tieredfs.storage import Capability, Leftover, RemoteStorageManager
+
+__all__ = ["MIN_AGE", "FoundLeftover", "LeftoverState", "ScrubReport", "scrub"]
+
+MIN_AGE: Final = timedelta(days=1)
+"""Default age from which on a leftover is deleted: no copy takes so long."""
+
+_MAX_CONCURRENCY: Final = 8
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+_UNUSABLE: Final = (CorruptDataError, PermissionDeniedError, UnsupportedFormatError)
+"""Errors of one partition, without which the others are still looked at."""
+
+
+class LeftoverState(StrEnum):
+    """What has become of a leftover."""
+
+    FOUND = "found"
+    """It is there; nothing was to be deleted."""
+
+    KEPT = "kept"
+    """It is too young, or of unknown age, or has changed: it may be part of a copy in
+    progress."""
+
+    DELETED = "deleted"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundLeftover:
+    """An object that a copy has left.
+
+    Attributes:
+        partition: The partition that was copied to.
+        leftover: The object.
+        modified: When it was written, ms since 1970 UTC; None if the store does not
+            report it.
+        state: What has become of it.
+    """
+
+    partition: TopicIdPartition
+    leftover: Leftover
+    modified: int | None
+    state: LeftoverState
+
+    @property
+    def is_deleted(self) -> bool:
+        """Whether it was deleted."""
+        return self.state is LeftoverState.DELETED
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubReport:
+    """The result of scrubbing.
+
+    Attributes:
+        leftovers: The objects that were found, by partition and key.
+        uploads: Keys of the unfinished uploads that were aborted, of whatever writer;
+            None where that was not asked for.
+        errors: Why partitions could not be looked at, or objects not be deleted.
+    """
+
+    leftovers: tuple[FoundLeftover, ...]
+    uploads: tuple[str, ...] | None = None
+    errors: tuple[TieredFSError, ...] = ()
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is left over now, as far as it could be looked at."""
+        return not self.errors and all(one.is_deleted for one in self.leftovers)
+
+
+def scrub(
+    storage: RemoteStorageManager,
+    partitions: Iterable[TopicIdPartition],
+    *,
+    delete: bool = False,
+    uploads: bool = False,
+    older_than: timedelta = MIN_AGE,
+    now: Callable[[], float],
+) -> ScrubReport:
+    """Find the leftovers of partitions, and delete those that are old, if asked to.
+
+    Whole segments do not change, and neither does a copy that has written anything
+    within the age. With ``older_than`` of 0 everything is deleted, also what has no
+    known age: no process may copy meanwhile, and none may repeat an old copy under the
+    same id. If this fails or the process dies, the rest is found by the next call.
+
+    Args:
+        storage: The tier.
+        partitions: Whose copies, as ``leftover_partitions`` returns them.
+        delete: Whether to delete.
+        uploads: Whether also to abort unfinished multipart uploads below the store's
+            URL that are as old, of whatever writer.
+        older_than: Minimum age of what is deleted, by the clock of the store. What has
+            no known age is younger, unless this is 0.
+        now: Returns the time in seconds since 1970 UTC.
+
+    Raises:
+        UnsupportedOperationError: ``delete``, but the layout is read only.
+        StorageUnavailableError: The store failed in all attempts of its policy.
+    """
+    if delete and Capability.WRITE not in storage.capabilities:
+        raise UnsupportedOperationError(
+            f"{storage!r} is read only: nothing can be deleted from it"
+        )
+    found: list[FoundLeftover] = []
+    errors: list[TieredFSError] = []
+    pool = DaemonExecutor(_MAX_CONCURRENCY, "tieredfs-scrub")
+    before = None if not older_than else now() * 1000 - older_than / _MILLISECOND
+    work = _Scrub(storage, pool, before)
+    try:
+        for partition in partitions:
+            try:
+                seen = work.find(partition)
+                found += work.delete(partition, seen) if delete else _as_found(seen)
+            except _UNUSABLE as error:
+                errors.append(error)
+            except _PartlyDeletedError as error:
+                found += error.found
+                errors.append(error.reason)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    aborted: tuple[str, ...] | None = None
+    if uploads:
+        try:
+            aborted = tuple(storage.store.abort_uploads(older_than))
+        except (PermissionDeniedError, UnsupportedOperationError) as error:
+            errors.append(error)
+    return ScrubReport(tuple(found), aborted, tuple(errors))
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """A leftover, and its object when it was looked up."""
+
+    partition: TopicIdPartition
+    leftover: Leftover
+    entry: ObjectInfo
+
+    def as_found(self, state: LeftoverState) -> FoundLeftover:
+        return FoundLeftover(self.partition, self.leftover, self.entry.modified, state)
+
+    @property
+    def content(self) -> tuple[str, int | None, str, int | None]:
+        entry = self.entry
+        return entry.key, entry.size, entry.version, entry.modified
+
+
+class _Scrub:
+    """Look at one partition after the other."""
+
+    def __init__(
+        self,
+        storage: RemoteStorageManager,
+        pool: DaemonExecutor,
+        before: float | None,
+    ) -> None:
+        """Create it, without sending a request.
+
+        Args:
+            storage: The tier.
+            pool: Sends several requests concurrently.
+            before: Time in ms since which a copy may be in progress; None for none.
+        """
+        self._storage = storage
+        self._pool = pool
+        self._before = before
+
+    def find(self, partition: TopicIdPartition) -> list[_Seen]:
+        """Return the leftovers that exist, sorted by key."""
+
+        def look(leftover: Leftover) -> _Seen | None:
+            try:
+                entry = self._storage.store.head(leftover.key)
+            except NotFoundError:  # completed, or removed, since it was listed
+                return None
+            return _Seen(partition, leftover, entry)
+
+        leftovers = sorted(self._storage.scrub(partition), key=lambda one: one.key)
+        return [one for one in self._pool.map(look, leftovers) if one is not None]
+
+    def delete(
+        self, partition: TopicIdPartition, seen: Sequence[_Seen]
+    ) -> list[FoundLeftover]:
+        """Delete the leftovers that are old and still the same.
+
+        Raises:
+            _PartlyDeletedError: Some could not be deleted.
+        """
+        old = list(_old_ones(seen, self._before))
+        if not old:
+            return _as_found(seen, LeftoverState.KEPT)
+        now = {one.content for one in _old_ones(self.find(partition), self._before)}
+        keys = [one.entry.key for one in old if one.content in now]
+        failure, remaining = None, set[str]()
+        try:
+            self._storage.store.delete(keys)
+        except PermissionDeniedError as error:
+            failure, remaining = error, set(error.keys)
+        gone = set(keys) - remaining
+        found = [
+            one.as_found(
+                LeftoverState.DELETED if one.entry.key in gone else LeftoverState.KEPT
+            )
+            for one in seen
+        ]
+        if failure is not None:
+            raise _PartlyDeletedError(found, failure)
+        return found
+
+
+class _PartlyDeletedError(Exception):
+    """Some leftovers of a partition could not be deleted."""
+
+    def __init__(self, found: Collection[FoundLeftover], reason: TieredFSError) -> None:
+        super().__init__(reason)
+        self.found = found
+        self.reason = reason
+
+
+def _as_found(
+    seen: Iterable[_Seen], state: LeftoverState = LeftoverState.FOUND
+) -> list[FoundLeftover]:
+    return [one.as_found(state) for one in seen]
+
+
+def _old_ones(seen: Sequence[_Seen], before: float | None) -> Iterator[_Seen]:
+    """Yield the leftovers that no copy in progress has written.
+
+    A copy may have written its first object long ago, and be sending a large one. So
+    objects that share their name but for the suffix are as old as the youngest.
+
+    Args:
+        seen: All leftovers of a partition.
+        before: Time in ms since which a copy may be in progress; None for none.
+    """
+    if before is None:
+        yield from seen
+        return
+    young = {
+        _stem(one)
+        for one in seen
+        if one.entry.modified is None or one.entry.modified > before
+    }
+    yield from (one for one in seen if _stem(one) not in young)
+
+
+def _stem(one: _Seen) -> str:
+    return one.entry.key.rpartition(".")[0] or one.entry.key
