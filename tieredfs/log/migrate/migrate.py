@@ -25,7 +25,7 @@ from tieredfs.log.migrate.chosen_segments import (
 from tieredfs.log.migrate.concurrent_tasks import all_done
 from tieredfs.log.migrate.log_copy import copy_log
 from tieredfs.log.migrate.places import check_places
-from tieredfs.log.migrate.segment_copy import SegmentCopier
+from tieredfs.log.migrate.segment_copy import DeferredError, SegmentCopier
 from tieredfs.log.migrate.stored_copies import StoredCopies, compare_partition
 from tieredfs.log.push.outcome import FailedPartition, PushedSegment, PushReport
 from tieredfs.log.read.scan_bounds import Position
@@ -135,6 +135,7 @@ class _Migration:
         self._progress = progress
         self._watch = watch
         self._copier = SegmentCopier(source, target, watch)
+        self._deferred: list[tuple[SegmentMetadata, StoredCopies]] = []
 
     def run(
         self, pool: DaemonExecutor, partitions: Sequence[TopicIdPartition]
@@ -160,6 +161,7 @@ class _Migration:
                 for partition, (one, _) in zip(partitions, listed, strict=True)
             ),
             *all_done(pool, tasks),
+            *(each for group in all_done(pool, [self._rebuild]) for each in group),
         ]
         segments = [one for report in reports for one in report.segments]
         return PushReport(
@@ -174,14 +176,30 @@ class _Migration:
             return [partial(self._push, partition, chosen)]
         return [partial(self._copy, one, copies) for one in chosen.segments]
 
-    def _copy(self, listed: SegmentMetadata, copies: StoredCopies) -> PushReport:
+    def _copy(
+        self, listed: SegmentMetadata, copies: StoredCopies, *, rebuilds: bool = False
+    ) -> PushReport:
         if self.stop.is_set():
             return PushReport(())
-        one = self._copier.copy(listed, copies)
+        try:
+            one = self._copier.copy(listed, copies, rebuilds=rebuilds)
+        except DeferredError:
+            self._deferred.append((listed, copies))
+            return PushReport(())
         if one is None:
             return PushReport(())
         self._progress(one)
         return PushReport((one,))
+
+    def _rebuild(self) -> list[PushReport]:
+        """Copy the segments of which indexes have to be rebuilt, one after the other.
+
+        What a segment has left is known when it has been copied.
+        """
+        waiting = sorted(
+            self._deferred, key=lambda one: (one[0].partition, one[0].start_offset)
+        )
+        return [self._copy(*one, rebuilds=True) for one in waiting]
 
     def _push(self, partition: TopicIdPartition, chosen: ChosenSegments) -> PushReport:
         starts = {one.start_offset for one in chosen.segments}

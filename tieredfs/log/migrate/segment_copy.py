@@ -27,7 +27,7 @@ from tieredfs.model import SegmentMetadata
 from tieredfs.storage import RemoteStorageManager
 from tieredfs.storage.spool_log import last_offset, spool_log
 
-__all__ = ["SegmentCopier"]
+__all__ = ["DeferredError", "SegmentCopier"]
 
 _FAILURES = (
     AlreadyExistsError,
@@ -38,6 +38,10 @@ _FAILURES = (
     UnsupportedOperationError,
 )
 """Errors of one segment, without which a migration continues."""
+
+
+class DeferredError(Exception):
+    """Indexes of the segment have to be rebuilt, from what the one before it left."""
 
 
 class SegmentCopier:
@@ -62,7 +66,7 @@ class SegmentCopier:
         self._watch = watch
 
     def copy(
-        self, listed: SegmentMetadata, copies: StoredCopies
+        self, listed: SegmentMetadata, copies: StoredCopies, *, rebuilds: bool = False
     ) -> PushedSegment | None:
         """Copy a segment, unless the target has it; return None if it is gone.
 
@@ -71,12 +75,18 @@ class SegmentCopier:
         Args:
             listed: As the source lists or describes it.
             copies: What the target had when it was listed.
+            rebuilds: Whether the segments before it have been copied, so that indexes
+                can be rebuilt.
+
+        Raises:
+            DeferredError: Indexes have to be rebuilt, and ``rebuilds`` is false.
+            StorageUnavailableError: A store failed in all attempts of its policy.
         """
         present = copies.find(listed)
         if present is not None:
             return PushedSegment(listed, PushOutcome.PRESENT)
         try:
-            return self._copy(listed)
+            return self._copy(listed, rebuilds=rebuilds)
         except NotFoundError as error:
             if not self._is_listed(listed):
                 return None
@@ -84,11 +94,12 @@ class SegmentCopier:
         except _FAILURES as error:
             return PushedSegment(listed, PushOutcome.FAILED, error=error)
 
-    def _copy(self, listed: SegmentMetadata) -> PushedSegment:
+    def _copy(self, listed: SegmentMetadata, *, rebuilds: bool) -> PushedSegment:
         """Copy a segment, and return it as the target has it.
 
         Raises:
             NotFoundError: The source has deleted it.
+            DeferredError: As in ``copy``.
             CorruptDataError: It is corrupt in the source; or what the target gives back
                 is not what was copied, and has been deleted there again.
             UnsupportedOperationError: The target cannot store it.
@@ -105,13 +116,16 @@ class SegmentCopier:
                 )
             wanted = replace(segment, size=log.size, version="", custom_metadata=b"")
             indexes = found
-            if lacks_indexes(found):
-                indexes = rebuilt_indexes(source, wanted, log, found)
+            if rebuilds:
+                indexes = rebuilt_indexes((target, source), wanted, log, found)
+            elif lacks_indexes(found):
+                raise DeferredError
             try:
                 custom = target.copy_open_log(wanted, log, indexes)
-            except CorruptIndexError:
-                indexes = rebuilt_indexes(source, wanted, log, found)
-                custom = target.copy_open_log(wanted, log, indexes)
+            except CorruptIndexError as error:
+                if rebuilds:
+                    raise
+                raise DeferredError from error
         copied = replace(wanted, custom_metadata=custom)
         self._verify(copied, checksum)
         rebuilt = tuple(k for k in indexes if indexes[k] != found.get(k))

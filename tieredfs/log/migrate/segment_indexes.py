@@ -1,6 +1,6 @@
 """The indexes of a segment that is migrated: those of the source, or rebuilt ones."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tieredfs.errors import (
@@ -62,7 +62,7 @@ def lacks_indexes(found: Mapping[IndexType, bytes]) -> bool:
 
 
 def rebuilt_indexes(
-    source: RemoteStorageManager,
+    storages: Sequence[RemoteStorageManager],
     segment: SegmentMetadata,
     log: LogSource,
     found: Mapping[IndexType, bytes],
@@ -70,7 +70,7 @@ def rebuilt_indexes(
     """Return the indexes of a segment, those rebuilt that are missing or inconsistent.
 
     Args:
-        source: Where the segment is, for what the one before it has left.
+        storages: Where the segment before it may be, for what that has left.
         segment: The segment, whose end offset and size are known.
         log: Its log.
         found: The indexes that could be read.
@@ -78,29 +78,32 @@ def rebuilt_indexes(
     Raises:
         CorruptBatchError: A batch is malformed, or outside the segment.
     """
-    prior = _prior_state(source, segment)
+    prior = PriorState()
+    for storage in storages:
+        if prior.producers is None:
+            prior = _prior_state(storage, segment)
     inspection = inspect_segment(read_batches(log), segment, found, prior)
     kept = {k: v for k, v in found.items() if k not in inspection.inconsistent}
     return {**inspection.rebuilt, **kept}
 
 
-def _prior_state(source: RemoteStorageManager, segment: SegmentMetadata) -> PriorState:
-    """Return what the source contains about the partition where a segment begins."""
+def _prior_state(storage: RemoteStorageManager, segment: SegmentMetadata) -> PriorState:
+    """Return what a storage contains about the partition where a segment begins."""
     try:
-        for before in _segments_before(source, segment):
-            end = source.describe(before).end_offset
+        for before in _segments_before(storage, segment):
+            end = storage.describe(before).end_offset
             if end == segment.start_offset - 1:
-                return prior_state(source.fetch_all_indexes(before))
+                return prior_state(storage.fetch_all_indexes(before))
             if end is not None and end < segment.start_offset:
                 break
-        return PriorState(parse_producers(source.fetch_producers_before(segment)))
+        return PriorState(parse_producers(storage.fetch_producers_before(segment)))
     except _UNUSABLE:
         return PriorState()
 
 
 def _segments_before(
-    source: RemoteStorageManager, segment: SegmentMetadata
+    storage: RemoteStorageManager, segment: SegmentMetadata
 ) -> list[SegmentMetadata]:
     """Return the segments that begin before another one, the last one first."""
-    listed = source.list_segments(segment.partition)
+    listed = storage.list_segments(segment.partition)
     return [one for one in listed[::-1] if one.start_offset < segment.start_offset]

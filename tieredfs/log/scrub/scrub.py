@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
+from functools import partial
 from typing import Final
 
 from tieredfs.errors import (
@@ -19,10 +20,13 @@ from tieredfs.errors import (
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
+from tieredfs.integers import MAX_INT64
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects import ObjectInfo
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, Leftover, RemoteStorageManager
+from tieredfs.storage.segment_log.source import LogSource
+from tieredfs.storage.segment_log.stream import read_log
 
 __all__ = ["MIN_AGE", "FoundLeftover", "LeftoverState", "ScrubReport", "scrub"]
 
@@ -45,6 +49,10 @@ class LeftoverState(StrEnum):
     KEPT = "kept"
     """It is too young, or of unknown age, or has changed: it may be part of a copy in
     progress."""
+
+    ONLY_COPY = "only copy"
+    """It is a log with an offset that no whole segment has, or lies beside one: an
+    index may have been lost, and not a copy have died. It is never deleted."""
 
     DELETED = "deleted"
 
@@ -165,6 +173,12 @@ class _Seen:
         return FoundLeftover(self.partition, self.leftover, self.entry.modified, state)
 
     @property
+    def stem(self) -> str:
+        """The key without its suffix, which the objects of a segment share."""
+        key = self.entry.key
+        return key.rpartition(".")[0] or key
+
+    @property
     def content(self) -> tuple[str, int | None, str, int | None]:
         entry = self.entry
         return entry.key, entry.size, entry.version, entry.modified
@@ -211,10 +225,10 @@ class _Scrub:
         Raises:
             _PartlyDeletedError: Some could not be deleted.
         """
-        old = list(_old_ones(seen, self._before))
-        if not old:
-            return _as_found(seen, LeftoverState.KEPT)
-        now = {one.content for one in _old_ones(self.find(partition), self._before)}
+        needed = self._only_copies(partition, seen)
+        old = [one for one in _old_ones(seen, self._before) if one.stem not in needed]
+        again = self.find(partition) if old else []
+        now = {one.content for one in _old_ones(again, self._before)}
         keys = [one.entry.key for one in old if one.content in now]
         failure, remaining = None, set[str]()
         try:
@@ -222,15 +236,48 @@ class _Scrub:
         except PermissionDeniedError as error:
             failure, remaining = error, set(error.keys)
         gone = set(keys) - remaining
-        found = [
-            one.as_found(
-                LeftoverState.DELETED if one.entry.key in gone else LeftoverState.KEPT
-            )
-            for one in seen
-        ]
+        done: list[FoundLeftover] = []
+        for one in seen:
+            state = LeftoverState.KEPT
+            if one.stem in needed:
+                state = LeftoverState.ONLY_COPY
+            elif one.entry.key in gone:
+                state = LeftoverState.DELETED
+            done.append(one.as_found(state))
         if failure is not None:
-            raise _PartlyDeletedError(found, failure)
-        return found
+            raise _PartlyDeletedError(done, failure)
+        return done
+
+    def _only_copies(
+        self, partition: TopicIdPartition, seen: Sequence[_Seen]
+    ) -> set[str]:
+        """Return the stems of logs that have an offset which no whole segment has."""
+        logs = [one for one in seen if one.leftover.log_start is not None]
+        if not logs:
+            return set()
+        try:
+            listed = self._storage.list_segments(partition)
+        except NotFoundError:
+            listed = []
+        whole = list(self._pool.map(self._storage.describe, listed))
+        held = [(one.start_offset, (one.end_offset or 0) + 1) for one in whole]
+        return {one.stem for one in logs if not _covers(held, *self._offsets_of(one))}
+
+    def _offsets_of(self, one: _Seen) -> tuple[int, int]:
+        """Return the offsets ``[start, end)`` of a log that is left over.
+
+        Of a log that cannot be read, the end is after every offset.
+        """
+        key, start = one.entry.key, one.leftover.log_start or 0
+        fetch = partial(self._storage.store.get_range, key)
+        log = LogSource(one.entry.size or 0, key, fetch, is_steady=False)
+        end = start
+        try:
+            for batches in read_log(log):
+                end = int(batches["last_offset"][-1]) + 1
+        except (CorruptDataError, NotFoundError, UnsupportedFormatError):
+            return start, MAX_INT64
+        return start, end
 
 
 class _PartlyDeletedError(Exception):
@@ -262,12 +309,23 @@ def _old_ones(seen: Sequence[_Seen], before: float | None) -> Iterator[_Seen]:
         yield from seen
         return
     young = {
-        _stem(one)
+        one.stem
         for one in seen
         if one.entry.modified is None or one.entry.modified > before
     }
-    yield from (one for one in seen if _stem(one) not in young)
+    yield from (one for one in seen if one.stem not in young)
 
 
-def _stem(one: _Seen) -> str:
-    return one.entry.key.rpartition(".")[0] or one.entry.key
+def _covers(held: Iterable[tuple[int, int]], start: int, end: int) -> bool:
+    """Return whether ranges of offsets together contain all of ``[start, end)``.
+
+    Args:
+        held: The ranges, each with its end (exclusive).
+        start: First offset.
+        end: End (exclusive).
+    """
+    for first, stop in sorted(held):
+        if first > start:
+            break
+        start = max(start, stop)
+    return start >= end

@@ -13,8 +13,12 @@ class Leftover:
         key: The object's key, relative to the store.
         size: Its bytes.
         reason: What it is, and what it lacks.
+        log_start: First offset of its log, if the object is a log in its own right, as
+            where only an index is missing: it may be the only copy of its records. None
+            for any other object.
     """
 
     key: str
     size: int
     reason: str
+    log_start: int | None = None

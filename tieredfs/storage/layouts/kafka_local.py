@@ -289,9 +289,10 @@ class KafkaLocal(RemoteStorageManager):
         files, _ = self._files(partition)
         for (start, segment_id), parts in sorted(files.items()):
             lacking = ", ".join(sorted(_ALWAYS - parts.keys()))
-            for entry in parts.values() if lacking else ():
+            for suffix, entry in parts.items() if lacking else ():
                 reason = f"segment {start:020d}-{segment_id} has no {lacking}"
-                yield Leftover(entry.key, entry.size or 0, reason)
+                log_start = start if suffix == LOG_SUFFIX else None
+                yield Leftover(entry.key, entry.size or 0, reason, log_start)
 
     def delete_partition(self, partition: TopicIdPartition) -> None:
         """Delete the files of all segments, the logs first, so that none is listed."""
