@@ -187,6 +187,17 @@ class Manifests(RemoteStorageManager):
             if is_mine and name in {"log", *IndexType} and stem not in whole:
                 yield Leftover(entry.key, entry.size or 0, "it has no manifest")
 
+    @override
+    def leftover_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        prefix = "d/" if topic is None else f"d/{topic}@"
+        stems = (
+            entry.key.removeprefix("d/").rpartition("/")[0]
+            for entry in self.store.list(prefix)
+        )
+        parsed = (_parsed(_MANIFEST.fullmatch(f"m/{stem}.json"), 16) for stem in stems)
+        found = {segment.partition for segment in parsed if segment is not None}
+        return sorted(found.union(self.list_partitions(topic)))
+
     def _segments(self, prefix: str) -> Iterator[SegmentMetadata]:
         for entry in self.store.list(prefix):
             found = _parsed(_MANIFEST.fullmatch(entry.key), 16)

@@ -8,7 +8,8 @@ import click
 
 __all__ = ["Age"]
 
-_AGE: Final = re.compile(r"(\d{1,9})([smhd])", re.ASCII)
+_AGE: Final = re.compile(r"(\d{1,8})([smhd])", re.ASCII)
+_MAX_AGE: Final = timedelta(days=36_500)
 _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 
 
@@ -32,7 +33,7 @@ class Age(click.ParamType[timedelta]):
             self.fail(
                 f"{text!r} is not an age such as 90m, 24h or 7d, or 0", param, ctx
             )
-        try:
-            return timedelta(**{_UNITS[match[2]]: int(match[1])})
-        except OverflowError:
-            self.fail(f"{text!r} is longer than a calendar", param, ctx)
+        age = timedelta(**{_UNITS[match[2]]: int(match[1])})
+        if age > _MAX_AGE:
+            self.fail(f"{text!r} is more than {_MAX_AGE.days} days", param, ctx)
+        return age

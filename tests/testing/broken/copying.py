@@ -256,6 +256,15 @@ class SeesEmptyLeftovers(KafkaLocal):
         return (replace(found, size=0) for found in super().scrub(partition))
 
 
+class SeesWholePartitions(KafkaLocal):
+    """Has no leftovers where no segment is."""
+
+    @override
+    def leftover_partitions(self, topic: str | None = None) -> list[TopicIdPartition]:
+        found = super().leftover_partitions(topic)
+        return [partition for partition in found if self.list_segments(partition)]
+
+
 class StoresElsewhere(SingleObject):
     """Stores what it copies where nobody told it to."""
 
@@ -382,6 +391,11 @@ BROKEN: Final = (
         rules.check_leftovers_are_found_and_removed,
         SeesEmptyLeftovers,
         r"has 0 bytes, it has \d+",
+    ),
+    Broken(
+        rules.check_leftovers_of_a_new_partition_are_found,
+        SeesWholePartitions,
+        r"leftover_partitions\(None\) has no orders-1-0",
     ),
     Broken(
         rules.check_copied_segment_is_read_back,

@@ -54,6 +54,7 @@ __all__ = [
     "check_copy_without_indexes_is_stored",
     "check_custom_metadata_is_small",
     "check_leftovers_are_found_and_removed",
+    "check_leftovers_of_a_new_partition_are_found",
     "check_log_may_be_a_file",
     "check_read_only_refuses_to_write",
 ]
@@ -291,6 +292,35 @@ def check_leftovers_are_found_and_removed(case: Case) -> None:
             f"Of {one.metadata.partition} scrub found what is whole.",
         )
         require_whole(case.another(), case.listed(one), one)
+
+
+@rule(Capability.WRITE)
+def check_leftovers_of_a_new_partition_are_found(case: Case) -> None:
+    """``leftover_partitions`` has a partition to which only a dead copy has begun.
+
+    Source: the plugin contract, Crashes.
+    """
+    kept = sample(_PARTITION, 0)
+    case.storage.copy_log_segment(kept.metadata, kept.data)
+    new = PARTITIONS[2]
+    for at, storage in case.failing_from(is_landed=False):
+        one, before = sample(new, 0, str(at)), case.raw_keys()
+        with suppress(TieredFSError):
+            storage.copy_log_segment(one.metadata, one.data)
+        if case.seen(one) is not None or case.raw_keys() == before:
+            continue
+        where = f"After a copy that failed at write {at + 1}"
+        for topic in (None, new.topic):
+            found = case.another().leftover_partitions(topic)
+            require(
+                new in found,
+                f"{where} leftover_partitions({topic!r}) has no {new}: {found}.",
+            )
+            require(
+                found == sorted(found),
+                f"{where} leftover_partitions({topic!r}) is not sorted: {found}.",
+            )
+        case.another().cancel_copying(new)
 
 
 @rule(Capability.WRITE)

@@ -19,6 +19,8 @@ __all__ = [
     "check_transient_errors_are_raised",
 ]
 
+_OF_PARTITIONS = ("list_partitions", "leftover_partitions")
+
 
 @rule()
 def check_store_errors_pass_through(case: Case) -> None:
@@ -63,7 +65,7 @@ def check_transient_errors_are_raised(case: Case) -> None:
                 except (StorageUnavailableError, PermissionDeniedError):
                     raised += 1
                     continue
-                if effect is Effect.DENIED and said.startswith("list_partitions"):
+                if effect is Effect.DENIED and said.startswith(_OF_PARTITIONS):
                     # One that may not be looked into is reported where it is listed.
                     answer, wanted = _names(answer), _names(expected)
                 else:
