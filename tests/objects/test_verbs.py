@@ -1,3 +1,4 @@
+import time
 from array import array
 from pathlib import Path
 
@@ -283,6 +284,17 @@ def test_two_contents_of_one_size_have_different_versions(store: ObjectStore) ->
     store.put("a", b"two", overwrite=True)
     if not store.url.startswith("sftp:"):  # which knows of seconds only
         assert store.head("a").version != before.version
+
+
+def test_an_object_says_when_it_was_written(store: ObjectStore) -> None:
+    begun = time.time()
+    store.put("a", CONTENT, overwrite=True)
+    modified = store.head("a").modified
+    assert modified is not None
+    # Servers run on this machine, some with clocks of whole seconds.
+    assert begun - 2 <= modified / 1000 <= time.time() + 2
+    (listed,) = store.list("a")
+    assert listed.modified in {modified, None}
 
 
 def test_deleted_objects_are_gone_and_missing_ones_no_error(
