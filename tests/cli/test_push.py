@@ -258,7 +258,7 @@ class TestWhatIsNoLogDirectory:
         assert run("push", logdir, str(archive), "--plugin", layout).code == 0
         line = said(archive)
         assert f"in {archive}, which is a tier of the layout {layout}: " in line
-        assert line.endswith("pull it to a directory and push that with --active")
+        assert line.endswith("move it to another place with tieredfs migrate")
 
     @pytest.mark.parametrize("name", ["a-topic/x.txt", "x.txt"])
     def test_a_directory_of_something_else(

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from typing import BinaryIO
 
 import hypothesis.strategies as st
 import pyarrow as pa
@@ -14,7 +15,7 @@ from hypothesis import example, given
 
 from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.log_directories import ID, log_of, source_of, write_log
-from support.stores import files_of, fill
+from support.stores import files_of, fill, make_place, open_store
 from tieredfs import (
     AlreadyExistsError,
     CorruptBatchError,
@@ -47,6 +48,7 @@ from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.storage.segment_log.source import LogSource
+from tieredfs.storage.segment_log.temporary_file import open_temporary_file
 from tieredfs.testing.faults import (
     CrashError,
     Effect,
@@ -245,7 +247,8 @@ def test_faults_of_the_target_in_any_order_lose_nothing(
         for at, effect in faults:
             plan = FaultPlan((StoreFault(effect, at),))
             with suppress(StorageUnavailableError, CrashError):
-                move(source, opened(FaultyStore.over(store, plan), layout))
+                faulty = opened(FaultyStore.over(store, plan), layout)
+                migrate(source, faulty, source.list_partitions())
         target = opened(store, layout)
         assert move(source, target).errors == []
         assert contents(target) == expected
@@ -554,15 +557,33 @@ class TestLogDirectories:
         assert [type(error) for error in report.errors] == [AlreadyExistsError]
 
 
-def test_a_large_log_is_not_held_in_memory(
-    memory: ObjectStore, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("kind", "files"), [("memory", 0), ("chained", 1)])
+def test_a_large_log_is_read_in_place_or_held_in_a_file(
+    kind: str,
+    files: int,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Of a log above the limit no more than a piece is asked for."""
+    opened_files = []
+
+    @contextmanager
+    def counted() -> Iterator[BinaryIO]:
+        with open_temporary_file() as file:
+            opened_files.append(file)
+            yield file
+
     monkeypatch.setattr("tieredfs.storage.spool_log.MAX_MEMORY_BYTES", 100)
     monkeypatch.setattr("tieredfs.storage.segment_log.spool.MAX_MEMORY_BYTES", 100)
-    source = tiered("epochs")
-    assert move(source, SingleObject(memory)).errors == []
-    assert contents(SingleObject(memory)) == contents(source)
+    monkeypatch.setattr("tieredfs.storage.spool_log.open_temporary_file", counted)
+    given = files_of(KAFKA / "epochs" / REMOTE)
+    source = KafkaLocal(open_store(make_place(kind, request, tmp_path, given)))
+    expected = contents(source)
+    for layout in LAYOUTS:
+        with scratch_store() as store:
+            assert move(source, opened(store, layout)).errors == []
+            assert contents(opened(store, layout)) == expected
+    assert len(opened_files) == files * len(LAYOUTS) * len(expected)
 
 
 def test_what_cannot_be_listed_is_reported_and_the_rest_is_copied(

@@ -81,7 +81,6 @@ def _explanation(store: ObjectStore) -> str:
         if layout != _LAYOUT:
             return (
                 f"a log directory in {url}, which is a tier of the layout {layout}: "
-                "to move it to another store, copy its objects, or pull it to a "
-                "directory and push that with --active"
+                "move it to another place with tieredfs migrate"
             )
     return f"a topic in {url}: give {_WANTED}"

@@ -136,7 +136,11 @@ def migrate(  # noqa: PLR0913 - one parameter for each option
                 )
             _show_plan(plans, there, as_json=as_json)
             return
-        with moved.shown(what, lambda: listed_size(storage, partitions, active=False)):
+        is_all = start is None and end is None
+        with moved.shown(
+            what,
+            lambda: listed_size(storage, partitions, active=False) if is_all else None,
+        ):
             report = migrate_segments(
                 storage,
                 there,
