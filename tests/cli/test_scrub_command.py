@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import s3fs
 
 from cli.commands import Run
 from servers import Bucket
@@ -167,6 +168,26 @@ def test_leftovers_and_unfinished_uploads_in_a_bucket(
     done = run("scrub", *given, "--delete", "--older-than", "0")
     assert (done.code, done.err) == (0, [])
     assert not left.intersection(entry.key for entry in open_store(s3_bucket).list())
+
+
+def test_an_unfinished_upload_is_aborted_when_it_is_old(
+    run: Run, s3_bucket: Bucket
+) -> None:
+    leave_half(open_store(s3_bucket))
+    given = (s3_bucket.url, "--storage-options", json.dumps(s3_bucket.storage_options))
+    client = s3fs.S3FileSystem(skip_instance_cache=True, **s3_bucket.storage_options)
+    bucket, _, prefix = s3_bucket.url.removeprefix("s3://").partition("/")
+    key = f"{prefix}/large.log".lstrip("/")
+    client.call_s3("create_multipart_upload", Bucket=bucket, Key=key)
+    assert json.loads(run("scrub", *given, "--json").out)["uploads"] is None
+    done = run("scrub", *given, SECOND.topic, "--delete", "--json")
+    assert json.loads(done.out)["uploads"] is None
+    assert json.loads(run("scrub", *given, "--delete", "--json").out)["uploads"] == []
+    done = run("scrub", *given, "--delete", "--older-than", "0")
+    assert "aborted an unfinished upload of " in done.text
+    assert done.text.rstrip().endswith("/large.log")
+    done = run("scrub", *given, "--delete", "--older-than", "0", "--json")
+    assert json.loads(done.out)["uploads"] == []
 
 
 def test_foreign_objects_are_no_leftovers(run: Run, tier: Path) -> None:
