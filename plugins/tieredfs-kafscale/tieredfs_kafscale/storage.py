@@ -336,8 +336,11 @@ class KafScale(RemoteStorageManager):
             is_half = Suffix.LOG not in found.own or (
                 Suffix.INDEX not in found.own and base > newest
             )
-            for entry in found.own.values() if is_half else ():
-                yield Leftover(entry.key, entry.size or 0, f"{name} has no {half}")
+            for kind, entry in found.own.items() if is_half else ():
+                reason, start = f"{name} has no {half}", None
+                if kind is Suffix.LOG:  # its index may have been lost
+                    start = base
+                yield Leftover(entry.key, entry.size or 0, reason, start)
             for (checksum, _), entry in found.sidecars.items():
                 if custom is None or custom.checksum != checksum:
                     reason = f"{name} has no log with the checksum {checksum:08x}"

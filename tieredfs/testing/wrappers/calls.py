@@ -34,6 +34,7 @@ REMOTE_CALLS: Final = (
     "is_compacted",
     "check_key",
     "copy_log_segment",
+    "copy_with_indexes",
     "copy_open_log",
     "replace_log_segment",
     "append_log_segment",
