@@ -7,19 +7,17 @@ without an answer, or held until the copy has given up, and stored then.
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from importlib import import_module
 from itertools import product
-from pathlib import Path
 
 import pytest
 
 from proofs.extent import extent
 from servers import Hold, ProxiedBucket
+from support.kafscale import kafscale
 from tieredfs import (
     DeadlineExceededError,
     ObjectStore,
     PermissionDeniedError,
-    RemoteStorageManager,
     RequestPolicy,
     StorageUnavailableError,
     TieredFSError,
@@ -27,7 +25,6 @@ from tieredfs import (
 from tieredfs.storage import CopiedObject, copy_objects
 from tieredfs.testing.samples import PARTITIONS, sample
 
-ROOT = Path(__file__).parents[2]
 DEADLINE = 2.0
 
 
@@ -71,28 +68,15 @@ def opened(place: ProxiedBucket) -> ObjectStore:
     return store
 
 
-def kafscale(
-    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> RemoteStorageManager:
-    """Return the layout of the plugin in this repository."""
-    monkeypatch.syspath_prepend(str(ROOT / "plugins" / "tieredfs-kafscale"))
-    found = import_module("tieredfs_kafscale")  # it is not installed here
-    storage: RemoteStorageManager = found.KafScale(store)
-    return storage
-
-
 @pytest.mark.parametrize("index", Outcome)
 @pytest.mark.parametrize("log", Outcome)
 def test_a_segment_of_two_objects_is_whole_or_not_there(
     s3_proxied: ProxiedBucket,
-    monkeypatch: pytest.MonkeyPatch,
     log: Outcome,
     index: Outcome,
 ) -> None:
-    storage = kafscale(opened(s3_proxied), monkeypatch)
-    reader = kafscale(
-        ObjectStore(s3_proxied.url, s3_proxied.storage_options), monkeypatch
-    )
+    storage = kafscale(opened(s3_proxied))
+    reader = kafscale(ObjectStore(s3_proxied.url, s3_proxied.storage_options))
     one = sample(PARTITIONS[0], 0)
     (partition,) = {one.metadata.partition}
     outcomes = {"kfs": log, "index": index}

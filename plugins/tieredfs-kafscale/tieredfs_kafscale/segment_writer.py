@@ -189,7 +189,9 @@ class SegmentWriter:
         def copy(*, overwrite: bool) -> CustomMetadata:
             # No reader would miss one of these.
             sidecars = [
-                CopiedObject(sidecar_key(folder, base, checksum, suffix), data)
+                CopiedObject(
+                    sidecar_key(folder, base, checksum, suffix), data, overwrite
+                )
                 for suffix, data in beside.items()
             ]
             copy_objects(self.store, name, sidecars)
