@@ -1,50 +1,55 @@
-"""The rules of the contract, asked about what the plugin's original wrote."""
+"""The rules of the contract, in every way in which a segment can be stored."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import pytest
 import s3fs
 
-from support.samples import DATA, KEYS
+from support.samples import KEYS
 from tieredfs import ObjectStore, RemoteStorageManager
 from tieredfs.testing import RemoteStorageTests, state_machine_test
 from tieredfs_aiven import Aiven
 
+ENCRYPTED: Mapping[str, Any] = {"encryption_keys": KEYS, "encryption_key_id": "k1"}
+
 
 class TestPlain(RemoteStorageTests):
-    variant: ClassVar[str] = "plain"
-    keys: ClassVar[tuple[str, ...]] = ("",)  # what they begin with
+    options: ClassVar[Mapping[str, Any]] = {"chunk_size": 100}
 
     def make_storage(self, store: ObjectStore) -> RemoteStorageManager:
-        if not next(store.list(), None):
-            samples = ObjectStore(str(DATA / self.variant / "objects"))
-            for key in (entry.key for entry in samples.list()):
-                if key.startswith(self.keys):
-                    store.put(key, samples.get(key), overwrite=True)
-        return Aiven(store, encryption_keys=KEYS)
+        return Aiven(store, **self.options)
+
+
+class TestCompressed(TestPlain):
+    options = {"chunk_size": 100, "compression": "zstd", "key_prefix": "tier-"}
+
+
+class TestEncrypted(TestPlain):
+    options = {**ENCRYPTED, "custom_metadata": ["REMOTE_SIZE", "OBJECT_PREFIX"]}
 
 
 class TestCompressedAndEncrypted(TestPlain):
-    variant = "zstd-encrypted"
-
-
-@pytest.fixture(scope="module")
-def bucket(s3: dict[str, object]) -> ObjectStore:
-    """A bucket for all rules: a layout that is read only leaves it as it is."""
-    s3fs.S3FileSystem(skip_instance_cache=True, **s3).mkdir("rules")
-    return ObjectStore("s3://rules", s3)
+    options = {
+        **ENCRYPTED,
+        "chunk_size": 300,
+        "compression": "zstd",
+        "key_prefix": "a/",
+        "custom_metadata": ["REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY"],
+    }
 
 
 class TestCompressedAndEncryptedInS3(TestCompressedAndEncrypted):
-    keys = ("cluster-1/one-batch_topic-", "cluster-1/plain-")  # a server is slow
-
     @pytest.fixture
-    def tieredfs_store(self, bucket: ObjectStore) -> ObjectStore:
-        """The bucket, which the first test fills."""
-        return bucket
+    def tieredfs_store(
+        self, s3: dict[str, object], request: pytest.FixtureRequest
+    ) -> ObjectStore:
+        """A bucket for each rule."""
+        bucket = request.node.name.replace("_", "-")[:60].strip("-")
+        s3fs.S3FileSystem(skip_instance_cache=True, **s3).mkdir(bucket)
+        return ObjectStore(f"s3://{bucket}", s3)
 
 
 @contextmanager
@@ -55,9 +60,9 @@ def open_folder() -> Iterator[ObjectStore]:
 
 
 TestPlainMachine = state_machine_test(TestPlain, examples=10)
-TestPlainMachineInAFolder = state_machine_test(
-    TestPlain, open_store=open_folder, examples=5, steps=15
+TestCompressedMachineInAFolder = state_machine_test(
+    TestCompressed, open_store=open_folder, examples=5, steps=15
 )
 TestCompressedAndEncryptedMachine = state_machine_test(
-    TestCompressedAndEncrypted, examples=3, steps=15
+    TestCompressedAndEncrypted, examples=5, steps=15
 )

@@ -12,7 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tieredfs import CorruptObjectError, UnsupportedFormatError
-from tieredfs_aiven.chunk_sizes import MalformedSizesError, decode_sizes
+from tieredfs_aiven.chunk_sizes import (
+    MalformedSizesError,
+    decode_sizes,
+    encode_sizes,
+)
 from tieredfs_aiven.fields import Fields
 
 __all__ = ["Chunk", "ChunkIndex"]
@@ -57,6 +61,34 @@ class ChunkIndex:
     last_stored_size: int
 
     @classmethod
+    def fixed(cls, chunk_size: int, size: int, overhead: int) -> "ChunkIndex":
+        """Return the chunks of a log, each stored with ``overhead`` more bytes.
+
+        Args:
+            chunk_size: Bytes of the log in each chunk but the last.
+            size: Bytes of the log; at least 1.
+            overhead: Bytes that storing a chunk adds to it.
+        """
+        last = (size - 1) % chunk_size + 1
+        return cls(chunk_size, size, None, chunk_size + overhead, last + overhead)
+
+    @classmethod
+    def variable(
+        cls, chunk_size: int, size: int, sizes: npt.NDArray[np.int64]
+    ) -> "ChunkIndex":
+        """Return the chunks of a log that have these stored sizes.
+
+        Args:
+            chunk_size: Bytes of the log in each chunk but the last.
+            size: Bytes of the log.
+            sizes: Stored size of each chunk.
+        """
+        starts = np.concatenate([[0], np.cumsum(sizes)])
+        largest = int(sizes.max(initial=0))
+        last = int(sizes[-1]) if len(sizes) else 0
+        return cls(chunk_size, size, starts, largest, last)
+
+    @classmethod
     def parse(cls, fields: Fields) -> "ChunkIndex":
         """Parse a manifest's field ``chunkIndex``.
 
@@ -81,18 +113,35 @@ class ChunkIndex:
             except MalformedSizesError as error:
                 msg = f"{fields}: transformedChunks: {error}"
                 raise CorruptObjectError(msg) from error
-            starts = np.concatenate([[0], np.cumsum(sizes)])
-            stored = int(sizes.max(initial=0))
-            last = int(sizes[-1]) if len(sizes) else 0
-            found = cls(chunk_size, size, starts, stored, last)
+            found = cls.variable(chunk_size, size, sizes)
         fields.finish()
         # So a request for a range is hardly larger than the chunks that contain it.
         whole = min(chunk_size, size)
         most = whole + whole // 64 + _SLACK
-        if max(last, stored if size > chunk_size else 0) > most:
+        stored = found.stored_size if size > chunk_size else 0
+        if max(found.last_stored_size, stored) > most:
             msg = f"{fields}: chunks of {whole} bytes cannot be stored in more than "
             raise CorruptObjectError(f"{msg}{most}")
         return found
+
+    def format(self) -> dict[str, object]:
+        """Return a manifest's field ``chunkIndex``, in the order of its fields."""
+        fields: dict[str, object] = {
+            "type": "fixed" if self.starts is None else "variable",
+            "originalChunkSize": self.chunk_size,
+            "originalFileSize": self.size,
+        }
+        if self.starts is None:
+            fields["transformedChunkSize"] = self.stored_size
+            fields["finalTransformedChunkSize"] = self.last_stored_size
+        else:
+            fields["transformedChunks"] = encode_sizes(np.diff(self.starts))
+        return fields
+
+    @property
+    def total_stored_size(self) -> int:
+        """Bytes of the object that contains all chunks."""
+        return self.covering(0, self.size)[1]
 
     @property
     def count(self) -> int:

@@ -12,9 +12,16 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from tieredfs_aiven.compression import MalformedFrameError, unpack_at_most
+from tieredfs_aiven.compression import MalformedFrameError, pack, unpack_at_most
 
-__all__ = ["MalformedSizesError", "decode_sizes", "parse_sizes"]
+__all__ = [
+    "MAX_SIZES",
+    "MalformedSizesError",
+    "decode_sizes",
+    "encode_sizes",
+    "format_sizes",
+    "parse_sizes",
+]
 
 _LIMIT: Final = 10 << 20
 """Most decompressed bytes that the plugin's own reader accepts."""
@@ -22,6 +29,9 @@ _LIMIT: Final = 10 << 20
 _INT: Final = 4
 _HEAD: Final = 9  # count, least and width
 _MAX_INT32: Final = (1 << 31) - 1
+
+MAX_SIZES: Final = (_LIMIT - _HEAD - _INT) // _INT
+"""Number of sizes that always fit into what the plugin's own reader accepts."""
 
 
 class MalformedSizesError(Exception):
@@ -78,3 +88,28 @@ def parse_sizes(data: memoryview) -> npt.NDArray[np.int64]:
     if sizes.max() > _MAX_INT32:
         raise MalformedSizesError(f"a size of {sizes.max()}")
     return sizes
+
+
+def encode_sizes(sizes: npt.NDArray[np.int64]) -> str:
+    """Return a manifest's text for stored sizes; ``decode_sizes`` is the inverse.
+
+    Args:
+        sizes: At most ``MAX_SIZES``, each from 0 to 2^31 - 1.
+    """
+    return base64.b64encode(pack(format_sizes(sizes))).decode()
+
+
+def format_sizes(sizes: npt.NDArray[np.int64]) -> bytes:
+    """Return the compact list of stored sizes; ``parse_sizes`` is the inverse."""
+    count = len(sizes).to_bytes(_INT, "big")
+    if not len(sizes):
+        return count
+    last = int(sizes[-1]).to_bytes(_INT, "big")
+    if len(sizes) == 1:
+        return count + last
+    base = int(sizes[:-1].min())
+    above = sizes[:-1] - base
+    width = max(-(-int(above.max()).bit_length() // 8), 1)
+    values = above.astype(">i4").view(np.uint8).reshape(-1, _INT)[:, _INT - width :]
+    head = count + base.to_bytes(_INT, "big") + bytes([width])
+    return head + values.tobytes() + last

@@ -4,9 +4,10 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["MalformedFrameError", "unpack", "unpack_at_most"]
+__all__ = ["MalformedFrameError", "pack", "unpack", "unpack_at_most"]
 
 _CODEC: Final = pa.Codec("zstd")
+_WRITER: Final = pa.Codec("zstd", 3)  # the level of the plugin, which is zstd's default
 _ERRORS = (OSError, pa.ArrowInvalid)  # but not MemoryError, which is not damage
 _PIECE: Final = 1 << 20
 _RATIO: Final = 256
@@ -14,6 +15,12 @@ _RATIO: Final = 256
 
 class MalformedFrameError(Exception):
     """The bytes are not a zstd frame, or have an unexpected size."""
+
+
+def pack(data: bytes) -> bytes:
+    """Compress to a frame that states the size of its content, as the plugin does."""
+    packed: bytes = _WRITER.compress(data, asbytes=True)
+    return packed
 
 
 def unpack(data: memoryview, size: int) -> memoryview:

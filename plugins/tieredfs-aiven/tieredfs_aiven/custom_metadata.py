@@ -5,15 +5,31 @@ and its bytes. Tag 0 is the number of uploaded bytes, 1 the key prefix, 2 the re
 the key without its suffix; text is preceded by its length plus one.
 """
 
+from collections.abc import Collection
+from enum import StrEnum
 from typing import Final, NamedTuple
 
 from tieredfs import InvalidArgumentError
 
-__all__ = ["CustomMetadata", "parse_custom_metadata"]
+__all__ = [
+    "CustomField",
+    "CustomMetadata",
+    "format_custom_metadata",
+    "parse_custom_metadata",
+]
 
+_SIZE: Final = 0
 _PREFIX: Final = 1
 _MAIN_PATH: Final = 2
 _MORE: Final = 0x80
+
+
+class CustomField(StrEnum):
+    """A field, as the plugin's ``custom.metadata.fields.include`` names it."""
+
+    REMOTE_SIZE = "REMOTE_SIZE"
+    OBJECT_PREFIX = "OBJECT_PREFIX"
+    OBJECT_KEY = "OBJECT_KEY"
 
 
 class CustomMetadata(NamedTuple):
@@ -47,6 +63,46 @@ def parse_custom_metadata(data: bytes) -> CustomMetadata:
     except (IndexError, ValueError) as error:
         msg = "these custom metadata are not those of Aiven's plugin"
         raise InvalidArgumentError(msg) from error
+
+
+def format_custom_metadata(
+    included: Collection[CustomField], remote_size: int, prefix: str, main_path: str
+) -> bytes:
+    """Return the custom metadata of a segment; empty if no field is included.
+
+    Args:
+        included: The fields.
+        remote_size: Bytes of the segment's objects.
+        prefix: Key prefix of these objects.
+        main_path: The rest of their keys, without the suffix.
+    """
+    if not included:
+        return b""
+    values = {
+        CustomField.REMOTE_SIZE: (_SIZE, _packed(remote_size << 1)),  # zigzag
+        CustomField.OBJECT_PREFIX: (_PREFIX, _compact(prefix)),
+        CustomField.OBJECT_KEY: (_MAIN_PATH, _compact(main_path)),
+    }
+    parts = [_packed(len(included))]
+    for field, (tag, value) in values.items():
+        if field in included:
+            parts += [_packed(tag), _packed(len(value)), value]
+    return b"".join(parts)
+
+
+def _compact(text: str) -> bytes:
+    encoded = text.encode()
+    return _packed(len(encoded) + 1) + encoded
+
+
+def _packed(number: int) -> bytes:
+    """Return an unsigned varint."""
+    data = bytearray()
+    while number >= _MORE:
+        data.append(number & ~_MORE & 0xFF | _MORE)
+        number >>= 7
+    data.append(number)
+    return bytes(data)
 
 
 def _text(field: bytes | None) -> str | None:

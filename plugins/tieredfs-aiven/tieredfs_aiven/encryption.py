@@ -4,11 +4,11 @@ A chunk or an index is stored as IV (12 bytes), ciphertext, tag (16). The additi
 data are 32 random bytes per segment: nothing binds a chunk to its place. The data key
 is wrapped by RSA-OAEP with SHA3-512, for the mask as well, which pyca/cryptography
 refuses and pycryptodome has. Key pairs have ids, so that they can be changed: each
-manifest names the one it needs.
+manifest names the one it needs. Wrapping takes the public key of a pair only.
 """
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -20,16 +20,30 @@ from Crypto.PublicKey import RSA
 
 from tieredfs import InvalidArgumentError, PermissionDeniedError
 
-__all__ = ["OVERHEAD", "DataKey", "KeyRing", "WrappedKey", "WrongTagError"]
+__all__ = [
+    "OVERHEAD",
+    "DataKey",
+    "KeyRing",
+    "RandomBytes",
+    "WrappedKey",
+    "WrongTagError",
+]
 
 _IV: Final = 12
 _TAG: Final = 16
 _AES_256: Final = 32
+_AAD: Final = 32
 _PEM: Final = b"-----BEGIN"
 _MAX_DATA_KEYS: Final = 1024  # unwrapping one takes 2 ms
+_MIN_RSA_BYTES: Final = 2 * SHA3_512.digest_size + 2 + _AES_256
+"""Bytes of the smallest modulus that wraps a data key."""
 
 OVERHEAD: Final = _IV + _TAG
 """Bytes that encryption adds."""
+
+
+RandomBytes = Callable[[int], bytes]
+"""Returns that many bytes that cannot be predicted, such as ``os.urandom``."""
 
 
 class WrongTagError(Exception):
@@ -58,6 +72,18 @@ class DataKey:
     key: bytes = field(repr=False)
     aad: bytes = field(repr=False)
 
+    def encrypt(self, data: bytes, random_bytes: RandomBytes) -> bytes:
+        """Return what is stored of ``data``: IV, ciphertext and tag.
+
+        Args:
+            data: The plaintext.
+            random_bytes: Gives the IV, which may never repeat under one key.
+        """
+        cipher = AES.new(self.key, AES.MODE_GCM, nonce=random_bytes(_IV), mac_len=_TAG)
+        cipher.update(self.aad)
+        sealed, tag = cipher.encrypt_and_digest(data)
+        return b"".join((cipher.nonce, sealed, tag))
+
     def decrypt(self, data: memoryview) -> memoryview:
         """Return the plaintext.
 
@@ -76,7 +102,7 @@ class DataKey:
 
 
 class KeyRing:
-    """The given private keys, by id.
+    """The given keys, by id: private ones, which read and write, or public ones.
 
     The pickled state is the given mapping; neither keys nor paths are ever shown.
     """
@@ -89,8 +115,7 @@ class KeyRing:
                 for no keys.
 
         Raises:
-            InvalidArgumentError: It is not such a mapping, or a key is not a private
-                RSA key.
+            InvalidArgumentError: It is not such a mapping, or a key is not an RSA key.
         """
         pairs = {} if given is None else given
         if not isinstance(pairs, Mapping) or not all(
@@ -102,7 +127,46 @@ class KeyRing:
         self._given = {str(key_id): str(value) for key_id, value in pairs.items()}
         self._start()
         for key_id in self._given:
-            self._private(key_id)
+            self._key(key_id)
+
+    def check_can_wrap(self, key_id: str) -> None:
+        """Check that data keys can be wrapped with a key.
+
+        Raises:
+            InvalidArgumentError: It was not given, is too small, or has an id that a
+                manifest cannot contain.
+        """
+        if key_id not in self._given:
+            has = ", ".join(map(repr, self._given)) or "none"
+            raise InvalidArgumentError(
+                f"encryption_key_id: no key {key_id!r}; encryption_keys has: {has}"
+            )
+        if not key_id.strip() or ":" in key_id:
+            raise InvalidArgumentError(
+                f"encryption_key_id: {key_id!r} is blank or contains a colon"
+            )
+        size = self._key(key_id).size_in_bytes()
+        if size < _MIN_RSA_BYTES:
+            raise InvalidArgumentError(
+                f"encryption_keys: {key_id!r} has {8 * size} bits; wrapping a data key "
+                f"takes {8 * _MIN_RSA_BYTES}"
+            )
+
+    def new_data_key(
+        self, key_id: str, random_bytes: RandomBytes
+    ) -> tuple[DataKey, WrappedKey]:
+        """Return a new data key, for one segment, and what a manifest has of it.
+
+        Args:
+            key_id: Id of the key that wraps it, which ``check_can_wrap`` accepts.
+            random_bytes: Gives the data key, the additional data and OAEP's seed.
+        """
+        data_key = DataKey(random_bytes(_AES_256), random_bytes(_AAD))
+        cipher = PKCS1_OAEP.new(
+            self._key(key_id), hashAlgo=SHA3_512, randfunc=random_bytes
+        )
+        wrapped = cipher.encrypt(data_key.key)
+        return data_key, WrappedKey(key_id, wrapped, data_key.aad)
 
     def unwrap(self, wrapped: WrappedKey, name: str) -> DataKey:
         """Return a segment's data key.
@@ -124,7 +188,13 @@ class KeyRing:
             raise PermissionDeniedError(
                 f"{name}: it needs the key {key_id!r}; encryption_keys has: {has}"
             )
-        cipher = PKCS1_OAEP.new(self._private(key_id), hashAlgo=SHA3_512)
+        private = self._key(key_id)
+        if not private.has_private():
+            raise PermissionDeniedError(
+                f"{name}: it needs the private key {key_id!r}; encryption_keys has the "
+                "public one"
+            )
+        cipher = PKCS1_OAEP.new(private, hashAlgo=SHA3_512)
         try:
             key = cipher.decrypt(wrapped.wrapped)
         except ValueError:
@@ -157,7 +227,7 @@ class KeyRing:
         self._keys: dict[str, RSA.RsaKey] = {}
         self._unwrapped: LRUCache[WrappedKey, DataKey] = LRUCache(_MAX_DATA_KEYS)
 
-    def _private(self, key_id: str) -> RSA.RsaKey:
+    def _key(self, key_id: str) -> RSA.RsaKey:
         known = self._keys.get(key_id)
         if known is None:
             known = self._keys[key_id] = _read(self._given[key_id], key_id)
@@ -182,8 +252,6 @@ def _read(given: str, key_id: str) -> RSA.RsaKey:
         key = RSA.import_key(content)
     except (ValueError, IndexError, TypeError):
         key = None
-    if key is None or not key.has_private():
-        raise InvalidArgumentError(
-            f"encryption_keys: {key_id!r} is not a private RSA key"
-        )
+    if key is None:
+        raise InvalidArgumentError(f"encryption_keys: {key_id!r} is not an RSA key")
     return key

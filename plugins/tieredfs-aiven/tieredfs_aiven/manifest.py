@@ -26,16 +26,16 @@ from tieredfs_aiven.chunk_index import ChunkIndex
 from tieredfs_aiven.encryption import OVERHEAD, WrappedKey
 from tieredfs_aiven.fields import MAX_INT64, Fields
 
-__all__ = ["Manifest", "SegmentFacts", "parse_manifest"]
+__all__ = ["INDEX_FIELDS", "Manifest", "SegmentFacts", "parse_manifest"]
 
-_FIELDS: Final = {
+INDEX_FIELDS: Final = {
     IndexType.OFFSET: "offset",
     IndexType.TIMESTAMP: "timestamp",
     IndexType.PRODUCER_SNAPSHOT: "producerSnapshot",
     IndexType.LEADER_EPOCH: "leaderEpoch",
     IndexType.TRANSACTION: "transaction",
 }
-"""In the order in which they are stored."""
+"""The field of each index, in the order in which they are stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +81,11 @@ class Manifest:
         """Whether the log is stored byte for byte."""
         has_chunks = self.is_compressed or self.wrapped_key is not None
         return not has_chunks and self.chunks.is_plain
+
+    @property
+    def indexes_size(self) -> int:
+        """Bytes of the object that contains the indexes."""
+        return max((place.end for place in self.indexes.values()), default=0)
 
 
 def parse_manifest(data: bytes | memoryview, name: str) -> Manifest:
@@ -134,7 +139,7 @@ def _wrapped_key(fields: Fields) -> WrappedKey:
 def _indexes(fields: Fields, is_encrypted: bool) -> dict[IndexType, ByteRange]:  # noqa: FBT001 - two facts of one manifest
     found: dict[IndexType, ByteRange] = {}
     end = 0
-    for kind, field in _FIELDS.items():
+    for kind, field in INDEX_FIELDS.items():
         place = (
             fields.nullable(field)
             if kind is IndexType.TRANSACTION

@@ -1,10 +1,11 @@
-"""``aiven``: the layout of Aiven's tiered-storage plugin for Apache Kafka, read only.
+"""``aiven``: the layout of Aiven's tiered-storage plugin for Apache Kafka.
 
 A segment is three objects: its log in chunks, its concatenated indexes, and the
-manifest that contains their positions. The manifest is written last.
+manifest that contains their positions. The manifest is written last. What is written
+here is what the plugin would write with the same settings.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -16,7 +17,11 @@ from tieredfs import (
     CorruptObjectError,
     IndexType,
     InvalidArgumentError,
+    Leftover,
+    LogSegmentData,
+    LogSource,
     NotFoundError,
+    ObjectInfo,
     ObjectStore,
     PlannedFetch,
     RemoteStorageManager,
@@ -26,10 +31,16 @@ from tieredfs import (
     SegmentMetadata,
     TieredFSError,
     TopicIdPartition,
+    UnsupportedOperationError,
     check_max_timestamp,
+    open_log,
     parse_leader_epochs,
 )
-from tieredfs_aiven.custom_metadata import parse_custom_metadata
+from tieredfs_aiven.custom_metadata import (
+    CustomField,
+    format_custom_metadata,
+    parse_custom_metadata,
+)
 from tieredfs_aiven.encryption import DataKey, KeyRing, WrongTagError
 from tieredfs_aiven.key_prefix import find_prefix, warn_of_others
 from tieredfs_aiven.manifest import Manifest, SegmentFacts, parse_manifest
@@ -40,6 +51,17 @@ from tieredfs_aiven.object_names import (
     parse_key,
     parse_partition,
     partition_folder,
+)
+from tieredfs_aiven.segment_copy import (
+    delete_segment,
+    replace_segment,
+    store_segment,
+)
+from tieredfs_aiven.segment_encoder import (
+    DEFAULT_CHUNK_SIZE,
+    MAX_CHUNK_SIZE,
+    EncodedSegment,
+    SegmentEncoder,
 )
 from tieredfs_aiven.stored_log import read_log, stored_range
 
@@ -53,30 +75,51 @@ _TIME_ENTRY: Final = 12
 """Bytes of an entry of a time index."""
 
 
+_MAX_CUSTOM_METADATA: Final = 128
+"""Most bytes of custom metadata that a broker accepts, unless it is told otherwise."""
+
+_Objects = dict[tuple[int, SegmentId], dict[Suffix, ObjectInfo]]
+
+
 class Aiven(RemoteStorageManager):
-    """Read the segments that Aiven's plugin for Kafka has tiered."""
+    """Read and write segments as Aiven's plugin for Kafka tiers them."""
 
-    capabilities = frozenset({Capability.RANGE_READ})
+    capabilities = frozenset({Capability.WRITE, Capability.RANGE_READ})
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the options of the layout
         self,
         store: ObjectStore,
         *,
         key_prefix: str | None = None,
         encryption_keys: Mapping[str, str | Path] | None = None,
+        encryption_key_id: str | None = None,
+        compression: str | None = None,
+        chunk_size: int = DEFAULT_CHUNK_SIZE,
+        custom_metadata: Collection[str] = (),
     ) -> None:
         """Keep ``store``, and read the keys.
+
+        Reading takes the first two options: a manifest states the rest.
 
         Args:
             store: The bucket or the folder that the plugin writes to.
             key_prefix: The plugin's ``key.prefix``, exactly; None to detect it from the
-                listing.
-            encryption_keys: Private RSA keys by their ids, the plugin's
+                listing, and to write without one where nothing is stored yet.
+            encryption_keys: RSA keys by their ids, the plugin's
                 ``encryption.key.pairs``: each as PEM text or as the path of a file.
+                Reading takes a private key, writing a public one.
+            encryption_key_id: Which of them encrypts what is copied from now on, the
+                plugin's ``encryption.key.pair.id``; None to encrypt nothing.
+            compression: How the logs that are copied from now on are stored: ``zstd``,
+                as with the plugin's ``compression.enabled``, or None for unchanged.
+            chunk_size: The plugin's ``chunk.size``: bytes of a log that are compressed
+                and encrypted together, 1 to 1073741823.
+            custom_metadata: The plugin's ``custom.metadata.fields.include``: any of
+                ``REMOTE_SIZE``, ``OBJECT_PREFIX`` and ``OBJECT_KEY``.
 
         Raises:
-            InvalidArgumentError: An option is of the wrong type, or one of the keys is
-                not a private RSA key.
+            InvalidArgumentError: An option is wrong, or one of the keys is not an RSA
+                key.
         """
         super().__init__(store)
         if not isinstance(key_prefix, str | None):
@@ -85,6 +128,20 @@ class Aiven(RemoteStorageManager):
             )
         self._given_prefix = self._prefix = key_prefix
         self._keys = KeyRing(encryption_keys)
+        if encryption_key_id is not None:
+            self._keys.check_can_wrap(encryption_key_id)
+        if compression not in {None, "zstd"}:
+            raise InvalidArgumentError(
+                f"invalid compression {compression!r}: give 'zstd', or omit it"
+            )
+        if type(chunk_size) is not int or not 1 <= chunk_size <= MAX_CHUNK_SIZE:
+            raise InvalidArgumentError(
+                f"chunk_size must be 1 to {MAX_CHUNK_SIZE} bytes, not {chunk_size!r}"
+            )
+        self._custom_fields = _custom_fields(custom_metadata)
+        self._encoder = SegmentEncoder(
+            self._keys, chunk_size, compression is not None, encryption_key_id
+        )
 
     @property
     def identity(self) -> str:
@@ -139,22 +196,15 @@ class Aiven(RemoteStorageManager):
 
         A segment without a manifest was never finished, and is skipped.
         """
-        folder = f"{self._find_prefix()}{partition_folder(partition)}"
-        found: dict[tuple[int, SegmentId], set[Suffix]] = {}
-        entry = None
-        for entry in self.store.list(folder):
-            name = parse_file(entry.key[len(folder) :])
-            if name is not None:
-                identity = (name.start_offset, name.segment_id)
-                found.setdefault(identity, set()).add(name.suffix)
-        if entry is None:
+        found = self._objects(partition)
+        if found is None:
             raise NotFoundError(f"not found: {partition} in {self.store.url}")
-        for (start, segment_id), suffixes in sorted(found.items()):
+        for (start, segment_id), parts in sorted(found.items()):
             segment = SegmentMetadata(partition, segment_id, start)
-            missing = set(Suffix) - suffixes
+            missing = set(Suffix) - parts.keys()
             if not missing:
                 yield segment
-            elif Suffix.MANIFEST in suffixes:
+            elif Suffix.MANIFEST in parts:
                 names = " and ".join(f".{suffix}" for suffix in sorted(missing))
                 yield NotFoundError(f"not found: {self.name_of(segment)}{names}")
 
@@ -311,14 +361,11 @@ class Aiven(RemoteStorageManager):
         self, partition: TopicIdPartition
     ) -> Mapping[tuple[int, SegmentId], int]:
         """Return the bytes of each segment's three objects: one listing."""
-        folder = f"{self._find_prefix()}{partition_folder(partition)}"
-        sizes: dict[tuple[int, SegmentId], int] = {}
-        for entry in self.store.list(folder):
-            name = parse_file(entry.key[len(folder) :])
-            if name is not None:
-                segment = name.start_offset, name.segment_id
-                sizes[segment] = sizes.get(segment, 0) + (entry.size or 0)
-        return sizes
+        found = self._objects(partition) or {}
+        return {
+            segment: sum(entry.size or 0 for entry in parts.values())
+            for segment, parts in found.items()
+        }
 
     def is_end_checked(self, metadata: SegmentMetadata) -> bool:
         """Return False: only the manifest states where its segment ends."""
@@ -330,6 +377,142 @@ class Aiven(RemoteStorageManager):
         if self._prefix is None and not metadata.custom_metadata:
             return super().name_of(metadata)
         return f"{self.store.url}/{self._stem(metadata)}"
+
+    def copy_log_segment(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> bytes:
+        """Store a segment: its log and its indexes concurrently, and the manifest last.
+
+        The segment is listed when its manifest exists. A crash leaves objects that are
+        not listed; copying again replaces them. An index that Kafka always has and that
+        ``data`` lacks is rebuilt from the log.
+
+        Returns:
+            The fields that the option ``custom_metadata`` includes; empty for none.
+
+        Raises:
+            InvalidArgumentError: ``metadata`` has no end offset.
+            AlreadyExistsError: Another log is stored under this id, or another process
+                is copying the segment.
+            CorruptBatchError: A batch is malformed or outside the segment.
+            CorruptIndexError: An index is malformed or inconsistent with the log, or
+                the log has an aborted transaction and the transaction index is missing.
+            UnsupportedOperationError: The log is compacted, is too large for the
+                plugin's reader, or has more than 128 bytes of custom metadata.
+        """
+        return self.copy_with_indexes(metadata, data)[0]
+
+    def copy_with_indexes(
+        self, metadata: SegmentMetadata, data: LogSegmentData
+    ) -> tuple[bytes, SegmentIndexes | None]:
+        """Store a segment, and return its indexes with its manifest.
+
+        Those of a segment that was stored before are not known.
+        """
+        with open_log(data.log, str(metadata)) as log:
+            return self._copy(metadata, log, data.indexes, store_segment)
+
+    def copy_open_log(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Store a segment, from a log that is read in place."""
+        return self._copy(metadata, log, indexes, store_segment)[0]
+
+    def replace_log_segment(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Overwrite the objects of a segment, or delete them first.
+
+        They are deleted first if the stored manifest does not fit the new objects, as
+        that of an encrypted segment never does.
+        """
+        return self._copy(metadata, log, indexes, replace_segment)[0]
+
+    def delete_log_segment(self, metadata: SegmentMetadata) -> None:
+        """Delete a segment, its manifest first, so that it is no longer listed.
+
+        A crash leaves objects that are not listed: ``scrub`` finds them, and deleting
+        again removes them.
+        """
+        delete_segment(self.store, self._stem(metadata))
+
+    def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
+        """Yield the objects of segments without a manifest."""
+        for (start, segment_id), parts in sorted(
+            (self._objects(partition) or {}).items()
+        ):
+            for entry in parts.values() if Suffix.MANIFEST not in parts else ():
+                reason = f"segment {start:020d}-{segment_id} has no {Suffix.MANIFEST}"
+                yield Leftover(entry.key, entry.size or 0, reason)
+
+    def delete_partition(self, partition: TopicIdPartition) -> None:
+        """Delete all objects, the manifests first, so that no segment is listed."""
+        found = (self._objects(partition) or {}).values()
+        keys: dict[Suffix, list[str]] = {suffix: [] for suffix in Suffix}
+        for parts in found:
+            for suffix, entry in parts.items():
+                keys[suffix].append(entry.key)
+        self.store.delete(keys[Suffix.MANIFEST])
+        self.store.delete(keys[Suffix.LOG] + keys[Suffix.INDEXES])
+
+    def _copy(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+        put: Callable[[ObjectStore, str, EncodedSegment], bytes],
+    ) -> tuple[bytes, SegmentIndexes | None]:
+        """Store a segment under the key prefix, whatever its custom metadata are."""
+        prefix = self._find_prefix()
+        path = main_path(metadata.partition, metadata.start_offset, metadata.id)
+        with self._encoder.encode(metadata, log, indexes) as segment:
+            self._custom_metadata(segment.layout, segment.manifest, prefix, path)
+            stored = put(self.store, f"{prefix}{path}", segment)
+            views = {
+                kind: memoryview(bytes(index)).toreadonly()
+                for kind, index in segment.plain_indexes.items()
+            }
+            if stored is segment.manifest:
+                custom = self._custom_metadata(segment.layout, stored, prefix, path)
+                return custom, SegmentIndexes(views, stored)
+        layout = parse_manifest(stored, f"{prefix}{path}")
+        return self._custom_metadata(layout, stored, prefix, path), None
+
+    def _custom_metadata(
+        self, layout: Manifest, manifest: bytes, prefix: str, path: str
+    ) -> bytes:
+        """Return the custom metadata of a segment.
+
+        Raises:
+            UnsupportedOperationError: They are too long.
+        """
+        size = layout.chunks.total_stored_size + layout.indexes_size + len(manifest)
+        custom = format_custom_metadata(self._custom_fields, size, prefix, path)
+        if len(custom) > _MAX_CUSTOM_METADATA:
+            raise UnsupportedOperationError(
+                f"{self.store.url}/{prefix}{path}: its custom metadata would be "
+                f"{len(custom)} bytes, limit {_MAX_CUSTOM_METADATA}: leave out "
+                "OBJECT_PREFIX or OBJECT_KEY"
+            )
+        return custom
+
+    def _objects(self, partition: TopicIdPartition) -> _Objects | None:
+        """Return the objects of each segment; None if the folder is empty."""
+        folder = f"{self._find_prefix()}{partition_folder(partition)}"
+        found: _Objects = {}
+        entry = None
+        for entry in self.store.list(folder):
+            name = parse_file(entry.key[len(folder) :])
+            if name is not None:
+                segment = name.start_offset, name.segment_id
+                found.setdefault(segment, {})[name.suffix] = entry
+        return None if entry is None else found
 
     def _find_prefix(self) -> str:
         if self._prefix is None:
@@ -414,6 +597,22 @@ class Aiven(RemoteStorageManager):
                 msg = f"{self._name(stem, Suffix.INDEXES)}: {kind}: {error}"
                 raise CorruptIndexError(msg) from error
         return found
+
+
+def _custom_fields(given: object) -> frozenset[CustomField]:
+    """Return the given fields of custom metadata.
+
+    Raises:
+        InvalidArgumentError: They are not a list of their names.
+    """
+    names = list(given) if isinstance(given, Collection) else [given]
+    known = tuple(CustomField)
+    if isinstance(given, str) or not all(name in known for name in names):
+        raise InvalidArgumentError(
+            f"custom_metadata must be a list of any of {', '.join(CustomField)}, not "
+            f"{given!r}"
+        )
+    return frozenset(map(CustomField, names))
 
 
 def _is_topic(folder: str, topic: str | None) -> bool:

@@ -1,0 +1,143 @@
+"""What is written of a sample's log and indexes equals what the plugin wrote of them.
+
+Ids of brokers apart, where no broker copies; and of encrypted samples, keys, IVs and
+ciphertexts, which are random: decrypted with the sample's private key they are equal.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from random import Random
+from typing import Any
+
+import pytest
+
+from support.samples import DATA, KEYS, Sample, config_of, new_store, samples
+from tieredfs import IndexType, LogSegmentData, ObjectStore, SegmentMetadata
+from tieredfs_aiven import Aiven
+from tieredfs_aiven.encryption import KeyRing
+from tieredfs_aiven.segment_encoder import SegmentEncoder
+
+PUBLIC_KEY = {"k1": DATA / "keys" / "TEST-KEY-k1.public.pem"}
+
+SAMPLES = [pytest.param(one, id=str(one)) for one in samples()]
+every_sample = pytest.mark.parametrize("one", SAMPLES)
+
+
+def is_encrypted(one: Sample) -> bool:
+    return config_of(one).get("encryption.enabled") == "true"
+
+
+def options_of(one: Sample) -> dict[str, Any]:
+    """Return our options for the settings that a sample was written with."""
+    config = config_of(one)
+    return {
+        "key_prefix": config.get("key.prefix", ""),
+        "chunk_size": int(config["chunk.size"]),
+        "compression": "zstd" if config.get("compression.enabled") == "true" else None,
+        "encryption_key_id": config.get("encryption.key.pair.id"),
+        "encryption_keys": PUBLIC_KEY if is_encrypted(one) else None,
+    }
+
+
+def given(one: Sample) -> tuple[SegmentMetadata, LogSegmentData]:
+    """Return a sample as its broker handed it over."""
+    storage = one.open()
+    segment = storage.describe(one.metadata)
+    found = storage.fetch_all_indexes(one.metadata)
+    indexes = {kind: bytes(found[kind]) for kind in found}
+    return segment, LogSegmentData(storage.fetch_log_segment(segment), indexes)
+
+
+def write(one: Sample) -> ObjectStore:
+    """Copy a sample to a new store."""
+    store = new_store()
+    Aiven(store, **options_of(one)).copy_log_segment(*given(one))
+    return store
+
+
+def written(store: ObjectStore, one: Sample) -> dict[str, bytes]:
+    keys = [entry.key for entry in store.list()]
+    assert keys == sorted(one.keys)
+    return {key.rpartition(".")[2]: bytes(store.get(key)) for key in keys}
+
+
+def as_if_by_the_same_broker(text: bytes, one: Sample) -> bytes:
+    """Return a manifest with the broker, the time and the release of a sample's."""
+    fields = json.loads(text)
+    facts = fields["remoteLogSegmentMetadata"]
+    theirs = json.loads(one.objects["rsm-manifest"])["remoteLogSegmentMetadata"]
+    assert facts["brokerId"] == -1
+    assert facts["txnIdxEmpty"] is theirs.get("txnIdxEmpty", facts["txnIdxEmpty"])
+    if "txnIdxEmpty" not in theirs:  # of Kafka 3
+        del facts["txnIdxEmpty"]
+    facts |= {name: theirs[name] for name in ("brokerId", "eventTimestampMs")}
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+@every_sample
+def test_what_is_not_encrypted_is_written_as_the_plugin_wrote_it(one: Sample) -> None:
+    if is_encrypted(one):
+        pytest.skip("its bytes are random")
+    found = written(write(one), one)
+    found["rsm-manifest"] = as_if_by_the_same_broker(found["rsm-manifest"], one)
+    assert found == one.objects
+
+
+@every_sample
+def test_a_manifest_has_the_fields_of_the_plugins_in_their_order(one: Sample) -> None:
+    text = written(write(one), one)["rsm-manifest"]
+    ours = json.loads(as_if_by_the_same_broker(text, one))
+    theirs = json.loads(one.objects["rsm-manifest"])
+    assert b" " not in text
+    for fields in (ours, theirs):
+        if is_encrypted(one):
+            key_id, _, wrapped = fields["encryption"]["dataKey"].partition(":")
+            assert key_id == "k1"
+            fields["encryption"] = {
+                "dataKey": len(wrapped),
+                "aad": len(fields["encryption"].pop("aad")),
+            }
+    assert json.dumps(ours) == json.dumps(theirs)
+
+
+@every_sample
+def test_what_is_encrypted_has_the_sizes_and_the_content_of_the_plugins(
+    one: Sample,
+) -> None:
+    if not is_encrypted(one):
+        pytest.skip("its bytes are compared")
+    store = write(one)
+    found = written(store, one)
+    assert {suffix: len(data) for suffix, data in found.items()} == {
+        suffix: len(data) for suffix, data in one.objects.items()
+    } | {"rsm-manifest": len(found["rsm-manifest"])}
+    segment, data = given(one)
+    storage = one.open(store)
+    assert storage.fetch_log_segment(one.metadata) == data.log
+    assert dict(storage.fetch_all_indexes(one.metadata)) == dict(data.indexes)
+    assert storage.describe(one.metadata) == segment
+
+
+@every_sample
+def test_each_chunk_decrypts_to_what_the_plugins_decrypts_to(one: Sample) -> None:
+    if not is_encrypted(one):
+        pytest.skip("its bytes are compared")
+    ours = [*chunks(written(write(one), one))]
+    assert ours == [*chunks(one.objects)]
+
+
+def chunks(objects: Mapping[str, bytes]) -> list[bytes]:
+    """Return the chunks of a log, still compressed, and its indexes, decrypted."""
+    from tieredfs_aiven.manifest import parse_manifest
+
+    manifest = parse_manifest(objects["rsm-manifest"], "a manifest")
+    assert manifest.wrapped_key is not None
+    key = KeyRing(KEYS).unwrap(manifest.wrapped_key, "a manifest")
+    log, indexes = memoryview(objects["log"]), memoryview(objects["indexes"])
+    places = [
+        log[chunk.stored_start : chunk.stored_start + chunk.stored_size]
+        for chunk in manifest.chunks.chunks(0, manifest.chunks.size)
+    ]
+    places += [indexes[p.start : p.end] for p in manifest.indexes.values() if len(p)]
+    return [bytes(key.decrypt(place)) for place in places]
