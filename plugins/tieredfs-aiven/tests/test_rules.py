@@ -17,24 +17,31 @@ ENCRYPTED: Mapping[str, Any] = {"encryption_keys": KEYS, "encryption_key_id": "k
 
 
 class TestPlain(RemoteStorageTests):
-    options: ClassVar[Mapping[str, Any]] = {"chunk_size": 100}
+    options: ClassVar[Mapping[str, Any]] = {"chunk_size": 200}
 
     def make_storage(self, store: ObjectStore) -> RemoteStorageManager:
         return Aiven(store, **self.options)
 
 
 class TestCompressed(TestPlain):
-    options = {"chunk_size": 100, "compression": "zstd", "key_prefix": "tier-"}
+    options: ClassVar[Mapping[str, Any]] = {
+        "chunk_size": 1000,
+        "compression": "zstd",
+        "key_prefix": "tier-",
+    }
 
 
 class TestEncrypted(TestPlain):
-    options = {**ENCRYPTED, "custom_metadata": ["REMOTE_SIZE", "OBJECT_PREFIX"]}
+    options: ClassVar[Mapping[str, Any]] = {
+        **ENCRYPTED,
+        "custom_metadata": ["REMOTE_SIZE", "OBJECT_PREFIX"],
+    }
 
 
 class TestCompressedAndEncrypted(TestPlain):
-    options = {
+    options: ClassVar[Mapping[str, Any]] = {
         **ENCRYPTED,
-        "chunk_size": 300,
+        "chunk_size": 700,
         "compression": "zstd",
         "key_prefix": "a/",
         "custom_metadata": ["REMOTE_SIZE", "OBJECT_PREFIX", "OBJECT_KEY"],

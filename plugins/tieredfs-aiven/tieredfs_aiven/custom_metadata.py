@@ -9,14 +9,18 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from tieredfs import InvalidArgumentError
+from tieredfs import InvalidArgumentError, UnsupportedOperationError
 
 __all__ = [
     "CustomField",
     "CustomMetadata",
     "format_custom_metadata",
     "parse_custom_metadata",
+    "parse_fields",
 ]
+
+_MAX_BYTES: Final = 128
+"""Most custom metadata that a broker accepts, unless it is told otherwise."""
 
 _SIZE: Final = 0
 _PREFIX: Final = 1
@@ -65,6 +69,24 @@ def parse_custom_metadata(data: bytes) -> CustomMetadata:
         raise InvalidArgumentError(msg) from error
 
 
+def parse_fields(given: object) -> frozenset[CustomField]:
+    """Return the given fields of custom metadata.
+
+    Raises:
+        InvalidArgumentError: They are not a list of their names.
+    """
+    names = list(given) if isinstance(given, Collection) else [given]
+    known = {str(field): field for field in CustomField}
+    found = [known.get(name) for name in names if isinstance(name, str)]
+    fields = frozenset(field for field in found if field is not None)
+    if isinstance(given, str) or len(fields) < len(names):
+        raise InvalidArgumentError(
+            f"custom_metadata must be a list of any of {', '.join(CustomField)}, not "
+            f"{given!r}"
+        )
+    return fields
+
+
 def format_custom_metadata(
     included: Collection[CustomField], remote_size: int, prefix: str, main_path: str
 ) -> bytes:
@@ -75,6 +97,9 @@ def format_custom_metadata(
         remote_size: Bytes of the segment's objects.
         prefix: Key prefix of these objects.
         main_path: The rest of their keys, without the suffix.
+
+    Raises:
+        UnsupportedOperationError: They are more than 128 bytes.
     """
     if not included:
         return b""
@@ -87,7 +112,13 @@ def format_custom_metadata(
     for field, (tag, value) in values.items():
         if field in included:
             parts += [_packed(tag), _packed(len(value)), value]
-    return b"".join(parts)
+    data = b"".join(parts)
+    if len(data) > _MAX_BYTES:
+        raise UnsupportedOperationError(
+            f"{prefix}{main_path}: its custom metadata would be {len(data)} bytes, and "
+            f"the limit is {_MAX_BYTES}: leave out OBJECT_PREFIX or OBJECT_KEY"
+        )
+    return data
 
 
 def _compact(text: str) -> bytes:

@@ -18,15 +18,13 @@ from typing import Final
 
 from tieredfs import (
     AlreadyExistsError,
-    CopiedObject,
     CorruptDataError,
-    LogContent,
     NotFoundError,
     ObjectStore,
     UnsupportedFormatError,
     UnsupportedOperationError,
-    copy_objects,
 )
+from tieredfs.storage import CopiedObject, LogContent, copy_objects
 from tieredfs_aiven.manifest import Manifest, parse_manifest
 from tieredfs_aiven.object_names import Suffix
 from tieredfs_aiven.segment_encoder import EncodedSegment

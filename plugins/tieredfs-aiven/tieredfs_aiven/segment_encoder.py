@@ -10,16 +10,18 @@ from typing import Final
 from tieredfs import (
     ByteRange,
     IndexType,
-    Inspection,
     InvalidArgumentError,
-    LogContent,
-    LogSource,
     SegmentMetadata,
     UnsupportedOperationError,
+    parse_leader_epochs,
+)
+from tieredfs.storage import (
+    Inspection,
+    LogContent,
+    LogSource,
     inspect_copy,
     is_put_in_place,
     open_spool,
-    parse_leader_epochs,
 )
 from tieredfs_aiven.chunk_index import ChunkIndex
 from tieredfs_aiven.chunk_sizes import MAX_SIZES

@@ -13,13 +13,11 @@ from typing import Final
 from tieredfs import (
     ByteRange,
     Capability,
-    CorruptIndexError,
     CorruptObjectError,
     IndexType,
     InvalidArgumentError,
     Leftover,
     LogSegmentData,
-    LogSource,
     NotFoundError,
     ObjectInfo,
     ObjectStore,
@@ -31,19 +29,18 @@ from tieredfs import (
     SegmentMetadata,
     TieredFSError,
     TopicIdPartition,
-    UnsupportedOperationError,
     check_max_timestamp,
-    open_log,
     parse_leader_epochs,
 )
+from tieredfs.storage import LogSource, open_log
 from tieredfs_aiven.custom_metadata import (
-    CustomField,
     format_custom_metadata,
     parse_custom_metadata,
+    parse_fields,
 )
-from tieredfs_aiven.encryption import DataKey, KeyRing, WrongTagError
+from tieredfs_aiven.encryption import KeyRing
 from tieredfs_aiven.key_prefix import find_prefix, warn_of_others
-from tieredfs_aiven.manifest import Manifest, SegmentFacts, parse_manifest
+from tieredfs_aiven.manifest import Manifest, parse_manifest
 from tieredfs_aiven.object_names import (
     Suffix,
     main_path,
@@ -63,7 +60,8 @@ from tieredfs_aiven.segment_encoder import (
     EncodedSegment,
     SegmentEncoder,
 )
-from tieredfs_aiven.stored_log import read_log, stored_range
+from tieredfs_aiven.stored_log import stored_range
+from tieredfs_aiven.stored_segment import StoredSegment
 
 __all__ = ["Aiven"]
 
@@ -74,9 +72,6 @@ _PIECE: Final = 8 << 20
 _TIME_ENTRY: Final = 12
 """Bytes of an entry of a time index."""
 
-
-_MAX_CUSTOM_METADATA: Final = 128
-"""Most bytes of custom metadata that a broker accepts, unless it is told otherwise."""
 
 _Objects = dict[tuple[int, SegmentId], dict[Suffix, ObjectInfo]]
 
@@ -138,7 +133,7 @@ class Aiven(RemoteStorageManager):
             raise InvalidArgumentError(
                 f"chunk_size must be 1 to {MAX_CHUNK_SIZE} bytes, not {chunk_size!r}"
             )
-        self._custom_fields = _custom_fields(custom_metadata)
+        self._custom_fields = parse_fields(custom_metadata)
         self._encoder = SegmentEncoder(
             self._keys, chunk_size, compression is not None, encryption_key_id
         )
@@ -228,10 +223,10 @@ class Aiven(RemoteStorageManager):
             UnsupportedFormatError: The manifest is of an unsupported version.
             PermissionDeniedError: A key is missing, or the wrong one.
         """
-        stem = self._stem(metadata)
-        manifest = self._parse(metadata, stem, layout or self._manifest(stem))
+        stored = self._stored(metadata)
+        manifest = stored.parse(metadata, layout or stored.fetch_manifest())
         stop = manifest.chunks.size if end is None else end
-        return self._read(manifest, stem, start, stop)[: stop - start]
+        return stored.read_log(manifest, start, stop)[: stop - start]
 
     def fetch_log_ahead(
         self,
@@ -242,9 +237,9 @@ class Aiven(RemoteStorageManager):
         layout: bytes = b"",
     ) -> memoryview:
         """Return a range of the log, and the rest of its last chunk."""
-        stem = self._stem(metadata)
-        manifest = self._parse(metadata, stem, layout or self._manifest(stem))
-        return self._read(manifest, stem, start, end)
+        stored = self._stored(metadata)
+        manifest = stored.parse(metadata, layout or stored.fetch_manifest())
+        return stored.read_log(manifest, start, end)
 
     def plan_fetch(
         self,
@@ -256,9 +251,9 @@ class Aiven(RemoteStorageManager):
         after: PlannedFetch | None = None,
     ) -> PlannedFetch:
         """Plan the manifest, unless it is cached, and one range of whole chunks."""
-        stem = self._stem(metadata)
-        known = layout or (after.layout if after else b"") or self._manifest(stem)
-        manifest = self._parse(metadata, stem, known)
+        stored = self._stored(metadata)
+        known = layout or (after.layout if after else b"") or stored.fetch_manifest()
+        manifest = stored.parse(metadata, known)
         (stored_start, stored_end), reached = stored_range(manifest, start, end)
         by_verb = {"get": 0 if layout else 1, "get_range": 1 if start < end else 0}
         size = stored_end - stored_start + (0 if layout else len(known))
@@ -266,13 +261,13 @@ class Aiven(RemoteStorageManager):
 
     def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
         """Yield the whole log in order: the manifest, and whole chunks at a time."""
-        stem = self._stem(metadata)
-        manifest = self._parse(metadata, stem, self._manifest(stem))
+        stored = self._stored(metadata)
+        manifest = stored.parse(metadata, stored.fetch_manifest())
         size = manifest.chunks.size
         whole = 1 if manifest.is_plain else manifest.chunks.chunk_size
         step = max(_PIECE // whole, 1) * whole
         for start in range(0, size, step):
-            yield self._read(manifest, stem, start, min(start + step, size))
+            yield stored.read_log(manifest, start, min(start + step, size))
 
     def fetch_index(
         self, metadata: SegmentMetadata, index_type: IndexType
@@ -300,10 +295,10 @@ class Aiven(RemoteStorageManager):
             CorruptIndexError: An index is not what was stored.
             CorruptObjectError: The indexes are cut off, or the manifest is damaged.
         """
-        stem = self._stem(metadata)
-        layout = bytes(self._manifest(stem))
-        manifest = self._parse(metadata, stem, layout)
-        return SegmentIndexes(self._indexes(manifest, stem, index_types), layout)
+        stored = self._stored(metadata)
+        layout = bytes(stored.fetch_manifest())
+        manifest = stored.parse(metadata, layout)
+        return SegmentIndexes(stored.read_indexes(manifest, index_types), layout)
 
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
@@ -320,22 +315,22 @@ class Aiven(RemoteStorageManager):
         """
         if metadata.is_described:
             return metadata
-        stem = self._stem(metadata)
+        stored = self._stored(metadata)
         layout = b"" if indexes is None else indexes.layout
-        manifest = self._parse(metadata, stem, layout or self._manifest(stem))
+        manifest = stored.parse(metadata, layout or stored.fetch_manifest())
         facts = manifest.segment
         if facts is None:
             raise CorruptObjectError(
-                f"{self._name(stem, Suffix.MANIFEST)}: it has no end offset of the "
+                f"{stored.name(Suffix.MANIFEST)}: it has no end offset of the "
                 "segment: remoteLogSegmentMetadata is missing"
             )
         found: Mapping[IndexType, memoryview]
         if indexes is None:
             ends = replace(manifest, indexes=_ends_of_indexes(manifest))
-            found = self._indexes(ends, stem, ends.indexes)
+            found = stored.read_indexes(ends, ends.indexes)
         else:
             found = indexes
-        name = self._name(stem, Suffix.INDEXES)
+        name = stored.name(Suffix.INDEXES)
         epochs = parse_leader_epochs(
             found[IndexType.LEADER_EPOCH], name=f"{name}: leader epochs"
         )
@@ -352,7 +347,7 @@ class Aiven(RemoteStorageManager):
             self,
             claimed,
             found[IndexType.TIMESTAMP],
-            claim=f"{self._name(stem, Suffix.MANIFEST)}: maxTimestampMs",
+            claim=f"{stored.name(Suffix.MANIFEST)}: maxTimestampMs",
             index=f"{name}: time index",
         )
         return replace(claimed, max_timestamp_ms=latest)
@@ -472,14 +467,15 @@ class Aiven(RemoteStorageManager):
         prefix = self._find_prefix()
         path = main_path(metadata.partition, metadata.start_offset, metadata.id)
         with self._encoder.encode(metadata, log, indexes) as segment:
-            self._custom_metadata(segment.layout, segment.manifest, prefix, path)
+            custom = self._custom_metadata(
+                segment.layout, segment.manifest, prefix, path
+            )
             stored = put(self.store, f"{prefix}{path}", segment)
-            views = {
-                kind: memoryview(bytes(index)).toreadonly()
-                for kind, index in segment.plain_indexes.items()
-            }
             if stored is segment.manifest:
-                custom = self._custom_metadata(segment.layout, stored, prefix, path)
+                views = {
+                    kind: memoryview(bytes(index)).toreadonly()
+                    for kind, index in segment.plain_indexes.items()
+                }
                 return custom, SegmentIndexes(views, stored)
         layout = parse_manifest(stored, f"{prefix}{path}")
         return self._custom_metadata(layout, stored, prefix, path), None
@@ -487,20 +483,8 @@ class Aiven(RemoteStorageManager):
     def _custom_metadata(
         self, layout: Manifest, manifest: bytes, prefix: str, path: str
     ) -> bytes:
-        """Return the custom metadata of a segment.
-
-        Raises:
-            UnsupportedOperationError: They are too long.
-        """
         size = layout.chunks.total_stored_size + layout.indexes_size + len(manifest)
-        custom = format_custom_metadata(self._custom_fields, size, prefix, path)
-        if len(custom) > _MAX_CUSTOM_METADATA:
-            raise UnsupportedOperationError(
-                f"{self.store.url}/{prefix}{path}: its custom metadata would be "
-                f"{len(custom)} bytes, limit {_MAX_CUSTOM_METADATA}: leave out "
-                "OBJECT_PREFIX or OBJECT_KEY"
-            )
-        return custom
+        return format_custom_metadata(self._custom_fields, size, prefix, path)
 
     def _objects(self, partition: TopicIdPartition) -> _Objects | None:
         """Return the objects of each segment; None if the folder is empty."""
@@ -524,6 +508,9 @@ class Aiven(RemoteStorageManager):
             if entry.is_prefix:
                 yield entry.key[len(prefix) : -1]
 
+    def _stored(self, metadata: SegmentMetadata) -> StoredSegment:
+        return StoredSegment(self.store, self._stem(metadata), self._keys)
+
     def _stem(self, metadata: SegmentMetadata) -> str:
         """Return the common part of the keys of a segment's objects."""
         given = parse_custom_metadata(metadata.custom_metadata)
@@ -532,87 +519,6 @@ class Aiven(RemoteStorageManager):
         )
         prefix = self._find_prefix() if given.prefix is None else given.prefix
         return f"{prefix}{main}"
-
-    def _name(self, stem: str, suffix: Suffix) -> str:
-        return f"{self.store.url}/{stem}.{suffix}"
-
-    def _manifest(self, stem: str) -> memoryview:
-        return self.store.get(f"{stem}.{Suffix.MANIFEST}")
-
-    def _parse(
-        self, metadata: SegmentMetadata, stem: str, data: bytes | memoryview
-    ) -> Manifest:
-        """Parse a manifest, and check that it is the segment's if it names one."""
-        name = self._name(stem, Suffix.MANIFEST)
-        manifest = parse_manifest(data, name)
-        if manifest.segment is not None:
-            _check_identity(manifest.segment, metadata, name)
-        return manifest
-
-    def _key(self, manifest: Manifest, stem: str) -> DataKey | None:
-        if manifest.wrapped_key is None:
-            return None
-        return self._keys.unwrap(
-            manifest.wrapped_key, self._name(stem, Suffix.MANIFEST)
-        )
-
-    def _read(self, manifest: Manifest, stem: str, start: int, end: int) -> memoryview:
-        name = self._name(stem, Suffix.LOG)
-        size = manifest.chunks.size
-        if not 0 <= start <= end:
-            raise InvalidArgumentError(f"{name}: not a range: [{start}, {end})")
-        if end > size:
-            raise CorruptObjectError(
-                f"{name}: range [{start}, {end}) exceeds its log of {size} bytes"
-            )
-        return read_log(
-            lambda first, last: self.store.get_range(
-                f"{stem}.{Suffix.LOG}", first, last
-            ),
-            manifest,
-            self._key(manifest, stem),
-            start,
-            end,
-            name=name,
-        )
-
-    def _indexes(
-        self, manifest: Manifest, stem: str, index_types: Iterable[IndexType]
-    ) -> dict[IndexType, memoryview]:
-        """Fetch the given indexes that a segment has, in one range."""
-        wanted = set(index_types)
-        places = {kind: at for kind, at in manifest.indexes.items() if kind in wanted}
-        if not places:
-            return {}
-        start = min(place.start for place in places.values())
-        end = max(place.end for place in places.values())
-        stored = self.store.get_range(f"{stem}.{Suffix.INDEXES}", start, end)
-        key = self._key(manifest, stem)
-        found: dict[IndexType, memoryview] = {}
-        for kind, place in places.items():
-            data = stored[place.start - start : place.end - start]
-            try:
-                found[kind] = key.decrypt(data) if key and data else data
-            except WrongTagError as error:
-                msg = f"{self._name(stem, Suffix.INDEXES)}: {kind}: {error}"
-                raise CorruptIndexError(msg) from error
-        return found
-
-
-def _custom_fields(given: object) -> frozenset[CustomField]:
-    """Return the given fields of custom metadata.
-
-    Raises:
-        InvalidArgumentError: They are not a list of their names.
-    """
-    names = list(given) if isinstance(given, Collection) else [given]
-    known = tuple(CustomField)
-    if isinstance(given, str) or not all(name in known for name in names):
-        raise InvalidArgumentError(
-            f"custom_metadata must be a list of any of {', '.join(CustomField)}, not "
-            f"{given!r}"
-        )
-    return frozenset(map(CustomField, names))
 
 
 def _is_topic(folder: str, topic: str | None) -> bool:
@@ -631,29 +537,3 @@ def _ends_of_indexes(manifest: Manifest) -> dict[IndexType, ByteRange]:
         times = ByteRange(max(times.start, times.end - _TIME_ENTRY), times.end)
     epochs = manifest.indexes[IndexType.LEADER_EPOCH]
     return {IndexType.TIMESTAMP: times, IndexType.LEADER_EPOCH: epochs}
-
-
-def _check_identity(facts: SegmentFacts, metadata: SegmentMetadata, name: str) -> None:
-    """Check that a manifest is that of a segment.
-
-    Raises:
-        CorruptObjectError: It is that of another one.
-        InvalidArgumentError: A part of the key prefix was read as the topic's name.
-    """
-    mine, theirs = metadata.partition, facts.partition
-    if (facts.id, facts.start_offset, theirs.topic_id, theirs.partition) != (
-        metadata.id,
-        metadata.start_offset,
-        mine.topic_id,
-        mine.partition,
-    ):
-        segment = f"{theirs}/{facts.start_offset:020d}-{facts.id}"
-        raise CorruptObjectError(f"{name}: it is the manifest of {segment}")
-    if theirs.topic == mine.topic:
-        return
-    if mine.topic.endswith(theirs.topic):
-        raise InvalidArgumentError(
-            f"{name}: it is a manifest of the topic {theirs.topic!r}: the option "
-            f"key_prefix has to end in {mine.topic.removesuffix(theirs.topic)!r}"
-        )
-    raise CorruptObjectError(f"{name}: it is a manifest of the topic {theirs.topic!r}")
