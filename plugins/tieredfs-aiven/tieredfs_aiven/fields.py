@@ -13,6 +13,7 @@ __all__ = ["MAX_INT32", "MAX_INT64", "Fields"]
 
 MAX_INT32: Final = (1 << 31) - 1
 MAX_INT64: Final = (1 << 63) - 1
+_MAX_SHOWN: Final = 100
 
 
 class Fields:
@@ -81,7 +82,7 @@ class Fields:
 
     def wrong(self, field: str) -> CorruptObjectError:
         """Return the error for an invalid value of a field."""
-        value = reprlib.repr(self._values.get(field))
+        value = reprlib.repr(self._values.get(field))[:_MAX_SHOWN]
         return CorruptObjectError(f"{self._name}: {field} cannot be {value}")
 
     def finish(self) -> None:
