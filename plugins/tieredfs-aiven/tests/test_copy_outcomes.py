@@ -19,7 +19,7 @@ OPTIONS: Mapping[str, Any] = {
     "chunk_size": 300,
     "encryption_keys": KEYS,
 }
-MODES = {
+MODES: Mapping[str, Mapping[str, Any]] = {
     "plain": {},
     "zstd": {"compression": "zstd"},
     "encrypted": {"encryption_key_id": "k1"},

@@ -20,9 +20,6 @@ from tieredfs_aiven.manifest import parse_manifest
 
 PUBLIC_KEY = {"k1": DATA / "keys" / "TEST-KEY-k1.public.pem"}
 
-SAMPLES = [pytest.param(one, id=str(one)) for one in samples()]
-every_sample = pytest.mark.parametrize("one", SAMPLES)
-
 
 @pytest.fixture(autouse=True)
 def _accept_made_up_producers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,22 +92,19 @@ def as_if_by_the_same_broker(text: bytes, one: Sample) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
 
 
-plain_samples = pytest.mark.parametrize(
-    "one", [p for p in SAMPLES if not is_encrypted(p.values[0])]
-)
-encrypted_samples = pytest.mark.parametrize(
-    "one", [p for p in SAMPLES if is_encrypted(p.values[0])]
-)
+def samples_that(are_encrypted: bool) -> pytest.MarkDecorator:
+    those = [one for one in samples() if is_encrypted(one) is are_encrypted]
+    return pytest.mark.parametrize("one", those, ids=str)
 
 
-@plain_samples
+@samples_that(are_encrypted=False)
 def test_what_is_not_encrypted_is_written_as_the_plugin_wrote_it(one: Sample) -> None:
     found = written(write(one), one)
     found["rsm-manifest"] = as_if_by_the_same_broker(found["rsm-manifest"], one)
     assert found == one.objects
 
 
-@encrypted_samples
+@samples_that(are_encrypted=True)
 def test_a_manifest_of_what_is_encrypted_differs_in_its_key_only(one: Sample) -> None:
     text = as_if_by_the_same_broker(written(write(one), one)["rsm-manifest"], one)
     theirs = one.objects["rsm-manifest"]
@@ -118,7 +112,7 @@ def test_a_manifest_of_what_is_encrypted_differs_in_its_key_only(one: Sample) ->
     assert without_key(text) == without_key(theirs)
 
 
-@encrypted_samples
+@samples_that(are_encrypted=True)
 def test_what_is_encrypted_decrypts_to_what_the_plugins_decrypts_to(
     one: Sample,
 ) -> None:
