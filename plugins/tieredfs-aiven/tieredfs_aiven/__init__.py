@@ -1,4 +1,4 @@
-"""Read what Aiven's tiered-storage plugin for Apache Kafka writes."""
+"""Read and write the layout of Aiven's tiered-storage plugin for Apache Kafka."""
 
 from tieredfs_aiven.storage import Aiven
 
