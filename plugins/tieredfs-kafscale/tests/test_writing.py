@@ -1,14 +1,16 @@
 """What is written is what KafScale's broker would have written, and is read back."""
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from support.made_logs import MadeLog, made_logs
+from support.made_logs import RECORDS, MadeLog, made_logs
 from support.samples import PARTITIONS, new_store, opened, read, written
 from tieredfs import (
     AlreadyExistsError,
@@ -19,11 +21,13 @@ from tieredfs import (
     NotFoundError,
     ObjectStore,
     SegmentMetadata,
+    StorageUnavailableError,
     Tier,
     TieredFSError,
     TopicIdPartition,
     UnsupportedOperationError,
 )
+from tieredfs.log.scrub.scrub import LeftoverState, scrub
 from tieredfs.storage import log_in_memory
 from tieredfs.testing.samples import PARTITIONS as MADE
 from tieredfs.testing.samples import sample
@@ -32,6 +36,12 @@ from tieredfs_kafscale import KafScale
 FIRST, SECOND = made_logs("a", 1)[0], made_logs("b", 1)[0]
 OTHER = SECOND._replace(
     metadata=replace(SECOND.metadata, partition=FIRST.metadata.partition)
+)
+
+
+_LOG = b"".join(made.log for made in made_logs("d", 2))
+LONG = MadeLog(
+    replace(OTHER.metadata, end_offset=2 * RECORDS - 1), LogSegmentData(_LOG, {}), _LOG
 )
 
 
@@ -105,6 +115,19 @@ class TestCopyingAgain:
         assert storage.fetch_log_segment(only(storage)) == OTHER.log
         assert list(storage.scrub(FIRST.metadata.partition)) == []
 
+    def test_an_index_that_another_copy_has_left_is_not_taken_for_this_ones(
+        self, memory: ObjectStore
+    ) -> None:
+        storage = KafScale(memory, index_interval=1)
+        storage.copy_log_segment(LONG.metadata, LONG.data)
+        index = next(e.key for e in memory.list() if e.key.endswith(".index"))
+        right = bytes(memory.get(index))
+        memory.delete([e.key for e in memory.list()])
+        copy(storage, FIRST)
+        memory.delete([e.key for e in memory.list() if e.key.endswith(".kfs")])
+        storage.copy_log_segment(LONG.metadata, LONG.data)
+        assert bytes(memory.get(index)) == right
+
     def test_what_a_copy_has_left_is_kept_for_the_rest(
         self, memory: ObjectStore
     ) -> None:
@@ -177,6 +200,53 @@ class TestTransactions:
                 aborted.metadata, LogSegmentData(aborted.log, given)
             )
         assert written(memory) == {}
+
+
+class TestAnotherSegmentOfTheSameOffset:
+    """It has been stored since this one was listed."""
+
+    def test_is_not_deleted(self, memory: ObjectStore) -> None:
+        storage = KafScale(memory)
+        copy(storage, FIRST)
+        listed = only(storage)
+        storage.replace_log_segment(OTHER.metadata, log_in_memory(OTHER.log, ""), {})
+        storage.delete_log_segment(listed)
+        assert storage.fetch_log_segment(only(storage)) == OTHER.log
+
+    def test_is_not_the_one_that_was_listed(self, memory: ObjectStore) -> None:
+        storage = KafScale(memory)
+        copy(storage, FIRST)
+        listed = only(storage)
+        assert storage.is_current(listed)
+        storage.replace_log_segment(LONG.metadata, log_in_memory(LONG.log, ""), {})
+        assert not storage.is_current(listed)
+        storage.delete_log_segment(only(storage))
+        assert not storage.is_current(listed)
+
+    def test_ends_a_scan_that_was_planned_before(self, memory: ObjectStore) -> None:
+        storage = KafScale(memory)
+        copy(storage, FIRST)
+        scan = Tier(storage).topic("t").scan()
+        storage.replace_log_segment(OTHER.metadata, log_in_memory(OTHER.log, ""), {})
+        with pytest.raises(StorageUnavailableError, match="replacing this segment"):
+            scan.to_table()
+
+
+def test_the_transactions_of_a_log_that_lost_its_index_are_no_ones_to_remove(
+    memory: ObjectStore,
+) -> None:
+    aborted = sample(MADE[0], 1)
+    storage = KafScale(memory)
+    storage.copy_log_segment(aborted.metadata, aborted.data)
+    before = written(memory)
+    index = next(key for key in before if key.endswith(".index"))
+    memory.delete([index])
+    partitions = storage.leftover_partitions()
+    report = scrub(
+        storage, partitions, delete=True, older_than=timedelta(0), now=time.time
+    )
+    assert {one.state for one in report.leftovers} == {LeftoverState.ONLY_COPY}
+    assert written(memory).keys() == before.keys() - {index}
 
 
 def without_end(made: MadeLog) -> MadeLog:

@@ -186,7 +186,9 @@ class SegmentWriter:
         if self.time_index:
             own[Suffix.TIMES] = _times(log, metadata).encode()
 
-        def copy(*, overwrite: bool) -> CustomMetadata:
+        def copy(
+            *, overwrite: bool, besides: frozenset[Suffix] = frozenset()
+        ) -> CustomMetadata:
             # No reader would miss one of these.
             sidecars = [
                 CopiedObject(
@@ -198,6 +200,7 @@ class SegmentWriter:
             objects = [
                 CopiedObject(object_key(folder, base, suffix), data, overwrite)
                 for suffix, data in own.items()
+                if suffix not in besides
             ]
             copy_objects(self.store, name, objects)
             return CustomMetadata(checksum, frozenset(beside))
@@ -208,7 +211,8 @@ class SegmentWriter:
                     return copy(overwrite=False)
             there = listed()
             if there == checksum:
-                return CustomMetadata(checksum, frozenset(beside))
+                # The index may be that of another log, which a copy has left.
+                return copy(overwrite=True, besides=frozenset({Suffix.LOG}))
             if there is not None:
                 raise AlreadyExistsError(f"{name}: another segment begins there")
         # What a copy of another log has left here goes first.

@@ -5,6 +5,7 @@ index. It has the offsets of its name, so there is one segment at most of a base
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 
 from tieredfs import (
@@ -314,9 +315,30 @@ class KafScale(RemoteStorageManager):
         return self._writer.put(folder, metadata, log, indexes, None).encode()
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
-        """Delete the objects of a segment, its log first, so that it is not listed."""
+        """Delete the objects of a segment, its log first, so that it is not listed.
+
+        Of another segment that has been stored at its offset meanwhile nothing is
+        deleted.
+        """
+        if CustomMetadata.parse(metadata.custom_metadata) is not None:
+            with suppress(NotFoundError):
+                if not self._is_same_log(metadata):
+                    return
         folder = self._folder(metadata.partition)
         delete_objects(self.store, folder, metadata.start_offset)
+
+    def is_current(
+        self, metadata: SegmentMetadata, last_offset: int | None = None
+    ) -> bool:
+        """Return whether the log is still the one that was listed: 16 bytes are read.
+
+        A base offset may be used again, by another log.
+        """
+        del last_offset
+        try:
+            return self._is_same_log(metadata)
+        except NotFoundError:
+            return False
 
     def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
         """Yield the objects that are not part of a segment, and those of one half."""
@@ -344,7 +366,10 @@ class KafScale(RemoteStorageManager):
             for (checksum, _), entry in found.sidecars.items():
                 if custom is None or custom.checksum != checksum:
                     reason = f"{name} has no log with the checksum {checksum:08x}"
-                    yield Leftover(entry.key, entry.size or 0, reason)
+                    # Beside a log that may be the only copy of its records it may be
+                    # that of their transactions.
+                    start = base if Suffix.LOG in found.own else None
+                    yield Leftover(entry.key, entry.size or 0, reason, start)
 
     def stored_sizes(
         self, partition: TopicIdPartition
@@ -371,6 +396,21 @@ class KafScale(RemoteStorageManager):
     def _sidecar(self, metadata: SegmentMetadata, checksum: int, suffix: Suffix) -> str:
         folder = self._folder(metadata.partition)
         return sidecar_key(folder, metadata.start_offset, checksum, suffix)
+
+    def _is_same_log(self, metadata: SegmentMetadata) -> bool:
+        """Return whether a segment's log is the one that its metadata state.
+
+        Raises:
+            NotFoundError: There is none.
+        """
+        custom = CustomMetadata.parse(metadata.custom_metadata)
+        key = self._key(metadata, Suffix.LOG)
+        try:
+            size = self._log_size(key) if metadata.size is None else metadata.size
+            footer = self._footer(key, size)
+        except CorruptObjectError:
+            return False  # it ends elsewhere
+        return custom is None or custom.checksum == footer.checksum
 
     def _log_size(self, key: str) -> int:
         size = self.store.head(key).size or 0

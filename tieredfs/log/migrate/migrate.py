@@ -8,11 +8,13 @@ that was killed is continued by running it again.
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Final
 
 from tieredfs.errors import (
     CorruptDataError,
     InvalidArgumentError,
+    NotFoundError,
     PermissionDeniedError,
     UnsupportedFormatError,
     UnsupportedOperationError,
@@ -174,7 +176,29 @@ class _Migration:
     ) -> list[Callable[[], PushReport]]:
         if chosen.is_of_a_log:
             return [partial(self._push, partition, chosen)]
-        return [partial(self._copy, one, copies) for one in chosen.segments]
+        groups = groupby(chosen.segments, key=lambda one: one.start_offset)
+        return [partial(self._copy_each, list(group), copies) for _, group in groups]
+
+    def _copy_each(
+        self, listed: Sequence[SegmentMetadata], copies: StoredCopies
+    ) -> PushReport:
+        """Copy the segments that begin at one offset, the one that ends last first.
+
+        A layout without ids stores only one of them, which is to have most records.
+        """
+        if len(listed) > 1:
+            listed = sorted(listed, key=self._end, reverse=True)
+        reports = [self._copy(one, copies) for one in listed]
+        return PushReport(tuple(one for r in reports for one in r.segments))
+
+    def _end(self, listed: SegmentMetadata) -> tuple[int, int]:
+        """Return the end offset and the highest epoch of a segment, as far as known."""
+        try:
+            found = self._source.describe(listed)
+        except (*_FAILURES, NotFoundError):  # raised again when it is copied
+            return -1, -1
+        epochs = found.leader_epochs or ()
+        return found.end_offset or -1, epochs[-1].epoch if epochs else -1
 
     def _copy(
         self, listed: SegmentMetadata, copies: StoredCopies, *, rebuilds: bool = False

@@ -1,6 +1,7 @@
 """What the target of a migration has already."""
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable
 
 from tieredfs.errors import (
     CorruptDataError,
@@ -23,14 +24,25 @@ class StoredCopies:
     """The whole segments of a partition in the target, by their ids.
 
     An id belongs to one copy of a segment, so what has it has the same log, unless it
-    was damaged since.
+    was damaged since. A layout that reuses names keeps no ids: there a segment is found
+    by its offsets and its size.
     """
 
-    def __init__(self, stored: Iterable[SegmentMetadata]) -> None:
-        """Take the segments as the target lists them; damaged ones are left out."""
+    def __init__(
+        self, stored: Iterable[SegmentMetadata], alone: Collection[int] = ()
+    ) -> None:
+        """Take the segments as the target lists them; damaged ones are left out.
+
+        Args:
+            stored: The segments.
+            alone: The offsets at which one segment of the source begins, and no other.
+        """
         self._by_id: dict[tuple[int, SegmentId], list[SegmentMetadata]] = {}
+        self._without_id: dict[int, SegmentMetadata] = {}
         for one in stored:
             self._by_id.setdefault((one.start_offset, one.id), []).append(one)
+            if one.version and one.start_offset in alone:
+                self._without_id[one.start_offset] = one
 
     def find(self, segment: SegmentMetadata) -> SegmentMetadata | None:
         """Return the copy of a segment, if there is a whole one.
@@ -42,7 +54,11 @@ class StoredCopies:
             segment: As the source lists or describes it.
         """
         found = self._by_id.get((segment.start_offset, segment.id), ())
-        return next((one for one in found if _agree(one, segment)), None)
+        same = next((one for one in found if _agree(one, segment)), None)
+        other = self._without_id.get(segment.start_offset)
+        if same or other is None or segment.size is None:
+            return same
+        return other if _agree(other, segment) else None
 
 
 def compare_partition(
@@ -68,7 +84,9 @@ def compare_partition(
     if chosen.is_of_a_log:
         return chosen, StoredCopies(())
     try:
-        return chosen, StoredCopies(StoredSegments(target, partition))
+        starts = Counter(one.start_offset for one in chosen.segments)
+        alone = {start for start, count in starts.items() if count == 1}
+        return chosen, StoredCopies(StoredSegments(target, partition), alone)
     except (CorruptDataError, PermissionDeniedError, UnsupportedFormatError) as error:
         return ChosenSegments((), (*chosen.errors, error)), StoredCopies(())
 

@@ -19,6 +19,7 @@ from tieredfs.errors import (
     CorruptIndexError,
 )
 from tieredfs.fetch import FetchedLog
+from tieredfs.format.batch.damaged import holds_batch
 from tieredfs.format.batch.header import HEADER_SIZE
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.index.offset import OffsetIndex
@@ -45,6 +46,9 @@ trip.
 
 _MIN_SLICE_BYTES: Final = 4 * _FIRST_REQUEST_BYTES
 """Bytes of a slice that is worth a second request."""
+
+_MAX_CUT_BYTES: Final = 128 << 20
+"""Most bytes of a batch that a log may end in: Kafka's default maximum is 1 MiB."""
 
 _NOTHING = memoryview(b"")
 
@@ -156,8 +160,8 @@ def is_cut_short(storage: RemoteStorageManager, part: SegmentSlice) -> bool:
     """Return whether the log of a slice ends before it, as in a copy that is not whole.
 
     It may end in the first part of a batch, and in zeros. A batch that only claims to
-    reach beyond the end of the log is damage: the offset index leads to another batch
-    behind its beginning.
+    reach beyond the end of the log is damage: it is whole, or another batch is behind
+    its beginning.
 
     Args:
         storage: Where the segment is.
@@ -175,10 +179,13 @@ def is_cut_short(storage: RemoteStorageManager, part: SegmentSlice) -> bool:
     except CorruptDataError:
         return False
     following, size = index.upper_bound(position + 1), segment.size or 0
-    if following is None or following.position >= size:
-        return True
-    end = min(following.position + HEADER_SIZE, size)
-    return not any(storage.fetch_log_segment(segment, following.position, end))
+    if following is not None and following.position < size:
+        end = min(following.position + HEADER_SIZE, size)
+        return not any(storage.fetch_log_segment(segment, following.position, end))
+    if size - position > _MAX_CUT_BYTES:
+        return False  # no batch is so large
+    rest = storage.fetch_log_segment(segment, position, size)
+    return not holds_batch(rest, part.start_offset, part.segment.end_offset or 0)
 
 
 def _filter(
