@@ -21,7 +21,11 @@ from tieredfs.errors import TieredFSError
 from tieredfs.log.migrate.migrate import CONCURRENCY
 from tieredfs.log.migrate.migrate import migrate as migrate_segments
 from tieredfs.log.migrate.plan import PartitionPlan, plan_migration
-from tieredfs.log.partitions import listed_size, select_partitions
+from tieredfs.log.partitions import (
+    listed_size,
+    select_partitions,
+    without_internal,
+)
 from tieredfs.log.read.last_records import LastRecords
 from tieredfs.storage import RemoteStorageManager
 
@@ -127,6 +131,8 @@ def migrate(  # noqa: PLR0913 - one parameter for each option
     with options.tier(source, is_cached=False) as tier:
         storage = tier.storage
         partitions = select_partitions(storage, None if topic is None else [topic])
+        if topic is None:
+            partitions = without_internal(partitions)
         there = reached.target(target, moved.writes)
         what = f"migrate {source}"
         if dry_run:

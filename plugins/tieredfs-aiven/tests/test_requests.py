@@ -10,7 +10,6 @@ from tieredfs import (
     ObjectStore,
     RequestCounter,
     RequestEvent,
-    UnsupportedOperationError,
 )
 from tieredfs_aiven import Aiven
 
@@ -162,12 +161,3 @@ def test_making_a_storage_takes_none() -> None:
     counter = RequestCounter()
     Aiven(ObjectStore("memory://nothing", observer=counter), encryption_keys=KEYS)
     assert counter.requests == 0
-
-
-def test_it_is_read_only() -> None:
-    storage, events = watched("plain")
-    one = sample("plain", "txn")
-    assert not {str(can) for can in storage.capabilities} & {"write"}
-    with pytest.raises(UnsupportedOperationError):
-        storage.delete_log_segment(one.metadata)
-    assert events == []

@@ -1,5 +1,6 @@
 """The rules of the contract, in every way in which a segment can be stored."""
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from tempfile import TemporaryDirectory
@@ -23,7 +24,7 @@ class TestPlain(RemoteStorageTests):
         return Aiven(store, **self.options)
 
 
-class TestCompressed(TestPlain):
+class Compressed(TestPlain):
     options: ClassVar[Mapping[str, Any]] = {
         "chunk_size": 1000,
         "compression": "zstd",
@@ -31,7 +32,7 @@ class TestCompressed(TestPlain):
     }
 
 
-class TestEncrypted(TestPlain):
+class Encrypted(TestPlain):
     options: ClassVar[Mapping[str, Any]] = {
         **ENCRYPTED,
         "custom_metadata": ["REMOTE_SIZE", "OBJECT_PREFIX"],
@@ -48,7 +49,7 @@ class TestCompressedAndEncrypted(TestPlain):
     }
 
 
-class TestCompressedAndEncryptedInS3(TestCompressedAndEncrypted):
+class InS3(TestCompressedAndEncrypted):
     @pytest.fixture
     def tieredfs_store(
         self, s3: dict[str, object], request: pytest.FixtureRequest
@@ -57,6 +58,18 @@ class TestCompressedAndEncryptedInS3(TestCompressedAndEncrypted):
         bucket = request.node.name.replace("_", "-")[:60].strip("-")
         s3fs.S3FileSystem(skip_instance_cache=True, **s3).mkdir(bucket)
         return ObjectStore(f"s3://{bucket}", s3)
+
+
+if os.environ.get("HYPOTHESIS_PROFILE") == "proofs":  # a quarter of an hour more
+
+    class TestCompressed(Compressed):
+        """Only compressed."""
+
+    class TestEncrypted(Encrypted):
+        """Only encrypted."""
+
+    class TestCompressedAndEncryptedInS3(InS3):
+        """Both, in a bucket."""
 
 
 @contextmanager
@@ -68,7 +81,7 @@ def open_folder() -> Iterator[ObjectStore]:
 
 TestPlainMachine = state_machine_test(TestPlain, examples=10)
 TestCompressedMachineInAFolder = state_machine_test(
-    TestCompressed, open_store=open_folder, examples=5, steps=15
+    Compressed, open_store=open_folder, examples=5, steps=15
 )
 TestCompressedAndEncryptedMachine = state_machine_test(
     TestCompressedAndEncrypted, examples=5, steps=15

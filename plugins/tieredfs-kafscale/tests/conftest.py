@@ -8,7 +8,7 @@ import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
 from support.samples import new_store
-from tieredfs import ObjectStore
+from tieredfs import ObjectStore, RequestPolicy
 
 # No deadlines: the cores are shared, and a slow example is not a wrong one.
 hypothesis.settings.register_profile("default", deadline=None, print_blob=True)
@@ -35,5 +35,5 @@ def _forget() -> Iterator[None]:
 
 @pytest.fixture
 def memory() -> ObjectStore:
-    """An empty store."""
-    return new_store()
+    """An empty store, where a copy in progress has little time."""
+    return new_store().with_policy(RequestPolicy(deadline=0.3))

@@ -1,5 +1,7 @@
 """Copies that fail and processes that die lose nothing, and block nothing."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
@@ -14,7 +16,7 @@ from hypothesis.stateful import (
 
 from support.made_logs import MadeLog, made_logs
 from support.samples import new_store
-from tieredfs import NotFoundError, TieredFSError
+from tieredfs import AlreadyExistsError, NotFoundError, RequestPolicy, TieredFSError
 from tieredfs.testing.faults import (
     CrashError,
     Effect,
@@ -39,7 +41,7 @@ class Copies(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.store = new_store()
+        self.store = new_store().with_policy(RequestPolicy(deadline=0.05))
         self.storage = KafScale(FaultyStore.over(self.store))
         self.acknowledged: dict[int, bytes] = {}
         self.next = 0
@@ -120,6 +122,35 @@ class Copies(RuleBasedStateMachine):
 
 def _in_partition(made: MadeLog) -> MadeLog:
     return made._replace(metadata=replace(made.metadata, partition=PARTITION))
+
+
+def test_of_copies_of_different_logs_to_one_offset_one_is_acknowledged_and_kept() -> (
+    None
+):
+    store = new_store().with_policy(RequestPolicy(deadline=0.5))
+    for number in range(20):
+        base = GENERATIONS[number % 2][0].metadata.start_offset
+        start = threading.Barrier(2)
+
+        def copy(generation: list[MadeLog], start: threading.Barrier = start) -> bool:
+            made = _in_partition(generation[0])
+            start.wait(10)
+            try:
+                KafScale(store).copy_log_segment(made.metadata, made.data)
+            except AlreadyExistsError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(2) as pool:
+            acknowledged = list(pool.map(copy, GENERATIONS))
+        assert sum(acknowledged) == 1
+        reader = KafScale(store)
+        (kept,) = reader.list_segments(PARTITION)
+        assert kept.start_offset == base
+        expected = GENERATIONS[acknowledged.index(True)][0].log
+        assert reader.fetch_log_segment(kept) == expected
+        assert list(reader.scrub(PARTITION)) == []
+        reader.delete_log_segment(kept)
 
 
 TestCopies = Copies.TestCase

@@ -10,6 +10,7 @@ import pytest
 from support.samples import CASES, PARTITIONS, expected, opened, read, rows
 from tieredfs import (
     CorruptBatchError,
+    CorruptDataError,
     CorruptObjectError,
     IndexType,
     ObjectStore,
@@ -154,6 +155,24 @@ class TestDamaged:
     ) -> None:
         topic = Tier(opened("restore-cases/store")).topic(case)
         with pytest.raises(CorruptBatchError, match=case):
+            topic.scan().to_table()
+
+    @pytest.mark.parametrize("last", [8, 11, 2**31 + 4, 2**62, 2**63 - 1])
+    def test_a_footer_that_claims_too_much_hides_no_other_segment(
+        self, memory: ObjectStore, last: int
+    ) -> None:
+        case = "c01-clean"
+        source = opened("restore-cases/store").store
+        for entry in source.list(f"default/{case}/"):
+            memory.put(entry.key, source.get(entry.key), overwrite=True)
+        key = f"default/{case}/0/segment-{4:020d}.kfs"
+        data = bytearray(memory.get(key))
+        data[-12:-4] = last.to_bytes(8)
+        memory.put(key, bytes(data), overwrite=True)
+        topic = Tier(KafScale(memory)).topic(case)
+        found = topic.scan(on_gap="skip").to_table()["offset"].to_pylist()
+        assert found == [*range(4), *range(8, 12)]
+        with pytest.raises(CorruptDataError, match="4 to 7"):
             topic.scan().to_table()
 
     @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from functools import partial
+from itertools import zip_longest
 from typing import NamedTuple
 
 from tieredfs import (
@@ -12,6 +13,7 @@ from tieredfs import (
     SegmentMetadata,
     TieredFSError,
     TopicIdPartition,
+    UnsupportedFormatError,
 )
 from tieredfs.storage import ContentId, run_all
 from tieredfs_kafscale.custom_metadata import CustomMetadata
@@ -22,12 +24,19 @@ from tieredfs_kafscale.restore import (
     last_complete,
     may_be_log,
 )
-from tieredfs_kafscale.segment_file import FOOTER_SIZE, HEADER_SIZE, SegmentFooter
+from tieredfs_kafscale.segment_file import (
+    FOOTER_SIZE,
+    HEADER_SIZE,
+    SegmentFooter,
+    SegmentHeader,
+)
 from tieredfs_kafscale.time_sidecar import SIDECAR_SIZE, TimeSidecar
 
 __all__ = ["Ends", "KnownEnds", "SegmentListing"]
 
 _MAX_KNOWN = 100_000  # some 200 bytes each
+_MAX_SPAN = (1 << 31) - 1  # offsets of a segment, as Kafka's indexes count them
+_MAX_OFFSET = (1 << 63) - 1
 _CONCURRENCY = 32  # small requests, which cost only latency
 
 
@@ -120,10 +129,13 @@ class SegmentListing:
         ]
         most = self._store.options.max_concurrent_requests
         concurrency = _CONCURRENCY if most is None else most
-        read = [partial(self._ends, found) for found in wanted]
-        for found, ends in zip(
-            wanted, run_all(read, concurrency=concurrency), strict=True
-        ):
+        tasks = [partial(self._ends, found) for found in wanted]
+        all_ends = run_all(tasks, concurrency=concurrency)
+        following = [found.base_offset for found in wanted[1:]]
+        for found, read, after in zip_longest(wanted, all_ends, following):
+            ends: Ends | TieredFSError | None = read
+            if isinstance(read, Ends) and after is not None:
+                ends = self._checked(found, read, after)
             match ends:
                 case None:
                     pass  # it was deleted since it was listed
@@ -131,6 +143,33 @@ class SegmentListing:
                     yield ends
                 case _:
                     yield self._segment(partition, found, ends)
+
+    def _checked(
+        self, found: StoredObjects, ends: Ends, following: int
+    ) -> Ends | TieredFSError | None:
+        """Return the ends of a segment; an error if it only seems to overlap the next.
+
+        No checksum covers a footer. A log has every offset, so its header shows where
+        it ends.
+        """
+        last = ends.footer.last_offset
+        if last < following:
+            return ends
+        key = found.own[Suffix.LOG].key
+        name = f"{self._store.url}/{key}"
+        try:
+            data = self._store.get_range(key, 0, HEADER_SIZE)
+            header = SegmentHeader.parse(data, name)
+        except NotFoundError:
+            return None
+        except (CorruptObjectError, UnsupportedFormatError) as error:
+            return error
+        if header.base_offset + header.message_count - 1 == last:
+            return ends
+        return CorruptObjectError(
+            f"{name}: its footer has last offset {last}, its header "
+            f"{header.message_count} records from {header.base_offset} on"
+        )
 
     def _ends(self, found: StoredObjects) -> Ends | TieredFSError | None:
         log, times = found.own[Suffix.LOG], found.own.get(Suffix.TIMES)
@@ -151,7 +190,8 @@ class SegmentListing:
             return None
         except CorruptObjectError as error:
             return error
-        if footer.last_offset < found.base_offset:
+        span = footer.last_offset - found.base_offset
+        if not 0 <= span <= _MAX_SPAN or footer.last_offset >= _MAX_OFFSET:
             return CorruptObjectError(
                 f"{name}: its footer has last offset {footer.last_offset}"
             )

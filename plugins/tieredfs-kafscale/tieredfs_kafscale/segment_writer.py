@@ -1,5 +1,6 @@
 """Write the objects of a segment."""
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from tieredfs import (
     AlreadyExistsError,
     IndexType,
     InvalidArgumentError,
+    NotFoundError,
     ObjectStore,
     SegmentMetadata,
     StoreCapability,
@@ -38,6 +40,12 @@ from tieredfs_kafscale.time_sidecar import TimeSidecar
 __all__ = ["SIDECARS", "SegmentWriter", "delete_objects"]
 
 _MAGIC: Final = 2
+
+_ATTEMPTS: Final = 3
+"""How often a segment is put where copies of others have left something."""
+
+_LOOKS: Final = 20
+"""How often it is looked whether such a copy ends, within the deadline of a request."""
 
 SIDECARS: Final = {
     IndexType.TRANSACTION: Suffix.TRANSACTIONS,
@@ -72,11 +80,15 @@ class SegmentWriter:
         store: Where they are stored.
         index_interval: Number of records between two entries of an index.
         time_index: Whether the times of a segment are stored, too.
+        clock: Returns a time in seconds that only grows.
+        sleep: Waits some seconds.
     """
 
     store: ObjectStore
     index_interval: int
     time_index: bool
+    clock: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], object] = time.sleep
 
     def put(
         self,
@@ -205,19 +217,53 @@ class SegmentWriter:
             copy_objects(self.store, name, objects)
             return CustomMetadata(checksum, frozenset(beside))
 
-        if listed is not None:
-            if StoreCapability.EXCLUSIVE_CREATE in self.store.probe_capabilities():
+        if listed is None:
+            delete_objects(self.store, folder, base)
+            return copy(overwrite=True)
+        can_create = StoreCapability.EXCLUSIVE_CREATE in self.store.probe_capabilities()
+        for _ in range(_ATTEMPTS):
+            if can_create:
                 with suppress(AlreadyExistsError):
                     return copy(overwrite=False)
-            there = listed()
+            there = self._settled(folder, base, listed)
             if there == checksum:
                 # The index may be that of another log, which a copy has left.
                 return copy(overwrite=True, besides=frozenset({Suffix.LOG}))
             if there is not None:
                 raise AlreadyExistsError(f"{name}: another segment begins there")
-        # What a copy of another log has left here goes first.
-        delete_objects(self.store, folder, base)
-        return copy(overwrite=True)
+            # What a copy of another log has left here goes first.
+            delete_objects(self.store, folder, base)
+            if not can_create:
+                return copy(overwrite=True)
+        raise AlreadyExistsError(f"{name}: another process copies a segment there")
+
+    def _settled(
+        self, folder: str, base: int, listed: Callable[[], int | None]
+    ) -> int | None:
+        """Return what is listed at an offset, once no copy can be under way there.
+
+        One half alone may be that of a copy whose other half is being put: it has the
+        time that a request has.
+        """
+        deadline = self.store.policy.deadline
+        begun = self.clock()
+        while True:
+            there = listed()
+            halves = (
+                object_key(folder, base, kind) for kind in (Suffix.LOG, Suffix.INDEX)
+            )
+            if there is not None or not any(map(self._exists, halves)):
+                return there
+            if self.clock() - begun >= deadline:
+                return None
+            self.sleep(deadline / _LOOKS)
+
+    def _exists(self, key: str) -> bool:
+        try:
+            self.store.head(key)
+        except NotFoundError:
+            return False
+        return True
 
 
 def _beside(

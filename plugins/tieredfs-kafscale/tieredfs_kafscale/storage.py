@@ -83,6 +83,10 @@ class KafScale(RemoteStorageManager):
         self._time_index = time_index
         self._known: KnownEnds = {}
 
+    def __getstate__(self) -> dict[str, object]:
+        """Return what another process needs: not what was read of objects."""
+        return {**vars(self), "_known": {}}
+
     @property
     def _listing(self) -> SegmentListing:
         return SegmentListing(self.store, self._known)

@@ -21,7 +21,7 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.integers import MAX_INT64
-from tieredfs.model import TopicIdPartition
+from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.objects import ObjectInfo
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, Leftover, RemoteStorageManager
@@ -259,9 +259,16 @@ class _Scrub:
             listed = self._storage.list_segments(partition)
         except NotFoundError:
             listed = []
-        whole = list(self._pool.map(self._storage.describe, listed))
+        whole = [one for one in self._pool.map(self._described, listed) if one]
         held = [(one.start_offset, (one.end_offset or 0) + 1) for one in whole]
         return {one.stem for one in logs if not _covers(held, *self._offsets_of(one))}
+
+    def _described(self, listed: SegmentMetadata) -> SegmentMetadata | None:
+        """Return a segment with its end; None for one that cannot be read."""
+        try:
+            return self._storage.describe(listed)
+        except (NotFoundError, *_UNUSABLE):
+            return None
 
     def _offsets_of(self, one: _Seen) -> tuple[int, int]:
         """Return the offsets ``[start, end)`` of a log that is left over.

@@ -6,11 +6,12 @@ under neither name. If a segment is missed, the one before it seems to extend to
 after it, or the log to begin later. So two listings in a row have to agree.
 
 In a copy a log may be missing for good. Where an index of it is left, the segment
-before ends where that one began, and the offsets up to the next log are a gap.
+before ends where that one began, and the offsets up to the next log are a gap; unless
+the index of that segment goes on behind.
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -18,12 +19,15 @@ from itertools import pairwise
 from typing import Final
 
 from tieredfs.errors import (
+    CorruptIndexError,
     CorruptObjectError,
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
     StorageUnavailableError,
 )
+from tieredfs.format.index.offset import OffsetIndex
+from tieredfs.format.index.padding import without_padding
 from tieredfs.model import UNKNOWN_TOPIC_ID, TopicIdPartition, Uuid
 from tieredfs.objects import ObjectStore
 from tieredfs.objects.concurrency.parallel import run_all
@@ -168,13 +172,36 @@ class LogDirectory:
                 renamed.add(int(match[1]))
         if is_empty:
             raise NotFoundError(f"not found: {partition} in {self.store.url}")
-        starts = sorted({*found, *(indexed - renamed)})
+        lost = sorted(indexed - renamed - found.keys())
+        lost = [start for start in lost if not self._reaches(folder, found, start)]
+        starts = sorted({*found, *lost})
         ends = dict(pairwise(starts))
         last = max(found, default=None)
         return [
             log if start == last else replace(log, end=ends[start])
             for start, log in sorted(found.items())
         ]
+
+    def _reaches(self, folder: str, found: Collection[int], offset: int) -> bool:
+        """Return whether the log before an offset goes on behind it, by its index.
+
+        A file of a segment that was merged into another one may have been left.
+
+        Args:
+            folder: The partition's folder.
+            found: Where the logs begin that are there.
+            offset: The offset.
+        """
+        start = max((one for one in found if one < offset), default=None)
+        if start is None:
+            return False
+        key = f"{folder}{start:020d}.index"
+        try:
+            data = without_padding(self.store.get(key), OffsetIndex.ENTRY_SIZE)
+            index = OffsetIndex.parse(data, start)
+        except (NotFoundError, CorruptIndexError):
+            return False
+        return len(index) > 0 and index.entry(-1).offset >= offset
 
     def check_topic(self, partition: TopicIdPartition) -> None:
         """Check that a partition's folder is that of its topic, not of a later one.
