@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -22,7 +23,9 @@ from tieredfs.testing.faults import (
     Effect,
     FaultPlan,
     FaultyStore,
+    KeyPlan,
     StoreFault,
+    StoreRequest,
 )
 from tieredfs_kafscale import KafScale
 
@@ -151,6 +154,49 @@ def test_of_copies_of_different_logs_to_one_offset_one_is_acknowledged_and_kept(
         assert reader.fetch_log_segment(kept) == expected
         assert list(reader.scrub(PARTITION)) == []
         reader.delete_log_segment(kept)
+
+
+class AfterDelete:
+    """Let the first write after a deletion be late."""
+
+    def __init__(self) -> None:
+        self.is_next = self.is_done = False
+
+    def fault(self, request: StoreRequest) -> StoreFault | None:
+        if request.verb == "delete":
+            self.is_next = True
+        elif self.is_next and request.write is not None and not self.is_done:
+            self.is_done = True
+            return StoreFault(Effect.DELAY, request.number)
+        return None
+
+
+def test_the_half_of_a_copy_under_way_is_not_taken_for_a_dead_ones() -> None:
+    store = new_store().with_policy(RequestPolicy(deadline=5))
+    mine, theirs = (_in_partition(one[0]) for one in GENERATIONS)
+    key = f"default/t/0/segment-{0:020d}.index"
+    paused, deleted, ended = (threading.Event() for _ in range(3))
+
+    def pause() -> None:
+        paused.set()
+        deleted.wait(0.3)
+
+    def go_on() -> None:
+        deleted.set()
+        ended.wait(5)
+
+    plan = KeyPlan(key, Effect.DELAY)
+    first = KafScale(FaultyStore.over(store, plan, during_pause=pause))
+    second = KafScale(FaultyStore.over(store, AfterDelete(), during_pause=go_on))
+    with ThreadPoolExecutor(1) as pool:
+        copied = pool.submit(first.copy_log_segment, mine.metadata, mine.data)
+        copied.add_done_callback(lambda _: ended.set())
+        assert paused.wait(5)
+        with pytest.raises(AlreadyExistsError):
+            second.copy_log_segment(theirs.metadata, theirs.data)
+        copied.result(5)
+    (kept,) = KafScale(store).list_segments(PARTITION)
+    assert KafScale(store).fetch_log_segment(kept) == mine.log
 
 
 TestCopies = Copies.TestCase

@@ -12,12 +12,8 @@ from itertools import groupby
 from typing import Final
 
 from tieredfs.errors import (
-    CorruptDataError,
     InvalidArgumentError,
     NotFoundError,
-    PermissionDeniedError,
-    UnsupportedFormatError,
-    UnsupportedOperationError,
 )
 from tieredfs.log.migrate.chosen_segments import (
     ChosenSegments,
@@ -29,7 +25,12 @@ from tieredfs.log.migrate.log_copy import copy_log
 from tieredfs.log.migrate.places import check_places
 from tieredfs.log.migrate.segment_copy import DeferredError, SegmentCopier
 from tieredfs.log.migrate.stored_copies import StoredCopies, compare_partition
-from tieredfs.log.push.outcome import FailedPartition, PushedSegment, PushReport
+from tieredfs.log.push.outcome import (
+    PARTITION_FAILURES,
+    FailedPartition,
+    PushedSegment,
+    PushReport,
+)
 from tieredfs.log.read.scan_bounds import Position
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
@@ -39,15 +40,6 @@ __all__ = ["CONCURRENCY", "migrate"]
 
 CONCURRENCY: Final = 4
 """Default number of segments that are copied concurrently."""
-
-_FAILURES: Final = (
-    CorruptDataError,
-    InvalidArgumentError,
-    PermissionDeniedError,
-    UnsupportedFormatError,
-    UnsupportedOperationError,
-)
-"""Errors that end one partition, but not the migration."""
 
 
 def migrate(  # noqa: PLR0913 - what is copied, how, and who watches
@@ -195,7 +187,7 @@ class _Migration:
         """Return the end offset and the highest epoch of a segment, as far as known."""
         try:
             found = self._source.describe(listed)
-        except (*_FAILURES, NotFoundError):  # raised again when it is copied
+        except (*PARTITION_FAILURES, NotFoundError):  # raised again when it is copied
             return -1, -1
         epochs = found.leader_epochs or ()
         return found.end_offset or -1, epochs[-1].epoch if epochs else -1
@@ -236,7 +228,7 @@ class _Migration:
                 done.append(one)
                 if self.stop.is_set():
                     break
-        except _FAILURES as error:
+        except PARTITION_FAILURES as error:
             failed = (FailedPartition(partition, error),)
         return PushReport(tuple(done), failed)
 

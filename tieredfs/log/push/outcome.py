@@ -2,11 +2,34 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
-from tieredfs.errors import TieredFSError
+from tieredfs.errors import (
+    CorruptDataError,
+    InvalidArgumentError,
+    PermissionDeniedError,
+    TieredFSError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
 from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
 
-__all__ = ["FailedPartition", "PushOutcome", "PushReport", "PushedSegment"]
+__all__ = [
+    "PARTITION_FAILURES",
+    "FailedPartition",
+    "PushOutcome",
+    "PushReport",
+    "PushedSegment",
+]
+
+PARTITION_FAILURES: Final = (
+    CorruptDataError,
+    InvalidArgumentError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
+"""Errors that end one partition, but not the push or the migration of the others."""
 
 
 class PushOutcome(StrEnum):

@@ -11,15 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tieredfs.errors import (
-    CorruptDataError,
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
-    UnsupportedFormatError,
     UnsupportedOperationError,
 )
 from tieredfs.format.index.builder import INTERVAL_BYTES
 from tieredfs.log.push.outcome import (
+    PARTITION_FAILURES,
     FailedPartition,
     PushedSegment,
     PushOutcome,
@@ -44,15 +43,6 @@ __all__ = [
 
 CONCURRENCY: Final = 4
 """Default number of partitions that are copied concurrently."""
-
-_FAILURES: Final = (
-    CorruptDataError,
-    InvalidArgumentError,
-    PermissionDeniedError,
-    UnsupportedFormatError,
-    UnsupportedOperationError,
-)
-"""Errors that end one partition, but not the push."""
 
 
 def push(  # noqa: PLR0913 - what is copied, how, and who watches
@@ -136,7 +126,7 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
                 done.append(one)
                 if stop.is_set():
                     break
-        except _FAILURES as error:
+        except PARTITION_FAILURES as error:
             failed = (FailedPartition(partition, error),)
         return PushReport(tuple(sorted(done, key=_start_offset)), failed)
 
