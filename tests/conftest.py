@@ -21,6 +21,7 @@ import pytest
 import s3fs
 
 from servers import Bucket, FaultProxy, Fleet, ProxiedBucket, SeaweedS3
+from support.memory import restored_memory
 from support.prerequisites import miss, server_of
 from support.stores import make_place, open_store
 from tieredfs import ObjectStore
@@ -146,6 +147,13 @@ def data() -> Path:
 def memory(request: pytest.FixtureRequest, tmp_path: Path) -> ObjectStore:
     """An empty store of this test's own."""
     return open_store(make_place("memory", request, tmp_path))
+
+
+@pytest.fixture(autouse=True)
+def _restored_memory() -> Iterator[None]:
+    """Leave nothing in memory for the listings of the tests that follow."""
+    with restored_memory():
+        yield
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 import contextlib
 import shutil
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
@@ -20,6 +19,7 @@ from proofs.extent import extent
 from support.distant import distant
 from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.log_directories import push_all, source_of, write_log
+from support.memory import session_url
 from support.wire import WireRecord, encode_batch
 from tieredfs import ObjectStore, Options, RemoteStorageManager, Scan, Topic
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
@@ -64,7 +64,7 @@ def _stored(folder: Path, layout: str) -> str:
     source = tieredfs.open_tier(str(folder))
     if layout == _AS_RECORDED:
         return str(folder)
-    url = f"memory://requests-{uuid.uuid4().hex}"
+    url = session_url()
     _push(source.storage, url, layout)
     return url
 
@@ -201,7 +201,7 @@ def _large(layout: str) -> str:
             folder = f"t-{partition}"
             logs = {at: _log(partition, at) for at in range(0, _END, _OFFSETS)}
             write_log(root, {**logs, _END: b""}, partition=folder)
-        url = f"memory://requests-{uuid.uuid4().hex}"
+        url = session_url()
         _push(source_of(root), url, layout)
     finally:
         shutil.rmtree(root)
