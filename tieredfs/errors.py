@@ -29,9 +29,10 @@ Errors can be pickled, so that they keep their type across processes.
 """
 
 from enum import StrEnum
-from typing import ClassVar
+from typing import ClassVar, Final
 
 __all__ = [
+    "UNREADABLE",
     "AlreadyExistsError",
     "ClosedError",
     "CorruptBatchError",
@@ -211,3 +212,7 @@ class PluginNotInstalledError(PluginError):
     """A package is missing; the message is the ``pip install`` command to run."""
 
     kind = ErrorKind.PLUGIN_NOT_INSTALLED
+
+
+UNREADABLE: Final = (CorruptDataError, PermissionDeniedError, UnsupportedFormatError)
+"""Errors of one segment or partition, after which the others can still be read."""

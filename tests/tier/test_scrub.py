@@ -207,6 +207,34 @@ def test_a_damaged_log_without_an_index_is_kept(memory: ObjectStore) -> None:
     assert set(states(scrubbed(storage)).values()) == {LeftoverState.ONLY_COPY}
 
 
+def test_a_damaged_segment_holds_nothing_and_does_not_end_the_scrub(
+    memory: ObjectStore,
+) -> None:
+    storage = KafkaLocal(memory)
+    whole(storage, 0)
+    for key in keys(memory):
+        if key.endswith(".timeindex"):
+            memory.delete([key])
+    left = set(keys(memory))
+    again = sample(FIRST, 0, "another copy of these offsets")
+    storage.copy_log_segment(again.metadata, again.data)
+    damaged = set(keys(memory)) - left
+    for key in damaged:
+        if key.endswith(".log"):
+            memory.put(key, b"not a log" * 10, overwrite=True)
+    half(memory, 1, limit=1)
+    report = scrubbed(storage)
+    found = states(report)
+    assert {key: found[key] for key in left} == dict.fromkeys(
+        left, LeftoverState.ONLY_COPY
+    )
+    assert {state for key, state in found.items() if key not in left} == {
+        LeftoverState.DELETED
+    }
+    assert set(keys(memory)) == left | damaged
+    assert report.errors == ()
+
+
 def test_what_an_append_staged_is_found_where_no_partition_is_listed(
     memory: ObjectStore,
 ) -> None:

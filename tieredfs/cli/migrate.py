@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import click
 
-from tieredfs.cli.exit_codes import worst_code
 from tieredfs.cli.numbers import Integer
 from tieredfs.cli.options import (
     JsonObject,
@@ -14,10 +13,14 @@ from tieredfs.cli.options import (
     tier_options,
 )
 from tieredfs.cli.output.progress import Transfer, waiting
-from tieredfs.cli.output.tables import show_error, show_json, show_table
 from tieredfs.cli.positions import End, Place, PositionType, check_order
-from tieredfs.cli.pushed_segments import COLUMNS, change_errors, count_moved, row_of
-from tieredfs.errors import TieredFSError
+from tieredfs.cli.pushed_segments import (
+    COLUMNS,
+    change_errors,
+    count_moved,
+    row_of,
+    show_partitions,
+)
 from tieredfs.log.migrate.migrate import CONCURRENCY
 from tieredfs.log.migrate.migrate import migrate as migrate_segments
 from tieredfs.log.migrate.plan import PartitionPlan, plan_migration
@@ -164,7 +167,7 @@ def migrate(  # noqa: PLR0913 - one parameter for each option
     ]
     for row in rows:
         del row["repaired"]
-    _show(rows, _COLUMNS, errors, there, dry_run=False, as_json=as_json)
+    show_partitions(rows, _COLUMNS, errors, there, dry_run=False, as_json=as_json)
 
 
 def _given(start: Place) -> End:
@@ -188,31 +191,4 @@ def _show_plan(
         for plan in plans
     ]
     failures = [failure.error for plan in plans for failure in plan.failures]
-    _show(rows, _PLAN, failures, target, dry_run=True, as_json=as_json)
-
-
-def _show(
-    rows: Sequence[Mapping[str, object]],
-    columns: Mapping[str, str],
-    errors: Sequence[TieredFSError],
-    target: RemoteStorageManager,
-    *,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Show the rows of partitions, and end with the exit code of the errors."""
-    if as_json:
-        show_json(
-            {
-                "url": target.store.url,
-                "dry_run": dry_run,
-                "partitions": rows,
-                "errors": [str(error) for error in errors],
-            }
-        )
-    else:
-        show_table(rows, columns)
-    for error in errors:
-        show_error(error)
-    if errors:
-        click.get_current_context().exit(worst_code(errors))
+    show_partitions(rows, _PLAN, failures, target, dry_run=True, as_json=as_json)

@@ -5,7 +5,6 @@ from collections.abc import Sequence
 import click
 
 from tieredfs.cache.user_directory import default_directory
-from tieredfs.cli.exit_codes import worst_code
 from tieredfs.cli.log_directory import (
     check_is_directory,
     log_directory_url,
@@ -14,8 +13,13 @@ from tieredfs.cli.log_directory import (
 from tieredfs.cli.numbers import Integer
 from tieredfs.cli.options import Rate, TierOptions, json_option, tier_options
 from tieredfs.cli.output.progress import Transfer
-from tieredfs.cli.output.tables import show_error, show_json, show_table
-from tieredfs.cli.pushed_segments import COLUMNS, change_errors, count_moved, row_of
+from tieredfs.cli.pushed_segments import (
+    COLUMNS,
+    change_errors,
+    count_moved,
+    row_of,
+    show_partitions,
+)
 from tieredfs.errors import InvalidArgumentError, NotFoundError
 from tieredfs.log.partitions import (
     listed_size,
@@ -137,21 +141,8 @@ def push(  # noqa: PLR0913 - one parameter for each option
         )
     rows = [row_of(partition, report) for partition in partitions]
     errors = [*report.errors, *change_errors(source, report, "push")]
-    if as_json:
-        show_json(
-            {
-                "url": target.store.url,
-                "dry_run": dry_run,
-                "partitions": rows,
-                "errors": [str(error) for error in errors],
-            }
-        )
-    else:
-        show_table(rows, COLUMNS | _DRY_RUN if dry_run else COLUMNS)
-    for error in errors:
-        show_error(error)
-    if errors:
-        click.get_current_context().exit(worst_code(errors))
+    columns = COLUMNS | _DRY_RUN if dry_run else COLUMNS
+    show_partitions(rows, columns, errors, target, dry_run=dry_run, as_json=as_json)
 
 
 def _selected(

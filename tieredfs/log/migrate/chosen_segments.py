@@ -4,11 +4,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tieredfs.errors import (
-    CorruptDataError,
+    UNREADABLE,
     NotFoundError,
-    PermissionDeniedError,
     TieredFSError,
-    UnsupportedFormatError,
 )
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.read.reader import TieredReader
@@ -24,8 +22,6 @@ from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["ChosenSegments", "OffsetRange", "choose_segments", "parse_range"]
-
-_UNUSABLE = (CorruptDataError, PermissionDeniedError, UnsupportedFormatError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +50,7 @@ class ChosenSegments:
     errors: tuple[TieredFSError, ...] = ()
 
     @property
-    def is_of_a_log(self) -> bool:
+    def are_names_reused(self) -> bool:
         """Whether names are reused in the source, as in a broker's log directory."""
         return any(segment.version for segment in self.segments)
 
@@ -102,7 +98,7 @@ def choose_segments(
         chosen = _overlapping(source, partition, segments, wanted)
     except NotFoundError:  # removed since it was listed, or only foreign objects
         return ChosenSegments((), tuple(errors))
-    except _UNUSABLE as error:
+    except UNREADABLE as error:
         return ChosenSegments((), (*errors, error))
     return ChosenSegments(tuple(chosen), tuple(errors))
 
@@ -132,7 +128,7 @@ def _overlapping(
             return segment
         try:
             return catalog.describe(segment)
-        except (NotFoundError, *_UNUSABLE):
+        except (NotFoundError, *UNREADABLE):
             return segment  # what is wrong is reported when it is copied
 
     before_end = [one for one in segments if end is None or one.start_offset < end]

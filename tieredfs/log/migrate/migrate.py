@@ -166,7 +166,7 @@ class _Migration:
     def _tasks(
         self, partition: TopicIdPartition, chosen: ChosenSegments, copies: StoredCopies
     ) -> list[Callable[[], PushReport]]:
-        if chosen.is_of_a_log:
+        if chosen.are_names_reused:
             return [partial(self._push, partition, chosen)]
         groups = groupby(chosen.segments, key=lambda one: one.start_offset)
         return [partial(self._copy_each, list(group), copies) for _, group in groups]

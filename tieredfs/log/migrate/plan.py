@@ -6,10 +6,8 @@ from functools import partial
 from typing import Final
 
 from tieredfs.errors import (
-    CorruptDataError,
+    UNREADABLE,
     NotFoundError,
-    PermissionDeniedError,
-    UnsupportedFormatError,
 )
 from tieredfs.log.migrate.chosen_segments import OffsetRange, parse_range
 from tieredfs.log.migrate.concurrent_tasks import all_done
@@ -27,13 +25,6 @@ __all__ = ["PartitionPlan", "plan_migration", "planned_reads", "planned_writes"]
 _CONCURRENCY: Final = 4
 _ALWAYS: Final = len(IndexType) - 1
 """Indexes of a segment without aborted transactions."""
-
-_UNUSABLE = (
-    CorruptDataError,
-    NotFoundError,
-    PermissionDeniedError,
-    UnsupportedFormatError,
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,5 +158,5 @@ def _size(source: RemoteStorageManager, segment: SegmentMetadata) -> int | None:
         return segment.size
     try:
         return source.describe(segment).size
-    except _UNUSABLE:
+    except (NotFoundError, *UNREADABLE):
         return None  # what is wrong is reported when it is copied

@@ -4,11 +4,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tieredfs.errors import (
-    CorruptDataError,
+    UNREADABLE,
     CorruptIndexError,
     NotFoundError,
-    PermissionDeniedError,
-    UnsupportedFormatError,
 )
 from tieredfs.log.push.source_log import measured, read_indexes
 from tieredfs.model import IndexType, SegmentMetadata
@@ -26,13 +24,6 @@ __all__ = ["lacks_indexes", "read_description", "rebuilt_indexes"]
 
 _ALWAYS: Final = frozenset(IndexType) - {IndexType.TRANSACTION}
 """The indexes that Kafka has of every segment."""
-
-_UNUSABLE = (
-    CorruptDataError,
-    NotFoundError,
-    PermissionDeniedError,
-    UnsupportedFormatError,
-)
 
 
 def read_description(
@@ -97,7 +88,7 @@ def _prior_state(storage: RemoteStorageManager, segment: SegmentMetadata) -> Pri
             if end is not None and end < segment.start_offset:
                 break
         return PriorState(parse_producers(storage.fetch_producers_before(segment)))
-    except _UNUSABLE:
+    except (NotFoundError, *UNREADABLE):
         return PriorState()
 
 

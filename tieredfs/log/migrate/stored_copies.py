@@ -81,7 +81,7 @@ def compare_partition(
         StorageUnavailableError: A store failed in all attempts of its policy.
     """
     chosen = choose_segments(source, partition, wanted)
-    if chosen.is_of_a_log:
+    if chosen.are_names_reused:
         return chosen, StoredCopies(())
     try:
         starts = Counter(one.start_offset for one in chosen.segments)

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Final
 
 from tieredfs.errors import (
+    UNREADABLE,
     CorruptDataError,
     NotFoundError,
     PermissionDeniedError,
@@ -36,7 +37,6 @@ MIN_AGE: Final = timedelta(days=1)
 _MAX_CONCURRENCY: Final = 8
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
-_UNUSABLE: Final = (CorruptDataError, PermissionDeniedError, UnsupportedFormatError)
 """Errors of one partition, without which the others are still looked at."""
 
 
@@ -145,7 +145,7 @@ def scrub(
             try:
                 seen = work.find(partition)
                 found += work.delete(partition, seen) if delete else _as_found(seen)
-            except _UNUSABLE as error:
+            except UNREADABLE as error:
                 errors.append(error)
             except _PartlyDeletedError as error:
                 found += error.found
@@ -267,7 +267,7 @@ class _Scrub:
         """Return a segment with its end; None for one that cannot be read."""
         try:
             return self._storage.describe(listed)
-        except (NotFoundError, *_UNUSABLE):
+        except (NotFoundError, *UNREADABLE):
             return None
 
     def _offsets_of(self, one: _Seen) -> tuple[int, int]:

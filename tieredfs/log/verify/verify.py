@@ -10,12 +10,10 @@ from enum import IntEnum
 from typing import Final
 
 from tieredfs.errors import (
-    CorruptDataError,
+    UNREADABLE,
     ErrorKind,
     NotFoundError,
-    PermissionDeniedError,
     TieredFSError,
-    UnsupportedFormatError,
 )
 from tieredfs.log.planning.columns import may_diverge, overlaps
 from tieredfs.log.planning.copies import CopyComparison
@@ -42,7 +40,6 @@ __all__ = ["Depth", "PartitionReport", "Problem", "Superseded", "verify"]
 
 _MAX_CONCURRENCY: Final = 4
 
-_UNUSABLE: Final = (CorruptDataError, PermissionDeniedError, UnsupportedFormatError)
 """Errors of one object, after which the others are still checked."""
 
 
@@ -201,7 +198,7 @@ class _PartitionCheck:
                     found.append(one)
                 else:
                     self._note(one)
-        except _UNUSABLE as error:
+        except UNREADABLE as error:
             self._note(error)
         except NotFoundError:  # removed since it was listed, or only foreign objects
             return []
@@ -222,7 +219,7 @@ class _PartitionCheck:
         def described(segment: SegmentMetadata) -> SegmentMetadata | TieredFSError:
             try:
                 return self._storage.describe(segment) if lacks(segment) else segment
-            except (*_UNUSABLE, NotFoundError) as error:
+            except (*UNREADABLE, NotFoundError) as error:
                 return error if segment.end_offset is None else segment
 
         known: list[SegmentMetadata] = []
@@ -251,7 +248,7 @@ class _PartitionCheck:
             )
             stale = list(stale_pairs(tiles, lineage_of(segments), self._compare))
             disputed_ends = disputes(segments, self._compare)
-        except (*_UNUSABLE, NotFoundError) as error:
+        except (*UNREADABLE, NotFoundError) as error:
             self._note(error)  # a log had to be read, to compare it
             return
         for start, end in gaps(tiles, segments[0].start_offset if segments else 0):
@@ -310,7 +307,7 @@ class _PartitionCheck:
                 LogCopy.stored(self._storage, one),
                 LogCopy.stored(self._storage, other),
             )
-        except (*_UNUSABLE, NotFoundError):
+        except (*UNREADABLE, NotFoundError):
             return None  # a segment's own problem is reported when it is checked
 
     def _note_history_problem(self, detail: str) -> None:
@@ -330,7 +327,7 @@ class _PartitionCheck:
         try:
             for error in self._check.problems(segment, before):
                 yield self._problem(error)
-        except _UNUSABLE as error:
+        except UNREADABLE as error:
             yield self._problem(error)
         except NotFoundError as error:
             if self._is_listed(segment):  # not removed by retention meanwhile
