@@ -17,6 +17,7 @@
     ├── StorageUnavailableError                              try again: retryable
     ├── StorageFullError                                     make room
     ├── DeadlineExceededError      (also TimeoutError)       it took too long
+    ├── FencedError                                          another is in charge
     ├── ClosedError                                          open it again
     ├── InvalidTransitionError                               a bug in the caller
     └── PluginError                                          fix the installation
@@ -41,6 +42,7 @@ __all__ = [
     "CorruptObjectError",
     "DeadlineExceededError",
     "ErrorKind",
+    "FencedError",
     "InvalidArgumentError",
     "InvalidTransitionError",
     "NotFoundError",
@@ -76,6 +78,7 @@ class ErrorKind(StrEnum):
     STORAGE_UNAVAILABLE = "storage_unavailable"
     STORAGE_FULL = "storage_full"
     DEADLINE_EXCEEDED = "deadline_exceeded"
+    FENCED = "fenced"
     CLOSED = "closed"
     INVALID_TRANSITION = "invalid_transition"
     PLUGIN = "plugin"
@@ -182,6 +185,12 @@ class DeadlineExceededError(TieredFSError, TimeoutError):
     """The deadline of a call passed before the call completed."""
 
     kind = ErrorKind.DEADLINE_EXCEEDED
+
+
+class FencedError(TieredFSError):
+    """Another manager is in charge of a partition; this one has changed nothing."""
+
+    kind = ErrorKind.FENCED
 
 
 class ClosedError(TieredFSError):

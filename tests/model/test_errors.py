@@ -58,6 +58,7 @@ def test_the_tree_is_the_one_that_was_promised() -> None:
         "StorageUnavailableError": {"TieredFSError"},
         "StorageFullError": {"TieredFSError"},
         "DeadlineExceededError": {"TieredFSError", "TimeoutError"},
+        "FencedError": {"TieredFSError"},
         "ClosedError": {"TieredFSError"},
         "InvalidTransitionError": {"TieredFSError"},
         "PluginError": {"TieredFSError"},

@@ -230,7 +230,7 @@ def test_other_records_are_not_taken_for_the_rest_of_an_append(
 ) -> None:
     watched = WatchedStore.over(memory, _ALL)
     topic = _topic(SingleObject(watched))
-    watched.calls, watched.limit = 0, 18
+    watched.calls, watched.limit = 0, 19
     with pytest.raises(StorageUnavailableError):
         topic.append(_large(3), segment_bytes=1)
     watched.limit = None

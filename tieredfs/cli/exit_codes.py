@@ -26,6 +26,7 @@ EXIT_CODES: Final[dict[ErrorKind, int]] = {
     ErrorKind.STORAGE_UNAVAILABLE: UNAVAILABLE,
     ErrorKind.STORAGE_FULL: OTHER,
     ErrorKind.DEADLINE_EXCEEDED: UNAVAILABLE,
+    ErrorKind.FENCED: UNAVAILABLE,
     ErrorKind.CLOSED: OTHER,
     ErrorKind.INVALID_TRANSITION: OTHER,
     ErrorKind.PLUGIN: USAGE,

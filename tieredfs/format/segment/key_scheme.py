@@ -19,11 +19,14 @@ from tieredfs.format.segment.key import SegmentKey
 from tieredfs.format.segment.key_table import KEY_DTYPE, KeyTable, RowMask
 from tieredfs.model import TopicIdPartition
 
-__all__ = ["OWN_FOLDER", "KeyScheme"]
+__all__ = ["MANAGER_FOLDER", "OWN_FOLDER", "KeyScheme"]
 
 OWN_FOLDER: Final = "@tieredfs/"
 """Folder of the layout's own objects that are not segments. No topic name can contain
 the ``@``."""
+
+MANAGER_FOLDER: Final = f"{OWN_FOLDER}manager/"
+"""Folder of what managers note of partitions, in a store of any layout."""
 
 
 class KeyScheme(ABC):

@@ -9,6 +9,7 @@ from tieredfs.format.compression.codec import Codec
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.format.records.writer import BatchOptions, encode_batch
 from tieredfs.log.append.rows import AppendRows
+from tieredfs.log.journal.journal import read_state
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.tiles import last_of, lineage_of, log_end
 from tieredfs.log.read.reader import TieredReader
@@ -155,8 +156,11 @@ def find_end(
         segments = []
     ids = frozenset(segment.id for segment in segments)
     last = last_of(segments)
-    if last is None:
-        return LogEnd(0, LeaderEpochs((_FIRST,)), ProducerSnapshot()), ids
+    if last is None:  # it is new, or all of it has expired
+        state = read_state(storage.store, partition)
+        state.check_copied()
+        end = LogEnd(state.log_start, LeaderEpochs((_FIRST,)), ProducerSnapshot())
+        return end, ids
     indexes = storage.fetch_all_indexes(last)
     last = catalog.describe(last, indexes)
     epochs = lineage_of([last])

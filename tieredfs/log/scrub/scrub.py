@@ -37,8 +37,6 @@ MIN_AGE: Final = timedelta(days=1)
 _MAX_CONCURRENCY: Final = 8
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
-"""Errors of one partition, without which the others are still looked at."""
-
 
 class LeftoverState(StrEnum):
     """What has become of a leftover."""

@@ -40,8 +40,6 @@ __all__ = ["Depth", "PartitionReport", "Problem", "Superseded", "verify"]
 
 _MAX_CONCURRENCY: Final = 4
 
-"""Errors of one object, after which the others are still checked."""
-
 
 class Depth(IntEnum):
     """How much of a tier is read."""

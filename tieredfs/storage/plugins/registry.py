@@ -26,6 +26,7 @@ from tieredfs.errors import (
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
+from tieredfs.format.segment.key_scheme import MANAGER_FOLDER
 from tieredfs.objects import MAX_PAGE_KEYS, ObjectStore
 from tieredfs.storage.contract import Capability, RemoteStorageManager
 from tieredfs.storage.plugins.installed import (
@@ -57,6 +58,9 @@ NATIVE_LAYOUT: Final = "single-object"
 
 _MAX_SHOWN = 3
 _ATTRIBUTE = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*:[^\W\d]\w*(\.[^\W\d]\w*)*")
+_AFTER_MANAGERS = f"{MANAGER_FOLDER[:-1]}0"
+"""A key after all those of managers: 0 follows the slash."""
+
 _MIN_SIMILARITY = 0.6
 """Minimum similarity of a name for the hint "did you mean", from 0 to 1."""
 _PREFIXED = re.compile(r"([a-z][a-z0-9-]*)\+(.+)", re.DOTALL)
@@ -305,15 +309,24 @@ def _own_keys(plugin: PluginClass, keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def _first_keys(store: ObjectStore) -> tuple[str, ...]:
-    """List one page of keys, skipping folders that may not be read."""
+    """List one page of keys, skipping folders that may not be read.
+
+    What managers have noted is skipped too: it is the same in every layout.
+    """
     try:
-        return tuple(entry.key for entry in islice(store.list(), MAX_PAGE_KEYS))
+        keys = [entry.key for entry in islice(store.list(), MAX_PAGE_KEYS)]
+        if any(key.startswith(MANAGER_FOLDER) for key in keys):
+            keys = [key for key in keys if key < MANAGER_FOLDER]
+            after = store.list(start_after=_AFTER_MANAGERS)
+            keys += (entry.key for entry in islice(after, MAX_PAGE_KEYS - len(keys)))
+        return tuple(keys)
     except PermissionDeniedError:
-        keys: list[str] = []
+        keys = []
         for entry in store.list(delimiter="/"):
             with suppress(PermissionDeniedError):
                 inside = store.list(entry.key) if entry.is_prefix else [entry]
-                keys += (each.key for each in islice(inside, MAX_PAGE_KEYS - len(keys)))
+                ours = (e.key for e in inside if not e.key.startswith(MANAGER_FOLDER))
+                keys += islice(ours, MAX_PAGE_KEYS - len(keys))
         if not keys:
             raise
         return tuple(keys)

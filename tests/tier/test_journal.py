@@ -1,0 +1,369 @@
+"""The journal of a partition: each entry is written once, and the last one counts."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from servers import Bucket
+from support.stores import make_place, open_store
+from tieredfs import (
+    CorruptObjectError,
+    FencedError,
+    InvalidArgumentError,
+    InvalidTransitionError,
+    ObjectStore,
+    SegmentId,
+    StorageUnavailableError,
+    UnsupportedFormatError,
+    UnsupportedOperationError,
+)
+from tieredfs.log.journal.entry import JournalEntry, encode_entry, parse_entry
+from tieredfs.log.journal.heartbeat import Heartbeat
+from tieredfs.log.journal.journal import PartitionJournal, journalled_partitions
+from tieredfs.log.journal.led_partition import LedPartition
+from tieredfs.log.journal.state import Leader, PartitionState, TrackedSegment
+from tieredfs.objects import ObjectInfo
+from tieredfs.states import PartitionDeleteState, SegmentState
+from tieredfs.testing.samples import PARTITIONS, sample
+from tieredfs.testing.stores import WRITES, WatchedStore
+
+PARTITION, OTHER, _ = PARTITIONS
+EMPTY = PartitionState(PARTITION)
+SEGMENT = sample(PARTITION, 0).metadata
+
+_small = st.integers(0, 2**63 - 1)
+_ids = st.binary(min_size=16, max_size=16).map(SegmentId.from_bytes)
+_tracked = st.builds(
+    TrackedSegment,
+    id=_ids,
+    start_offset=_small,
+    state=st.sampled_from(SegmentState),
+    since_ms=st.integers(),
+)
+_states = st.builds(
+    PartitionState,
+    partition=st.just(PARTITION),
+    leader=st.none() | st.builds(Leader, owner=st.text(), epoch=st.integers()),
+    log_start=_small,
+    segments=st.lists(_tracked).map(lambda all_of: {one.id: one for one in all_of}),
+    deletion=st.none() | st.sampled_from(PartitionDeleteState),
+)
+_entries = st.builds(
+    JournalEntry, number=_small, change=st.text(), writer=st.text(), state=_states
+)
+
+
+def journal_of(store: ObjectStore, writer: str = "one") -> PartitionJournal:
+    return PartitionJournal(store, PARTITION, writer)
+
+
+class TestEntries:
+    @given(_entries)
+    def test_an_entry_is_parsed_as_it_was_written(self, entry: JournalEntry) -> None:
+        assert parse_entry(encode_entry(entry), PARTITION, "e") == entry
+
+    @given(_entries, st.data())
+    def test_one_that_lacks_a_member_is_corrupt(
+        self, entry: JournalEntry, data: st.DataObject
+    ) -> None:
+        document = json.loads(encode_entry(entry))
+        del document[data.draw(st.sampled_from(sorted(document)))]
+        with pytest.raises(CorruptObjectError, match="e: not an entry"):
+            parse_entry(json.dumps(document).encode(), PARTITION, "e")
+
+    @given(st.binary() | st.text().map(str.encode))
+    def test_any_bytes_are_an_entry_or_a_typed_error(self, data: bytes) -> None:
+        with pytest.raises(CorruptObjectError):
+            parse_entry(data, PARTITION, "e")
+
+    @given(_entries, st.data())
+    def test_a_member_of_another_type_is_corrupt(
+        self, entry: JournalEntry, data: st.DataObject
+    ) -> None:
+        document = json.loads(encode_entry(entry))
+        members = ["change", "leader", "log_start", "number", "segments", "writer"]
+        document[data.draw(st.sampled_from(members))] = data.draw(
+            st.sampled_from([True, 1.5, [1], {"a": 1}, -1])
+        )
+        with pytest.raises(CorruptObjectError):
+            parse_entry(json.dumps(document).encode(), PARTITION, "e")
+
+    def test_one_of_a_newer_release_is_not_taken_for_damage(self) -> None:
+        entry = JournalEntry(1, "made", "one", EMPTY)
+        document = json.loads(encode_entry(entry)) | {"version": 2}
+        with pytest.raises(UnsupportedFormatError, match="version 2"):
+            parse_entry(json.dumps(document).encode(), PARTITION, "e")
+
+    def test_a_member_that_is_added_later_is_ignored(self) -> None:
+        entry = JournalEntry(1, "made", "one", EMPTY)
+        document = json.loads(encode_entry(entry)) | {"colour": "red"}
+        assert parse_entry(json.dumps(document).encode(), PARTITION, "e") == entry
+
+
+class TestOneWriter:
+    def test_a_partition_that_was_never_managed_has_none(
+        self, memory: ObjectStore
+    ) -> None:
+        assert journal_of(memory).read() is None
+        assert journalled_partitions(memory) == []
+
+    def test_the_last_entry_is_read(self, memory: ObjectStore) -> None:
+        journal, last = journal_of(memory), None
+        for offset in range(100):
+            last = journal.append(last, "moved", EMPTY.with_log_start(offset))
+            assert journal_of(memory, "another").read() == last
+        assert journalled_partitions(memory) == [PARTITION]
+        assert journalled_partitions(memory, PARTITION.topic) == [PARTITION]
+        assert journalled_partitions(memory, "orders-1") == []
+
+    def test_a_history_is_kept_and_not_all_of_it(self, memory: ObjectStore) -> None:
+        journal, last = journal_of(memory), None
+        for offset in range(100):
+            last = journal.append(last, "moved", EMPTY.with_log_start(offset))
+            assert min(offset + 1, 16) <= len(list(memory.list())) <= 32
+
+    def test_partitions_have_journals_of_their_own(self, memory: ObjectStore) -> None:
+        journal_of(memory).append(None, "moved", EMPTY.with_log_start(3))
+        assert PartitionJournal(memory, OTHER, "one").read() is None
+
+    def test_once_cleared_it_begins_again(self, memory: ObjectStore) -> None:
+        journal, last = journal_of(memory), None
+        for offset in range(20):
+            last = journal.append(last, "moved", EMPTY.with_log_start(offset))
+        journal.clear()
+        assert list(memory.list()) == []
+        assert journal.append(None, "made", EMPTY).number == 1
+
+    @pytest.mark.parametrize("limit", [0, 1])
+    def test_clearing_that_dies_leaves_the_last_entry_or_none(
+        self, memory: ObjectStore, limit: int
+    ) -> None:
+        last = None
+        for _ in range(5):
+            last = journal_of(memory).append(last, "moved", EMPTY)
+        with pytest.raises(StorageUnavailableError):
+            journal_of(WatchedStore.over(memory, WRITES, limit=limit)).clear()
+        assert journal_of(memory).read() == last
+
+    def test_a_name_that_is_not_a_number_is_ignored(self, memory: ObjectStore) -> None:
+        last = journal_of(memory).append(None, "made", EMPTY)
+        (entry,) = memory.list()
+        for name in ("notes.txt", "9.json", f"{'٣' * 20}.json"):
+            memory.put(f"{entry.key.rpartition('/')[0]}/{name}", b"{}", overwrite=True)
+        assert journal_of(memory).read() == last
+
+    def test_an_entry_under_another_number_is_corrupt(
+        self, memory: ObjectStore
+    ) -> None:
+        journal_of(memory).append(None, "made", EMPTY)
+        (entry,) = memory.list()
+        moved = entry.key.replace("1.json", "2.json")
+        memory.copy(entry.key, moved)
+        with pytest.raises(CorruptObjectError, match=r"2\.json: it is entry 1"):
+            journal_of(memory).read()
+
+
+KINDS = ("local", "memory", "s3", "gcs", "azure")
+
+
+@pytest.fixture(params=KINDS)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
+    """An empty place of each kind of store."""
+    return make_place(request.param, request, tmp_path)
+
+
+class TestTwoWriters:
+    def test_of_two_that_have_read_the_same_entry_one_is_refused(
+        self, place: Bucket
+    ) -> None:
+        one, two = journal_of(open_store(place)), journal_of(open_store(place), "two")
+        first = one.append(None, "made", EMPTY)
+        assert two.read() == first
+        second = one.append(first, "moved", EMPTY.with_log_start(7))
+        with pytest.raises(FencedError, match="orders-0: another manager"):
+            two.append(first, "moved", EMPTY.with_log_start(5))
+        assert two.read() == second
+        third = two.append(second, "moved", EMPTY.with_log_start(8))
+        assert one.read() == third
+
+    def test_it_is_found_in_no_listing_of_segments(self, place: Bucket) -> None:
+        journal_of(open_store(place)).append(None, "made", EMPTY)
+        assert journalled_partitions(open_store(place)) == [PARTITION]
+
+
+class Careless(WatchedStore):
+    """A store that cannot create objects exclusively."""
+
+    def put(
+        self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
+    ) -> None:
+        if not overwrite:
+            raise UnsupportedOperationError(f"cannot create {key} exclusively")
+        super().put(key, data, overwrite=overwrite)
+
+
+def test_a_store_that_cannot_tell_two_writers_apart_needs_a_single_one(
+    memory: ObjectStore,
+) -> None:
+    store = Careless.over(memory, ())
+    with pytest.raises(UnsupportedOperationError, match="--single-writer"):
+        journal_of(store).append(None, "made", EMPTY)
+    alone = PartitionJournal(store, PARTITION, "one", is_only_writer=True)
+    last = alone.append(None, "made", EMPTY)
+    assert alone.read() == last
+
+
+class Clocked(WatchedStore):
+    """A store whose objects have the modification times of a clock."""
+
+    seconds: float | None
+    times: dict[str, float | None]
+
+    def put(
+        self, key: str, data: bytes | bytearray | memoryview, *, overwrite: bool
+    ) -> None:
+        super().put(key, data, overwrite=overwrite)
+        self.times[key] = self.seconds
+
+    def head(self, key: str) -> ObjectInfo:
+        found, at = super().head(key), self.times[key]
+        modified = None if at is None else int(at * 1000)
+        return ObjectInfo(key, found.size, found.version, modified)
+
+
+@pytest.fixture
+def clocked(memory: ObjectStore) -> Clocked:
+    """A store with a clock that a test sets."""
+    made = Clocked.over(memory, ())
+    made.seconds, made.times = 1000.0, {}
+    return made
+
+
+def led(store: ObjectStore, owner: str) -> LedPartition:
+    return LedPartition(Heartbeat(store, owner, clock=lambda: 0.0), PARTITION)
+
+
+def unchanged(state: PartitionState) -> PartitionState:
+    return state
+
+
+class TestLeaders:
+    def test_one_that_is_alive_is_not_replaced(self, clocked: Clocked) -> None:
+        led(clocked, "one").lead(3, "led", unchanged)
+        clocked.seconds = 1060.0
+        with pytest.raises(FencedError, match="one is in charge, with leader epoch 3"):
+            led(clocked, "two").lead(3, "led", unchanged)
+        with pytest.raises(FencedError):
+            led(clocked, "two").lead(None, "led", unchanged)
+        assert led(clocked, "two").state.leader == Leader("one", 3)
+
+    def test_one_that_has_died_is_replaced(self, clocked: Clocked) -> None:
+        led(clocked, "one").lead(3, "led", unchanged)
+        clocked.seconds = 1060.1
+        two = led(clocked, "two")
+        two.lead(3, "led", unchanged)
+        assert two.state.leader == Leader("two", 3)
+
+    def test_one_that_has_ended_is_replaced_immediately(self, clocked: Clocked) -> None:
+        heartbeat = Heartbeat(clocked, "one")
+        LedPartition(heartbeat, PARTITION).lead(3, "led", unchanged)
+        heartbeat.end()
+        led(clocked, "two").lead(None, "led", unchanged)
+        assert led(clocked, "two").state.leader == Leader("two", 3)
+
+    def test_a_higher_epoch_replaces_one_that_is_alive(self, clocked: Clocked) -> None:
+        one, two = led(clocked, "one"), led(clocked, "two")
+        one.lead(3, "led", unchanged)
+        two.read()
+        two.lead(4, "led", unchanged)
+        with pytest.raises(FencedError):
+            one.change("moved", lambda state: state.with_log_start(9))
+        one.read()
+        assert one.state == two.state
+        with pytest.raises(FencedError):
+            one.lead(3, "led", unchanged)
+
+    def test_a_lower_epoch_is_refused_though_the_leader_has_died(
+        self, clocked: Clocked
+    ) -> None:
+        led(clocked, "one").lead(3, "led", unchanged)
+        clocked.seconds = 5000.0
+        with pytest.raises(FencedError):
+            led(clocked, "two").lead(2, "led", unchanged)
+
+    def test_where_no_times_are_known_a_leader_is_taken_to_be_alive(
+        self, clocked: Clocked
+    ) -> None:
+        clocked.seconds = None
+        led(clocked, "one").lead(3, "led", unchanged)
+        with pytest.raises(FencedError):
+            led(clocked, "two").lead(3, "led", unchanged)
+        two = Heartbeat(clocked, "two", clock=lambda: 0.0)
+        alone = LedPartition(two, PARTITION, is_only_writer=True)
+        alone.lead(3, "led", unchanged)
+        assert alone.state.leader == Leader("two", 3)
+
+    def test_its_own_epoch_cannot_go_back(self, clocked: Clocked) -> None:
+        one = led(clocked, "one")
+        one.lead(3, "led", unchanged)
+        one.lead(4, "led", unchanged)
+        with pytest.raises(InvalidArgumentError, match="3 is below 4"):
+            one.lead(3, "led", unchanged)
+
+    def test_one_that_lets_go_is_replaced(self, clocked: Clocked) -> None:
+        one = led(clocked, "one")
+        one.lead(3, "led", unchanged)
+        one.change("released", PartitionState.released)
+        led(clocked, "two").lead(0, "led", unchanged)
+
+    def test_a_heartbeat_is_written_three_times_in_a_lifetime(
+        self, memory: ObjectStore
+    ) -> None:
+        store, seconds = WatchedStore.over(memory, WRITES), iter(range(0, 600, 5))
+        heartbeat = Heartbeat(store, "one", clock=lambda: float(next(seconds)))
+        for _ in range(120):
+            heartbeat.beat()
+        assert store.calls == 30
+
+
+class TestStates:
+    def test_what_is_copied_or_deleted_is_known_until_it_is_done(self) -> None:
+        copying = EMPTY.with_segments([SEGMENT], SegmentState.COPY_SEGMENT_STARTED, 5)
+        (tracked,) = copying.segments.values()
+        assert tracked == TrackedSegment(
+            SEGMENT.id, SEGMENT.start_offset, SegmentState.COPY_SEGMENT_STARTED, 5
+        )
+        done = copying.with_segments([SEGMENT], SegmentState.COPY_SEGMENT_FINISHED, 6)
+        assert done == EMPTY
+        deleting = done.with_segments([SEGMENT], SegmentState.DELETE_SEGMENT_STARTED, 7)
+        assert deleting.to_delete == {SEGMENT.id}
+        assert deleting.with_deleted() == EMPTY
+
+    def test_a_step_that_is_repeated_keeps_its_time(self) -> None:
+        started = SegmentState.DELETE_SEGMENT_STARTED
+        once = EMPTY.with_segments([SEGMENT], started, 5)
+        assert once.with_segments([SEGMENT], started, 9) == once
+
+    def test_a_wrong_step_is_refused_by_name(self) -> None:
+        def step(state: SegmentState) -> PartitionState:
+            return EMPTY.with_segments([SEGMENT], state, 5)
+
+        deleting = step(SegmentState.DELETE_SEGMENT_STARTED)
+        for following in (
+            SegmentState.COPY_SEGMENT_STARTED,
+            SegmentState.COPY_SEGMENT_FINISHED,
+        ):
+            with pytest.raises(InvalidTransitionError, match=str(SEGMENT.id)):
+                deleting.with_segments([SEGMENT], following, 6)
+
+    def test_the_earliest_offset_never_goes_back(self) -> None:
+        assert EMPTY.with_log_start(7).with_log_start(3).log_start == 7
+
+    def test_nothing_is_copied_to_a_partition_that_is_being_deleted(self) -> None:
+        EMPTY.check_copied()
+        marked = EMPTY.with_deletion(PartitionDeleteState.DELETE_PARTITION_MARKED)
+        with pytest.raises(InvalidTransitionError, match="DELETE_PARTITION_MARKED"):
+            marked.check_copied()

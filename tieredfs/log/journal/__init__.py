@@ -1,0 +1,1 @@
+"""What a manager has done with a partition, kept in the store beside its segments."""

@@ -1,0 +1,80 @@
+"""Whether a manager is alive: an object of its own, which it writes again and again.
+
+Two times are compared that the store has given, so the clocks of the machines do not
+matter: when the other manager has last written its object, and when this one has just
+written its own.
+"""
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final
+
+from tieredfs.errors import NotFoundError
+from tieredfs.format.segment.key_scheme import MANAGER_FOLDER
+from tieredfs.objects import ObjectStore
+
+__all__ = ["LIFETIME_SECONDS", "Heartbeat"]
+
+LIFETIME_SECONDS: Final = 60.0
+"""A manager that has written nothing for so long is taken for dead."""
+
+_PER_LIFETIME: Final = 3
+
+
+@dataclass(slots=True)
+class Heartbeat:
+    """The heartbeat of one manager. It may be shared by threads.
+
+    Attributes:
+        store: The store of the tier.
+        owner: The manager's unique name, which can be part of a key.
+        lifetime: Seconds.
+        clock: Seconds from any point in time on.
+    """
+
+    store: ObjectStore
+    owner: str
+    lifetime: float = LIFETIME_SECONDS
+    clock: Callable[[], float] = time.monotonic
+    _next: float | None = field(default=None, init=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+
+    def beat(self) -> None:
+        """Say that this manager is alive, if it has not done so for a while."""
+        with self._lock:
+            now = self.clock()
+            if self._next is None or now >= self._next:
+                self._write()
+                self._next = now + self.lifetime / _PER_LIFETIME
+
+    def end(self) -> None:
+        """Say that this manager is gone: what it was in charge of can be taken over."""
+        with self._lock:
+            if self._next is not None:
+                self._next = None
+                self.store.delete([_key(self.owner)])
+
+    def is_dead(self, other: str) -> bool:
+        """Return whether another manager has died, or has ended.
+
+        It is not where the store does not say when objects were written.
+        """
+        try:
+            before = self.store.head(_key(other)).modified
+        except NotFoundError:
+            return True
+        with self._lock:
+            self._write()
+            now = self.store.head(_key(self.owner)).modified
+        if before is None or now is None:
+            return False
+        return now - before > self.lifetime * 1000
+
+    def _write(self) -> None:
+        self.store.put(_key(self.owner), self.owner.encode(), overwrite=True)
+
+
+def _key(owner: str) -> str:
+    return f"{MANAGER_FOLDER}alive/{owner}"

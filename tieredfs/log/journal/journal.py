@@ -1,0 +1,185 @@
+"""The journal of a partition in the store: numbered entries, each written once.
+
+An entry is created exclusively under the next number. So of two managers that change a
+partition, one is refused: it has not seen the other's entry, reads it, and finds that
+it is not in charge any more. Nothing but the journal is needed for that, no clock and
+no lock. On a store that cannot create exclusively the caller has to be the only
+writer.
+
+The last entries are kept, as a history of what was done, and older ones are deleted.
+"""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from tieredfs.errors import (
+    AlreadyExistsError,
+    CorruptObjectError,
+    FencedError,
+    NotFoundError,
+    StorageUnavailableError,
+    UnsupportedOperationError,
+)
+from tieredfs.format.segment.key_scheme import MANAGER_FOLDER
+from tieredfs.format.segment.native_keys import NativeKeys
+from tieredfs.log.journal.entry import JournalEntry, encode_entry, parse_entry
+from tieredfs.log.journal.state import PartitionState
+from tieredfs.model import TopicIdPartition
+from tieredfs.objects import ObjectStore
+
+__all__ = ["PartitionJournal", "journalled_partitions", "read_state"]
+
+_FOLDER: Final = f"{MANAGER_FOLDER}journal/"
+_SUFFIX: Final = ".json"
+_DIGITS: Final = 20
+_MIN_HISTORY: Final = 16
+"""The entries that are kept; twice as many, before some are deleted."""
+
+_ATTEMPTS: Final = 5
+"""Listings until the last entry of one is not deleted before it is read."""
+
+_keys = NativeKeys()
+
+
+def journalled_partitions(
+    store: ObjectStore, topic: str | None = None
+) -> list[TopicIdPartition]:
+    """List the partitions that have a journal, sorted.
+
+    Args:
+        store: The store of a tier.
+        topic: Only those of this topic; None for all.
+
+    Raises:
+        NotFoundError: The container of the store does not exist.
+    """
+    prefix = _FOLDER if topic is None else _FOLDER + _keys.topic_prefix(topic)
+    folders = {entry.key.rpartition("/")[0] for entry in store.list(prefix)}
+    found = (
+        _keys.parse_partition(folder.removeprefix(_FOLDER).split("/"))
+        for folder in folders
+    )
+    return sorted(one for one in found if one is not None)
+
+
+def read_state(store: ObjectStore, partition: TopicIdPartition) -> PartitionState:
+    """Return what the journal of a partition says; of one without, that of a new one.
+
+    Raises:
+        CorruptObjectError: The last entry is malformed.
+        UnsupportedFormatError: A newer release has written it.
+    """
+    entry = PartitionJournal(store, partition, writer="").read()
+    return PartitionState(partition) if entry is None else entry.state
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionJournal:
+    """The journal of one partition.
+
+    Attributes:
+        store: The store of the tier.
+        partition: The partition.
+        writer: The unique name of the manager that writes with it.
+        is_only_writer: Whether the caller vouches that nothing else writes, so that a
+            store which cannot create objects exclusively will do.
+    """
+
+    store: ObjectStore
+    partition: TopicIdPartition
+    writer: str
+    is_only_writer: bool = False
+
+    def read(self) -> JournalEntry | None:
+        """Return the last entry; None if there is none.
+
+        Raises:
+            CorruptObjectError: It is malformed.
+            UnsupportedFormatError: A newer release has written it.
+            StorageUnavailableError: Each entry that was listed as the last one was gone
+                when it was read.
+        """
+        for _ in range(_ATTEMPTS):
+            numbers = list(self._numbers())
+            if not numbers:
+                return None
+            key = self._key(max(numbers))
+            with suppress(NotFoundError):  # deleted with the partition, or as too old
+                name = f"{self.store.url}/{key}"
+                entry = parse_entry(self.store.get(key), self.partition, name)
+                if entry.number != max(numbers):
+                    raise CorruptObjectError(
+                        f"{name}: it is entry {entry.number} of a journal"
+                    )
+                return entry
+        raise StorageUnavailableError(
+            f"{self.store.url}/{self._folder}: its last entry was deleted each time "
+            "before it was read"
+        )
+
+    def append(
+        self, last: JournalEntry | None, change: str, state: PartitionState
+    ) -> JournalEntry:
+        """Write the next entry.
+
+        When it returns, every later ``read`` returns this entry or a later one. When it
+        raises, it may have been written; ``read`` tells.
+
+        Args:
+            last: The entry that ``state`` follows, from ``read`` or ``append``.
+            change: What was changed, in a few words.
+            state: The state after the change.
+
+        Raises:
+            FencedError: Another writer has written an entry after ``last``.
+            UnsupportedOperationError: The store is read-only, or cannot create objects
+                exclusively and the caller is not the only writer.
+        """
+        number = 1 if last is None else last.number + 1
+        entry = JournalEntry(number, change, self.writer, state)
+        key, data = self._key(number), encode_entry(entry)
+        try:
+            self._put(key, data)
+        except AlreadyExistsError as error:
+            raise FencedError(
+                f"{self.partition}: another manager has changed it meanwhile, as "
+                f"{self.store.url}/{key} says"
+            ) from error
+        if number % _MIN_HISTORY == 0:
+            old = (one for one in self._numbers() if one <= number - _MIN_HISTORY)
+            self.store.delete([self._key(one) for one in old])
+        return entry
+
+    def clear(self) -> None:
+        """Delete the journal: the partition is as one that was never managed."""
+        numbers = sorted(self._numbers())
+        # One after the other, so that what a crash leaves has the last entry.
+        for some in (numbers[:-1], numbers[-1:]):
+            self.store.delete([self._key(one) for one in some])
+
+    def _put(self, key: str, data: bytes) -> None:
+        """Create an entry exclusively, or as the only writer."""
+        try:
+            self.store.put(key, data, overwrite=False)
+        except UnsupportedOperationError as error:
+            if not self.is_only_writer:
+                raise UnsupportedOperationError(
+                    f"{error}: two managers could change {self.partition} without "
+                    "seeing each other; if there is only one, say so (--single-writer)"
+                ) from error
+            self.store.put(key, data, overwrite=True)
+
+    @property
+    def _folder(self) -> str:
+        return _FOLDER + _keys.partition_prefix(self.partition)
+
+    def _key(self, number: int) -> str:
+        return f"{self._folder}{number:0{_DIGITS}d}{_SUFFIX}"
+
+    def _numbers(self) -> Iterator[int]:
+        for entry in self.store.list(self._folder):
+            name = entry.key.removeprefix(self._folder).removesuffix(_SUFFIX)
+            if len(name) == _DIGITS and name.isascii() and name.isdigit():
+                yield int(name)

@@ -1,0 +1,168 @@
+"""What is known of a partition besides its segments: where it begins, what is deleted.
+
+A pure value: each method returns the state after a change, or raises.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Self
+
+from tieredfs.errors import FencedError, InvalidArgumentError, InvalidTransitionError
+from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
+from tieredfs.states import PartitionDeleteState, SegmentState, advance
+
+__all__ = ["Leader", "PartitionState", "TrackedSegment"]
+
+
+class Leader(NamedTuple):
+    """The manager that is in charge of a partition.
+
+    Attributes:
+        owner: The manager's unique name.
+        epoch: Its leader epoch: a manager of a higher one takes its place.
+    """
+
+    owner: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class TrackedSegment:
+    """A segment that is being copied or deleted.
+
+    Attributes:
+        id: Its id.
+        start_offset: Its first offset.
+        state: What is being done with it.
+        since_ms: When that began, in milliseconds since 1970.
+    """
+
+    id: SegmentId
+    start_offset: int
+    state: SegmentState
+    since_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionState:
+    """The state of a partition.
+
+    Attributes:
+        partition: The partition.
+        leader: The manager in charge; None for none.
+        log_start: The earliest offset; it only increases.
+        segments: The segments that are being copied or deleted, by id. All others are
+            in COPY_SEGMENT_FINISHED where the store lists them, and gone where not.
+        deletion: How far the deletion of the whole partition has come; None where it is
+            not to be deleted.
+    """
+
+    partition: TopicIdPartition
+    leader: Leader | None = None
+    log_start: int = 0
+    segments: Mapping[SegmentId, TrackedSegment] = field(default_factory=dict)
+    deletion: PartitionDeleteState | None = None
+
+    def led_by(self, owner: str, epoch: int, *, is_abandoned: bool) -> Self:
+        """Return the state in which a manager is in charge.
+
+        Args:
+            owner: The manager's unique name.
+            epoch: Its leader epoch.
+            is_abandoned: Whether the manager that was in charge has died.
+
+        Raises:
+            FencedError: Another manager is in charge, of a higher leader epoch, or of
+                the same one and alive.
+        """
+        leader = self.leader
+        if leader is not None and leader.owner != owner:
+            is_newer = epoch > leader.epoch
+            if epoch < leader.epoch or not (is_newer or is_abandoned):
+                raise FencedError(
+                    f"{self.partition}: {leader.owner} is in charge, with leader epoch "
+                    f"{leader.epoch}; this one has {epoch}"
+                )
+        elif leader is not None and epoch < leader.epoch:
+            raise InvalidArgumentError(
+                f"{self.partition}: leader epoch {epoch} is below {leader.epoch}, "
+                f"which {owner} has already"
+            )
+        return replace(self, leader=Leader(owner, epoch))
+
+    def released(self) -> Self:
+        """Return the state in which no manager is in charge."""
+        return replace(self, leader=None)
+
+    def with_log_start(self, offset: int) -> Self:
+        """Return the state with another earliest offset, unless it would go back."""
+        return replace(self, log_start=max(self.log_start, offset))
+
+    def with_segments(
+        self, segments: Iterable[SegmentMetadata], state: SegmentState, now_ms: int
+    ) -> Self:
+        """Return the state after a step of some segments, which are in the store.
+
+        Args:
+            segments: The segments; those to be copied are not in the store yet.
+            state: What each has from now on.
+            now_ms: The time, in milliseconds since 1970.
+
+        Raises:
+            InvalidTransitionError: One is in a state that this one cannot follow.
+        """
+        tracked = dict(self.segments)
+        for segment in segments:
+            known = tracked.pop(segment.id, None)
+            name = f"{self.partition}/{segment.start_offset} ({segment.id})"
+            if known is not None:
+                before: SegmentState | None = known.state
+            elif state is SegmentState.COPY_SEGMENT_STARTED:
+                before = None
+            else:
+                before = SegmentState.COPY_SEGMENT_FINISHED
+            advance(before, state, name=name)
+            if state in _TRACKED:
+                since = known.since_ms if known and known.state is state else now_ms
+                tracked[segment.id] = TrackedSegment(
+                    segment.id, segment.start_offset, state, since
+                )
+        return replace(self, segments=tracked)
+
+    @property
+    def to_delete(self) -> frozenset[SegmentId]:
+        """The segments whose deletion has begun."""
+        started = SegmentState.DELETE_SEGMENT_STARTED
+        return frozenset(
+            one.id for one in self.segments.values() if one.state is started
+        )
+
+    def with_deleted(self) -> Self:
+        """Return the state in which every segment is gone whose deletion has begun."""
+        deleted = self.to_delete
+        rest = {key: one for key, one in self.segments.items() if key not in deleted}
+        return replace(self, segments=rest)
+
+    def with_deletion(self, deletion: PartitionDeleteState) -> Self:
+        """Return the state after a step of the partition's deletion.
+
+        Raises:
+            InvalidTransitionError: It cannot follow the present one.
+        """
+        advance(self.deletion, deletion, name=str(self.partition))
+        return replace(self, deletion=deletion)
+
+    def check_copied(self) -> None:
+        """Check that segments may be copied to the partition.
+
+        Raises:
+            InvalidTransitionError: It is being deleted.
+        """
+        if self.deletion is not None:
+            raise InvalidTransitionError(
+                f"{self.partition} is {self.deletion.name}: nothing is copied to it"
+            )
+
+
+_TRACKED = (SegmentState.COPY_SEGMENT_STARTED, SegmentState.DELETE_SEGMENT_STARTED)
+"""The states of a segment that is not simply there, or gone."""

@@ -1,0 +1,1 @@
+"""Delete the segments of a log that have expired, and whole partitions."""

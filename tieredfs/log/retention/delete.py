@@ -1,0 +1,86 @@
+"""Delete whole partitions: marked first, so that a run that dies is finished later."""
+
+from collections.abc import Callable, Sequence
+
+from tieredfs.errors import UnsupportedOperationError
+from tieredfs.log.journal.heartbeat import Heartbeat
+from tieredfs.log.journal.journal import journalled_partitions
+from tieredfs.log.journal.led_partition import LedPartition
+from tieredfs.log.journal.state import PartitionState
+from tieredfs.log.partitions import missing_topic_error
+from tieredfs.model import TopicIdPartition
+from tieredfs.states import PartitionDeleteState
+from tieredfs.storage import Capability, RemoteStorageManager
+
+__all__ = ["deletable_partitions", "delete_partitions"]
+
+
+def deletable_partitions(
+    storage: RemoteStorageManager, topic: str
+) -> list[TopicIdPartition]:
+    """List the partitions of a topic, those included that are only half deleted.
+
+    Raises:
+        NotFoundError: There is no such topic.
+    """
+    listed = set(storage.list_partitions(topic))
+    found = sorted(listed | set(journalled_partitions(storage.store, topic)))
+    if not found:
+        raise missing_topic_error(storage, topic)
+    return found
+
+
+def delete_partitions(
+    storage: RemoteStorageManager,
+    partitions: Sequence[TopicIdPartition],
+    *,
+    owner: str,
+    single_writer: bool = False,
+    progress: Callable[[TopicIdPartition], object] = lambda _: None,
+) -> None:
+    """Delete partitions, with all that copies to them have left.
+
+    Each is marked in its journal first: from then on nothing is copied to it, and a run
+    that dies is finished by the next one. When it returns, neither the partitions nor
+    their journals exist.
+
+    Args:
+        storage: The tier.
+        partitions: The partitions.
+        owner: A unique name of this run, which can be part of a key.
+        single_writer: Whether the caller vouches that no other manager is alive.
+        progress: Called with each partition that is gone.
+
+    Raises:
+        FencedError: A manager is in charge of a partition; those before it are gone.
+        UnsupportedOperationError: The layout is read only.
+        StorageUnavailableError: The store failed in all attempts of its policy.
+    """
+    if Capability.WRITE not in storage.capabilities:
+        raise UnsupportedOperationError(
+            f"{storage!r} is read only: nothing can be deleted from it"
+        )
+    heartbeat = Heartbeat(storage.store, owner)
+    try:
+        for partition in partitions:
+            led = LedPartition(heartbeat, partition, is_only_writer=single_writer)
+            _delete(storage, led)
+            progress(partition)
+    finally:
+        heartbeat.end()
+
+
+def _delete(storage: RemoteStorageManager, led: LedPartition) -> None:
+    """Delete one partition, or what is left of it."""
+    marked, started, finished = PartitionDeleteState
+
+    def begin(state: PartitionState) -> PartitionState:
+        if state.deletion is None:
+            state = state.with_deletion(marked)
+        return state if state.deletion is finished else state.with_deletion(started)
+
+    led.lead(None, "delete the partition", begin)
+    storage.delete_partition(led.state.partition)
+    if led.state.deletion is not finished:
+        led.change("deleted the partition", lambda state: state.with_deletion(finished))
+    led.forget()

@@ -1,0 +1,206 @@
+"""Delete the segments of partitions that have expired.
+
+The earliest offset advances in the journal before a segment is deleted, and the journal
+also says which segments are to be deleted. So a run that dies is finished by the next
+one, and a segment that was deleted is not copied again.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tieredfs.errors import (
+    UNREADABLE,
+    FencedError,
+    InvalidArgumentError,
+    NotFoundError,
+    TieredFSError,
+    UnsupportedOperationError,
+)
+from tieredfs.log.journal.heartbeat import Heartbeat
+from tieredfs.log.journal.led_partition import LedPartition
+from tieredfs.log.journal.state import PartitionState
+from tieredfs.log.planning.catalog import SegmentCatalog
+from tieredfs.log.read.reader import TieredReader, bounds_of
+from tieredfs.log.retention.plan import Retention, expired_until, is_before
+from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
+from tieredfs.objects.concurrency.waiting import wait_for_all
+from tieredfs.states import SegmentState
+from tieredfs.storage import Capability, RemoteStorageManager
+
+__all__ = ["CONCURRENCY", "ExpiredPartition", "expire"]
+
+CONCURRENCY: Final = 4
+"""Default number of partitions that are expired concurrently."""
+
+_FAILURES: Final = (*UNREADABLE, FencedError, UnsupportedOperationError)
+"""Errors of one partition, without which the others are expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpiredPartition:
+    """What has expired of one partition.
+
+    Attributes:
+        partition: The partition.
+        log_start: The earliest offset that is kept.
+        segments: The segments that were deleted, or are to be, in order.
+        error: Why it could not be expired, or not wholly; None if it was.
+    """
+
+    partition: TopicIdPartition
+    log_start: int = 0
+    segments: tuple[SegmentMetadata, ...] = ()
+    error: TieredFSError | None = None
+
+
+def expire(  # noqa: PLR0913 - what expires, how, and by whose clock
+    storage: RemoteStorageManager,
+    partitions: Sequence[TopicIdPartition],
+    retention: Retention,
+    *,
+    owner: str,
+    dry_run: bool = False,
+    single_writer: bool = False,
+    concurrency: int = CONCURRENCY,
+    now: Callable[[], float] = time.time,
+    progress: Callable[[SegmentMetadata], object] = lambda _: None,
+) -> list[ExpiredPartition]:
+    """Delete the expired segments of partitions, whole segments from the beginning on.
+
+    The segments of a partition are deleted in order, so that a reader never finds a
+    hole. What an earlier run has noted as expired and has not deleted is deleted too.
+    When it returns, the earliest offset of each partition is in its journal, and a
+    ``push`` copies nothing below it.
+
+    Args:
+        storage: The tier.
+        partitions: The partitions.
+        retention: What is kept.
+        owner: A unique name of this run, which can be part of a key.
+        dry_run: Whether to find what has expired, and to change nothing.
+        single_writer: Whether the caller vouches that no other manager is alive.
+        concurrency: Maximum number of partitions that are expired concurrently.
+        now: The time, in seconds since 1970.
+        progress: Called with each segment that was deleted, from several threads.
+
+    Returns:
+        What has expired, in the order of ``partitions``. A partition that cannot be
+        expired has an error; the others are expired.
+
+    Raises:
+        InvalidArgumentError: ``concurrency`` is below 1.
+        UnsupportedOperationError: The layout is read only.
+        StorageUnavailableError: The store failed in all attempts of its policy. What
+            was begun is finished by the next run.
+    """
+    if concurrency < 1:
+        raise InvalidArgumentError(f"concurrency {concurrency} is below 1")
+    if Capability.WRITE not in storage.capabilities:
+        raise UnsupportedOperationError(
+            f"{storage!r} is read only: nothing can be deleted from it"
+        )
+    heartbeat = Heartbeat(storage.store, owner)
+    work = _Expiry(storage, retention, heartbeat, single_writer, now, progress)
+    pool = DaemonExecutor(concurrency, "tieredfs-expire")
+    run = work.plan if dry_run else work.run
+    try:
+        jobs = [pool.submit(run, partition) for partition in partitions]
+        wait_for_all(jobs)
+        found = [job.result() for job in jobs]
+    except KeyboardInterrupt:  # the store may hang, and a heartbeat ends by itself
+        raise
+    except BaseException:
+        heartbeat.end()
+        raise
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+    heartbeat.end()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class _Expiry:
+    """Expire one partition after the other."""
+
+    storage: RemoteStorageManager
+    retention: Retention
+    heartbeat: Heartbeat
+    is_only_writer: bool
+    now: Callable[[], float]
+    progress: Callable[[SegmentMetadata], object]
+
+    def plan(self, partition: TopicIdPartition) -> ExpiredPartition:
+        """Find what has expired of a partition."""
+        try:
+            led = self._led(partition)
+            log_start, segments = self._expired(led.state)
+        except _FAILURES as error:
+            return ExpiredPartition(partition, error=error)
+        return ExpiredPartition(partition, log_start, tuple(segments))
+
+    def run(self, partition: TopicIdPartition) -> ExpiredPartition:
+        """Delete what has expired of a partition."""
+        log_start, deleted = 0, list[SegmentMetadata]()
+        try:
+            led = self._led(partition)
+            log_start, expired = self._expired(led.state)
+            if log_start > led.state.log_start or expired or led.state.to_delete:
+                self._delete(led, log_start, expired, deleted)
+        except _FAILURES as error:
+            return ExpiredPartition(partition, log_start, tuple(deleted), error)
+        return ExpiredPartition(partition, log_start, tuple(deleted))
+
+    def _led(self, partition: TopicIdPartition) -> LedPartition:
+        return LedPartition(
+            self.heartbeat, partition, is_only_writer=self.is_only_writer
+        )
+
+    def _expired(self, state: PartitionState) -> tuple[int, list[SegmentMetadata]]:
+        """Return the earliest offset that is kept, and the segments to delete."""
+        catalog = SegmentCatalog(self.storage)
+        reader = TieredReader(self.storage, catalog, state.partition)
+        try:
+            segments = reader.segments()
+        except NotFoundError:  # all of it was deleted
+            return state.log_start, []
+        held = bounds_of(segments)
+        tiles = reader.tiles(segments, held.beginning, held.end, skip_gaps=True)
+        now_ms = int(self.now() * 1000)
+        until = expired_until(tiles, self.retention, now_ms, catalog.describe)
+        log_start = max(state.log_start, until or 0)
+        found = {
+            one
+            for one in segments
+            if is_before(one, log_start) or one.id in state.to_delete
+        }
+        return log_start, sorted(found, key=lambda one: (one.start_offset, one.id))
+
+    def _delete(
+        self,
+        led: LedPartition,
+        log_start: int,
+        expired: Sequence[SegmentMetadata],
+        deleted: list[SegmentMetadata],
+    ) -> None:
+        """Note what is to be deleted, delete it in order, and note that it is gone."""
+        now_ms = int(self.now() * 1000)
+
+        def begin(state: PartitionState) -> PartitionState:
+            later = state.with_log_start(log_start)
+            started = SegmentState.DELETE_SEGMENT_STARTED
+            return later.with_segments(expired, started, now_ms)
+
+        change = f"delete {len(expired)} segments before offset {log_start}"
+        led.lead(None, change, begin)
+        for segment in expired:
+            self.storage.delete_log_segment(segment)
+            deleted.append(segment)
+            self.progress(segment)
+            self.heartbeat.beat()
+        led.change(
+            f"deleted {len(expired)} segments before offset {log_start}",
+            lambda state: state.with_deleted().released(),
+        )

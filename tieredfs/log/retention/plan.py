@@ -1,0 +1,107 @@
+"""Decide from which offset on a log is kept.
+
+A pure function of the segments, the limits and the time. Source: KIP-405, and what
+``RemoteLogManager`` of Kafka 4 does: segments expire from the beginning of the log, one
+after the other, up to the first that none of the limits excludes.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tieredfs.errors import InvalidArgumentError
+from tieredfs.log.planning.overlap import Tile
+from tieredfs.model import SegmentMetadata
+
+__all__ = ["Retention", "expired_until", "is_before"]
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is kept of a log.
+
+    A segment expires as a whole, when one of the limits excludes all of its records.
+
+    Attributes:
+        max_age_ms: Records older than this expire, in milliseconds: Kafka's
+            ``retention.ms``. None for no limit. Records without a timestamp have no
+            age.
+        max_bytes: The log may be this large, in bytes of segments: Kafka's
+            ``retention.bytes``. None for no limit.
+        start_offset: Records below this offset expire, as after ``DeleteRecords``.
+    """
+
+    max_age_ms: int | None = None
+    max_bytes: int | None = None
+    start_offset: int = 0
+
+    def __post_init__(self) -> None:
+        """Reject negative limits."""
+        for name in ("max_age_ms", "max_bytes", "start_offset"):
+            value = getattr(self, name)
+            if value is not None and value < 0:
+                raise InvalidArgumentError(f"{name} {value} is negative")
+
+
+def expired_until(
+    tiles: Sequence[Tile],
+    retention: Retention,
+    now_ms: int,
+    describe: Callable[[SegmentMetadata], SegmentMetadata],
+) -> int | None:
+    """Return the offset from which on a log is kept; None if nothing has expired.
+
+    Args:
+        tiles: Which segment serves which offsets, in order of offsets: what ``tile``
+            returns. A segment that serves none, as one of a leader that lost its last
+            records, neither counts nor holds up the others.
+        retention: What is kept.
+        now_ms: The time, in milliseconds since 1970.
+        describe: Returns a segment with every field known; called only for a segment
+            whose largest timestamp decides and is not listed.
+    """
+    excess = 0
+    if retention.max_bytes is not None:
+        sizes = {tile.segment: tile.segment.size or 0 for tile in tiles}
+        excess = sum(sizes.values()) - retention.max_bytes
+    last_tile = {tile.segment: number for number, tile in enumerate(tiles)}
+    expired: set[SegmentMetadata] = set()
+    open_until = -1  # the last tile of the segments that have expired so far
+    until: int | None = None
+    for number, tile in enumerate(tiles):
+        segment = tile.segment
+        if segment not in expired:
+            size = segment.size or 0
+            if not (
+                tiles[last_tile[segment]].end <= retention.start_offset
+                or _is_too_old(segment, retention, now_ms, describe)
+                or (retention.max_bytes is not None and 0 < size <= excess)
+            ):
+                break
+            excess -= size
+            expired.add(segment)
+            open_until = max(open_until, last_tile[segment])
+        if number >= open_until:  # no segment has expired that serves later offsets
+            until = tile.end
+    return until
+
+
+def is_before(segment: SegmentMetadata, offset: int) -> bool:
+    """Return whether all offsets of a segment are below one.
+
+    That may be a segment that served no offset, such as one of an earlier leader.
+    """
+    return segment.end_offset is not None and segment.end_offset < offset
+
+
+def _is_too_old(
+    segment: SegmentMetadata,
+    retention: Retention,
+    now_ms: int,
+    describe: Callable[[SegmentMetadata], SegmentMetadata],
+) -> bool:
+    if retention.max_age_ms is None:
+        return False
+    newest = segment.max_timestamp_ms
+    if newest is None:
+        newest = describe(segment).max_timestamp_ms
+    return newest is not None and 0 <= newest <= now_ms - retention.max_age_ms
