@@ -18,8 +18,10 @@ from tieredfs.errors import (
     TieredFSWarning,
 )
 from tieredfs.integers import to_integer
+from tieredfs.log.journal.heartbeat import unique_owner
 from tieredfs.log.partitions import missing_topic_error, without_internal
 from tieredfs.log.planning.catalog import Known, SegmentCatalog
+from tieredfs.log.retention.delete import deletable_partitions, delete_partitions
 from tieredfs.model import TopicIdPartition, Uuid, check_topic_name
 from tieredfs.objects import ObjectStore, RequestPolicy
 from tieredfs.options import DEFAULTS, Options
@@ -195,6 +197,32 @@ class Tier:
         begun = [TopicIdPartition(name, number, made) for number in range(partitions)]
         self._catalog.begin(begun)
         return Topic(self.storage, self._catalog, begun)
+
+    def delete_topic(
+        self, name: str, *, topic_id: str | None = None, single_writer: bool = False
+    ) -> None:
+        """Delete a topic: all of its segments, and what copies to it have left.
+
+        When it returns, the topic is gone. When it raises, or the process dies, some
+        partitions may be left, and nothing is copied to them: call it again.
+
+        Args:
+            name: The topic's name.
+            topic_id: Its id; None where there is only one topic of the name.
+            single_writer: Whether you vouch that no other process changes the topic.
+
+        Raises:
+            NotFoundError: There is no such topic.
+            InvalidArgumentError: The name is invalid, or there are several topics of
+                the name and no id was given; nothing was deleted.
+            FencedError: A manager is in charge of a partition.
+            UnsupportedOperationError: The layout is read only.
+            StorageUnavailableError: The store failed.
+        """
+        found = deletable_partitions(self.storage, check_topic_name(name), topic_id)
+        delete_partitions(
+            self.storage, found, owner=unique_owner(), single_writer=single_writer
+        )
 
     def with_policy(self, policy: RequestPolicy) -> Self:
         """Return the same tier, on the same connections, under ``policy``.

@@ -1,7 +1,7 @@
 """The public API: a topic of partitions, to scan, to read and to append to."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from time import time_ns
 from typing import Final, SupportsIndex, TypeVar, get_args
 
@@ -12,6 +12,7 @@ from tieredfs.format.compression.codec import Codec, CodecName
 from tieredfs.format.records.schema import project
 from tieredfs.integers import to_integer
 from tieredfs.log.append.append import SEGMENT_BYTES, Appender
+from tieredfs.log.journal.heartbeat import unique_owner
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
@@ -30,6 +31,8 @@ from tieredfs.log.read.scan_bounds import (
     to_milliseconds,
 )
 from tieredfs.log.read.times import find_offset
+from tieredfs.log.retention.expire import ExpiredPartition, expire
+from tieredfs.log.retention.plan import Retention
 from tieredfs.model import OffsetAndTimestamp, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
@@ -329,6 +332,79 @@ class Topic:
             now_ms=time_ns() // 1_000_000,
             segment_bytes=to_integer(segment_bytes, "segment_bytes"),
         )
+
+    def expire(
+        self,
+        *,
+        older_than: timedelta | None = None,
+        keep_bytes: SupportsIndex | None = None,
+        single_writer: bool = False,
+    ) -> list[ExpiredPartition]:
+        """Delete the segments that are too old, or that are too many.
+
+        Whole segments are deleted, from the beginning of each partition on, up to the
+        first that no limit excludes. When it returns they are gone, and a push copies
+        none of them again. When it raises, or the process dies, what was begun is
+        finished by the next call, whatever its limits.
+
+        Args:
+            older_than: Records older than this expire: Kafka's ``retention.ms``. None
+                for no limit.
+            keep_bytes: Bytes of segments that are kept of each partition: Kafka's
+                ``retention.bytes``. None for no limit.
+            single_writer: Whether you vouch that no other process changes the topic.
+
+        Returns:
+            What was deleted of each partition, or the error that prevented it, such as
+            FencedError where a manager is in charge of the partition.
+
+        Raises:
+            InvalidArgumentError: A limit is negative.
+            UnsupportedOperationError: The layout is read only.
+            StorageUnavailableError: The store failed.
+        """
+        age = None if older_than is None else older_than // timedelta(milliseconds=1)
+        size = None if keep_bytes is None else to_integer(keep_bytes, "keep_bytes")
+        return expire(
+            self._storage,
+            [reader.partition for reader in self._readers.values()],
+            Retention(age, size),
+            owner=unique_owner(),
+            single_writer=single_writer,
+        )
+
+    def cleanup_until(
+        self,
+        partition: SupportsIndex,
+        time: SupportsIndex | datetime | str,
+        *,
+        single_writer: bool = False,
+    ) -> ExpiredPartition:
+        """Delete the segments of a partition all of whose records are before a time.
+
+        It is as ``expire`` for one partition, with a time in place of an age.
+
+        Args:
+            partition: Its number.
+            time: Milliseconds since 1970, a datetime or ISO text; UTC without a zone.
+            single_writer: As ``expire`` takes it.
+
+        Raises:
+            NotFoundError: There is no such partition.
+            InvalidArgumentError: It is not a time.
+            UnsupportedOperationError: The layout is read only.
+            StorageUnavailableError: The store failed.
+        """
+        last = to_milliseconds(time) - 1
+        (found,) = expire(
+            self._storage,
+            [self.reader(partition).partition],
+            Retention(max_age_ms=0),
+            owner=unique_owner(),
+            single_writer=single_writer,
+            now_ms=lambda: last,
+        )
+        return found
 
     def __repr__(self) -> str:
         """Show name and partitions."""

@@ -81,7 +81,7 @@ def run(
         [PARTITION],
         retention,
         owner="test",
-        now=lambda: now_ms / 1000,
+        now_ms=lambda: now_ms,
         dry_run=dry_run,
     )
     return found

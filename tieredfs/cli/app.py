@@ -18,6 +18,7 @@ from tieredfs.cli.cat import cat
 from tieredfs.cli.conformance import conformance
 from tieredfs.cli.demo import demo
 from tieredfs.cli.exit_codes import EXIT_CODES, INTERRUPTED, OTHER
+from tieredfs.cli.expire import expire
 from tieredfs.cli.explain import explain
 from tieredfs.cli.ls import ls
 from tieredfs.cli.migrate import migrate
@@ -28,6 +29,7 @@ from tieredfs.cli.plugins import plugins
 from tieredfs.cli.pull import pull
 from tieredfs.cli.push import push
 from tieredfs.cli.report import report
+from tieredfs.cli.rm import rm
 from tieredfs.cli.scrub import scrub
 from tieredfs.cli.verify import verify
 from tieredfs.errors import (
@@ -63,6 +65,8 @@ for _command in (
     verify,
     scrub,
     migrate,
+    expire,
+    rm,
     cache,
     plugins,
     conformance,

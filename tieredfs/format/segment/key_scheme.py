@@ -19,7 +19,7 @@ from tieredfs.format.segment.key import SegmentKey
 from tieredfs.format.segment.key_table import KEY_DTYPE, KeyTable, RowMask
 from tieredfs.model import TopicIdPartition
 
-__all__ = ["MANAGER_FOLDER", "OWN_FOLDER", "KeyScheme"]
+__all__ = ["JOURNAL_FOLDER", "MANAGER_FOLDER", "OWN_FOLDER", "KeyScheme"]
 
 OWN_FOLDER: Final = "@tieredfs/"
 """Folder of the layout's own objects that are not segments. No topic name can contain
@@ -27,6 +27,10 @@ the ``@``."""
 
 MANAGER_FOLDER: Final = f"{OWN_FOLDER}manager/"
 """Folder of what managers note of partitions, in a store of any layout."""
+
+JOURNAL_FOLDER: Final = f"{MANAGER_FOLDER}journal/"
+"""Folder of what was done with each partition; below it, one named as by the native
+layout."""
 
 
 class KeyScheme(ABC):

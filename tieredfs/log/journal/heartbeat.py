@@ -5,6 +5,10 @@ matter: when the other manager has last written its object, and when this one ha
 written its own.
 """
 
+import os
+import re
+import secrets
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -15,12 +19,19 @@ from tieredfs.errors import NotFoundError
 from tieredfs.format.segment.key_scheme import MANAGER_FOLDER
 from tieredfs.objects import ObjectStore
 
-__all__ = ["LIFETIME_SECONDS", "Heartbeat"]
+__all__ = ["LIFETIME_SECONDS", "Heartbeat", "unique_owner"]
 
 LIFETIME_SECONDS: Final = 60.0
 """A manager that has written nothing for so long is taken for dead."""
 
 _PER_LIFETIME: Final = 3
+_NOT_IN_A_KEY: Final = re.compile(r"[^A-Za-z0-9.-]")
+
+
+def unique_owner() -> str:
+    """Return a name for this process that no other has, and that people recognise."""
+    host = _NOT_IN_A_KEY.sub("-", socket.gethostname())[:63].strip(".") or "host"
+    return f"{host}-{os.getpid()}-{secrets.token_hex(4)}"
 
 
 @dataclass(slots=True)

@@ -22,7 +22,7 @@ from tieredfs.errors import (
     StorageUnavailableError,
     UnsupportedOperationError,
 )
-from tieredfs.format.segment.key_scheme import MANAGER_FOLDER
+from tieredfs.format.segment.key_scheme import JOURNAL_FOLDER
 from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.log.journal.entry import JournalEntry, encode_entry, parse_entry
 from tieredfs.log.journal.state import PartitionState
@@ -31,7 +31,6 @@ from tieredfs.objects import ObjectStore
 
 __all__ = ["PartitionJournal", "journalled_partitions", "read_state"]
 
-_FOLDER: Final = f"{MANAGER_FOLDER}journal/"
 _SUFFIX: Final = ".json"
 _DIGITS: Final = 20
 _MIN_HISTORY: Final = 16
@@ -55,10 +54,12 @@ def journalled_partitions(
     Raises:
         NotFoundError: The container of the store does not exist.
     """
-    prefix = _FOLDER if topic is None else _FOLDER + _keys.topic_prefix(topic)
+    prefix = (
+        JOURNAL_FOLDER if topic is None else JOURNAL_FOLDER + _keys.topic_prefix(topic)
+    )
     folders = {entry.key.rpartition("/")[0] for entry in store.list(prefix)}
     found = (
-        _keys.parse_partition(folder.removeprefix(_FOLDER).split("/"))
+        _keys.parse_partition(folder.removeprefix(JOURNAL_FOLDER).split("/"))
         for folder in folders
     )
     return sorted(one for one in found if one is not None)
@@ -173,7 +174,7 @@ class PartitionJournal:
 
     @property
     def _folder(self) -> str:
-        return _FOLDER + _keys.partition_prefix(self.partition)
+        return JOURNAL_FOLDER + _keys.partition_prefix(self.partition)
 
     def _key(self, number: int) -> str:
         return f"{self._folder}{number:0{_DIGITS}d}{_SUFFIX}"

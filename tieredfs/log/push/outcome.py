@@ -6,6 +6,7 @@ from typing import Final
 
 from tieredfs.errors import (
     CorruptDataError,
+    FencedError,
     InvalidArgumentError,
     PermissionDeniedError,
     TieredFSError,
@@ -24,6 +25,7 @@ __all__ = [
 
 PARTITION_FAILURES: Final = (
     CorruptDataError,
+    FencedError,
     InvalidArgumentError,
     PermissionDeniedError,
     UnsupportedFormatError,

@@ -100,6 +100,7 @@ class PartitionPush:
         active: bool,
         repair: bool,
         interval_bytes: int,
+        log_start: int = 0,
         record: PartitionRecord | None,
         watch: Callable[[memoryview], object],
         ends_when_refused: bool = True,
@@ -110,6 +111,7 @@ class PartitionPush:
         self._active = active
         self._check = SegmentCheck(target, reads_logs=True) if repair else None
         self._interval_bytes = interval_bytes
+        self._log_start = log_start
         self._record = record
         self._listing: list[SegmentMetadata] = []
         """The segments of the source in its last listing."""
@@ -185,7 +187,9 @@ class PartitionPush:
         ]
 
     def _is_copied(self, listed: SegmentMetadata) -> bool:
-        return self._active or not self._source.is_active(listed)
+        end = listed.end_offset
+        has_expired = end is not None and end < self._log_start
+        return not has_expired and (self._active or not self._source.is_active(listed))
 
     def _ends_with(self, one: PushedSegment) -> bool:
         """Return whether the segments after a failed one must not be copied either.

@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tieredfs.errors import (
+    FencedError,
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
     UnsupportedOperationError,
 )
 from tieredfs.format.index.builder import INTERVAL_BYTES
+from tieredfs.log.journal.journal import journalled_partitions, read_state
 from tieredfs.log.push.outcome import (
     PARTITION_FAILURES,
     FailedPartition,
@@ -66,6 +68,9 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
     have removed earlier records because of them. Several partitions are copied
     concurrently. Indexes that are missing or inconsistent with the log are rebuilt.
 
+    Segments that have expired in ``target`` are not copied again: where its journal
+    says that a partition begins later, they are left out.
+
     Nothing in ``target`` is deleted except one of two objects with the same log and
     different end offsets, and nothing is replaced except, with ``repair``, a damaged
     copy of the same log.
@@ -106,11 +111,13 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
         raise InvalidArgumentError(f"concurrency {concurrency} is below 1")
     _check_has_logs(source, partitions)
     stop = threading.Event()
+    managed = set(journalled_partitions(target.store))
 
     def work(partition: TopicIdPartition) -> PushReport:
         done: list[PushedSegment] = []
         failed: tuple[FailedPartition, ...] = ()
         try:
+            log_start = _log_start(target, partition) if partition in managed else 0
             job = PartitionPush(
                 source,
                 target,
@@ -118,6 +125,7 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
                 active=active,
                 repair=repair,
                 interval_bytes=interval_bytes,
+                log_start=log_start,
                 record=None if record is None else record.of(source, partition),
                 watch=watch,
             )
@@ -152,6 +160,21 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
 
 def _start_offset(one: PushedSegment) -> int:
     return one.segment.start_offset
+
+
+def _log_start(target: RemoteStorageManager, partition: TopicIdPartition) -> int:
+    """Return the earliest offset of a partition that has a journal in the target.
+
+    Raises:
+        FencedError: The partition is being deleted there.
+    """
+    state = read_state(target.store, partition)
+    if state.deletion is not None:
+        raise FencedError(
+            f"{partition} is being deleted in {target.store.url}: nothing is copied to "
+            "it until that has ended"
+        )
+    return state.log_start
 
 
 def _check_writable(target: RemoteStorageManager) -> None:

@@ -2,7 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from tieredfs.errors import UnsupportedOperationError
+from tieredfs.errors import (
+    InvalidArgumentError,
+    NotFoundError,
+    UnsupportedOperationError,
+)
 from tieredfs.log.journal.heartbeat import Heartbeat
 from tieredfs.log.journal.journal import journalled_partitions
 from tieredfs.log.journal.led_partition import LedPartition
@@ -16,18 +20,36 @@ __all__ = ["deletable_partitions", "delete_partitions"]
 
 
 def deletable_partitions(
-    storage: RemoteStorageManager, topic: str
+    storage: RemoteStorageManager, topic: str, topic_id: str | None = None
 ) -> list[TopicIdPartition]:
     """List the partitions of a topic, those included that are only half deleted.
 
+    Args:
+        storage: The tier.
+        topic: The topic's name.
+        topic_id: Its id; None where there is only one topic of the name.
+
     Raises:
         NotFoundError: There is no such topic.
+        InvalidArgumentError: There are several of this name, and no id was given.
     """
     listed = set(storage.list_partitions(topic))
     found = sorted(listed | set(journalled_partitions(storage.store, topic)))
+    ids = sorted({partition.topic_id for partition in found})
+    if topic_id is None and len(ids) > 1:
+        raise InvalidArgumentError(
+            f"there are {len(ids)} topics called {topic!r} in {storage.store.url}: "
+            f"choose one by its id, of {', '.join(ids)}"
+        )
+    chosen = [one for one in found if topic_id in {None, one.topic_id}]
     if not found:
         raise missing_topic_error(storage, topic)
-    return found
+    if not chosen:
+        raise NotFoundError(
+            f"not found: topic {topic!r} with id {topic_id} in {storage.store.url}; "
+            f"there is {', '.join(ids)}"
+        )
+    return chosen
 
 
 def delete_partitions(

@@ -65,7 +65,7 @@ def expire(  # noqa: PLR0913 - what expires, how, and by whose clock
     dry_run: bool = False,
     single_writer: bool = False,
     concurrency: int = CONCURRENCY,
-    now: Callable[[], float] = time.time,
+    now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
     progress: Callable[[SegmentMetadata], object] = lambda _: None,
 ) -> list[ExpiredPartition]:
     """Delete the expired segments of partitions, whole segments from the beginning on.
@@ -83,7 +83,7 @@ def expire(  # noqa: PLR0913 - what expires, how, and by whose clock
         dry_run: Whether to find what has expired, and to change nothing.
         single_writer: Whether the caller vouches that no other manager is alive.
         concurrency: Maximum number of partitions that are expired concurrently.
-        now: The time, in seconds since 1970.
+        now_ms: Returns the time, in milliseconds since 1970.
         progress: Called with each segment that was deleted, from several threads.
 
     Returns:
@@ -103,7 +103,7 @@ def expire(  # noqa: PLR0913 - what expires, how, and by whose clock
             f"{storage!r} is read only: nothing can be deleted from it"
         )
     heartbeat = Heartbeat(storage.store, owner)
-    work = _Expiry(storage, retention, heartbeat, single_writer, now, progress)
+    work = _Expiry(storage, retention, heartbeat, single_writer, now_ms, progress)
     pool = DaemonExecutor(concurrency, "tieredfs-expire")
     run = work.plan if dry_run else work.run
     try:
@@ -129,7 +129,7 @@ class _Expiry:
     retention: Retention
     heartbeat: Heartbeat
     is_only_writer: bool
-    now: Callable[[], float]
+    now_ms: Callable[[], int]
     progress: Callable[[SegmentMetadata], object]
 
     def plan(self, partition: TopicIdPartition) -> ExpiredPartition:
@@ -168,8 +168,7 @@ class _Expiry:
             return state.log_start, []
         held = bounds_of(segments)
         tiles = reader.tiles(segments, held.beginning, held.end, skip_gaps=True)
-        now_ms = int(self.now() * 1000)
-        until = expired_until(tiles, self.retention, now_ms, catalog.describe)
+        until = expired_until(tiles, self.retention, self.now_ms(), catalog.describe)
         log_start = max(state.log_start, until or 0)
         found = {
             one
@@ -186,7 +185,7 @@ class _Expiry:
         deleted: list[SegmentMetadata],
     ) -> None:
         """Note what is to be deleted, delete it in order, and note that it is gone."""
-        now_ms = int(self.now() * 1000)
+        now_ms = self.now_ms()
 
         def begin(state: PartitionState) -> PartitionState:
             later = state.with_log_start(log_start)

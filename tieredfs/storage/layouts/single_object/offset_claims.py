@@ -60,7 +60,7 @@ from tieredfs.errors import (
     UnsupportedFormatError,
 )
 from tieredfs.format.segment.key import SegmentKey
-from tieredfs.format.segment.key_scheme import OWN_FOLDER, KeyScheme
+from tieredfs.format.segment.key_scheme import JOURNAL_FOLDER, OWN_FOLDER, KeyScheme
 from tieredfs.format.segment.tail import parse_manifest
 from tieredfs.model import TopicIdPartition, Uuid
 from tieredfs.objects import ObjectInfo, ObjectStore
@@ -216,14 +216,14 @@ class OffsetClaims:
         return ""
 
     def _ends_at(self, partition: TopicIdPartition, offset: int) -> bool:
-        """Return whether an offset is the end of the log: after its last segment, or 0.
+        """Return whether an offset is the end of the log: after its last segment.
 
+        Where there is none, it is 0, or wherever a log ended that has expired.
         The names alone show that, also those of segments of a newer release.
         """
         prefix = self.keys.partition_prefix(partition)
         after = self.keys.seek_key(partition, offset - 1)
-        listed = self.store.list(prefix, start_after=after)
-        segments = (e.key for e in listed if e.key.endswith(self.keys.suffix))
+        segments = self._segments(prefix, after)
         if offset == 0:
             return next(segments, None) is None
         last = f"{prefix}{self.keys.stem_beginning(offset - 1)}"
@@ -232,7 +232,18 @@ class OffsetClaims:
             if not segment.startswith(last):
                 return False
             is_reached = True
-        return is_reached
+        return is_reached or self._has_expired(prefix)
+
+    def _has_expired(self, prefix: str) -> bool:
+        """Return whether there is no segment, but a journal that says why."""
+        if next(self._segments(prefix), None) is not None:
+            return False
+        journal = self.store.list(f"{JOURNAL_FOLDER}{prefix}")
+        return next(journal, None) is not None
+
+    def _segments(self, prefix: str, after: str = "") -> Iterator[str]:
+        listed = self.store.list(prefix, start_after=after)
+        return (e.key for e in listed if e.key.endswith(self.keys.suffix))
 
     def _complete(self, partition: TopicIdPartition, name: str) -> bool:
         """Turn a staged object into a segment; return whether the segment exists."""
