@@ -28,6 +28,7 @@ from tieredfs.errors import (
 from tieredfs.format.index.leader_epochs import parse_leader_epochs
 from tieredfs.log import (
     Bounds,
+    ExpiredPartition,
     Explanation,
     Fetched,
     Scan,
@@ -89,6 +90,7 @@ __all__ = [
     "DeadlineExceededError",
     "EpochEntry",
     "ErrorKind",
+    "ExpiredPartition",
     "Explanation",
     "FencedError",
     "Fetched",

@@ -14,9 +14,11 @@ from tieredfs.log.read.explanation import Explanation, ScanStats
 from tieredfs.log.read.fetch import Fetched
 from tieredfs.log.read.reader import Bounds, TieredReader
 from tieredfs.log.read.scan import Scan
+from tieredfs.log.retention.expire import ExpiredPartition
 
 __all__ = [
     "Bounds",
+    "ExpiredPartition",
     "Explanation",
     "Fetched",
     "Scan",
