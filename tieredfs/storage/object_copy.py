@@ -17,9 +17,16 @@ given the same segment again, which completes it.
 
 Where a reader could take the segment for whole although an object is missing, another
 one is the mark that it is whole, and is put when all others are stored.
+
+An object that an earlier copy has left is adopted if it has the same bytes: it counts
+as stored. But it may be so old that ``scrub`` deletes it while this copy is under way.
+So it is written again, which makes it young. A scrub may have looked at it just before,
+and delete it afterwards. So when all objects are stored, it is looked up once more, and
+is put again if it is gone.
 """
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
@@ -44,6 +51,11 @@ _LOOK_SHARE: Final = 1 / 4
 come after a put that may have taken all of it.
 """
 
+_YOUNG_MS: Final = 3_600_000
+"""Up to this age an adopted object stays as it is. So the age from which on a scrub
+deletes has to be longer than a copy takes by as much.
+"""
+
 _OUTAGES: Final = (StorageUnavailableError, DeadlineExceededError)
 
 
@@ -59,15 +71,6 @@ class _Outcome(StrEnum):
     def is_failure(self) -> bool:
         """Whether the object's put has failed."""
         return self in {_Outcome.FAILED, _Outcome.UNKNOWN}
-
-
-@dataclass(frozen=True, slots=True)
-class _Put:
-    """An object that was put, and the error that its put raised."""
-
-    key: str
-    outcome: _Outcome
-    error: TieredFSError | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,11 +90,35 @@ class CopiedObject:
     overwrite: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class _Put:
+    """An object that was put.
+
+    Attributes:
+        copied: The object.
+        outcome: What became of it.
+        error: The error that its put raised.
+        is_old: Whether it is there, as an earlier copy may have left it.
+        is_adopted: Whether it was there so, and was written again.
+    """
+
+    copied: CopiedObject
+    outcome: _Outcome
+    error: TieredFSError | None = None
+    is_old: bool = False
+    is_adopted: bool = False
+
+
+_PutOne = Callable[[ObjectStore, CopiedObject], _Put]
+
+
 def copy_objects(
     store: ObjectStore,
     name: str,
     objects: Sequence[CopiedObject],
     mark: CopiedObject | None = None,
+    *,
+    recheck: bool = False,
 ) -> None:
     """Store the objects of a segment concurrently.
 
@@ -105,6 +132,9 @@ def copy_objects(
         objects: Those that may be stored in any order.
         mark: The one by which a reader knows that the others are there; it is put when
             they are stored, and not at all if one of them is not.
+        recheck: Whether an earlier copy had left objects under these keys, which a
+            scrub may be deleting: all are looked up when they are stored, and put
+            again if they are gone. An object that was adopted always is.
 
     Raises:
         AlreadyExistsError: An object with other bytes has one of the keys, and is not
@@ -114,8 +144,11 @@ def copy_objects(
     """
     store.check_thread()
     marks = [] if mark is None else [mark]
-    _put_all(store, name, objects, after=marks)
-    _put_all(store, name, marks, before=objects)
+    adopted = _put_all(store, name, objects, after=marks)
+    adopted += _put_all(store, name, marks, before=objects)
+    stored = [*objects, *marks]
+    doubtful = stored if recheck else adopted
+    _put_all(store, name, doubtful, before=stored, put=_put_if_gone)
 
 
 def _put_all(
@@ -125,7 +158,8 @@ def _put_all(
     *,
     before: Sequence[CopiedObject] = (),
     after: Sequence[CopiedObject] = (),
-) -> None:
+    put: _PutOne | None = None,
+) -> list[CopiedObject]:
     """Store objects, and determine the outcome of those whose put failed.
 
     Args:
@@ -134,33 +168,64 @@ def _put_all(
         objects: The objects.
         before: Those that are stored already.
         after: Those that are stored afterwards.
+        put: Stores one of them; None for ``_put``.
+
+    Returns:
+        Those that were adopted from an earlier copy.
     """
-    puts = _puts(store, objects)
-    failed = [put.error for put in puts if put.error and put.outcome.is_failure]
+    puts = _puts(store, objects, put or _put)
+    failed = [one.error for one in puts if one.error and one.outcome.is_failure]
     if failed:
         outcomes = {one.key: _Outcome.STORED for one in before}
         outcomes |= {one.key: _Outcome.NOT_SENT for one in (*objects, *after)}
-        outcomes |= {put.key: put.outcome for put in puts}
+        outcomes |= {one.copied.key: one.outcome for one in puts}
         raise _failure(name, failed, outcomes)
+    return [one.copied for one in puts if one.is_adopted]
 
 
-def _puts(store: ObjectStore, objects: Sequence[CopiedObject]) -> list[_Put]:
+def _puts(
+    store: ObjectStore,
+    objects: Sequence[CopiedObject],
+    put: _PutOne,
+) -> list[_Put]:
     """Put objects; on this machine one after the other, up to the first failure."""
     if store.is_local or len(objects) < 2:  # noqa: PLR2004 - no thread for one
         puts: list[_Put] = []
         for one in objects:
-            puts.append(_put(store, one))
+            puts.append(put(store, one))
             if puts[-1].outcome.is_failure:
                 break
         return puts
     pool = DaemonExecutor(len(objects), "tieredfs-copy")
-    sent = [pool.submit(_put, store, one) for one in objects]
+    sent = [pool.submit(put, store, one) for one in objects]
     # Each has a deadline of its own. No put is left to go on after this call, except by
     # Ctrl-C: what it stores could become visible later.
-    return [result_of(put, inf) for put in sent]
+    return [result_of(one, inf) for one in sent]
 
 
 def _put(store: ObjectStore, one: CopiedObject) -> _Put:
+    """Put an object, or adopt the one that is there and has its bytes."""
+    put = _try_put(store, one)
+    if not put.is_old:
+        return put
+    again = _try_put(store, replace(one, overwrite=True))
+    # If this failed as well, and the object is still old, a scrub may yet delete it.
+    outcome = _Outcome.UNKNOWN if again.is_old else again.outcome
+    return replace(again, copied=one, outcome=outcome, is_adopted=True)
+
+
+def _put_if_gone(store: ObjectStore, one: CopiedObject) -> _Put:
+    """Put an object again if it was deleted since it was written."""
+    try:
+        store.head(one.key)
+    except NotFoundError:
+        return _put(store, one)
+    except TieredFSError as error:
+        return _Put(one, _Outcome.UNKNOWN, error)
+    return _Put(one, _Outcome.STORED)
+
+
+def _try_put(store: ObjectStore, one: CopiedObject) -> _Put:
     """Put an object; after an error, look whether it is there."""
     content = one.content
     try:
@@ -171,27 +236,37 @@ def _put(store: ObjectStore, one: CopiedObject) -> _Put:
     except TieredFSError as error:
         share = store.policy.deadline * _LOOK_SHARE
         asked = store.with_policy(replace(store.policy, deadline=share))
-        return _Put(one.key, _look(asked, one), error)
-    return _Put(one.key, _Outcome.STORED)
+        return _look(asked, one, error)
+    return _Put(one, _Outcome.STORED)
 
 
-def _look(store: ObjectStore, one: CopiedObject) -> _Outcome:
-    """Return whether an object is there, byte for byte."""
+def _look(store: ObjectStore, one: CopiedObject, error: TieredFSError) -> _Put:
+    """Return whether an object whose put raised an error is there, byte for byte."""
     content = one.content
     content = BufferContent(content) if isinstance(content, bytes) else content
     size = content.size
     try:
-        if store.head(one.key).size != size:
-            return _Outcome.FAILED
+        found = store.head(one.key)
+        if found.size != size:
+            return _Put(one, _Outcome.FAILED, error)
         for start in range(0, size, PIECE_BYTES):
             end = min(start + PIECE_BYTES, size)
             if store.get_range(one.key, start, end) != content.read(start, end):
-                return _Outcome.FAILED
+                return _Put(one, _Outcome.FAILED, error)
     except (NotFoundError, CorruptDataError):
-        return _Outcome.FAILED
+        return _Put(one, _Outcome.FAILED, error)
     except TieredFSError:
-        return _Outcome.UNKNOWN
-    return _Outcome.STORED
+        return _Put(one, _Outcome.UNKNOWN, error)
+    return _Put(one, _Outcome.STORED, error, is_old=not _is_young(found.modified))
+
+
+def _is_young(modified: int | None) -> bool:
+    """Return whether an object was written within an hour of now.
+
+    By this machine's clock: object stores refuse the requests of one that is further
+    from theirs. Where a clock may be wrong, a time that is to come is not young either.
+    """
+    return modified is not None and abs(time.time() * 1000 - modified) < _YOUNG_MS
 
 
 def _failure(

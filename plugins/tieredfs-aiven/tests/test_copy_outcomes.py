@@ -1,16 +1,29 @@
 """What becomes of a copy of three objects, each of which may fail in its own way."""
 
-from collections.abc import Mapping
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
 from itertools import product
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from support.outcomes import Outcome, OutcomeStore
 from support.samples import KEYS
-from tieredfs import NotFoundError, ObjectStore, SegmentMetadata, TieredFSError
+from tieredfs import (
+    NotFoundError,
+    ObjectStore,
+    SegmentMetadata,
+    StorageUnavailableError,
+    TieredFSError,
+)
+from tieredfs.log.scrub.scrub import LeftoverState, scrub
 from tieredfs.testing.samples import PARTITIONS, Sample, sample
+from tieredfs.testing.stores import InterceptedStore
 from tieredfs_aiven import Aiven
+
+_T = TypeVar("_T")
 
 PARTITION = PARTITIONS[0]
 ONE = sample(PARTITION, 1)
@@ -92,3 +105,83 @@ def test_a_second_copy_never_damages_the_first(
     faulty.land()
     assert {entry.key: memory.get(entry.key) for entry in memory.list()} == before
     assert_whole(memory)
+
+
+class BeforePut(InterceptedStore):
+    """The same objects, where a function is called before an object is put.
+
+    They are put concurrently.
+    """
+
+    suffix: str
+    call: Callable[[], object]
+
+    @classmethod
+    def over(
+        cls, store: ObjectStore, suffix: str, call: Callable[[], object]
+    ) -> "BeforePut":
+        made = cls._onto(store)
+        made.suffix, made.call = suffix, call
+        return made
+
+    @property
+    def is_local(self) -> bool:
+        return False
+
+    def _send(self, verb: str, keys: Sequence[str], execute: Callable[[], _T]) -> _T:
+        if verb.startswith("put") and keys[0].endswith(self.suffix):
+            self.call()
+        return execute()
+
+
+def leave_indexes(folder: Path, mode: str) -> ObjectStore:
+    """Let a copy die three days ago that had stored only the indexes."""
+    store = ObjectStore(str(folder))
+    dying = OutcomeStore.over(store, {"log": Outcome.FAILED})
+    with pytest.raises(StorageUnavailableError):
+        Aiven(dying, **OPTIONS, **MODES[mode]).copy_log_segment(ONE.metadata, ONE.data)
+    (left,) = folder.rglob("*.indexes")
+    at = time.time() - 3 * 86_400
+    os.utime(left, (at, at))
+    return store
+
+
+def wait_until_younger(path: Path, seconds: float = 5) -> None:
+    """Wait until a file has been written again; no longer than some seconds."""
+    end = time.monotonic() + seconds
+    while path.stat().st_mtime < time.time() - 86_400 and time.monotonic() < end:
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("mode", ["plain", "zstd"])
+def test_a_scrub_while_the_log_is_sent_keeps_what_the_copy_has_adopted(
+    tmp_path: Path, mode: str
+) -> None:
+    store = leave_indexes(tmp_path, mode)
+    (left,) = tmp_path.rglob("*.indexes")
+    states: list[LeftoverState] = []
+
+    def run_scrub() -> None:
+        wait_until_younger(left)
+        report = scrub(Aiven(store, **OPTIONS), [PARTITION], delete=True)
+        states.extend(one.state for one in report.leftovers)
+
+    sent = BeforePut.over(store, "log", run_scrub)
+    Aiven(sent, **OPTIONS, **MODES[mode]).copy_log_segment(ONE.metadata, ONE.data)
+    assert states == [LeftoverState.KEPT]
+    assert_whole(store)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_what_a_late_scrub_deletes_of_a_repeated_copy_is_put_again(
+    tmp_path: Path, mode: str
+) -> None:
+    """It had looked at the objects before the copy began."""
+    store = leave_indexes(tmp_path, mode)
+
+    def delete() -> None:
+        store.delete([e.key for e in store.list() if e.key.endswith(".indexes")])
+
+    sent = BeforePut.over(store, "rsm-manifest", delete)
+    Aiven(sent, **OPTIONS, **MODES[mode]).copy_log_segment(ONE.metadata, ONE.data)
+    assert_whole(store)

@@ -56,8 +56,9 @@ def store_segment(store: ObjectStore, stem: str, segment: EncodedSegment) -> byt
         TieredFSError: As in ``copy_objects``.
     """
     for left in reversed(range(_ATTEMPTS)):
+        is_repeated = left < _ATTEMPTS - 1
         try:
-            _copy(store, stem, segment, overwrite=False)
+            _copy(store, stem, segment, overwrite=False, recheck=is_repeated)
         except AlreadyExistsError:
             stored = _find_whole(store, stem, segment)
             if stored is not None:
@@ -121,7 +122,12 @@ def _key(stem: str, suffix: Suffix) -> str:
 
 
 def _copy(
-    store: ObjectStore, stem: str, segment: EncodedSegment, *, overwrite: bool
+    store: ObjectStore,
+    stem: str,
+    segment: EncodedSegment,
+    *,
+    overwrite: bool,
+    recheck: bool = True,
 ) -> None:
     """Store the log and the indexes concurrently, and the manifest last."""
     log, indexes, manifest = (
@@ -132,7 +138,8 @@ def _copy(
             (Suffix.MANIFEST, segment.manifest),
         )
     )
-    copy_objects(store, f"{store.url}/{stem}", [log, indexes], manifest)
+    name = f"{store.url}/{stem}"
+    copy_objects(store, name, [log, indexes], manifest, recheck=recheck)
 
 
 def _find_whole(store: ObjectStore, stem: str, segment: EncodedSegment) -> bytes | None:

@@ -1,9 +1,14 @@
 """Copies that fail and processes that die lose nothing, and block nothing."""
 
+import os
 import threading
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
+from typing import TypeVar
 
 import pytest
 from hypothesis import settings
@@ -17,7 +22,15 @@ from hypothesis.stateful import (
 
 from support.made_logs import MadeLog, made_logs
 from support.samples import new_store
-from tieredfs import AlreadyExistsError, NotFoundError, RequestPolicy, TieredFSError
+from tieredfs import (
+    AlreadyExistsError,
+    NotFoundError,
+    ObjectStore,
+    RequestPolicy,
+    StorageUnavailableError,
+    TieredFSError,
+)
+from tieredfs.log.scrub.scrub import LeftoverState, scrub
 from tieredfs.testing.faults import (
     CrashError,
     Effect,
@@ -27,7 +40,10 @@ from tieredfs.testing.faults import (
     StoreFault,
     StoreRequest,
 )
+from tieredfs.testing.stores import InterceptedStore
 from tieredfs_kafscale import KafScale
+
+_T = TypeVar("_T")
 
 SEGMENTS = 4
 GENERATIONS = [made_logs(name, SEGMENTS) for name in ("a", "b")]
@@ -197,6 +213,92 @@ def test_the_half_of_a_copy_under_way_is_not_taken_for_a_dead_ones() -> None:
         copied.result(5)
     (kept,) = KafScale(store).list_segments(PARTITION)
     assert KafScale(store).fetch_log_segment(kept) == mine.log
+
+
+class BeforeLog(InterceptedStore):
+    """The same objects, where a function is called before a log is put, or fails.
+
+    They are put concurrently.
+    """
+
+    call: Callable[[], object]
+
+    @classmethod
+    def over(cls, store: ObjectStore, call: Callable[[], object]) -> "BeforeLog":
+        made = cls._onto(store)
+        made.call = call
+        return made
+
+    @property
+    def is_local(self) -> bool:
+        return False
+
+    def _send(self, verb: str, keys: Sequence[str], execute: Callable[[], _T]) -> _T:
+        if verb.startswith("put") and keys[0].endswith(".kfs"):
+            self.call()
+        return execute()
+
+
+def _die() -> None:
+    raise StorageUnavailableError("the process died")
+
+
+def test_a_scrub_while_the_log_is_sent_keeps_the_index_that_the_copy_has_adopted(
+    tmp_path: Path,
+) -> None:
+    one = _in_partition(GENERATIONS[0][0])
+    store = ObjectStore(str(tmp_path))
+    with pytest.raises(StorageUnavailableError):
+        KafScale(BeforeLog.over(store, _die)).copy_log_segment(one.metadata, one.data)
+    (left,) = tmp_path.rglob("*.index")
+    at = time.time() - 3 * 86_400
+    os.utime(left, (at, at))
+    states: list[LeftoverState] = []
+
+    def run_scrub() -> None:
+        end = time.monotonic() + 5
+        while left.stat().st_mtime < at + 86_400 and time.monotonic() < end:
+            time.sleep(0.01)
+        report = scrub(KafScale(store), [PARTITION], delete=True)
+        states.extend(one.state for one in report.leftovers)
+
+    sent = KafScale(BeforeLog.over(store, run_scrub))
+    sent.copy_log_segment(one.metadata, one.data)
+    assert states == [LeftoverState.KEPT]
+    (kept,) = KafScale(store).list_segments(PARTITION)
+    assert KafScale(store).fetch_log_segment(kept) == one.log
+
+
+class DeletedIndex(InterceptedStore):
+    """The same objects, where the first index that is put is deleted afterwards."""
+
+    deleted: list[str]
+
+    @classmethod
+    def over(cls, store: ObjectStore) -> "DeletedIndex":
+        made = cls._onto(store)
+        made.deleted = []
+        return made
+
+    def _send(self, verb: str, keys: Sequence[str], execute: Callable[[], _T]) -> _T:
+        answer = execute()
+        if verb == "put" and keys[0].endswith(".index") and not self.deleted:
+            self.deleted.extend(keys)
+            self.delete(keys)
+        return answer
+
+
+def test_an_index_that_a_late_scrub_deletes_is_put_again() -> None:
+    """It had looked at what another log's copy has left, which this one replaces."""
+    one = _in_partition(GENERATIONS[0][0])
+    store = new_store().with_policy(RequestPolicy(deadline=0.5))
+    key = f"default/t/0/segment-{0:020d}.index"
+    store.put(key, b"that of another log", overwrite=False)
+    late = DeletedIndex.over(store)
+    KafScale(late).copy_log_segment(one.metadata, one.data)
+    assert late.deleted == [key]
+    (kept,) = KafScale(store).list_segments(PARTITION)
+    assert KafScale(store).fetch_log_segment(kept) == one.log
 
 
 TestCopies = Copies.TestCase

@@ -199,7 +199,10 @@ class SegmentWriter:
             own[Suffix.TIMES] = _times(log, metadata).encode()
 
         def copy(
-            *, overwrite: bool, besides: frozenset[Suffix] = frozenset()
+            *,
+            overwrite: bool,
+            besides: frozenset[Suffix] = frozenset(),
+            recheck: bool = True,
         ) -> CustomMetadata:
             # No reader would miss one of these.
             sidecars = [
@@ -208,23 +211,23 @@ class SegmentWriter:
                 )
                 for suffix, data in beside.items()
             ]
-            copy_objects(self.store, name, sidecars)
+            copy_objects(self.store, name, sidecars, recheck=recheck)
             objects = [
                 CopiedObject(object_key(folder, base, suffix), data, overwrite)
                 for suffix, data in own.items()
                 if suffix not in besides
             ]
-            copy_objects(self.store, name, objects)
+            copy_objects(self.store, name, objects, recheck=recheck)
             return CustomMetadata(checksum, frozenset(beside))
 
         if listed is None:
             delete_objects(self.store, folder, base)
             return copy(overwrite=True)
         can_create = StoreCapability.EXCLUSIVE_CREATE in self.store.probe_capabilities()
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             if can_create:
                 with suppress(AlreadyExistsError):
-                    return copy(overwrite=False)
+                    return copy(overwrite=False, recheck=attempt > 0)
             there = self._settled(folder, base, listed)
             if there == checksum:
                 # The index may be that of another log, which a copy has left.
