@@ -2,6 +2,7 @@
 
 import json
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -102,6 +103,19 @@ def test_only_what_is_old_is_deleted(run: Run, tier: Path) -> None:
     assert json.loads(done.out)["uploads"] == []
     assert files_of(tier).keys() == whole
     assert run("scrub", str(tier), "--delete").text.startswith("nothing is left over")
+
+
+def test_the_clock_of_this_machine_makes_nothing_old(
+    run: Run, tier: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave_half(ObjectStore(str(tier)))
+    before, now = files_of(tier), time.time
+    monkeypatch.setattr(time, "time", lambda: now() + TWO_DAYS)
+    done = run("scrub", str(tier), "--delete")
+    assert done.code == 4
+    assert "KEPT" in done.text
+    assert "DELETED" not in done.text
+    assert files_of(tier) == before
 
 
 @pytest.mark.parametrize("age", ["0", "0s", "0h"])

@@ -1,12 +1,14 @@
 """What is left over is found, and removed only if it is surely of no use to anyone."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 
 from tieredfs import (
+    CorruptObjectError,
     Leftover,
     ObjectStore,
     PermissionDeniedError,
@@ -154,7 +156,7 @@ def test_what_a_copy_touches_meanwhile_stays(memory: ObjectStore, changed: str) 
     left = half(memory)
     first = min(left)
 
-    class Racing(KafkaLocal):
+    class Touched(KafkaLocal):
         listings = 0
 
         def scrub(self, partition: TopicIdPartition) -> Iterator[Leftover]:
@@ -165,14 +167,138 @@ def test_what_a_copy_touches_meanwhile_stays(memory: ObjectStore, changed: str) 
                 memory.put(first, b"longer than it was before" * 9, overwrite=True)
             return super().scrub(partition)
 
-    report = scrubbed(Racing(memory))
+    report = scrubbed(Touched(memory))
     found = states(report)
     assert found[first] is LeftoverState.KEPT
     if changed == "completed":
         assert set(found.values()) == {LeftoverState.KEPT}
         assert len(KafkaLocal(memory).list_segments(FIRST)) == 1
     else:
-        assert keys(memory) == [first]
+        assert set(keys(memory)) == left
+
+
+class Racing(Clocked):
+    """A store where a function is called before the first deletion."""
+
+    race: Callable[[], object]
+
+    def delete(self, keys: Iterable[str]) -> None:
+        race, self.race = self.race, lambda: None
+        race()
+        super().delete(keys)
+
+
+def racing(store: ObjectStore, race: Callable[[], object]) -> Racing:
+    made = Racing.over(store, ())
+    made.times, made.race = {}, race
+    return made
+
+
+def test_what_a_copy_adopts_while_others_are_deleted_stays(memory: ObjectStore) -> None:
+    """Those of a group are looked up once more just before they are deleted."""
+    left = sorted(key for number in range(20) for key in half(memory, number))
+    adopted = {
+        key for key in left if key.partition(".")[0] == left[-1].partition(".")[0]
+    }
+
+    def adopt() -> None:
+        memory.put(left[-1], bytes(memory.get(left[-1])), overwrite=True)
+        store.times[left[-1]] = int(SECONDS * 1000)
+
+    store = racing(memory, adopt)
+    found = states(scrubbed(KafkaLocal(store)))
+    assert {key for key in left if found[key] is LeftoverState.KEPT} == adopted
+    assert set(keys(memory)) == adopted
+
+
+def test_a_copy_that_ends_while_its_objects_are_deleted_is_reported(
+    memory: ObjectStore,
+) -> None:
+    """No store deletes an object only if it is unchanged."""
+
+    def end() -> None:
+        store.times.clear()
+        whole(KafkaLocal(memory))
+
+    left = half(memory)
+    old = half(memory, 1)
+    store = racing(memory, end)
+    now = time.time()
+    store.times.update(dict.fromkeys(left | old, int((now - 2 * 86_400) * 1000)))
+    report = scrubbed(KafkaLocal(store), now=now)
+    assert states(report) == dict.fromkeys(left | old, LeftoverState.DELETED)
+    assert [type(error) for error in report.errors] == [CorruptObjectError]
+    assert min(left).rpartition(".")[0] in str(report.errors[0])
+    assert "copy it again" in str(report.errors[0])
+    assert not report.is_clean
+
+
+def test_ages_are_those_by_the_clock_of_the_store(
+    memory: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = half(memory)
+    late = time.time() + 25 * 3600
+    monkeypatch.setattr(time, "time", lambda: late)
+    report = scrub(KafkaLocal(memory), [FIRST], delete=True)
+    assert states(report) == dict.fromkeys(left, LeftoverState.KEPT)
+    assert set(keys(memory)) == left
+
+
+def test_a_report_asks_for_no_time(memory: ObjectStore) -> None:
+    half(memory)
+    store = WatchedStore.over(memory, WRITES)
+    assert scrub(KafkaLocal(store), [FIRST]).leftovers
+    assert store.calls == 0
+
+
+class Uploads(Clocked):
+    """A store that notes from which age on uploads are to be aborted."""
+
+    ages: list[timedelta]
+
+    def abort_uploads(self, older_than: timedelta = DAY) -> Sequence[str]:
+        self.ages.append(older_than)
+        return ["upload"]
+
+
+class Timeless(Uploads):
+    """A store that does not report when objects were written."""
+
+    def head(self, key: str) -> ObjectInfo:
+        found = super().head(key)
+        return ObjectInfo(key, found.size, found.version)
+
+
+@pytest.mark.parametrize("behind", [-25, 0, 25])
+def test_uploads_are_as_old_as_by_the_clock_of_the_store(
+    memory: ObjectStore, behind: int
+) -> None:
+    store = Uploads.over(memory, ())
+    store.times, store.ages = {}, []
+    skew = timedelta(hours=behind)
+    at = time.time() - skew.total_seconds()
+    report = scrub(KafkaLocal(store), [], uploads=True, now=lambda: at)
+    assert report.uploads == ("upload",)
+    (age,) = store.ages
+    assert abs(age - DAY - skew) < timedelta(minutes=5)
+
+
+def test_nothing_is_old_where_the_store_does_not_report_the_time(
+    memory: ObjectStore,
+) -> None:
+    left = half(memory)
+    store = Timeless.over(memory, ())
+    store.times, store.ages = {}, []
+    report = scrub(KafkaLocal(store), [FIRST], delete=True, uploads=True)
+    assert states(report) == dict.fromkeys(left, LeftoverState.KEPT)
+    assert (report.uploads, store.ages) == ((), [])
+    none = timedelta()
+    report = scrub(
+        KafkaLocal(store), [FIRST], delete=True, uploads=True, older_than=none
+    )
+    assert report.is_clean
+    assert report.uploads == ("upload",)
+    assert store.ages == [none]
 
 
 def test_a_log_is_kept_if_it_may_be_the_only_copy_of_its_records(

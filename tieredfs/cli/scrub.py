@@ -1,6 +1,5 @@
 """``tieredfs scrub``: find and remove what copies that did not end have left."""
 
-import time
 from collections.abc import Sequence
 from datetime import timedelta
 
@@ -78,7 +77,6 @@ def scrub(
             delete=delete,
             uploads=delete and topic is None,
             older_than=MIN_AGE if older_than is None else older_than,
-            now=time.time,
         )
     if as_json:
         _show_json(storage, report)

@@ -17,6 +17,7 @@ from typing import Final
 
 from tieredfs.errors import NotFoundError
 from tieredfs.format.segment.key_scheme import MANAGER_FOLDER
+from tieredfs.log.store_clock import written_at
 from tieredfs.objects import ObjectStore
 
 __all__ = ["LIFETIME_SECONDS", "Heartbeat", "unique_owner"]
@@ -77,8 +78,7 @@ class Heartbeat:
         except NotFoundError:
             return True
         with self._lock:
-            self._write()
-            now = self.store.head(_key(self.owner)).modified
+            now = written_at(self.store, _key(self.owner), self.owner.encode())
         if before is None or now is None:
             return False
         return now - before > self.lifetime * 1000

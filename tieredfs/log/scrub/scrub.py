@@ -1,20 +1,31 @@
 """Find what copies that did not end have left in a store, and remove what is old.
 
 A copy in progress looks like one that has died. So an object is deleted only if it is
-old, no younger one shares its name but for the suffix, and a second listing, taken just
-before, has it unchanged.
+old, and no younger one shares its name but for the suffix. It is deleted with few
+others, and just before all of them are listed and looked up once more. A copy that
+adopts what another one has left writes it again, so what it has begun to complete is
+seen to be young, and stays.
+
+No store deletes an object only if it is unchanged: a copy may begin, and even end,
+between the last look and the deletion. The copy looks for what it has adopted when it
+has ended, and puts it again; and here the keys are listed after the deletion. So one of
+the two notices, whichever is last, and no loss is silent.
 """
 
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
 from functools import partial
+from itertools import groupby
+from math import inf
 from typing import Final
 
 from tieredfs.errors import (
     UNREADABLE,
     CorruptDataError,
+    CorruptObjectError,
     NotFoundError,
     PermissionDeniedError,
     TieredFSError,
@@ -22,6 +33,7 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.integers import MAX_INT64
+from tieredfs.log.store_clock import store_time
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.objects import ObjectInfo
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
@@ -35,6 +47,12 @@ MIN_AGE: Final = timedelta(days=1)
 """Default age from which on a leftover is deleted: no copy takes so long."""
 
 _MAX_CONCURRENCY: Final = 8
+
+_MAX_GROUP: Final = 2 * _MAX_CONCURRENCY
+"""Leftovers that are looked up and deleted together: the time between the two is that
+of a few requests, however many there are.
+"""
+
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -106,14 +124,14 @@ def scrub(
     delete: bool = False,
     uploads: bool = False,
     older_than: timedelta = MIN_AGE,
-    now: Callable[[], float],
+    now: Callable[[], float] | None = None,
 ) -> ScrubReport:
     """Find the leftovers of partitions, and delete those that are old, if asked to.
 
     Whole segments do not change, and neither does a copy that has written anything
-    within the age. With ``older_than`` of 0 everything is deleted, also what has no
-    known age: no process may copy meanwhile, and none may repeat an old copy under the
-    same id. If this fails or the process dies, the rest is found by the next call.
+    within the age, also if it completes what an older one has left. With ``older_than``
+    of 0 everything is deleted, also what has no known age: no process may copy
+    meanwhile. If this fails or the process dies, the rest is found by the next call.
 
     Args:
         storage: The tier.
@@ -121,9 +139,11 @@ def scrub(
         delete: Whether to delete.
         uploads: Whether also to abort unfinished multipart uploads below the store's
             URL that are as old, of whatever writer.
-        older_than: Minimum age of what is deleted, by the clock of the store. What has
-            no known age is younger, unless this is 0.
-        now: Returns the time in seconds since 1970 UTC.
+        older_than: Minimum age of what is deleted, by the clock of the store; longer
+            by an hour than any copy takes. What has no known age is younger, unless
+            this is 0.
+        now: Returns the time in seconds since 1970 UTC. None to take it from the store,
+            by writing an object; where it reports none, nothing has a known age.
 
     Raises:
         UnsupportedOperationError: ``delete``, but the layout is read only.
@@ -136,7 +156,10 @@ def scrub(
     found: list[FoundLeftover] = []
     errors: list[TieredFSError] = []
     pool = DaemonExecutor(_MAX_CONCURRENCY, "tieredfs-scrub")
-    before = None if not older_than else now() * 1000 - older_than / _MILLISECOND
+    before = None
+    if older_than and (delete or uploads):
+        at = store_time(storage.store) if now is None else now() * 1000
+        before = -inf if at is None else at - older_than / _MILLISECOND
     work = _Scrub(storage, pool, before)
     try:
         for partition in partitions:
@@ -147,13 +170,13 @@ def scrub(
                 errors.append(error)
             except _PartlyDeletedError as error:
                 found += error.found
-                errors.append(error.reason)
+                errors += error.reasons
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     aborted: tuple[str, ...] | None = None
     if uploads:
         try:
-            aborted = tuple(storage.store.abort_uploads(older_than))
+            aborted = _abort_uploads(storage, before)
         except (PermissionDeniedError, UnsupportedOperationError) as error:
             errors.append(error)
     return ScrubReport(tuple(found), aborted, tuple(errors))
@@ -172,9 +195,7 @@ class _Seen:
 
     @property
     def stem(self) -> str:
-        """The key without its suffix, which the objects of a segment share."""
-        key = self.entry.key
-        return key.rpartition(".")[0] or key
+        return _stem(self.entry.key)
 
     @property
     def content(self) -> tuple[str, int | None, str, int | None]:
@@ -202,18 +223,35 @@ class _Scrub:
         self._pool = pool
         self._before = before
 
-    def find(self, partition: TopicIdPartition) -> list[_Seen]:
-        """Return the leftovers that exist, sorted by key."""
+    def find(
+        self, partition: TopicIdPartition, stems: Collection[str] | None = None
+    ) -> list[_Seen]:
+        """Return the leftovers that exist, sorted by key.
+
+        Args:
+            partition: The partition.
+            stems: Only those of these stems; None for all.
+        """
 
         def look(leftover: Leftover) -> _Seen | None:
-            try:
-                entry = self._storage.store.head(leftover.key)
-            except NotFoundError:  # completed, or removed, since it was listed
-                return None
-            return _Seen(partition, leftover, entry)
+            entry = self._head(leftover.key)
+            return None if entry is None else _Seen(partition, leftover, entry)
 
-        leftovers = sorted(self._storage.scrub(partition), key=lambda one: one.key)
+        leftovers = sorted(
+            (
+                one
+                for one in self._storage.scrub(partition)
+                if stems is None or _stem(one.key) in stems
+            ),
+            key=lambda one: one.key,
+        )
         return [one for one in self._pool.map(look, leftovers) if one is not None]
+
+    def _head(self, key: str) -> ObjectInfo | None:
+        try:
+            return self._storage.store.head(key)
+        except NotFoundError:  # completed, or removed, since it was listed
+            return None
 
     def delete(
         self, partition: TopicIdPartition, seen: Sequence[_Seen]
@@ -225,15 +263,17 @@ class _Scrub:
         """
         needed = self._only_copies(partition, seen)
         old = [one for one in _old_ones(seen, self._before) if one.stem not in needed]
-        again = self.find(partition) if old else []
-        now = {one.content for one in _old_ones(again, self._before)}
-        keys = [one.entry.key for one in old if one.content in now]
-        failure, remaining = None, set[str]()
-        try:
-            self._storage.store.delete(keys)
-        except PermissionDeniedError as error:
-            failure, remaining = error, set(error.keys)
-        gone = set(keys) - remaining
+        failures: list[TieredFSError] = []
+        gone = set[str]()
+        for group in _groups(old):
+            keys = self._unchanged(partition, group)
+            try:
+                self._storage.store.delete(keys)
+            except PermissionDeniedError as error:
+                failures.append(error)
+                keys = keys.difference(error.keys)
+            gone |= keys
+        failures += self._broken_copies(gone)
         done: list[FoundLeftover] = []
         for one in seen:
             state = LeftoverState.KEPT
@@ -242,9 +282,43 @@ class _Scrub:
             elif one.entry.key in gone:
                 state = LeftoverState.DELETED
             done.append(one.as_found(state))
-        if failure is not None:
-            raise _PartlyDeletedError(done, failure)
+        if failures:
+            raise _PartlyDeletedError(done, failures)
         return done
+
+    def _unchanged(
+        self, partition: TopicIdPartition, group: Collection[_Seen]
+    ) -> set[str]:
+        """Return the keys of leftovers that no copy has touched since they were seen.
+
+        Args:
+            partition: The partition.
+            group: All leftovers of some segments.
+        """
+        before = {one.content for one in group}
+        now = self.find(partition, {one.stem for one in group})
+        differing = before.symmetric_difference(one.content for one in now)
+        touched = {_stem(key) for key, *_ in differing}
+        return {one.entry.key for one in group if one.stem not in touched}
+
+    def _broken_copies(self, deleted: Collection[str]) -> list[TieredFSError]:
+        """Return an error for each segment that was written while it was deleted.
+
+        Args:
+            deleted: The keys that were deleted.
+        """
+        store, stems = self._storage.store, {_stem(key) for key in deleted}
+        folders = sorted({key[: key.rfind("/") + 1] for key in deleted})
+        listed = [e.key for one in folders for e in store.list(one, delimiter="/")]
+        there = self._pool.map(self._head, [k for k in listed if _stem(k) in stems])
+        young = {_stem(e.key) for e in there if e and _is_young(e, self._before)}
+        return [
+            CorruptObjectError(
+                f"{store.url}/{stem}: a copy of this segment has written objects while "
+                "those of an earlier one were deleted: copy it again"
+            )
+            for stem in sorted(young)
+        ]
 
     def _only_copies(
         self, partition: TopicIdPartition, seen: Sequence[_Seen]
@@ -288,10 +362,44 @@ class _Scrub:
 class _PartlyDeletedError(Exception):
     """Some leftovers of a partition could not be deleted."""
 
-    def __init__(self, found: Collection[FoundLeftover], reason: TieredFSError) -> None:
-        super().__init__(reason)
+    def __init__(
+        self, found: Collection[FoundLeftover], reasons: Sequence[TieredFSError]
+    ) -> None:
+        super().__init__(*reasons)
         self.found = found
-        self.reason = reason
+        self.reasons = reasons
+
+
+def _abort_uploads(
+    storage: RemoteStorageManager, before: float | None
+) -> tuple[str, ...]:
+    """Abort the uploads that began before a time of the store, in ms; None for all."""
+    if before == -inf:
+        return ()
+    # The store object subtracts the age from this machine's time.
+    age = 0 if before is None else time.time() - before / 1000
+    return tuple(storage.store.abort_uploads(timedelta(seconds=age)))
+
+
+def _stem(key: str) -> str:
+    """Return a key without its suffix, which the objects of a segment share."""
+    return key.rpartition(".")[0] or key
+
+
+def _groups(seen: Iterable[_Seen]) -> Iterator[list[_Seen]]:
+    """Divide leftovers into small groups, each with all that share a stem."""
+    group: list[_Seen] = []
+    for _, objects in groupby(sorted(seen, key=_by_stem), key=_by_stem):
+        group += objects
+        if len(group) >= _MAX_GROUP:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _by_stem(one: _Seen) -> str:
+    return one.stem
 
 
 def _as_found(
@@ -310,15 +418,15 @@ def _old_ones(seen: Sequence[_Seen], before: float | None) -> Iterator[_Seen]:
         seen: All leftovers of a partition.
         before: Time in ms since which a copy may be in progress; None for none.
     """
-    if before is None:
-        yield from seen
-        return
-    young = {
-        one.stem
-        for one in seen
-        if one.entry.modified is None or one.entry.modified > before
-    }
+    young = {one.stem for one in seen if _is_young(one.entry, before)}
     yield from (one for one in seen if one.stem not in young)
+
+
+def _is_young(entry: ObjectInfo, before: float | None) -> bool:
+    """Return whether an object was written since a time in ms, or may have been."""
+    if before is None:
+        return False
+    return entry.modified is None or entry.modified > before
 
 
 def _covers(held: Iterable[tuple[int, int]], start: int, end: int) -> bool:
