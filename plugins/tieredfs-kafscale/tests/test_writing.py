@@ -249,6 +249,27 @@ def test_the_transactions_of_a_log_that_lost_its_index_are_no_ones_to_remove(
     assert written(memory).keys() == before.keys() - {index}
 
 
+def test_a_log_that_lost_its_index_is_removed_if_its_records_are_in_another_segment(
+    memory: ObjectStore,
+) -> None:
+    storage = KafScale(memory)
+    _, second = made_logs("d", 2)
+    copy(storage, second)
+    memory.delete([one.key for one in memory.list() if one.key.endswith(".index")])
+    copy(storage, LONG)
+    (left,) = storage.scrub(second.metadata.partition)
+    assert left.log_start == RECORDS
+    report = scrub(
+        storage,
+        storage.leftover_partitions(),
+        delete=True,
+        older_than=timedelta(0),
+        now=time.time,
+    )
+    assert [one.state for one in report.leftovers] == [LeftoverState.DELETED]
+    assert storage.fetch_log_segment(only(storage)) == LONG.log
+
+
 def without_end(made: MadeLog) -> MadeLog:
     return made._replace(metadata=replace(made.metadata, end_offset=None))
 

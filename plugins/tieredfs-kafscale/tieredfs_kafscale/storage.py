@@ -9,6 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from tieredfs import (
+    ByteRange,
     Capability,
     CorruptObjectError,
     IndexType,
@@ -35,7 +36,7 @@ from tieredfs_kafscale.object_names import (
     partition_folder,
     sidecar_key,
 )
-from tieredfs_kafscale.restore import last_complete
+from tieredfs_kafscale.restore import last_complete, may_be_log
 from tieredfs_kafscale.segment_file import FOOTER_SIZE, HEADER_SIZE, SegmentFooter
 from tieredfs_kafscale.segment_indexes import (
     fetch_offset_index,
@@ -363,10 +364,13 @@ class KafScale(RemoteStorageManager):
                 Suffix.INDEX not in found.own and base > newest
             )
             for kind, entry in found.own.items() if is_half else ():
-                reason, start = f"{name} has no {half}", None
+                reason, size = f"{name} has no {half}", entry.size or 0
+                start = log = None
                 if kind is Suffix.LOG:  # its index may have been lost
                     start = base
-                yield Leftover(entry.key, entry.size or 0, reason, start)
+                    if may_be_log(entry):
+                        log = ByteRange(HEADER_SIZE, size - FOOTER_SIZE)
+                yield Leftover(entry.key, size, reason, start, log)
             for (checksum, _), entry in found.sidecars.items():
                 if custom is None or custom.checksum != checksum:
                     reason = f"{name} has no log with the checksum {checksum:08x}"

@@ -17,7 +17,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from functools import partial
 from itertools import groupby
 from math import inf
 from typing import Final
@@ -34,7 +33,7 @@ from tieredfs.errors import (
 )
 from tieredfs.integers import MAX_INT64
 from tieredfs.log.store_clock import store_time
-from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.model import ByteRange, SegmentMetadata, TopicIdPartition
 from tieredfs.objects import ObjectInfo
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.storage import Capability, Leftover, RemoteStorageManager
@@ -348,8 +347,13 @@ class _Scrub:
         Of a log that cannot be read, the end is after every offset.
         """
         key, start = one.entry.key, one.leftover.log_start or 0
-        fetch = partial(self._storage.store.get_range, key)
-        log = LogSource(one.entry.size or 0, key, fetch, is_steady=False)
+        span = one.leftover.log_range or ByteRange(0, one.entry.size or 0)
+
+        def fetch(first: int, stop: int) -> memoryview:
+            first, stop = span.start + first, span.start + stop
+            return self._storage.store.get_range(key, first, stop)
+
+        log = LogSource(span.end - span.start, key, fetch, is_steady=False)
         end = start
         try:
             for batches in read_log(log):

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from tieredfs.model import ByteRange
+
 __all__ = ["Leftover"]
 
 
@@ -16,9 +18,11 @@ class Leftover:
         log_start: First offset of its log, if the object is a log in its own right, as
             where only an index is missing: it may be the only copy of its records. None
             for any other object.
+        log_range: Where in the object that log is, if it is not the whole object.
     """
 
     key: str
     size: int
     reason: str
     log_start: int | None = None
+    log_range: ByteRange | None = None
