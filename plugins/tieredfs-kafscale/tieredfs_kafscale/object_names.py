@@ -15,6 +15,7 @@ __all__ = [
     "ObjectName",
     "Suffix",
     "object_key",
+    "object_prefix",
     "parse_key",
     "parse_name",
     "parse_partition",
@@ -31,9 +32,10 @@ _LAST_OFFSET = (1 << 63) - 2
 class Suffix(StrEnum):
     """The kind of an object.
 
-    The last three are ours, and named as Kafka's files: what a segment of a broker with
-    transactions needs besides. KafScale has none, and ignores them. Their names contain
-    the checksum of their segment's log, for a base offset may be used again.
+    Those after the times are ours, and KafScale ignores them. Three are named as
+    Kafka's files: what a segment of a broker with transactions needs besides. Their
+    names contain the checksum of their segment's log, for a base offset may be used
+    again. A claim has a random number in its place.
     """
 
     LOG = "kfs"
@@ -42,6 +44,7 @@ class Suffix(StrEnum):
     TRANSACTIONS = "txnindex"
     PRODUCERS = "snapshot"
     EPOCHS = "leader_epoch_checkpoint"
+    CLAIM = "claim"
 
     @property
     def is_ours(self) -> bool:
@@ -54,7 +57,8 @@ class ObjectName(NamedTuple):
 
     Attributes:
         base_offset: First offset of the segment.
-        checksum: CRC-32C of the segment's log; None for KafScale's own objects.
+        checksum: CRC-32C of the segment's log; None for KafScale's own objects. Of a
+            claim, its number.
         suffix: The kind of the object.
     """
 
@@ -71,6 +75,11 @@ def partition_folder(namespace: str, partition: TopicIdPartition) -> str:
 def object_key(folder: str, base_offset: int, suffix: Suffix) -> str:
     """Return the key of one of KafScale's own objects."""
     return f"{folder}segment-{base_offset:020d}.{suffix}"
+
+
+def object_prefix(folder: str, base_offset: int) -> str:
+    """Return what the keys of all objects of a base offset begin with."""
+    return f"{folder}segment-{base_offset:020d}."
 
 
 def sidecar_key(folder: str, base_offset: int, checksum: int, suffix: Suffix) -> str:

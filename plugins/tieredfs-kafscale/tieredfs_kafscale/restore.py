@@ -32,11 +32,13 @@ class StoredObjects:
         base_offset: First offset of the segment.
         own: KafScale's own, by kind.
         sidecars: Those that KafScale does not know, by checksum and kind.
+        claims: Those of processes that replace what is there, by their numbers.
     """
 
     base_offset: int
     own: dict[Suffix, ObjectInfo] = field(default_factory=dict)
     sidecars: dict[tuple[int, Suffix], ObjectInfo] = field(default_factory=dict)
+    claims: dict[int, ObjectInfo] = field(default_factory=dict)
 
     def of_log(self, checksum: int) -> dict[Suffix, ObjectInfo]:
         """Return the sidecars of the log with a checksum."""
@@ -57,6 +59,8 @@ def by_offset(
         objects = found.setdefault(base, StoredObjects(base))
         if name.checksum is None:
             objects.own[name.suffix] = entry
+        elif name.suffix is Suffix.CLAIM:
+            objects.claims[name.checksum] = entry
         else:
             objects.sidecars[name.checksum, name.suffix] = entry
     return found

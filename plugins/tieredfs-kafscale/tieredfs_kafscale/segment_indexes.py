@@ -15,15 +15,52 @@ from tieredfs import (
     ObjectStore,
     SegmentMetadata,
     UnsupportedFormatError,
+    UnsupportedOperationError,
 )
-from tieredfs.storage import LogSource, crc32c, inspect_copy
-from tieredfs_kafscale.index_file import parse_index, to_offset_index
+from tieredfs.storage import LogSource, crc32c, inspect_copy, read_log
+from tieredfs_kafscale.index_file import (
+    SparseIndexBuilder,
+    parse_index,
+    to_offset_index,
+)
 from tieredfs_kafscale.segment_file import HEADER_SIZE
-from tieredfs_kafscale.segment_log import check_checksum
+from tieredfs_kafscale.segment_log import check_checksum, stored_log
 
-__all__ = ["fetch_offset_index", "largest_timestamp", "rebuild_indexes"]
+__all__ = [
+    "build_index",
+    "fetch_offset_index",
+    "largest_timestamp",
+    "rebuild_indexes",
+]
 
+_MAGIC: Final = 2
 _TIME_ENTRY: Final = struct.Struct(">qi")
+
+
+def build_index(log: LogSource, interval: int) -> bytes:
+    """Return the ``.index`` object of a log.
+
+    Args:
+        log: The log.
+        interval: Number of records after which a batch gets an entry.
+
+    Raises:
+        UnsupportedOperationError: A batch is not of version 2.
+        CorruptDataError: The log is malformed.
+    """
+    index = SparseIndexBuilder(interval)
+    for batches in read_log(log):
+        columns = ("base_offset", "position", "record_count", "magic")
+        for base, position, count, magic in zip(
+            *(batches[name].tolist() for name in columns), strict=True
+        ):
+            if magic != _MAGIC:
+                raise UnsupportedOperationError(
+                    f"{log.name}: its log has batches of version {magic}, and "
+                    f"KafScale stores only version {_MAGIC}"
+                )
+            index.add(base, position + HEADER_SIZE, count)
+    return index.encode()
 
 
 def fetch_offset_index(
@@ -70,14 +107,10 @@ def rebuild_indexes(
         nonlocal found
         found = crc32c(piece, found)
 
-    def fetch(start: int, end: int) -> memoryview:
-        return store.get_range(key, start + HEADER_SIZE, end + HEADER_SIZE)
-
-    name = f"{store.url}/{key}"
-    log = LogSource(segment.size or 0, name, fetch, is_steady=False)
+    log = stored_log(store, key, segment.size or 0)
     known = {} if transactions is None else {IndexType.TRANSACTION: transactions}
     inspection = inspect_copy(log, add, segment, known)
-    check_checksum(found, checksum, name)
+    check_checksum(found, checksum, log.name)
     return inspection.rebuilt
 
 

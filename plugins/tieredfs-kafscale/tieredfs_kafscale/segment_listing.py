@@ -17,7 +17,12 @@ from tieredfs import (
 )
 from tieredfs.storage import ContentId, run_all
 from tieredfs_kafscale.custom_metadata import CustomMetadata
-from tieredfs_kafscale.object_names import ObjectName, Suffix, parse_name
+from tieredfs_kafscale.object_names import (
+    ObjectName,
+    Suffix,
+    object_prefix,
+    parse_name,
+)
 from tieredfs_kafscale.restore import (
     StoredObjects,
     by_offset,
@@ -102,7 +107,7 @@ class SegmentListing:
             base_offset: First offset of the segment.
             footer: The footer of its log.
         """
-        prefix = f"{folder}segment-{base_offset:020d}."
+        prefix = object_prefix(folder, base_offset)
         names = (parse_name(e.key[len(folder) :]) for e in self._store.list(prefix))
         sidecars = (n.suffix for n in names if n and n.checksum == footer.checksum)
         return CustomMetadata(footer.checksum, frozenset(sidecars))

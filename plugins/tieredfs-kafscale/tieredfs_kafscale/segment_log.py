@@ -4,13 +4,28 @@ from collections.abc import Iterator
 from typing import Final
 
 from tieredfs import CorruptObjectError, ObjectStore
-from tieredfs.storage import crc32c
+from tieredfs.storage import LogSource, crc32c
 from tieredfs_kafscale.segment_file import HEADER_SIZE, SegmentHeader
 
-__all__ = ["check_checksum", "checked_log"]
+__all__ = ["check_checksum", "checked_log", "stored_log"]
 
 _PIECE_BYTES: Final = 8 << 20
 """Bytes of each request for a log that is read whole."""
+
+
+def stored_log(store: ObjectStore, key: str, size: int) -> LogSource:
+    """Return a log that is stored, to be read in any order.
+
+    Args:
+        store: Where it is.
+        key: The key of its object.
+        size: Bytes of the log.
+    """
+
+    def fetch(start: int, end: int) -> memoryview:
+        return store.get_range(key, start + HEADER_SIZE, end + HEADER_SIZE)
+
+    return LogSource(size, f"{store.url}/{key}", fetch, is_steady=False)
 
 
 def checked_log(

@@ -2,26 +2,20 @@
 
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Final
 
 from tieredfs import (
-    AlreadyExistsError,
     IndexType,
     InvalidArgumentError,
-    NotFoundError,
     ObjectStore,
     SegmentMetadata,
-    StoreCapability,
     UnsupportedOperationError,
 )
 from tieredfs.storage import (
-    CopiedObject,
     LogContent,
     LogSource,
-    copy_objects,
     crc32c,
     inspect_copy,
     is_put_in_place,
@@ -31,21 +25,15 @@ from tieredfs.storage import (
     timestamp_range,
 )
 from tieredfs_kafscale.custom_metadata import CustomMetadata
-from tieredfs_kafscale.index_file import SparseIndexBuilder
-from tieredfs_kafscale.object_names import Suffix, object_key, parse_name, sidecar_key
+from tieredfs_kafscale.object_names import Suffix
+from tieredfs_kafscale.prior_objects import PriorObjects
 from tieredfs_kafscale.segment_content import SegmentContent
-from tieredfs_kafscale.segment_file import HEADER_SIZE, SegmentFooter, SegmentHeader
+from tieredfs_kafscale.segment_file import SegmentFooter, SegmentHeader
+from tieredfs_kafscale.segment_indexes import build_index
+from tieredfs_kafscale.segment_placement import SegmentObjects, SegmentPlacement
 from tieredfs_kafscale.time_sidecar import TimeSidecar
 
-__all__ = ["SIDECARS", "SegmentWriter", "delete_objects"]
-
-_MAGIC: Final = 2
-
-_ATTEMPTS: Final = 3
-"""How often a segment is put where copies of others have left something."""
-
-_LOOKS: Final = 20
-"""How often it is looked whether such a copy ends, within the deadline of a request."""
+__all__ = ["SIDECARS", "SegmentWriter"]
 
 SIDECARS: Final = {
     IndexType.TRANSACTION: Suffix.TRANSACTIONS,
@@ -155,18 +143,7 @@ class SegmentWriter:
                 f"{metadata}: its log {what}, and KafScale stores only logs with every "
                 "offset of their segment"
             )
-        index = SparseIndexBuilder(self.index_interval)
-        for batches in read_log(log):
-            columns = ("base_offset", "position", "record_count", "magic")
-            for base, position, count, magic in zip(
-                *(batches[name].tolist() for name in columns), strict=True
-            ):
-                if magic != _MAGIC:
-                    raise UnsupportedOperationError(
-                        f"{metadata}: its log has batches of version {magic}, and "
-                        f"KafScale stores only version {_MAGIC}"
-                    )
-                index.add(base, position + HEADER_SIZE, count)
+        index = build_index(log, self.index_interval)
         facts = inspection.facts
         return _Measured(
             # The time of the newest record: a copy that is made again has equal bytes.
@@ -174,7 +151,7 @@ class SegmentWriter:
                 metadata.start_offset, facts.record_count, facts.max_timestamp_ms
             ),
             SegmentFooter(checksum, inspection.last_offset),
-            index.encode(),
+            index,
             inspection.rebuilt,
         )
 
@@ -189,84 +166,22 @@ class SegmentWriter:
     ) -> CustomMetadata:
         base, checksum = metadata.start_offset, found.footer.checksum
         beside = _beside(indexes, found.rebuilt)
-        name = f"{self.store.url}/{folder}segment-{base:020d}"
-        content = SegmentContent(found.header.encode(), log, found.footer.encode())
-        own: dict[Suffix, bytes | SegmentContent] = {
-            Suffix.LOG: content,
-            Suffix.INDEX: found.index,
-        }
-        if self.time_index:
-            own[Suffix.TIMES] = _times(log, metadata).encode()
-
-        def copy(
-            *,
-            overwrite: bool,
-            besides: frozenset[Suffix] = frozenset(),
-            recheck: bool = True,
-        ) -> CustomMetadata:
-            # No reader would miss one of these.
-            sidecars = [
-                CopiedObject(
-                    sidecar_key(folder, base, checksum, suffix), data, overwrite
-                )
-                for suffix, data in beside.items()
-            ]
-            copy_objects(self.store, name, sidecars, recheck=recheck)
-            objects = [
-                CopiedObject(object_key(folder, base, suffix), data, overwrite)
-                for suffix, data in own.items()
-                if suffix not in besides
-            ]
-            copy_objects(self.store, name, objects, recheck=recheck)
-            return CustomMetadata(checksum, frozenset(beside))
-
+        prior = PriorObjects(self.store, folder, base, self.clock, self.sleep)
+        objects = SegmentObjects(
+            f"{self.store.url}/{folder}segment-{base:020d}",
+            SegmentContent(found.header.encode(), log, found.footer.encode()),
+            checksum,
+            found.index,
+            self.index_interval,
+            _times(log, metadata).encode() if self.time_index else None,
+            beside,
+        )
+        placement = SegmentPlacement(prior, objects)
         if listed is None:
-            delete_objects(self.store, folder, base)
-            return copy(overwrite=True)
-        can_create = StoreCapability.EXCLUSIVE_CREATE in self.store.probe_capabilities()
-        for attempt in range(_ATTEMPTS):
-            if can_create:
-                with suppress(AlreadyExistsError):
-                    return copy(overwrite=False, recheck=attempt > 0)
-            there = self._settled(folder, base, listed)
-            if there == checksum:
-                # The index may be that of another log, which a copy has left.
-                return copy(overwrite=True, besides=frozenset({Suffix.LOG}))
-            if there is not None:
-                raise AlreadyExistsError(f"{name}: another segment begins there")
-            # What a copy of another log has left here goes first.
-            delete_objects(self.store, folder, base)
-            if not can_create:
-                return copy(overwrite=True)
-        raise AlreadyExistsError(f"{name}: another process copies a segment there")
-
-    def _settled(
-        self, folder: str, base: int, listed: Callable[[], int | None]
-    ) -> int | None:
-        """Return what is listed at an offset, once no copy can be under way there.
-
-        One half alone may be that of a copy whose other half is being put: it has the
-        time that a request has.
-        """
-        deadline = self.store.policy.deadline
-        begun = self.clock()
-        while True:
-            there = listed()
-            halves = (
-                object_key(folder, base, kind) for kind in (Suffix.LOG, Suffix.INDEX)
-            )
-            if there is not None or not any(map(self._exists, halves)):
-                return there
-            if self.clock() - begun >= deadline:
-                return None
-            self.sleep(deadline / _LOOKS)
-
-    def _exists(self, key: str) -> bool:
-        try:
-            self.store.head(key)
-        except NotFoundError:
-            return False
-        return True
+            placement.replace()
+        else:
+            placement.create(listed)
+        return CustomMetadata(checksum, frozenset(beside))
 
 
 def _beside(
@@ -288,11 +203,3 @@ def _times(log: LogSource, metadata: SegmentMetadata) -> TimeSidecar:
     return TimeSidecar(
         smallest, largest, metadata.start_offset, metadata.end_offset or 0
     )
-
-
-def delete_objects(store: ObjectStore, folder: str, base_offset: int) -> None:
-    """Delete all objects of a base offset, the log first: then it is not listed."""
-    store.delete([object_key(folder, base_offset, Suffix.LOG)])
-    prefix = f"{folder}segment-{base_offset:020d}."
-    others = (entry.key for entry in store.list(prefix))
-    store.delete([key for key in others if parse_name(key[len(folder) :])])

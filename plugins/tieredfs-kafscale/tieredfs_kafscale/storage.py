@@ -36,6 +36,7 @@ from tieredfs_kafscale.object_names import (
     partition_folder,
     sidecar_key,
 )
+from tieredfs_kafscale.prior_objects import delete_objects
 from tieredfs_kafscale.restore import last_complete, may_be_log
 from tieredfs_kafscale.segment_file import FOOTER_SIZE, HEADER_SIZE, SegmentFooter
 from tieredfs_kafscale.segment_indexes import (
@@ -45,7 +46,7 @@ from tieredfs_kafscale.segment_indexes import (
 )
 from tieredfs_kafscale.segment_listing import KnownEnds, SegmentListing
 from tieredfs_kafscale.segment_log import checked_log
-from tieredfs_kafscale.segment_writer import SIDECARS, SegmentWriter, delete_objects
+from tieredfs_kafscale.segment_writer import SIDECARS, SegmentWriter
 
 __all__ = ["KafScale"]
 
@@ -378,6 +379,9 @@ class KafScale(RemoteStorageManager):
                     # that of their transactions.
                     start = base if Suffix.LOG in found.own else None
                     yield Leftover(entry.key, entry.size or 0, reason, start)
+            for entry in found.claims.values():
+                reason = f"what a copy had left of {name} was being replaced"
+                yield Leftover(entry.key, entry.size or 0, reason)
 
     def stored_sizes(
         self, partition: TopicIdPartition
