@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,10 +20,12 @@ from hypothesis.stateful import (
     rule,
 )
 
+from support.distant_store import DistantStore
 from support.made_logs import MadeLog, made_logs
 from support.samples import new_store
 from tieredfs import (
     AlreadyExistsError,
+    DeadlineExceededError,
     NotFoundError,
     ObjectStore,
     RequestPolicy,
@@ -46,9 +48,26 @@ from tieredfs_kafscale import KafScale
 _T = TypeVar("_T")
 
 SEGMENTS = 4
-GENERATIONS = [made_logs(name, SEGMENTS) for name in ("a", "b")]
+# Their indexes differ, if every batch has an entry.
+GENERATIONS = [
+    made_logs(name, SEGMENTS, batches)
+    for name, batches in (("a", (1, 2)), ("b", (2, 1)))
+]
 PARTITION = GENERATIONS[0][0].metadata.partition
 EFFECTS = [Effect.ERROR, Effect.LOST_REPLY, Effect.CRASH, Effect.CRASH_AFTER]
+HALVES = [".kfs", ".index"]
+
+
+@dataclass(frozen=True)
+class Lost:
+    """Puts of some halves are not executed, in whatever order they are sent."""
+
+    halves: Sequence[str]
+
+    def fault(self, request: StoreRequest) -> StoreFault | None:
+        is_lost = request.write is not None and request.key.endswith(tuple(self.halves))
+        is_lost &= request.verb != "delete"
+        return StoreFault(Effect.ERROR, request.number) if is_lost else None
 
 
 class Copies(RuleBasedStateMachine):
@@ -58,10 +77,12 @@ class Copies(RuleBasedStateMachine):
     does that uses the offsets again after a restart.
     """
 
+    faulty_store = FaultyStore
+
     @initialize()
     def begin(self) -> None:
-        self.store = new_store().with_policy(RequestPolicy(deadline=0.05))
-        self.storage = KafScale(FaultyStore.over(self.store))
+        self.store = new_store()
+        self.restart()
         self.acknowledged: dict[int, bytes] = {}
         self.next = 0
 
@@ -102,10 +123,44 @@ class Copies(RuleBasedStateMachine):
             self.next += 1
         self.faulty.follow()
 
+    @rule(generation=st.sampled_from(GENERATIONS), lost=st.sampled_from(HALVES))
+    def copy_one_half(self, generation: list[MadeLog], lost: str) -> None:
+        """Copy the next segment in a process that dies when one half is stored."""
+        if self.next >= SEGMENTS:
+            return
+        made = generation[self.next]
+        self.faulty.follow(Lost([lost]))
+        with suppress(TieredFSError):
+            self.storage.copy_log_segment(_in_partition(made).metadata, made.data)
+            self.acknowledged[made.metadata.start_offset] = made.log
+            self.next += 1
+        self.restart()
+
+    @rule(generation=st.sampled_from(GENERATIONS))
+    def copy_undisturbed(self, generation: list[MadeLog]) -> None:
+        """Copy the next segment: only another one that is listed there prevents it."""
+        if self.next >= SEGMENTS:
+            return
+        made = generation[self.next]
+        start = made.metadata.start_offset
+        before = self.listed().get(start, made.log)
+        try:
+            self.storage.copy_log_segment(_in_partition(made).metadata, made.data)
+        except AlreadyExistsError:
+            assert before != made.log
+        except DeadlineExceededError:  # this machine is busy
+            pass
+        else:
+            assert before == made.log
+            self.acknowledged[start] = made.log
+        self.next += 1
+
     @rule()
     def restart(self) -> None:
         """Go on in another process."""
-        self.storage = KafScale(FaultyStore.over(self.store))
+        # A copy waits as long for another one.
+        briefly = self.store.with_policy(RequestPolicy(deadline=0.05))
+        self.storage = opened(self.faulty_store.over(briefly))
 
     @rule(effect=st.none() | st.sampled_from(EFFECTS), at=st.integers(0, 6))
     def clean(self, effect: Effect | None, at: int) -> None:
@@ -122,9 +177,9 @@ class Copies(RuleBasedStateMachine):
             assert list(KafScale(self.store).scrub(PARTITION)) == []
         self.faulty.follow()
 
-    @invariant()
-    def every_acknowledged_segment_is_whole(self) -> None:
-        reader = KafScale(self.store)
+    def listed(self) -> dict[int, bytes]:
+        """Return the logs that a reader sees, by their first offsets."""
+        reader = opened(self.store)
         found: dict[int, bytes] = {}
         with suppress(NotFoundError):
             for segment in reader.list_segments(PARTITION):
@@ -132,15 +187,41 @@ class Copies(RuleBasedStateMachine):
                 found[segment.start_offset] = log
                 reader.fetch_all_indexes(segment)
                 assert b"".join(reader.stream_log(segment)) == log
+        return found
+
+    @invariant()
+    def every_acknowledged_segment_is_whole(self) -> None:
+        found = self.listed()
         assert found.items() >= self.acknowledged.items()
         given = {
             (made.metadata.start_offset, made.log) for g in GENERATIONS for made in g
         }
         assert found.items() <= given
 
+    @invariant()
+    def an_index_is_beside_no_log_but_its_own(self) -> None:
+        for start, log in self.listed().items():
+            key = f"default/t/0/segment-{start:020d}.index"
+            with suppress(NotFoundError):  # it is listed for a segment after it
+                assert self.store.get(key) == INDEXES[log]
+
+
+def opened(store: ObjectStore) -> KafScale:
+    return KafScale(store, index_interval=1)
+
 
 def _in_partition(made: MadeLog) -> MadeLog:
     return made._replace(metadata=replace(made.metadata, partition=PARTITION))
+
+
+def _index_of(made: MadeLog) -> bytes:
+    store = new_store()
+    opened(store).copy_log_segment(made.metadata, made.data)
+    (key,) = [entry.key for entry in store.list() if entry.key.endswith(".index")]
+    return bytes(store.get(key))
+
+
+INDEXES = {made.log: _index_of(made) for logs in GENERATIONS for made in logs}
 
 
 def test_of_copies_of_different_logs_to_one_offset_one_is_acknowledged_and_kept() -> (
@@ -247,7 +328,7 @@ def test_a_scrub_while_the_log_is_sent_keeps_the_index_that_the_copy_has_adopted
     tmp_path: Path,
 ) -> None:
     one = _in_partition(GENERATIONS[0][0])
-    store = ObjectStore(str(tmp_path))
+    store = ObjectStore(str(tmp_path)).with_policy(RequestPolicy(deadline=2.0))
     with pytest.raises(StorageUnavailableError):
         KafScale(BeforeLog.over(store, _die)).copy_log_segment(one.metadata, one.data)
     (left,) = tmp_path.rglob("*.index")
@@ -301,5 +382,13 @@ def test_an_index_that_a_late_scrub_deletes_is_put_again() -> None:
     assert KafScale(store).fetch_log_segment(kept) == one.log
 
 
+class DistantCopies(Copies):
+    """The log and the index are sent concurrently."""
+
+    faulty_store = DistantStore
+
+
+TestDistantCopies = DistantCopies.TestCase
+TestDistantCopies.settings = settings(stateful_step_count=12)
 TestCopies = Copies.TestCase
 TestCopies.settings = settings(stateful_step_count=12)

@@ -102,19 +102,21 @@ class SegmentPlacement:
             AlreadyExistsError: Another segment is listed, or other processes copy there
                 without an end.
         """
+        is_displaced = False
         for _ in range(_ATTEMPTS):
             there = self.prior.look()
             if there.claims:  # another process is removing what is there
                 if self.prior.stays(there):
                     self.prior.remove_claims(there)
             elif not there.own:
-                if self._put_first():
+                if self._put_first(recheck=is_displaced):
                     return
             elif self._has_log(there):
                 if self._complete():
                     return
             else:
                 self._displace(there, listed)
+                is_displaced = True
         raise AlreadyExistsError(
             f"{self.objects.name}: another process copies a segment there"
         )
@@ -124,18 +126,22 @@ class SegmentPlacement:
         capabilities = self.prior.store.probe_capabilities()
         return StoreCapability.EXCLUSIVE_CREATE in capabilities
 
-    def _put_first(self) -> bool:
-        """Put all objects where there is none; return whether that is known to last."""
+    def _put_first(self, *, recheck: bool) -> bool:
+        """Put all objects where there is none; return whether that is known to last.
+
+        Args:
+            recheck: Whether a scrub may be deleting what was here before.
+        """
         store, can_create = self.prior.store, self._can_create
         begun = self.prior.clock()
         try:
-            self._put_all(overwrite=not can_create)
+            self._put_all(overwrite=not can_create, recheck=recheck)
         except AlreadyExistsError:
             return False
         taken = self.prior.clock() - begun
         return can_create and taken < min(store.policy.deadline, _QUICK_SECONDS)
 
-    def _put_all(self, *, overwrite: bool) -> None:
+    def _put_all(self, *, overwrite: bool, recheck: bool = True) -> None:
         store, name = self.prior.store, self.objects.name
         # No reader would miss one of these.
         copy_objects(store, name, self._sidecars())
@@ -145,9 +151,9 @@ class SegmentPlacement:
         ]
         if self.objects.log.size > store.options.multipart_threshold_bytes:
             # The index alone would be taken for a dead copy's while the log is sent.
-            copy_objects(store, name, halves[:1], halves[1])
+            copy_objects(store, name, halves[:1], halves[1], recheck=recheck)
         else:
-            copy_objects(store, name, halves)
+            copy_objects(store, name, halves, recheck=recheck)
         # Beside another log they would be taken for its own.
         copy_objects(store, name, self._times())
 
