@@ -124,7 +124,7 @@ def put(store: ObjectStore, made: MadeLog, key: str) -> None:
 
 @pytest.fixture
 def store() -> ObjectStore:
-    return new_store().with_policy(RequestPolicy(deadline=0.3))
+    return new_store().with_policy(RequestPolicy(deadline=0.5))
 
 
 @pytest.mark.parametrize("left", [LOG, INDEX])
@@ -328,7 +328,7 @@ def test_the_index_of_a_large_log_is_not_alone_while_that_is_sent(
 @pytest.mark.parametrize("seed", range(12))
 def test_in_any_order_one_is_kept_and_no_acknowledged_one_is_lost(seed: int) -> None:
     chance = random.Random(seed)  # noqa: S311 - repeatable, not secret
-    store = new_store().with_policy(RequestPolicy(deadline=0.2))
+    store = new_store().with_policy(RequestPolicy(deadline=0.3))
     left = chance.choice([None, LOG, INDEX])
     if left is not None:
         put(store, chance.choice([DEAD, MINE]), left)
