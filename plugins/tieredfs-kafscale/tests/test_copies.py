@@ -324,7 +324,7 @@ def _die() -> None:
     raise StorageUnavailableError("the process died")
 
 
-def test_a_scrub_while_the_log_is_sent_keeps_the_index_that_the_copy_has_adopted(
+def test_a_scrub_while_the_log_is_sent_keeps_the_index_that_is_put_beside_it(
     tmp_path: Path,
 ) -> None:
     one = _in_partition(GENERATIONS[0][0])
@@ -338,7 +338,9 @@ def test_a_scrub_while_the_log_is_sent_keeps_the_index_that_the_copy_has_adopted
 
     def run_scrub() -> None:
         end = time.monotonic() + 5
-        while left.stat().st_mtime < at + 86_400 and time.monotonic() < end:
+        while time.monotonic() < end and not (
+            left.exists() and left.stat().st_mtime > at + 86_400
+        ):
             time.sleep(0.01)
         report = scrub(KafScale(store), [PARTITION], delete=True)
         states.extend(one.state for one in report.leftovers)
