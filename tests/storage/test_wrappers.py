@@ -48,6 +48,7 @@ ASKS_NOTHING = {
     "is_active",
     "is_end_checked",
     "is_txn_index_empty",
+    "log_checksum",
     "name_of",
     "note_checked_end",
     "with_policy",

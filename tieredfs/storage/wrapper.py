@@ -151,6 +151,15 @@ class StorageWrapper(RemoteStorageManager):
         """Return the highest leader epoch in a segment's log, if it is listed."""
         return self.inner.highest_epoch(metadata)
 
+    @property
+    def keeps_topic_ids(self) -> bool:
+        """Whether topics of one name are distinguished by their ids."""
+        return self.inner.keeps_topic_ids
+
+    def log_checksum(self, metadata: SegmentMetadata) -> int | None:
+        """Return the CRC-32C of a segment's log, if it is listed."""
+        return self.inner.log_checksum(metadata)
+
     def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
         """Compare what a segment's key states beyond its metadata with its log."""
         self.inner.check_key(metadata, epoch)

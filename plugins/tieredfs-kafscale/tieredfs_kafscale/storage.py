@@ -102,6 +102,11 @@ class KafScale(RemoteStorageManager):
         """The layout, the store and the namespace."""
         return f"{super().identity}\0{self._namespace}"
 
+    @property
+    def keeps_topic_ids(self) -> bool:
+        """No: a key has only the name of a topic."""
+        return False
+
     @classmethod
     def recognises(cls, keys: Collection[str]) -> float:
         """Return the share of keys that are objects of segments."""
@@ -234,6 +239,11 @@ class KafScale(RemoteStorageManager):
         """Return whether a segment was listed without a transaction index."""
         custom = CustomMetadata.parse(metadata.custom_metadata)
         return custom is not None and Suffix.TRANSACTIONS not in custom.sidecars
+
+    def log_checksum(self, metadata: SegmentMetadata) -> int | None:
+        """Return the CRC-32C that the footer of the log has."""
+        custom = CustomMetadata.parse(metadata.custom_metadata)
+        return None if custom is None else custom.checksum
 
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None

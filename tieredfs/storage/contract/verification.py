@@ -168,6 +168,32 @@ class StorageVerification(StorageLayout):
         sizes = metadata.index_sizes
         return sizes is not None and not sizes.get(IndexType.TRANSACTION)
 
+    @property
+    def keeps_topic_ids(self) -> bool:
+        """Whether topics of one name are distinguished by their ids.
+
+        Implementers: the default, True, is right where ``list_partitions`` returns the
+        topic id with which a segment was copied. Where it is False, segments of a topic
+        and of one that was recreated under its name would become one log, so a copy is
+        compared with what is stored.
+        """
+        return True
+
+    def log_checksum(self, metadata: SegmentMetadata) -> int | None:
+        """Return the CRC-32C of a segment's log, if it is listed.
+
+        It sends no request. By it a segment is recognised where segments have no ids of
+        their own.
+
+        Implementers: the default, None, is right where a listing does not contain it:
+        then the log is read.
+
+        Args:
+            metadata: As it was listed.
+        """
+        del metadata
+        return None
+
     def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
         """Compare what a segment's key states beyond its metadata with its log.
 

@@ -280,6 +280,10 @@ class LocalFirst(StorageWrapper):
         """Return whether a listing shows that a segment has no aborted transaction."""
         return self._of(metadata).is_txn_index_empty(metadata)
 
+    def log_checksum(self, metadata: SegmentMetadata) -> int | None:
+        """Return the CRC-32C of a segment's log, if it is listed."""
+        return self._of(metadata).log_checksum(metadata)
+
     def check_key(self, metadata: SegmentMetadata, epoch: int) -> None:
         """Compare what a segment's key states beyond its metadata with its log."""
         self._of(metadata).check_key(metadata, epoch)

@@ -12,6 +12,7 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedOperationError,
 )
+from tieredfs.format.checksum import crc32c
 from tieredfs.format.index.producer_snapshot import ProducerSnapshot
 from tieredfs.model import IndexType, SegmentId, SegmentMetadata, TopicIdPartition
 from tieredfs.storage import Capability
@@ -72,6 +73,12 @@ def check_sound_segments_are_current(case: Case) -> None:
                 f"{listed} was copied whole, and is_active returned True.",
             )
         case.storage.check_key(listed, _epoch(case, listed))
+        checksum = case.storage.log_checksum(listed)
+        log = case.storage.fetch_log_segment(case.storage.describe(listed))
+        require(
+            checksum in {None, crc32c(log)},
+            f"log_checksum({listed}) returned {checksum}, which is not that of its log",
+        )
 
 
 @rule()
@@ -228,8 +235,8 @@ def check_producers_before_are_older(case: Case) -> None:
 def check_answers_from_metadata_send_no_request(case: Case) -> None:
     """``name_of`` and what verification asks of the metadata alone send no request.
 
-    That is ``is_active``, ``is_end_checked``, ``note_checked_end``, ``highest_epoch``
-    and ``is_txn_index_empty``.
+    That is ``is_active``, ``is_end_checked``, ``note_checked_end``, ``highest_epoch``,
+    ``is_txn_index_empty``, ``keeps_topic_ids`` and ``log_checksum``.
 
     Source: the plugin contract, What verification asks, ``is_end_checked``.
     """
@@ -245,6 +252,8 @@ def check_answers_from_metadata_send_no_request(case: Case) -> None:
                 "note_checked_end": partial(storage.note_checked_end, described),
                 "highest_epoch": partial(storage.highest_epoch, listed),
                 "is_txn_index_empty": partial(storage.is_txn_index_empty, listed),
+                "keeps_topic_ids": lambda: storage.keeps_topic_ids,
+                "log_checksum": partial(storage.log_checksum, listed),
             }
             for said, call in asked.items():
                 watched.calls = 0
