@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import struct
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -42,6 +43,7 @@ __all__ = [
     "small",
     "source_of",
     "topic_of",
+    "write_last_entry",
     "write_log",
 ]
 
@@ -140,7 +142,10 @@ def write_log(
     topic_id: Uuid | None = ID,
     epochs: Sequence[tuple[int, int]] = ((0, 0),),
 ) -> Path:
-    """Write a partition of a log directory, without an index, and return its folder.
+    """Write a partition of a log directory, and return its folder.
+
+    It has no index, but for the last entry of the time index of a log that the cleaner
+    has left with a hole at its end.
 
     Args:
         root: The log directory.
@@ -153,6 +158,10 @@ def write_log(
     folder.mkdir(parents=True, exist_ok=True)
     for start, log in logs.items():
         (folder / f"{start:020d}.log").write_bytes(log)
+    for (start, log), following in zip(logs.items(), [*logs][1:], strict=False):
+        timestamp, last = last_entry(log)
+        if timestamp >= 0 and last + 1 < following:
+            write_last_entry(folder, start)
     if topic_id is not None:
         told = f"version: 0\ntopic_id: {topic_id}"
         (folder / "partition.metadata").write_text(told)
@@ -160,6 +169,25 @@ def write_log(
     checkpoint = f"0\n{len(epochs)}\n{entries}"
     (folder / "leader-epoch-checkpoint").write_text(checkpoint)
     return folder
+
+
+def last_entry(log: bytes) -> tuple[int, int]:
+    """Return the largest timestamp of a log, and the last offset of its batch."""
+    at, found = 0, (-1, -1)
+    while at < len(log):
+        base, length = struct.unpack_from(">qi", log, at)
+        (delta,) = struct.unpack_from(">i", log, at + 23)
+        (timestamp,) = struct.unpack_from(">q", log, at + 35)
+        found = max(found, (timestamp, base + delta))
+        at += 12 + length
+    return found
+
+
+def write_last_entry(folder: Path, start: int) -> None:
+    """Write the entry that ends the time index of a segment when it is closed."""
+    timestamp, offset = last_entry((folder / f"{start:020d}.log").read_bytes())
+    entry = struct.pack(">qi", timestamp, offset - start)
+    (folder / f"{start:020d}.timeindex").write_bytes(entry)
 
 
 def small(root: Path, *, topic_id: Uuid = ID) -> Path:

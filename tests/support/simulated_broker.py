@@ -25,6 +25,7 @@ DELETE_RETENTION = 1
 
 _DELETE_HORIZON = 0x40
 _INDEX_ENTRY = struct.Struct(">ii")
+_TIME_ENTRY = struct.Struct(">qi")
 _MTIME = 1_700_000_000_000_000_000
 _CLEANED, _SWAP, _DELETED = ".cleaned", ".swap", ".deleted"
 
@@ -266,9 +267,9 @@ class Replica:
                     self._remove(other)
         for name in swapped:
             self._rename(name, name.removesuffix(_SWAP))
-        for name in [name for name in self._names() if name.endswith(_SWAP)]:
+        for name in [name for name in self._names() if name.endswith(".index" + _SWAP)]:
             self._rename(name, name.removesuffix(_SWAP))
-        for name in [name for name in self._names() if name.endswith(".index")]:
+        for name in [name for name in self._names() if name.endswith("index")]:
             if _log(int(name[:20])) not in self.logs:
                 self._unlink(name)  # its log was renamed before it to be deleted
         self._bases = sorted(int(name[:20]) for name in self.logs)
@@ -356,7 +357,11 @@ class Replica:
         return sorted(path.name for path in self.folder.iterdir())
 
     def _write(self, name: str, batches: tuple[Batch, ...]) -> None:
-        """Write a log in place, and its index, which has all batches but the first."""
+        """Write a log in place, and its indexes.
+
+        The offset index has all batches but the first, the time index only the entry
+        with which a broker ends it.
+        """
         self.logs[name] = batches
         log, index = bytearray(), bytearray()
         base = int(name[:20])
@@ -366,6 +371,12 @@ class Replica:
             log += encoded(batch)
         self._put(name, log)
         self._put(_index(name), index)
+        stamps = [(r.timestamp, -b.last) for b in batches for r in b.records]
+        times = b""
+        if stamps:
+            timestamp, last = max(stamps)
+            times = _TIME_ENTRY.pack(timestamp, -last - base)
+        self._put(_time_index(name), times)
 
     def _put(self, name: str, data: bytes | bytearray) -> None:
         path = self.folder / name
@@ -376,13 +387,18 @@ class Replica:
 
     def _rename(self, name: str, new: str) -> None:
         (self.folder / name).rename(self.folder / new)
+        if ".index" in name:  # in one step
+            times = name.replace(".index", ".timeindex")
+            new_times = new.replace(".index", ".timeindex")
+            (self.folder / times).rename(self.folder / new_times)
         batches = self.logs.pop(name, None)
         if batches is not None and not new.endswith(_DELETED):
             self.logs[new] = batches
 
     def _remove(self, name: str) -> None:
         self._unlink(name)
-        (self.folder / _index(name)).unlink(missing_ok=True)
+        for index in (_index(name), _time_index(name)):
+            (self.folder / index).unlink(missing_ok=True)
 
     def _unlink(self, name: str) -> None:
         (self.folder / name).unlink()
@@ -566,3 +582,7 @@ def _log(base: int) -> str:
 
 def _index(name: str) -> str:
     return name.replace(".log", ".index")
+
+
+def _time_index(name: str) -> str:
+    return name.replace(".log", ".timeindex")

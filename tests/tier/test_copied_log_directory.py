@@ -30,7 +30,10 @@ from support.wire import encode_batch
 from tieredfs import (
     CorruptBatchError,
     CorruptDataError,
+    IndexType,
+    NotFoundError,
     ObjectStore,
+    SegmentMetadata,
     Tier,
     TieredFSError,
     Topic,
@@ -39,7 +42,7 @@ from tieredfs.log.partitions import select_partitions
 from tieredfs.log.pull.pull import pull
 from tieredfs.log.push.push import PushOutcome
 from tieredfs.log.verify.verify import Depth, verify
-from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage import RemoteStorageManager, StorageWrapper
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 
@@ -108,6 +111,9 @@ def is_in_doubt(log: CopiedLog, files: Mapping[str, bytes]) -> bool:
         is_cut = len(files[key]) < len(log.files[key])
         ends = {0, *(end for end, _ in batch_ends(log.files[key]))}
         is_last = not any(later in files for later in log.logs if later >= following)
+        times = files.get(f"{stem}timeindex", b"").strip(b"\0")
+        if files[key] and not times:
+            continue  # nothing shows that the cleaner has been there
         if is_cut and len(files[key]) in ends and not is_last:
             whole = [files.get(name) == log.files[name] for name in indexes]
             if not all(whole) or len(files[key]) > log.last_indexed(key):
@@ -267,6 +273,69 @@ class TestALogThatIsCutBetweenTwoBatches:
         failed = [at for at, how in outcomes(report) if how is not PushOutcome.COPIED]
         assert failed == [386]
         assert "386" in " ".join(problems(source))
+
+    @pytest.mark.parametrize("left", [None, b"", bytes(24)], ids=str)
+    @pytest.mark.parametrize("more", [{}, CLEANED], ids=["seen", "noted"])
+    def test_indexes_without_an_entry_do_not_show_that_it_was_cleaned(
+        self, left: bytes | None, more: Mapping[str, bytes]
+    ) -> None:
+        log = recorded_log("compacted")
+        key = log.logs[1]
+        stem = key.removesuffix("log")
+        (end, _) = batch_ends(log.files[key])[3]
+        files = {**log.files, key: log.files[key][:end], **more}
+        for name in (f"{stem}index", f"{stem}timeindex"):
+            del files[name]
+            if left is not None:
+                files[name] = left
+        topic = log.put(files, is_distant=True)
+        with pytest.raises(CorruptBatchError, match=r"386: .*time index has no entry"):
+            topic.scan().to_table()
+        found, error = read(topic, on_gap="skip")
+        assert error is None
+        assert found[-1]["offset"] == 1424
+        source = topic._storage
+        with pytest.raises(CorruptBatchError, match=r"386: .*time index has no entry"):
+            pull(source, memory(), select_partitions(source))
+        report = push_all(source, SingleObject(memory()))
+        failed = [at for at, how in outcomes(report) if how is not PushOutcome.COPIED]
+        assert failed == [386]
+
+    def test_records_without_timestamps_need_no_entry(self, tmp_path: Path) -> None:
+        for name, timestamp in (("untimed", -100), ("timed", 100)):
+            log = encode_batch(records(0, 5, timestamp=timestamp))
+            root = tmp_path / name
+            folder = write_log(root, {0: log, 10: b""})
+            (folder / f"{0:020d}.timeindex").unlink(missing_ok=True)
+            (root / "cleaner-offset-checkpoint").write_bytes(b"0\n1\nt 0 10\n")
+            topic, target = topic_of(source_of(root)), SingleObject(memory())
+            found, error = read(topic)
+            assert len(found) == 5
+            assert (error is None) == (name == "untimed")
+            ((_, how),) = outcomes(push_all(source_of(root), target))
+            assert (how is PushOutcome.COPIED) == (name == "untimed")
+
+    def test_a_time_index_that_the_cleaner_has_just_renamed_is_found(
+        self, tmp_path: Path
+    ) -> None:
+        folder = write_log(tmp_path, {0: encode_batch(records(0, 5)), 10: b""})
+        (tmp_path / "cleaner-offset-checkpoint").write_bytes(b"0\n1\nt 0 10\n")
+        entry = struct.pack(">qi", 1_700_000_000_004, 4)
+        missing: list[SegmentMetadata] = []
+
+        class Renaming(StorageWrapper):
+            def fetch_index(
+                self, metadata: SegmentMetadata, index_type: IndexType
+            ) -> memoryview:
+                if index_type is IndexType.TIMESTAMP and not missing:
+                    missing.append(metadata)
+                    (folder / f"{0:020d}.timeindex").write_bytes(entry)
+                    raise NotFoundError("not found: it was a .swap file")
+                return super().fetch_index(metadata, index_type)
+
+        report = push_all(Renaming(source_of(tmp_path)), SingleObject(memory()))
+        assert outcomes(report) == [(0, PushOutcome.COPIED)]
+        assert missing
 
 
 def test_a_batch_that_only_claims_more_than_there_is_is_not_skipped() -> None:

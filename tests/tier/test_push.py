@@ -30,6 +30,7 @@ from support.log_directories import (
     small,
     source_of,
     topic_of,
+    write_last_entry,
     write_log,
 )
 from support.stores import files_of
@@ -725,6 +726,7 @@ class TestTheCleanerIsAtWork:
         (folder / "kept").rename(folder / f"{20:020d}.log")
         (folder / f"{30:020d}.log").touch()
         (folder / f"{10:020d}.log").unlink()
+        write_last_entry(folder, 0)
         report = push_all(source_of(logdir), target)
         assert outcomes(report) == [(0, COPIED), (20, COPIED)]
         check_sound(target)

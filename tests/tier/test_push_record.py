@@ -8,7 +8,14 @@ from pathlib import Path
 import pytest
 
 from support.damage import flipped
-from support.log_directories import log_of, outcomes, push_all, small, source_of
+from support.log_directories import (
+    log_of,
+    outcomes,
+    push_all,
+    small,
+    source_of,
+    write_last_entry,
+)
 from tieredfs import ObjectStore, SegmentMetadata, TopicIdPartition
 from tieredfs.log.push.push import PushOutcome, PushReport, push
 from tieredfs.log.push.push_record import PushRecord
@@ -193,6 +200,7 @@ def test_a_segment_whose_end_is_not_confirmed_is_not_taken_for_present(
     """Its log ends before it does, and a file of the cleaner's lies in between."""
     (logdir / "cleaner-offset-checkpoint").write_text("0\n1\nt 0 30\n")
     log_file(logdir, 10).rename(logdir / "kept")
+    write_last_entry(logdir / "t-0", 0)
     source, target = Watched(logdir), SingleObject(memory)
     partitions = source.list_partitions()
     report = push(source, target, partitions, record=record)

@@ -19,6 +19,7 @@ from support.log_directories import (
     push_all,
     source_of,
     topic_of,
+    write_last_entry,
     write_log,
 )
 from support.wire import WireRecord, encode_batch
@@ -493,6 +494,7 @@ class TestAMissedSegment:
         """An archive that a push left which had no way to see it."""
         log = logdir / "t-0" / f"{100:020d}.log"
         hidden = log.rename(logdir / "hidden")
+        write_last_entry(logdir / "t-0", 0)
         push_all(source_of(logdir), target)
         hidden.rename(log)
         return target

@@ -5,7 +5,7 @@ ends earlier where the cleaner has removed its last batches. It also does in a c
 log directory that is not whole, and that is damage.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -50,31 +50,62 @@ def check_early_end(
     if not segment.version:
         return  # a tier's own object is stored whole: what a broker copied was cleaned
     indexes = storage.fetch_indexes(segment, INDEXES)
-    check_cleaned_end(indexes, segment, reached, name=name)
+
+    def largest_timestamp() -> int:
+        found = fetch_batches(storage, segment)
+        return max((int(one["max_timestamp"].max()) for one in found), default=-1)
+
+    check_cleaned_end(storage, segment, reached, indexes, largest_timestamp)
 
 
 def check_cleaned_end(
-    indexes: Mapping[IndexType, Buffer],
+    storage: RemoteStorageManager,
     segment: SegmentMetadata,
     reached: int,
-    *,
-    name: str,
+    indexes: Mapping[IndexType, Buffer],
+    largest_timestamp: Callable[[], int],
 ) -> None:
     """Check that the indexes of a cleaned log end where it does.
 
     A cleaner writes the indexes anew with the log, so an index that goes on shows that
-    the log was cut.
+    the log was cut. And it ends each time index with the largest timestamp of the log,
+    as a broker does when it closes a segment: without an entry nothing shows that the
+    log is whole.
 
     Args:
-        indexes: Its indexes, as far as it has them.
+        storage: Where the segment is.
         segment: The segment, whose log ends before its end offset.
         reached: One past the last offset in the log.
-        name: Segment name used in error messages.
+        indexes: Its indexes, as far as it has them.
+        largest_timestamp: Returns the largest timestamp of the log, -1 for none.
 
     Raises:
-        CorruptBatchError: An index has an offset behind the end of the log.
+        CorruptBatchError: An index has an offset behind the end of the log, or the time
+            index has no entry and should have one.
         CorruptIndexError: An index is malformed.
     """
+    name = storage.name_of(segment)
+    times = _checked_times(indexes, segment, reached, name)
+    # No entry is written for a timestamp that is negative, or that records do not have.
+    if len(times) or not segment.version or largest_timestamp() < 0:
+        return
+    # The cleaner renames a log before its indexes, which may not have been there yet.
+    again = storage.fetch_indexes(segment, INDEXES)
+    if not len(_checked_times(again, segment, reached, name)):
+        raise CorruptBatchError(
+            f"{name}: the log ends before offset {reached}, the segment at "
+            f"{segment.end_offset}, and its time index has no entry that shows that a "
+            "cleaner removed the rest: copy both files again"
+        )
+
+
+def _checked_times(
+    indexes: Mapping[IndexType, Buffer],
+    segment: SegmentMetadata,
+    reached: int,
+    name: str,
+) -> TimeIndex:
+    """Return the time index, once no index has an offset behind the end of the log."""
     base = segment.start_offset
     offsets = OffsetIndex.parse(
         indexes.get(IndexType.OFFSET, b""), base, name=f"{name}: offset index"
@@ -87,6 +118,7 @@ def check_cleaned_end(
     if last >= reached:
         msg = f"{name}: the log ends before offset {reached}, its indexes at {last}"
         raise CorruptBatchError(msg)
+    return times
 
 
 def _has_holes(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool:

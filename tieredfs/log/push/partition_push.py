@@ -120,7 +120,8 @@ class PartitionPush:
         self._undecided: dict[SegmentMetadata, _Undecided] = {}
         """Segments whose log the target has with another end offset."""
         self._after: dict[SegmentMetadata, PriorState] = {}
-        self._is_one_log = partition.topic_id != UNKNOWN_TOPIC_ID
+        is_unknown = partition.topic_id == UNKNOWN_TOPIC_ID
+        self._is_one_log = target.keeps_topic_ids and not is_unknown
         """Whether the target is known to have the log of the source."""
         self._diverged_from: int | None = None
         """What ``divergence`` returned, if it matters: the segments from there on are
@@ -394,7 +395,13 @@ class PartitionPush:
                 f"{segment.end_offset}"
             )
         if inspection.last_offset < (segment.end_offset or 0):
-            check_cleaned_end(found, segment, inspection.last_offset + 1, name=name)
+            check_cleaned_end(
+                self._source,
+                segment,
+                inspection.last_offset + 1,
+                found,
+                lambda: inspection.facts.max_timestamp_ms,
+            )
         if inspection.is_compacted or lost is not None:
             self._check_order(segment)
         facts = inspection.facts
