@@ -5,10 +5,11 @@ it under this name. So its id is that of its content, and its indexes may have t
 rebuilt from what the segments before it left.
 """
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
-from tieredfs.errors import CorruptDataError, CorruptObjectError, NotFoundError
+from tieredfs.errors import CorruptObjectError
 from tieredfs.format.index.builder import INTERVAL_BYTES
+from tieredfs.log.migrate.read_back import wrong_copy
 from tieredfs.log.push.outcome import PushedSegment, PushOutcome
 from tieredfs.log.push.partition_push import PartitionPush
 from tieredfs.model import SegmentMetadata, TopicIdPartition
@@ -55,15 +56,16 @@ def copy_log(
 def _verified(target: RemoteStorageManager, one: PushedSegment) -> PushedSegment:
     """Read a copy back, and compare it with its id, the hash of what was read."""
     segment = one.segment
-    content = ContentId(segment.partition, segment.start_offset)
-    try:
-        for piece in target.stream_log(segment):
+
+    def compare(pieces: Iterable[memoryview]) -> str | None:
+        content = ContentId(segment.partition, segment.start_offset)
+        for piece in pieces:
             content.add(piece)
-        if content.finish() == segment.id:
-            return one
-        detail = "its content has another id"
-    except (CorruptDataError, NotFoundError) as error:
-        detail = str(error)
+        return None if content.finish() == segment.id else "its content has another id"
+
+    detail = wrong_copy(target, segment, compare)
+    if detail is None:
+        return one
     target.delete_log_segment(segment)
     wrong = CorruptObjectError(
         f"{target.name_of(segment)}: the copy is not what was read, and was deleted "
