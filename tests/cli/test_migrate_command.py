@@ -9,7 +9,9 @@ from cli.commands import Run, run_with_terminal
 from servers import Bucket
 from support.kafka_data import KAFKA, LOCAL, REMOTE
 from support.stores import files_of, fill
-from tieredfs import ObjectStore, open_tier
+from tieredfs import ObjectStore, TopicIdPartition, Uuid, open_tier
+from tieredfs.storage.layouts.single_object.layout import SingleObject
+from tieredfs.testing.samples import sample
 
 TXN = str(KAFKA / "txn" / REMOTE)
 EPOCHS = str(KAFKA / "epochs" / REMOTE)
@@ -35,6 +37,23 @@ def test_a_tier_is_moved_to_the_native_layout(run: Run, url: str) -> None:
         "0",
         "22",
     ]
+
+
+def test_one_of_several_topics_of_one_name_is_chosen(
+    run: Run, url: str, tmp_path: Path
+) -> None:
+    source = SingleObject(ObjectStore(str(tmp_path / "source")))
+    ids = ["BBBBBBBBBBBBBBBBBBBBBA", "CCCCCCCCCCCCCCCCCCCCCA"]
+    for topic_id in ids:
+        one = sample(TopicIdPartition("orders", 0, Uuid(topic_id)), 0)
+        source.copy_log_segment(one.metadata, one.data)
+    done = run(
+        "migrate", source.store.url, url, "orders", "--topic-id", ids[1], "--json"
+    )
+    assert done.code == 0
+    assert [row["topic_id"] for row in json.loads(done.out)["partitions"]] == ids[1:]
+    done = run("migrate", source.store.url, url, "--topic-id", "D" * 21 + "A")
+    assert done.code == 3
 
 
 def test_programs_are_told_the_same(run: Run, url: str) -> None:

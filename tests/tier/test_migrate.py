@@ -440,6 +440,31 @@ class TestDamage:
         assert not list(memory.list())
         assert contents(source) == contents(tiered("epochs"))
 
+    @pytest.mark.parametrize("is_directory", [False, True])
+    def test_a_copy_that_was_replaced_while_it_was_read_is_not_deleted(
+        self, is_directory: bool, memory: ObjectStore
+    ) -> None:
+        """As by another migration of the same segments, which copies them whole."""
+
+        class Replaced(StorageWrapper):
+            def __init__(self, inner: RemoteStorageManager) -> None:
+                super().__init__(inner)
+                self.seen: set[SegmentId] = set()
+
+            def stream_log(self, metadata: SegmentMetadata) -> Iterator[memoryview]:
+                if metadata.id not in self.seen:
+                    self.seen.add(metadata.id)
+                    raise CorruptObjectError("parts of two copies")
+                return super().stream_log(metadata)
+
+        directory = KafkaLog(ObjectStore(str(KAFKA / "epochs" / LOCAL)))
+        source = directory if is_directory else tiered("epochs")
+        target = Replaced(KafkaLocal(memory))
+        report = move(source, target)
+        assert report.errors == []
+        assert len(contents(KafkaLocal(memory))) == len(report.segments) > 1
+        assert outcomes(report) == {"copied": len(target.seen)}
+
     def test_what_the_source_deletes_meanwhile_is_left_out(
         self, memory: ObjectStore
     ) -> None:

@@ -49,6 +49,7 @@ _PLAN = {
 @click.argument("source", metavar="SRC")
 @click.argument("target", metavar="DST")
 @click.argument("topic", required=False)
+@click.option("--topic-id", metavar="ID", help="Which of several topics of one name.")
 @click.option(
     "--from",
     "start",
@@ -107,6 +108,7 @@ def migrate(  # noqa: PLR0913 - one parameter for each option
     start: Place,
     end: End,
     *,
+    topic_id: str | None,
     layout: str | None,
     layout_options: Mapping[str, object] | None,
     target_storage_options: Mapping[str, object] | None,
@@ -133,7 +135,9 @@ def migrate(  # noqa: PLR0913 - one parameter for each option
     )
     with options.tier(source, is_cached=False) as tier:
         storage = tier.storage
-        partitions = select_partitions(storage, None if topic is None else [topic])
+        partitions = select_partitions(
+            storage, None if topic is None else [topic], topic_id
+        )
         if topic is None:
             partitions = without_internal(partitions)
         there = reached.target(target, moved.writes)

@@ -1,8 +1,9 @@
 """Copy the segments of a tier to another place, in any layout that stores them.
 
 Every segment is copied with its id, offsets, epochs and indexes, also those that serve
-no record. What the target has is found by its id and not copied again, so a migration
-that was killed is continued by running it again.
+no record. What the target has is found by its id, or in a layout without ids by its
+content, and not copied again, so a migration that was killed is continued by running it
+again.
 """
 
 import threading
@@ -12,6 +13,7 @@ from itertools import groupby
 from typing import Final
 
 from tieredfs.errors import (
+    AlreadyExistsError,
     InvalidArgumentError,
     NotFoundError,
 )
@@ -22,7 +24,8 @@ from tieredfs.log.migrate.chosen_segments import (
 )
 from tieredfs.log.migrate.concurrent_tasks import all_done
 from tieredfs.log.migrate.log_copy import copy_log
-from tieredfs.log.migrate.places import check_places
+from tieredfs.log.migrate.places import check_places, check_topic_ids
+from tieredfs.log.migrate.same_content import check_one_log
 from tieredfs.log.migrate.segment_copy import DeferredError, SegmentCopier
 from tieredfs.log.migrate.stored_copies import StoredCopies, compare_partition
 from tieredfs.log.push.outcome import (
@@ -70,6 +73,11 @@ def migrate(  # noqa: PLR0913 - what is copied, how, and who watches
     copied as ``push`` does it: in order, closed segments only, each with the id of its
     content.
 
+    A target that keeps no ids cannot tell a topic from another one of its name. So the
+    partition is compared with what the target has of it, and a segment counts as
+    present when its log has been read and has the checksum of the stored one. Nothing
+    of a partition is copied where the target has another log of its name.
+
     Args:
         source: The tier.
         target: Where the segments go: another place.
@@ -88,13 +96,15 @@ def migrate(  # noqa: PLR0913 - what is copied, how, and who watches
         the target cannot store, fails alone.
 
     Raises:
-        InvalidArgumentError: The two are one place, or one inside the other; a position
-            is invalid; or ``concurrency`` is below 1.
+        InvalidArgumentError: The two are one place, or one inside the other; two of the
+            partitions differ only in a topic id, which ``target`` does not keep; a
+            position is invalid; or ``concurrency`` is below 1.
         UnsupportedOperationError: ``target`` is read only.
         StorageUnavailableError: A store failed in all attempts of its policy; the
             copied segments stay, and the next migration continues from there.
     """
     check_places(source, target)
+    check_topic_ids(target, partitions)
     if concurrency < 1:
         raise InvalidArgumentError(f"concurrency {concurrency} is below 1")
     job = _Migration(
@@ -135,15 +145,7 @@ class _Migration:
         self, pool: DaemonExecutor, partitions: Sequence[TopicIdPartition]
     ) -> PushReport:
         """List all partitions, and then copy their segments in order."""
-        listed = all_done(
-            pool,
-            [
-                partial(
-                    compare_partition, self._source, self._target, one, self._wanted
-                )
-                for one in partitions
-            ],
-        )
+        listed = all_done(pool, [partial(self._compare, one) for one in partitions])
         tasks = [
             task
             for partition, found in zip(partitions, listed, strict=True)
@@ -162,6 +164,19 @@ class _Migration:
             tuple(sorted(segments, key=_place)),
             tuple(one for report in reports for one in report.partitions),
         )
+
+    def _compare(
+        self, partition: TopicIdPartition
+    ) -> tuple[ChosenSegments, StoredCopies]:
+        """List a partition in both places; nothing to copy if it is another log."""
+        source, target = self._source, self._target
+        chosen, copies = compare_partition(source, target, partition, self._wanted)
+        if not target.keeps_topic_ids and not chosen.are_names_reused:
+            try:
+                check_one_log(source, chosen.segments, target, copies.listed)
+            except AlreadyExistsError as error:
+                return ChosenSegments((), (*chosen.errors, error)), StoredCopies(())
+        return chosen, copies
 
     def _tasks(
         self, partition: TopicIdPartition, chosen: ChosenSegments, copies: StoredCopies

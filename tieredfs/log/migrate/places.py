@@ -1,9 +1,12 @@
 """The two places of a migration, which have to be apart."""
 
+from collections.abc import Iterable
+
 from tieredfs.errors import InvalidArgumentError, UnsupportedOperationError
+from tieredfs.model import TopicIdPartition
 from tieredfs.storage import Capability, RemoteStorageManager
 
-__all__ = ["check_places"]
+__all__ = ["check_places", "check_topic_ids"]
 
 
 def check_places(source: RemoteStorageManager, target: RemoteStorageManager) -> None:
@@ -26,3 +29,25 @@ def check_places(source: RemoteStorageManager, target: RemoteStorageManager) -> 
         raise InvalidArgumentError(
             f"{there.url} is {where} {here.url}: migrate to a place outside of it"
         )
+
+
+def check_topic_ids(
+    target: RemoteStorageManager, partitions: Iterable[TopicIdPartition]
+) -> None:
+    """Check that no two topics of one name would become one log in a target.
+
+    Raises:
+        InvalidArgumentError: Two of them differ only in their topic ids, which the
+            target does not keep.
+    """
+    if target.keeps_topic_ids:
+        return
+    seen: dict[tuple[str, int], TopicIdPartition] = {}
+    for one in partitions:
+        other = seen.setdefault((one.topic, one.partition), one)
+        if other.topic_id != one.topic_id:
+            raise InvalidArgumentError(
+                f"{target!r} keeps no topic ids, and {one} is to be copied of the "
+                f"topics {other.topic_id} and {one.topic_id}: choose one by its topic "
+                "id, and migrate the other to its own URL"
+            )

@@ -11,7 +11,7 @@ from tieredfs.errors import (
 )
 from tieredfs.log.migrate.chosen_segments import OffsetRange, parse_range
 from tieredfs.log.migrate.concurrent_tasks import all_done
-from tieredfs.log.migrate.places import check_places
+from tieredfs.log.migrate.places import check_places, check_topic_ids
 from tieredfs.log.migrate.stored_copies import compare_partition
 from tieredfs.log.push.outcome import FailedPartition
 from tieredfs.log.read.scan_bounds import Position
@@ -35,7 +35,8 @@ class PartitionPlan:
         partition: The partition.
         segments: Segments to copy. Of a log directory all closed ones are counted: only
             their content shows which the target has.
-        present: Segments that the target has.
+        present: Segments that the target has. In a layout without ids those count whose
+            offsets and size it has: whether they are of another log is not known.
         size: Bytes of the logs to copy; None if one is not known.
         reads: About how many requests will read: of indexes and logs in the source, and
             of the copies, which are read back.
@@ -82,6 +83,7 @@ def plan_migration(
         StorageUnavailableError: A store failed in all attempts of its policy.
     """
     check_places(source, target)
+    check_topic_ids(target, partitions)
     wanted = parse_range(start, end, partitions)
     pool = DaemonExecutor(_CONCURRENCY, "tieredfs-migrate")
     try:
@@ -139,7 +141,11 @@ def _plan(
 ) -> PartitionPlan:
     chosen, copies = compare_partition(source, target, partition, wanted)
     closed = [one for one in chosen.segments if not source.is_active(one)]
-    missing = [one for one in closed if copies.find(one) is None]
+    missing = [
+        one
+        for one in closed
+        if copies.find_by_id(one) is None and copies.find_by_offsets(one) is None
+    ]
     sizes = [_size(source, segment) for segment in missing]
     known = [0 if size is None else size for size in sizes]
     return PartitionPlan(

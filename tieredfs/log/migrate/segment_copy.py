@@ -1,6 +1,6 @@
 """Copy one segment from a tier to another place, and read it back."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from tieredfs.errors import (
@@ -15,7 +15,8 @@ from tieredfs.errors import (
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
-from tieredfs.format.checksum import crc32c
+from tieredfs.log.migrate.read_back import wrong_copy
+from tieredfs.log.migrate.same_content import Checksum, check_same_content
 from tieredfs.log.migrate.segment_indexes import (
     lacks_indexes,
     read_description,
@@ -82,11 +83,15 @@ class SegmentCopier:
             DeferredError: Indexes have to be rebuilt, and ``rebuilds`` is false.
             StorageUnavailableError: A store failed in all attempts of its policy.
         """
-        present = copies.find(listed)
-        if present is not None:
+        if copies.find_by_id(listed) is not None:
             return PushedSegment(listed, PushOutcome.PRESENT)
+        other = copies.find_by_offsets(listed)
         try:
-            return self._copy(listed, rebuilds=rebuilds)
+            if other is None:
+                return self._copy(listed, rebuilds=rebuilds)
+            source, target = self._source, self._target
+            check_same_content(source, listed, target, other, self._watch)
+            return PushedSegment(listed, PushOutcome.PRESENT)
         except NotFoundError as error:
             if not self._is_listed(listed):
                 return None
@@ -106,7 +111,7 @@ class SegmentCopier:
         """
         source, target = self._source, self._target
         segment, found = read_description(source, listed)
-        checksum = _Checksum(self._watch)
+        checksum = Checksum(self._watch)
         with spool_log(source, segment, watch=checksum.add) as log:
             last, end = last_offset(segment, log), segment.end_offset or 0
             if last < end and not source.is_compacted(segment.partition):
@@ -131,21 +136,25 @@ class SegmentCopier:
         rebuilt = tuple(k for k in indexes if indexes[k] != found.get(k))
         return PushedSegment(copied, PushOutcome.COPIED, rebuilt)
 
-    def _verify(self, copied: SegmentMetadata, expected: "_Checksum") -> None:
+    def _verify(self, copied: SegmentMetadata, expected: Checksum) -> None:
         """Compare the log in the target with what was read from the source.
 
         Raises:
             CorruptObjectError: They differ; the copy was deleted.
         """
-        target, found = self._target, _Checksum()
-        try:
-            for piece in target.stream_log(copied):
+        target = self._target
+
+        def compare(pieces: Iterable[memoryview]) -> str | None:
+            found = Checksum()
+            for piece in pieces:
                 found.add(piece)
             if str(found) == str(expected):
-                return
-            detail = f"it has {found}, the log that was read {expected}"
-        except (CorruptDataError, NotFoundError) as error:
-            detail = str(error)
+                return None
+            return f"it has {found}, the log that was read {expected}"
+
+        detail = wrong_copy(target, copied, compare)
+        if detail is None:
+            return
         target.delete_log_segment(copied)
         raise CorruptObjectError(
             f"{target.name_of(copied)}: the copy is not what was read from "
@@ -162,20 +171,3 @@ class SegmentCopier:
             return True
         name = segment.start_offset, segment.id
         return any((one.start_offset, one.id) == name for one in listed)
-
-
-class _Checksum:
-    """The CRC-32C and the number of bytes that have been read."""
-
-    def __init__(self, watch: Callable[[memoryview], object] = lambda _: None) -> None:
-        self._watch = watch
-        self._crc = 0
-        self._size = 0
-
-    def add(self, piece: memoryview) -> None:
-        self._crc = crc32c(piece, self._crc)
-        self._size += len(piece)
-        self._watch(piece)
-
-    def __str__(self) -> str:
-        return f"{self._size} bytes with the CRC-32C {self._crc:08x}"

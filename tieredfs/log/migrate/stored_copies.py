@@ -21,11 +21,14 @@ __all__ = ["StoredCopies", "compare_partition"]
 
 
 class StoredCopies:
-    """The whole segments of a partition in the target, by their ids.
+    """The whole segments of a partition in the target.
 
     An id belongs to one copy of a segment, so what has it has the same log, unless it
-    was damaged since. A layout that reuses names keeps no ids: there a segment is found
-    by its offsets and its size.
+    was damaged since. A layout that reuses names keeps no ids: there a segment may be
+    the one that has its offsets, and only its content shows whether it is.
+
+    Attributes:
+        listed: The segments, as the target lists them.
     """
 
     def __init__(
@@ -37,14 +40,15 @@ class StoredCopies:
             stored: The segments.
             alone: The offsets at which one segment of the source begins, and no other.
         """
+        self.listed = tuple(stored)
         self._by_id: dict[tuple[int, SegmentId], list[SegmentMetadata]] = {}
         self._without_id: dict[int, SegmentMetadata] = {}
-        for one in stored:
+        for one in self.listed:
             self._by_id.setdefault((one.start_offset, one.id), []).append(one)
             if one.version and one.start_offset in alone:
                 self._without_id[one.start_offset] = one
 
-    def find(self, segment: SegmentMetadata) -> SegmentMetadata | None:
+    def find_by_id(self, segment: SegmentMetadata) -> SegmentMetadata | None:
         """Return the copy of a segment, if there is a whole one.
 
         The end and the size are compared where both listings have them: an object of
@@ -54,11 +58,19 @@ class StoredCopies:
             segment: As the source lists or describes it.
         """
         found = self._by_id.get((segment.start_offset, segment.id), ())
-        same = next((one for one in found if _agree(one, segment)), None)
-        other = self._without_id.get(segment.start_offset)
-        if same or other is None or segment.size is None:
-            return same
-        return other if _agree(other, segment) else None
+        return next((one for one in found if _agree(one, segment)), None)
+
+    def find_by_offsets(self, segment: SegmentMetadata) -> SegmentMetadata | None:
+        """Return what may be the copy of a segment in a layout without ids.
+
+        It has the same offsets and size, as far as both listings have them, and may be
+        of another log.
+
+        Args:
+            segment: As the source lists or describes it.
+        """
+        found = self._without_id.get(segment.start_offset)
+        return found if found is not None and _agree(found, segment) else None
 
 
 def compare_partition(
