@@ -4,7 +4,7 @@ from itertools import chain
 
 from tieredfs.errors import CorruptObjectError
 from tieredfs.format.buffers import Buffer
-from tieredfs.format.index.time import TimeIndex
+from tieredfs.format.index.time import NO_TIMESTAMP, TimeIndex
 from tieredfs.model import SegmentMetadata
 from tieredfs.storage.contract import RemoteStorageManager
 from tieredfs.storage.stored_batches import fetch_batches
@@ -25,7 +25,7 @@ def check_max_timestamp(
     A broker ends the time index of each closed segment with the largest timestamp, so
     the last entry confirms the manifest. Where no record has a timestamp, the index has
     no entry and the manifest states the modification time of the file: then the whole
-    log is read.
+    log is read. A broker states -1 where all timestamps are below it.
 
     Args:
         storage: Where the segment is.
@@ -50,7 +50,7 @@ def check_max_timestamp(
             raise CorruptObjectError(msg)
         return found
     last = times.entry(-1)
-    if last.timestamp != claimed:
+    if max(last.timestamp, NO_TIMESTAMP) != max(claimed, NO_TIMESTAMP):
         msg = f"{claim} is {claimed}, the last entry of {index} has {last.timestamp}"
         raise CorruptObjectError(msg)
     if metadata.end_offset is not None and last.offset > metadata.end_offset:
@@ -59,7 +59,7 @@ def check_max_timestamp(
             f"is at {last.offset}"
         )
         raise CorruptObjectError(msg)
-    return claimed
+    return last.timestamp
 
 
 def _largest(storage: RemoteStorageManager, metadata: SegmentMetadata) -> int:

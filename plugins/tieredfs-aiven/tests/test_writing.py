@@ -180,7 +180,8 @@ class TestAnotherCopy:
         first = Aiven(memory, chunk_size=100, custom_metadata=fields, **one_mode)
         custom = first.copy_log_segment(ONE.metadata, ONE.data)
         before = {entry.key: memory.get(entry.key) for entry in memory.list()}
-        other = Aiven(memory, chunk_size=200, custom_metadata=fields, **other_mode)
+        options = {"encryption_keys": KEYS, **other_mode}  # which verify the first one
+        other = Aiven(memory, chunk_size=200, custom_metadata=fields, **options)
         assert other.copy_log_segment(ONE.metadata, ONE.data) == custom
         assert {e.key: memory.get(e.key) for e in memory.list()} == before
 

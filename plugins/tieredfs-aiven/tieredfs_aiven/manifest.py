@@ -175,7 +175,7 @@ def _segment(fields: Fields) -> SegmentFacts:
             SegmentId(identity.text("id")),
             start,
             fields.integer("endOffset", start, MAX_INT64 - 1),
-            fields.integer("maxTimestampMs", -1, MAX_INT64),
+            fields.integer("maxTimestampMs", -MAX_INT64 - 1, MAX_INT64),
         )
     except InvalidArgumentError as error:
         raise CorruptObjectError(f"{fields}: {error}") from error

@@ -4,16 +4,24 @@ An encrypted segment is encrypted anew by each copy: the log of one cannot be re
 the manifest of another. So objects are created, never overwritten. A put that was given
 up, and that the store performs long afterwards, then changes nothing.
 
-If an object is there already, the manifest tells whether an earlier copy was finished.
-If it was, that one stays, and this copy has succeeded. Otherwise what it left is
-deleted, and the segment is stored anew. Copying one segment in several processes
-concurrently is no error, but one that recovers may delete what another is copying,
-which then starts again, or raises AlreadyExistsError.
+The manifest tells whether an earlier copy was finished, so it is looked for first. If
+there is one, and the log and the indexes can be read with it, that copy stays, and this
+one has succeeded. Otherwise what is there is deleted, the manifest first, and the
+segment is stored anew: a manifest never comes to describe the objects of a later copy.
+
+Copying one segment in several processes concurrently is no error, but one that recovers
+may delete what another is copying. So a copy looks, once its manifest is stored,
+whether the log and the indexes are still its own. If they are not, it starts again, or
+raises AlreadyExistsError.
+
+A copy to where nothing is stored takes six requests: the manifest that is missing, the
+puts of the three objects, and the ends of two of them.
 
 Where a store cannot create objects exclusively, they are overwritten, unless there is
 a manifest.
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from tieredfs import (
@@ -21,6 +29,7 @@ from tieredfs import (
     CorruptDataError,
     NotFoundError,
     ObjectStore,
+    PermissionDeniedError,
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
@@ -28,23 +37,27 @@ from tieredfs.storage import CopiedObject, LogContent, copy_objects
 from tieredfs_aiven.manifest import Manifest, parse_manifest
 from tieredfs_aiven.object_names import Suffix
 from tieredfs_aiven.segment_encoder import EncodedSegment
+from tieredfs_aiven.stored_segment import StoredSegment
 
 __all__ = ["delete_segment", "replace_segment", "store_segment"]
 
 _ATTEMPTS: Final = 3
 
-_COMPARED: Final = 64 << 10
-"""Bytes by which an object is recognised, of those with the same size: two that were
-encrypted differ in the first of them.
+_COMPARED: Final = 1 << 10
+"""Bytes at its end by which an object is recognised. Two copies that were encrypted
+differ in the last 16 of them, the tag; two that were compressed in other chunks differ
+in size, or in the last frame.
 """
 
+_PIECE: Final = 8 << 20
+"""Bytes of each request when a whole log is compared."""
 
-def store_segment(store: ObjectStore, stem: str, segment: EncodedSegment) -> bytes:
+
+def store_segment(target: StoredSegment, segment: EncodedSegment) -> bytes:
     """Store a segment, unless it is stored already.
 
     Args:
-        store: Where it is stored.
-        stem: Common part of the keys of its objects.
+        target: Where it is stored, and the keys that verify an earlier copy.
         segment: Its objects.
 
     Returns:
@@ -53,40 +66,45 @@ def store_segment(store: ObjectStore, stem: str, segment: EncodedSegment) -> byt
     Raises:
         AlreadyExistsError: Another segment is stored there, or another process is
             copying this one.
+        PermissionDeniedError: An encrypted copy is stored there, and there is no
+            private key to verify it.
         TieredFSError: As in ``copy_objects``.
     """
-    for left in reversed(range(_ATTEMPTS)):
-        is_repeated = left < _ATTEMPTS - 1
+    failure: AlreadyExistsError | None = None
+    for _ in range(_ATTEMPTS):
+        stored = _find_manifest(target)
+        if stored is not None and _is_whole(target, stored, segment):
+            return stored
+        if stored is not None or failure is not None:
+            delete_segment(target.store, target.stem)
         try:
-            _copy(store, stem, segment, overwrite=False, recheck=is_repeated)
-        except AlreadyExistsError:
-            stored = _find_whole(store, stem, segment)
-            if stored is not None:
-                return stored
-            if not left:
-                raise
-            delete_segment(store, stem)
-        except UnsupportedOperationError:  # the store cannot create exclusively
-            break
+            _create(target, segment)
+        except AlreadyExistsError as error:
+            failure = error
         else:
-            return segment.manifest
-    stored = _find_whole(store, stem, segment)
+            if _is_ours(target, segment):
+                return segment.manifest
+            failure = AlreadyExistsError(
+                f"{_name(target)} is not stored: another process has replaced its "
+                "objects meanwhile: copy the segment again"
+            )
+    stored = _find_manifest(target)
     if stored is not None:
-        return stored
-    store.delete([_key(stem, Suffix.MANIFEST)])  # that of a segment without its log
-    _copy(store, stem, segment, overwrite=True)
-    return segment.manifest
+        if _is_whole(target, stored, segment):
+            return stored
+        # No reader may take the objects of several copies for one segment.
+        target.store.delete([_key(target.stem, Suffix.MANIFEST)])
+    raise failure or AlreadyExistsError(_name(target))
 
 
-def replace_segment(store: ObjectStore, stem: str, segment: EncodedSegment) -> bytes:
+def replace_segment(target: StoredSegment, segment: EncodedSegment) -> bytes:
     """Store a segment in place of a damaged copy of it.
 
     Where the stored manifest fits the new objects as well, they replace the old ones,
     and readers see one or the other of each. Elsewhere they see no segment meanwhile.
 
     Args:
-        store: As in ``store_segment``.
-        stem: As in ``store_segment``.
+        target: As in ``store_segment``.
         segment: As in ``store_segment``.
 
     Returns:
@@ -95,17 +113,13 @@ def replace_segment(store: ObjectStore, stem: str, segment: EncodedSegment) -> b
     Raises:
         TieredFSError: As in ``store_segment``.
     """
-    try:
-        data = store.get(_key(stem, Suffix.MANIFEST))
-        stored = parse_manifest(data, f"{store.url}/{_key(stem, Suffix.MANIFEST)}")
-        fits = len(_interchangeable(stored, segment.layout)) == len(_PARTS)
-    except (NotFoundError, CorruptDataError, UnsupportedFormatError):
-        fits = False
-    if fits:
-        _copy(store, stem, segment, overwrite=True)
-        return segment.manifest
-    delete_segment(store, stem)
-    return store_segment(store, stem, segment)
+    data = _find_manifest(target)
+    if data is not None and _fits(target, data, segment):
+        _copy(target, segment, overwrite=True)
+        if _is_ours(target, segment):
+            return segment.manifest
+    delete_segment(target.store, target.stem)
+    return store_segment(target, segment)
 
 
 def delete_segment(store: ObjectStore, stem: str) -> None:
@@ -121,61 +135,119 @@ def _key(stem: str, suffix: Suffix) -> str:
     return f"{stem}.{suffix}"
 
 
-def _copy(
-    store: ObjectStore,
-    stem: str,
-    segment: EncodedSegment,
-    *,
-    overwrite: bool,
-    recheck: bool = True,
-) -> None:
+def _name(target: StoredSegment) -> str:
+    return f"{target.store.url}/{target.stem}"
+
+
+def _create(target: StoredSegment, segment: EncodedSegment) -> None:
+    """Store objects exclusively, where the store can do that."""
+    try:
+        _copy(target, segment, overwrite=False)
+    except UnsupportedOperationError:
+        _copy(target, segment, overwrite=True)
+
+
+def _copy(target: StoredSegment, segment: EncodedSegment, *, overwrite: bool) -> None:
     """Store the log and the indexes concurrently, and the manifest last."""
     log, indexes, manifest = (
-        CopiedObject(_key(stem, suffix), content, overwrite)
+        CopiedObject(_key(target.stem, suffix), content, overwrite)
         for suffix, content in (
             (Suffix.LOG, segment.log),
             (Suffix.INDEXES, segment.indexes),
             (Suffix.MANIFEST, segment.manifest),
         )
     )
-    name = f"{store.url}/{stem}"
-    copy_objects(store, name, [log, indexes], manifest, recheck=recheck)
+    copy_objects(target.store, _name(target), [log, indexes], manifest)
 
 
-def _find_whole(store: ObjectStore, stem: str, segment: EncodedSegment) -> bytes | None:
-    """Return the manifest of an earlier copy that was finished and is complete.
-
-    Args:
-        store: Where it is stored.
-        stem: Common part of the keys of its objects.
-        segment: The segment as it was encoded now. Objects of it may have been stored,
-            next to the manifest of a copy whose own objects were gone.
-
-    Raises:
-        AlreadyExistsError: It is another segment.
-        CorruptObjectError: The manifest is damaged.
-    """
-    key = _key(stem, Suffix.MANIFEST)
-    name = f"{store.url}/{key}"
+def _find_manifest(target: StoredSegment) -> bytes | None:
+    """Return the content of the manifest's object; None if there is none."""
     try:
-        data = bytes(store.get(key))
+        return bytes(target.fetch_manifest())
     except NotFoundError:
         return None
-    stored = parse_manifest(data, name)
-    _check_same(stored, segment.layout, f"{store.url}/{stem}")
-    same = _interchangeable(stored, segment.layout)
-    sizes = (stored.chunks.total_stored_size, stored.indexes_size)
+
+
+def _is_ours(target: StoredSegment, segment: EncodedSegment) -> bool:
+    """Return whether the log and the indexes are the given ones.
+
+    The whole objects are not compared: this copy has stored them, or another one has.
+    """
     contents = (segment.log, segment.indexes)
-    for suffix, size, content in zip(_PARTS, sizes, contents, strict=True):
-        part = _key(stem, suffix)
+    for suffix, content in zip(_PARTS, contents, strict=True):
+        size = len(content) if isinstance(content, bytes) else content.size
+        start = max(size - _COMPARED, 0)
         try:
-            if store.head(part).size != size:
-                return None
-            if suffix not in same and _is_ours(store, part, size, content):
-                return None
-        except NotFoundError:
-            return None
-    return data
+            found = target.store.get_range(_key(target.stem, suffix), start, size)
+        except (NotFoundError, CorruptDataError):
+            return False
+        if found != _read(content, start, size):
+            return False
+    return True
+
+
+def _read(content: bytes | LogContent, start: int, end: int) -> bytes:
+    if isinstance(content, bytes):
+        return content[start:end]
+    return content.read(start, end)
+
+
+def _is_whole(target: StoredSegment, data: bytes, segment: EncodedSegment) -> bool:
+    """Return whether the log and the indexes can be read with a stored manifest.
+
+    Their sizes do not show it: those of two encrypted copies are equal.
+
+    Args:
+        target: Where they are stored.
+        data: The manifest.
+        segment: The segment as it was encoded now.
+
+    Raises:
+        AlreadyExistsError: It is another segment, or one with other bytes.
+        CorruptObjectError: The manifest is damaged.
+        PermissionDeniedError: There is no private key to find it out.
+    """
+    if data == segment.manifest:
+        return _is_ours(target, segment)
+    stored = parse_manifest(data, target.name(Suffix.MANIFEST))
+    _check_same(stored, segment.layout, _name(target))
+    sizes = (stored.chunks.total_stored_size, stored.indexes_size)
+    try:
+        for suffix, size in zip(_PARTS, sizes, strict=True):
+            if target.store.head(_key(target.stem, suffix)).size != size:
+                return False
+        if stored.wrapped_key is not None:
+            target.read_indexes(stored, stored.indexes)
+        for start, piece in _compared(target, stored):
+            if piece != segment.plain_log.fetch(start, start + len(piece)):
+                raise AlreadyExistsError(
+                    f"{_name(target)} exists with another log, or is damaged: its "
+                    f"bytes [{start}, {start + len(piece)}) are not the given ones"
+                )
+    except (NotFoundError, CorruptDataError):
+        return False
+    except PermissionDeniedError as error:
+        raise PermissionDeniedError(
+            f"{_name(target)} is stored already, and whether it can be read is not "
+            f"known: {error}"
+        ) from error
+    return True
+
+
+def _compared(
+    target: StoredSegment, stored: Manifest
+) -> Iterator[tuple[int, memoryview]]:
+    """Yield what is compared of a stored log, each piece with its position.
+
+    Of a log in chunks it is the first one: it shows whether the manifest is that of
+    the log, and a whole log would have to be decrypted and decompressed.
+    """
+    size = stored.chunks.size
+    if not stored.is_plain:
+        yield 0, target.read_log(stored, 0, min(size, 1))
+        return
+    for start in range(0, size, _PIECE):
+        yield start, target.read_log(stored, start, min(start + _PIECE, size))
 
 
 def _check_same(stored: Manifest, mine: Manifest, name: str) -> None:
@@ -196,29 +268,23 @@ def _check_same(stored: Manifest, mine: Manifest, name: str) -> None:
         )
 
 
-def _interchangeable(stored: Manifest, mine: Manifest) -> set[Suffix]:
-    """Return which objects of one copy can be read with the manifest of the other."""
+def _fits(target: StoredSegment, data: bytes, segment: EncodedSegment) -> bool:
+    """Return whether new objects can be read with the stored manifest, and vice versa.
+
+    Args:
+        target: Where they are stored.
+        data: The stored manifest.
+        segment: The new objects.
+    """
+    mine = segment.layout
+    try:
+        stored = parse_manifest(data, target.name(Suffix.MANIFEST))
+    except (CorruptDataError, UnsupportedFormatError):
+        return False
     if stored.wrapped_key is not None or mine.wrapped_key is not None:
-        return set()
-    found: set[Suffix] = set()
-    both_plain = stored.is_plain and mine.is_plain
-    if both_plain or (
+        return False
+    fits_log = (stored.is_plain and mine.is_plain) or (
         stored.is_compressed == mine.is_compressed
         and stored.chunks.format() == mine.chunks.format()
-    ):
-        found.add(Suffix.LOG)
-    if stored.indexes == mine.indexes:
-        found.add(Suffix.INDEXES)
-    return found
-
-
-def _is_ours(
-    store: ObjectStore, key: str, size: int, content: bytes | LogContent
-) -> bool:
-    """Return whether an object is the given one, and not that of another copy."""
-    given = len(content) if isinstance(content, bytes) else content.size
-    end = min(size, _COMPARED)
-    if given != size:
-        return False
-    start = content[:end] if isinstance(content, bytes) else content.read(0, end)
-    return store.get_range(key, 0, end) == start
+    )
+    return fits_log and stored.indexes == mine.indexes

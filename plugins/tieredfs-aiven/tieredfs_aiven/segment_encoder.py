@@ -51,6 +51,7 @@ _FRAME: Final = 32
 
 _TIME_ENTRY: Final = 12
 _TIME: Final = 8
+_NO_TIME: Final = -1
 
 
 def _now_ms() -> int:
@@ -66,6 +67,7 @@ class EncodedSegment:
         log: Content of the log's object.
         indexes: Content of the indexes' object.
         manifest: Content of the manifest's object.
+        plain_log: The log, as it was given.
         plain_indexes: Each index that the segment has, as Kafka writes it.
     """
 
@@ -73,6 +75,7 @@ class EncodedSegment:
     log: bytes | LogContent
     indexes: bytes
     manifest: bytes
+    plain_log: LogSource
     plain_indexes: Mapping[IndexType, bytes]
 
 
@@ -141,7 +144,7 @@ class SegmentEncoder:
                 chunks, places, self.is_compressed, wrapped_key, facts.segment
             )
             manifest = format_manifest(layout, facts)
-            yield EncodedSegment(layout, content, stored, manifest, plain)
+            yield EncodedSegment(layout, content, stored, manifest, log, plain)
 
     def _new_key(self) -> tuple[DataKey | None, WrappedKey | None]:
         if self.key_id is None:
@@ -261,7 +264,8 @@ def _facts(
 ) -> BrokerFacts:
     """Return what a broker would state of a segment.
 
-    The largest timestamp is the one that ends the time index, as a broker takes it.
+    The largest timestamp is the one that ends the time index, as a broker takes it,
+    which begins with -1: no manifest of the plugin has less.
     """
     start, end = metadata.start_offset, metadata.end_offset or 0
     times = bytes(indexes[IndexType.TIMESTAMP])[-_TIME_ENTRY:]
@@ -269,8 +273,9 @@ def _facts(
     if times:
         latest = int.from_bytes(times[:_TIME], "big", signed=True)
     epochs = parse_leader_epochs(indexes[IndexType.LEADER_EPOCH])
+    stated = max(latest, _NO_TIME)
     return BrokerFacts(
-        SegmentFacts(metadata.partition, metadata.id, start, end, latest),
+        SegmentFacts(metadata.partition, metadata.id, start, end, stated),
         event_ms,
         epochs_within(epochs.entries, start, end),
         not indexes.get(IndexType.TRANSACTION),

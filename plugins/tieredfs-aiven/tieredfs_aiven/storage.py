@@ -389,6 +389,8 @@ class Aiven(RemoteStorageManager):
             InvalidArgumentError: ``metadata`` has no end offset.
             AlreadyExistsError: Another log is stored under this id, or another process
                 is copying the segment.
+            PermissionDeniedError: An encrypted copy is stored already, and there is no
+                private key to verify it.
             CorruptBatchError: A batch is malformed or outside the segment.
             CorruptIndexError: An index is malformed or inconsistent with the log, or
                 the log has an aborted transaction and the transaction index is missing.
@@ -461,7 +463,7 @@ class Aiven(RemoteStorageManager):
         metadata: SegmentMetadata,
         log: LogSource,
         indexes: Mapping[IndexType, bytes],
-        put: Callable[[ObjectStore, str, EncodedSegment], bytes],
+        put: Callable[[StoredSegment, EncodedSegment], bytes],
     ) -> tuple[bytes, SegmentIndexes | None]:
         """Store a segment under the key prefix, whatever its custom metadata are."""
         prefix = self._find_prefix()
@@ -470,7 +472,8 @@ class Aiven(RemoteStorageManager):
             custom = self._custom_metadata(
                 segment.layout, segment.manifest, prefix, path
             )
-            stored = put(self.store, f"{prefix}{path}", segment)
+            target = StoredSegment(self.store, f"{prefix}{path}", self._keys)
+            stored = put(target, segment)
             if stored is segment.manifest:
                 views = {
                     kind: memoryview(bytes(index)).toreadonly()
