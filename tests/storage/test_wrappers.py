@@ -47,6 +47,7 @@ ASKS_NOTHING = {
     "highest_epoch",
     "is_active",
     "is_end_checked",
+    "is_layout_current",
     "is_txn_index_empty",
     "log_checksum",
     "name_of",

@@ -2,11 +2,11 @@
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
 
 from tieredfs.cache.cache import RemoteIndexCache
 from tieredfs.cache.directory import max_bytes_if_new
@@ -14,6 +14,9 @@ from tieredfs.cache.entry import CachedIndexes
 from tieredfs.errors import (
     ClosedError,
     CorruptIndexError,
+    CorruptObjectError,
+    NotFoundError,
+    PermissionDeniedError,
     TieredFSError,
     TieredFSWarning,
     UnsupportedFormatError,
@@ -23,6 +26,7 @@ from tieredfs.model import (
     LogSegmentData,
     SegmentIndexes,
     SegmentMetadata,
+    TopicIdPartition,
 )
 from tieredfs.objects import RequestObserver, RequestPolicy
 from tieredfs.storage import (
@@ -34,9 +38,24 @@ from tieredfs.storage import (
 
 __all__ = ["IndexCachedStorage", "with_index_cache"]
 
+_STALE: Final = (
+    CorruptIndexError,
+    CorruptObjectError,
+    NotFoundError,
+    PermissionDeniedError,
+)
+"""Errors of a call that was given cached data of an earlier copy of its segment; a
+manifest may name a key that is no longer in use. A malformed batch is not one: the log
+was read as it is stored."""
+
 
 class IndexCachedStorage(StorageWrapper):
     """A storage that fetches the indexes of a segment once, and then caches them.
+
+    A segment may be deleted and stored again under its name, by this process or by
+    another one. What is cached then describes a copy that is gone. So it is forgotten
+    with each call that may replace or delete a segment; it is not used where the
+    listing contradicts it; and a fetch that failed with it is sent once without it.
 
     Attributes:
         cache: The cache of the indexes.
@@ -83,23 +102,15 @@ class IndexCachedStorage(StorageWrapper):
             found = self._cached(metadata, describing=True)
             if found is not None:
                 known = found.describe(metadata)
-                return known or self._describe_again(metadata, found.indexes)
-        return self.inner.describe(metadata, indexes)
-
-    def _describe_again(
-        self, metadata: SegmentMetadata, indexes: SegmentIndexes
-    ) -> SegmentMetadata:
-        """Describe a segment whose description is not cached, which has failed before.
-
-        The cached indexes may be those of a damaged copy that another process has
-        replaced since.
-        """
-        try:
-            return self.inner.describe(metadata, indexes)
-        except CorruptIndexError:
-            with suppress(OSError):
-                self.cache.remove([metadata])
-            return self.inner.describe(metadata)
+                if known is not None:
+                    return known
+                indexes = found.indexes
+        if indexes is not None:
+            try:
+                return self.inner.describe(metadata, indexes)
+            except _STALE:
+                self._forget([metadata])
+        return self.inner.describe(metadata)
 
     def is_end_checked(self, metadata: SegmentMetadata) -> bool:
         """Return whether an end offset has been verified, by any process."""
@@ -121,8 +132,13 @@ class IndexCachedStorage(StorageWrapper):
         layout: bytes = b"",
     ) -> memoryview:
         """Return a part of a log, using the layout's data from the cache."""
-        known = layout or self.cache.layout_of(metadata)
-        return self.inner.fetch_log_segment(metadata, start, end, layout=known)
+        return self._with_layout(
+            metadata,
+            layout,
+            lambda known: self.inner.fetch_log_segment(
+                metadata, start, end, layout=known
+            ),
+        )
 
     def fetch_log_ahead(
         self,
@@ -133,8 +149,13 @@ class IndexCachedStorage(StorageWrapper):
         layout: bytes = b"",
     ) -> memoryview:
         """Return a part of a log or more, as ``fetch_log_segment`` does."""
-        known = layout or self.cache.layout_of(metadata)
-        return self.inner.fetch_log_ahead(metadata, start, end, layout=known)
+        return self._with_layout(
+            metadata,
+            layout,
+            lambda known: self.inner.fetch_log_ahead(
+                metadata, start, end, layout=known
+            ),
+        )
 
     def plan_fetch(
         self,
@@ -146,15 +167,25 @@ class IndexCachedStorage(StorageWrapper):
         after: PlannedFetch | None = None,
     ) -> PlannedFetch:
         """Plan a fetch that has the layout's data from the cache."""
-        known = layout or self.cache.layout_of(metadata)
+        known = layout or self._current_layout(metadata)
         return self.inner.plan_fetch(metadata, start, end, layout=known, after=after)
 
     def delete_log_segment(self, metadata: SegmentMetadata) -> None:
         """Delete a segment and its cached indexes; a missing one is not an error."""
-        self.inner.delete_log_segment(metadata)
-        # An entry that remains is not used again, and is evicted first.
-        with suppress(OSError):
-            self.cache.remove([metadata])
+        try:
+            self.inner.delete_log_segment(metadata)
+        finally:  # also where it may have been deleted
+            self._forget([metadata])
+
+    def delete_partition(self, partition: TopicIdPartition) -> None:
+        """Delete all of a partition, and what is cached of the segments it lists."""
+        listed: list[SegmentMetadata] = []
+        with suppress(TieredFSError):
+            listed = self.inner.list_segments(partition)
+        try:
+            self.inner.delete_partition(partition)
+        finally:
+            self._forget(listed)
 
     def copy_log_segment(
         self, metadata: SegmentMetadata, data: LogSegmentData
@@ -166,14 +197,38 @@ class IndexCachedStorage(StorageWrapper):
     def copy_with_indexes(
         self, metadata: SegmentMetadata, data: LogSegmentData
     ) -> tuple[bytes, SegmentIndexes | None]:
-        """Store a segment, and cache its indexes, where the layout knows them."""
-        custom, indexes = self.inner.copy_with_indexes(metadata, data)
-        if indexes is not None:
+        """Store a segment, and cache its indexes, where the layout knows them.
+
+        It does not know those of a segment that another process had stored. Then what
+        is cached may be of a still earlier copy.
+        """
+        try:
+            custom, indexes = self.inner.copy_with_indexes(metadata, data)
+        finally:
+            self._forget([metadata])
+        stored = replace(metadata, custom_metadata=custom)
+        if indexes is None:
+            self._forget([stored])
+        else:
             # What was stored stays stored: an index may be malformed, or the cache be
             # closed.
             with suppress(ClosedError, CorruptIndexError, UnsupportedFormatError):
-                self.cache.put(replace(metadata, custom_metadata=custom), indexes)
+                self.cache.put(stored, indexes)
         return custom, indexes
+
+    def copy_open_log(
+        self,
+        metadata: SegmentMetadata,
+        log: LogSource,
+        indexes: Mapping[IndexType, bytes],
+    ) -> bytes:
+        """Store a segment; nothing stays cached of an earlier copy."""
+        try:
+            custom = self.inner.copy_open_log(metadata, log, indexes)
+        finally:
+            self._forget([metadata])
+        self._forget([replace(metadata, custom_metadata=custom)])
+        return custom
 
     def replace_log_segment(
         self,
@@ -195,10 +250,52 @@ class IndexCachedStorage(StorageWrapper):
             listed += self.inner.list_segments(
                 metadata.partition, metadata.start_offset
             )
-        with suppress(OSError):
-            self.cache.remove(
-                [one for one in listed if (one.start_offset, one.id) == name]
-            )
+        self._forget([one for one in listed if (one.start_offset, one.id) == name])
+
+    def _forget(self, segments: Iterable[SegmentMetadata]) -> None:
+        """Remove the entries of segments, also as listed without custom metadata.
+
+        An entry that cannot be removed is not used where the store shows that it is
+        stale, and is evicted some day.
+        """
+        named: list[SegmentMetadata] = []
+        for one in segments:
+            named.append(one)
+            if one.custom_metadata:
+                named.append(replace(one, custom_metadata=b""))
+        if named:
+            with suppress(ClosedError, OSError):
+                self.cache.remove(named)
+
+    def _current_layout(self, metadata: SegmentMetadata) -> bytes:
+        """Return the cached layout's data; empty if they are of an earlier copy."""
+        layout = self.cache.layout_of(metadata)
+        if not layout or self.inner.is_layout_current(metadata, layout):
+            return layout
+        self._forget([metadata])
+        return b""
+
+    def _with_layout(
+        self,
+        metadata: SegmentMetadata,
+        layout: bytes,
+        fetch: Callable[[bytes], memoryview],
+    ) -> memoryview:
+        """Fetch with the layout's data; once more without, if they may be stale.
+
+        Args:
+            metadata: The segment.
+            layout: What the caller gave, which this storage may have cached; empty to
+                take what is cached now.
+            fetch: Fetches with the layout's data, or without if they are empty.
+        """
+        known = layout or self._current_layout(metadata)
+        if known:
+            try:
+                return fetch(known)
+            except _STALE:
+                self._forget([metadata])
+        return fetch(b"")
 
     def with_policy(self, policy: RequestPolicy) -> Self:
         """Return the same storage, on the same connections and files."""
@@ -236,12 +333,16 @@ class IndexCachedStorage(StorageWrapper):
         """
         if self.inner.is_active(metadata):
             return None
+        get = self.cache.get_described if describing else self.cache.get
         try:
-            if describing:
-                return self.cache.get_described(metadata)
-            return self.cache.get(metadata)
+            found = get(metadata)
+            layout = found.indexes.layout
+            if layout and not self.inner.is_layout_current(metadata, layout):
+                self._forget([metadata])
+                found = get(metadata)
         except (CorruptIndexError, UnsupportedFormatError):
             return None
+        return found
 
 
 def with_index_cache(

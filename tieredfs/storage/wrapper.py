@@ -170,6 +170,10 @@ class StorageWrapper(RemoteStorageManager):
         """Return whether a segment is still the one that was listed."""
         return self.inner.is_current(metadata, last_offset)
 
+    def is_layout_current(self, metadata: SegmentMetadata, layout: bytes) -> bool:
+        """Return whether a layout's data can be those of a segment as it is listed."""
+        return self.inner.is_layout_current(metadata, layout)
+
     def describe(
         self, metadata: SegmentMetadata, indexes: SegmentIndexes | None = None
     ) -> SegmentMetadata:

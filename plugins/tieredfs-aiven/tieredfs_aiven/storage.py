@@ -7,12 +7,14 @@ here is what the plugin would write with the same settings.
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from tieredfs import (
     ByteRange,
     Capability,
+    CorruptDataError,
     CorruptObjectError,
     IndexType,
     InvalidArgumentError,
@@ -29,6 +31,7 @@ from tieredfs import (
     SegmentMetadata,
     TieredFSError,
     TopicIdPartition,
+    UnsupportedFormatError,
     check_max_timestamp,
     parse_leader_epochs,
 )
@@ -195,7 +198,9 @@ class Aiven(RemoteStorageManager):
         if found is None:
             raise NotFoundError(f"not found: {partition} in {self.store.url}")
         for (start, segment_id), parts in sorted(found.items()):
-            segment = SegmentMetadata(partition, segment_id, start)
+            sizes = [entry.size for entry in parts.values()]
+            known = None if None in sizes else sum(size or 0 for size in sizes)
+            segment = SegmentMetadata(partition, segment_id, start, stored_size=known)
             missing = set(Suffix) - parts.keys()
             if not missing:
                 yield segment
@@ -362,6 +367,15 @@ class Aiven(RemoteStorageManager):
             for segment, parts in found.items()
         }
 
+    def is_layout_current(self, metadata: SegmentMetadata, layout: bytes) -> bool:
+        """Return whether a manifest states the size that the listing shows.
+
+        A segment that was deleted and copied again has the same keys. The range of an
+        unencrypted log that an old manifest states would be read without an error.
+        """
+        listed = metadata.stored_size
+        return listed is None or listed == _size_stated(layout)
+
     def is_end_checked(self, metadata: SegmentMetadata) -> bool:
         """Return False: only the manifest states where its segment ends."""
         del metadata
@@ -522,6 +536,16 @@ class Aiven(RemoteStorageManager):
         )
         prefix = self._find_prefix() if given.prefix is None else given.prefix
         return f"{prefix}{main}"
+
+
+@lru_cache(maxsize=256)
+def _size_stated(manifest: bytes) -> int | None:
+    """Return the bytes of the three objects of a segment; None if it is malformed."""
+    try:
+        stored = parse_manifest(manifest, "a cached manifest")
+    except (CorruptDataError, UnsupportedFormatError):
+        return None
+    return stored.chunks.total_stored_size + stored.indexes_size + len(manifest)
 
 
 def _is_topic(folder: str, topic: str | None) -> bool:

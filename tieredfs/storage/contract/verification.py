@@ -94,6 +94,22 @@ class StorageVerification(StorageLayout):
         del metadata, last_offset
         return True
 
+    def is_layout_current(self, metadata: SegmentMetadata, layout: bytes) -> bool:
+        """Return whether a layout's data can be those of a segment as it is listed.
+
+        It sends no request. It is asked before data that were cached are used, which
+        may be those of a copy that another process has replaced since.
+
+        Implementers: the default is right where names are never reused, or where no
+        layout's data are returned with the indexes.
+
+        Args:
+            metadata: As it was listed.
+            layout: The ``layout`` that ``fetch_indexes`` returned some time ago.
+        """
+        del metadata, layout
+        return True
+
     def is_compacted(self, partition: TopicIdPartition) -> bool:
         """Return whether a cleaner may have removed batches of a partition.
 

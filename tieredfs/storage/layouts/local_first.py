@@ -254,6 +254,10 @@ class LocalFirst(StorageWrapper):
             return True
         return self._has_left(metadata) and self._copy_of(metadata) is not None
 
+    def is_layout_current(self, metadata: SegmentMetadata, layout: bytes) -> bool:
+        """Return whether a layout's data can be those of a segment as it is listed."""
+        return self._of(metadata).is_layout_current(metadata, layout)
+
     def is_compacted(self, partition: TopicIdPartition) -> bool:
         """Return whether a cleaner may have removed batches of a partition.
 
