@@ -96,6 +96,7 @@ def test_every_method_that_reads_is_made_while_requests_fail() -> None:
     without_requests = {
         *("capabilities", "close", "describe", "with_policy", "recognises", "identity"),
         *("name_of", "is_active", "is_end_checked", "note_checked_end"),
+        "is_layout_current",
         *("highest_epoch", "is_txn_index_empty", "check_key", *PREDICTIONS),
         *("keeps_topic_ids", "log_checksum"),
     }

@@ -31,6 +31,14 @@ class DoubtsItsOwnKeys(SingleObject):
         return last_offset is None
 
 
+class DoubtsItsOwnLayouts(SingleObject):
+    """Takes what it has just returned with the indexes for that of another copy."""
+
+    @override
+    def is_layout_current(self, metadata: SegmentMetadata, layout: bytes) -> bool:
+        return False
+
+
 class TrustsItsEnds(KafkaLocal):
     """Describes an exclusive end, and says that it was seen in the log."""
 
@@ -180,6 +188,11 @@ class ReplacesWhatItSees(KafkaLocal):
 
 BROKEN = (
     Broken(rules.check_sound_segments_are_current, DoubtsItsOwnKeys, "returned False"),
+    Broken(
+        rules.check_sound_segments_are_current,
+        DoubtsItsOwnLayouts,
+        "is_layout_current.* returned False",
+    ),
     Broken(
         rules.check_key_that_contradicts_the_log_is_found,
         TakesTheFirstEpoch,

@@ -67,6 +67,11 @@ def check_sound_segments_are_current(case: Case) -> None:
                 case.storage.is_current(listed, last),
                 f"is_current({listed}, {last}) returned False.",
             )
+        layout = case.storage.fetch_all_indexes(listed).layout
+        require(
+            case.storage.is_layout_current(listed, layout),
+            f"is_layout_current({listed}) returned False of what is stored.",
+        )
         if case.can(Capability.WRITE):
             require(
                 not case.storage.is_active(listed),
@@ -236,7 +241,8 @@ def check_answers_from_metadata_send_no_request(case: Case) -> None:
     """``name_of`` and what verification asks of the metadata alone send no request.
 
     That is ``is_active``, ``is_end_checked``, ``note_checked_end``, ``highest_epoch``,
-    ``is_txn_index_empty``, ``keeps_topic_ids`` and ``log_checksum``.
+    ``is_layout_current``, ``is_txn_index_empty``, ``keeps_topic_ids`` and
+    ``log_checksum``.
 
     Source: the plugin contract, What verification asks, ``is_end_checked``.
     """
@@ -250,6 +256,7 @@ def check_answers_from_metadata_send_no_request(case: Case) -> None:
                 "is_active": partial(storage.is_active, listed),
                 "is_end_checked": partial(storage.is_end_checked, described),
                 "note_checked_end": partial(storage.note_checked_end, described),
+                "is_layout_current": partial(storage.is_layout_current, listed, b""),
                 "highest_epoch": partial(storage.highest_epoch, listed),
                 "is_txn_index_empty": partial(storage.is_txn_index_empty, listed),
                 "keeps_topic_ids": lambda: storage.keeps_topic_ids,
