@@ -149,7 +149,7 @@ def test_a_bucket_30_ms_away_is_asked_twice_when_cold_and_never_when_warm(
 
 
 ONE = made(PARTITIONS[0], 1)
-ENCRYPTED = {"encryption_keys": KEYS, "encryption_key_id": "k1"}
+ENCRYPTED: dict[str, Any] = {"encryption_keys": KEYS, "encryption_key_id": "k1"}
 
 
 def copied(storage: Aiven) -> None:
