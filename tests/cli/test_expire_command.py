@@ -15,6 +15,7 @@ from support.stores import files_of
 from tieredfs import ObjectStore, TopicIdPartition, Uuid, open_tier
 from tieredfs.log.journal.heartbeat import Heartbeat
 from tieredfs.log.journal.led_partition import LedPartition
+from tieredfs.states import PartitionDeleteState
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.samples import PARTITIONS, sample
@@ -234,3 +235,38 @@ def test_what_has_expired_is_not_pushed_again(run: Run, tmp_path: Path) -> None:
     (row,) = json.loads(again.out)["partitions"]
     assert (row["copied"], row["segments"]) == (0, 0)
     assert run("ls", url).code == 3
+
+
+@pytest.mark.parametrize("layout", ["single-object", "kafka-local"])
+def test_what_has_expired_is_not_migrated_again(
+    run: Run, tier: str, tmp_path: Path, layout: str
+) -> None:
+    url = str(tmp_path / "copy")
+    migrate = ("migrate", tier, url, "--layout", layout, "--json")
+    assert json.loads(run(*migrate).out)["partitions"][0]["copied"] == 4
+    assert run("expire", url, "--keep-bytes", str(sum(SIZES[2:]))).code == 0
+    planned = json.loads(run(*migrate, "--dry-run").out)["partitions"][0]
+    assert (planned["segments"], planned["present"]) == (0, 2)
+    again = json.loads(run(*migrate).out)["partitions"][0]
+    assert (again["copied"], again["present"], again["segments"]) == (0, 2, 2)
+    back = str(tmp_path / "back")
+    assert run("migrate", url, back).code == 0
+    assert run("expire", back, "--keep-bytes", str(SIZES[3])).code == 0
+    row = json.loads(run("migrate", url, back, "--json").out)["partitions"][0]
+    assert (row["copied"], row["present"], row["segments"]) == (0, 1, 1)
+
+
+@pytest.mark.parametrize("verb", ["push", "migrate"])
+def test_nothing_is_copied_to_a_topic_that_is_being_deleted(
+    run: Run, tmp_path: Path, verb: str
+) -> None:
+    url, logs = str(tmp_path / "tier"), tmp_path / "logs"
+    small(logs)
+    assert run("push", str(logs), url).code == 0
+    (partition,) = open_tier(url).storage.list_partitions()
+    led = LedPartition(Heartbeat(ObjectStore(url), "dead"), partition)
+    marked = PartitionDeleteState.DELETE_PARTITION_MARKED
+    led.lead(0, "marked", lambda state: state.with_deletion(marked))
+    done = run(verb, str(logs), url)
+    assert done.code == 5
+    assert "t-0 is being deleted" in done.err[0]

@@ -12,7 +12,8 @@ segment is stored anew: a manifest never comes to describe the objects of a late
 Copying one segment in several processes concurrently is no error, but one that recovers
 may delete what another is copying. So a copy looks, once its manifest is stored,
 whether the log and the indexes are still its own. If they are not, it starts again, or
-raises AlreadyExistsError.
+raises AlreadyExistsError. Before that it waits, for a time that is drawn: two that
+start again together would meet again.
 
 A copy to where nothing is stored takes six requests: the manifest that is missing, the
 puts of the three objects, and the ends of two of them.
@@ -21,7 +22,9 @@ Where a store cannot create objects exclusively, they are overwritten, unless th
 a manifest.
 """
 
-from collections.abc import Iterator
+import random
+import time
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from tieredfs import (
@@ -41,7 +44,10 @@ from tieredfs_aiven.stored_segment import StoredSegment
 
 __all__ = ["delete_segment", "replace_segment", "store_segment"]
 
-_ATTEMPTS: Final = 3
+_ATTEMPTS: Final = 6
+
+_FIRST_WAIT_SECONDS: Final = 0.01
+_WAIT_GROWTH: Final = 4
 
 _COMPARED: Final = 1 << 10
 """Bytes at its end by which an object is recognised. Two copies that were encrypted
@@ -53,12 +59,20 @@ _PIECE: Final = 8 << 20
 """Bytes of each request when a whole log is compared."""
 
 
-def store_segment(target: StoredSegment, segment: EncodedSegment) -> bytes:
+def store_segment(
+    target: StoredSegment,
+    segment: EncodedSegment,
+    *,
+    wait: Callable[[float], object] = time.sleep,
+    draw: Callable[[], float] = random.random,
+) -> bytes:
     """Store a segment, unless it is stored already.
 
     Args:
         target: Where it is stored, and the keys that verify an earlier copy.
         segment: Its objects.
+        wait: Waits some seconds.
+        draw: Returns a random number from 0 to 1.
 
     Returns:
         The manifest that is stored: this one, or that of an earlier copy.
@@ -71,7 +85,11 @@ def store_segment(target: StoredSegment, segment: EncodedSegment) -> bytes:
         TieredFSError: As in ``copy_objects``.
     """
     failure: AlreadyExistsError | None = None
+    longest = _FIRST_WAIT_SECONDS
     for _ in range(_ATTEMPTS):
+        if failure is not None:
+            wait(draw() * longest)
+            longest *= _WAIT_GROWTH
         stored = _find_manifest(target)
         if stored is not None and _is_whole(target, stored, segment):
             return stored

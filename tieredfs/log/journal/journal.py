@@ -29,7 +29,7 @@ from tieredfs.log.journal.state import PartitionState
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects import ObjectStore
 
-__all__ = ["PartitionJournal", "journalled_partitions", "read_state"]
+__all__ = ["PartitionJournal", "copied_from", "journalled_partitions", "read_state"]
 
 _SUFFIX: Final = ".json"
 _DIGITS: Final = 20
@@ -74,6 +74,23 @@ def read_state(store: ObjectStore, partition: TopicIdPartition) -> PartitionStat
     """
     entry = PartitionJournal(store, partition, writer="").read()
     return PartitionState(partition) if entry is None else entry.state
+
+
+def copied_from(store: ObjectStore, partition: TopicIdPartition) -> int:
+    """Return the earliest offset whose segments are copied to a partition.
+
+    Raises:
+        FencedError: The partition is being deleted, so that nothing is copied to it.
+        CorruptObjectError: As ``read_state``.
+        UnsupportedFormatError: As ``read_state``.
+    """
+    state = read_state(store, partition)
+    if state.deletion is not None:
+        raise FencedError(
+            f"{partition} is being deleted in {store.url}: nothing is copied to it "
+            "until that has ended"
+        )
+    return state.log_start
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,13 @@ from tieredfs.log.read.scan_bounds import (
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["ChosenSegments", "OffsetRange", "choose_segments", "parse_range"]
+__all__ = [
+    "ChosenSegments",
+    "OffsetRange",
+    "choose_segments",
+    "parse_range",
+    "without_expired",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +107,38 @@ def choose_segments(
     except UNREADABLE as error:
         return ChosenSegments((), (*errors, error))
     return ChosenSegments(tuple(chosen), tuple(errors))
+
+
+def without_expired(
+    source: RemoteStorageManager, chosen: ChosenSegments, log_start: int
+) -> ChosenSegments:
+    """Leave out the segments all of whose offsets are below the earliest one kept.
+
+    Args:
+        source: Where they are.
+        chosen: The segments.
+        log_start: The earliest offset that the target keeps.
+    """
+    catalog = SegmentCatalog(source)
+
+    def has_expired(segment: SegmentMetadata) -> bool:
+        if segment.start_offset >= log_start:
+            return False
+        end = segment.end_offset
+        if end is None:
+            try:
+                end = catalog.describe(segment).end_offset
+            except (NotFoundError, *UNREADABLE):
+                return False  # what is wrong is reported when it is copied
+        return end is not None and end < log_start
+
+    expired = catalog.calls.map(has_expired, chosen.segments)
+    kept = tuple(
+        segment
+        for segment, is_gone in zip(chosen.segments, expired, strict=True)
+        if not is_gone
+    )
+    return ChosenSegments(kept, chosen.errors)
 
 
 def _overlapping(

@@ -73,6 +73,9 @@ def migrate(  # noqa: PLR0913 - what is copied, how, and who watches
     copied as ``push`` does it: in order, closed segments only, each with the id of its
     content.
 
+    What has expired in ``target`` is not copied again: where its journal says that a
+    partition begins later, earlier segments are left out.
+
     A target that keeps no ids cannot tell a topic from another one of its name. So the
     partition is compared with what the target has of it, and a segment counts as
     present when its log has been read and has the checksum of the stored one. Nothing

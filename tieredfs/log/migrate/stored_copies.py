@@ -4,14 +4,15 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from tieredfs.errors import (
-    CorruptDataError,
-    PermissionDeniedError,
-    UnsupportedFormatError,
+    UNREADABLE,
+    FencedError,
 )
+from tieredfs.log.journal.journal import copied_from
 from tieredfs.log.migrate.chosen_segments import (
     ChosenSegments,
     OffsetRange,
     choose_segments,
+    without_expired,
 )
 from tieredfs.log.push.stored_segments import StoredSegments
 from tieredfs.model import SegmentId, SegmentMetadata, TopicIdPartition
@@ -81,6 +82,8 @@ def compare_partition(
 ) -> tuple[ChosenSegments, StoredCopies]:
     """List a partition in the source and in the target of a migration.
 
+    Segments that have expired in the target are left out.
+
     Of a log without ids no copy is listed: its segments are found by their content.
 
     Args:
@@ -92,14 +95,20 @@ def compare_partition(
     Raises:
         StorageUnavailableError: A store failed in all attempts of its policy.
     """
+    try:
+        log_start = copied_from(target.store, partition)
+    except (FencedError, *UNREADABLE) as error:
+        return ChosenSegments((), (error,)), StoredCopies(())
     chosen = choose_segments(source, partition, wanted)
+    if log_start:
+        chosen = without_expired(source, chosen, log_start)
     if chosen.are_names_reused:
         return chosen, StoredCopies(())
     try:
         starts = Counter(one.start_offset for one in chosen.segments)
         alone = {start for start, count in starts.items() if count == 1}
         return chosen, StoredCopies(StoredSegments(target, partition), alone)
-    except (CorruptDataError, PermissionDeniedError, UnsupportedFormatError) as error:
+    except UNREADABLE as error:
         return ChosenSegments((), (*chosen.errors, error)), StoredCopies(())
 
 

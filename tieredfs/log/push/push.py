@@ -11,14 +11,13 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from tieredfs.errors import (
-    FencedError,
     InvalidArgumentError,
     NotFoundError,
     PermissionDeniedError,
     UnsupportedOperationError,
 )
 from tieredfs.format.index.builder import INTERVAL_BYTES
-from tieredfs.log.journal.journal import journalled_partitions, read_state
+from tieredfs.log.journal.journal import copied_from, journalled_partitions
 from tieredfs.log.push.outcome import (
     PARTITION_FAILURES,
     FailedPartition,
@@ -117,7 +116,9 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
         done: list[PushedSegment] = []
         failed: tuple[FailedPartition, ...] = ()
         try:
-            log_start = _log_start(target, partition) if partition in managed else 0
+            log_start = (
+                copied_from(target.store, partition) if partition in managed else 0
+            )
             job = PartitionPush(
                 source,
                 target,
@@ -160,21 +161,6 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
 
 def _start_offset(one: PushedSegment) -> int:
     return one.segment.start_offset
-
-
-def _log_start(target: RemoteStorageManager, partition: TopicIdPartition) -> int:
-    """Return the earliest offset of a partition that has a journal in the target.
-
-    Raises:
-        FencedError: The partition is being deleted there.
-    """
-    state = read_state(target.store, partition)
-    if state.deletion is not None:
-        raise FencedError(
-            f"{partition} is being deleted in {target.store.url}: nothing is copied to "
-            "it until that has ended"
-        )
-    return state.log_start
 
 
 def _check_writable(target: RemoteStorageManager) -> None:
