@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar
 
 import pytest
 
@@ -49,6 +49,11 @@ class Hooked(InterceptedStore):
     """A store that calls a hook in place of each request."""
 
     hook: _Hook
+    is_distant: ClassVar[bool] = False
+
+    @property
+    def is_local(self) -> bool:
+        return not self.is_distant and super().is_local
 
     @classmethod
     def over(cls, store: ObjectStore, hook: _Hook) -> Self:
@@ -59,6 +64,12 @@ class Hooked(InterceptedStore):
     def _send(self, verb: str, keys: Sequence[str], execute: Callable[[], _T]) -> _T:
         found: _T = self.hook(verb, keys, execute)  # type: ignore[assignment] # of execute
         return found
+
+
+@pytest.fixture(autouse=True, params=[False, True], ids=["local", "distant"])
+def _distance(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To a distant store, objects are sent concurrently."""
+    monkeypatch.setattr(Hooked, "is_distant", request.param)
 
 
 def opened(store: ObjectStore, mode: str) -> Aiven:
