@@ -103,7 +103,7 @@ def test_the_requests_in_the_table_are_those_that_a_server_sees(
     said = sum(step["requests"] for step in answer["steps"])
     assert said == len(s3_proxied.proxy.requests())
     puts = s3_proxied.proxy.requests("PUT")
-    listings = 3  # what is there already of each partition
+    listings = 3 + 1  # what is there already of each partition; what has expired
     found_out = 1  # that nothing is, and so no layout
     assert answer["steps"][0]["requests"] == len(puts) + listings + found_out
     assert answer["steps"][1]["requests"] == listings
