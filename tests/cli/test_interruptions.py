@@ -22,6 +22,10 @@ COMMANDS = (
     "verify URL",
     "push LOGS URL",
     "pull URL FOLDER",
+    "scrub URL --delete",
+    "migrate URL FOLDER",
+    "expire URL --older-than 1d",
+    "rm URL topic --yes",
     "demo --url URL",
 )
 
