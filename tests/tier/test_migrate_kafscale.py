@@ -35,6 +35,8 @@ from tieredfs import (
 from tieredfs.log.migrate.migrate import migrate
 from tieredfs.log.migrate.plan import plan_migration
 from tieredfs.log.push.outcome import PushOutcome, PushReport
+from tieredfs.log.retention.expire import expire
+from tieredfs.log.retention.plan import Retention
 from tieredfs.storage import StorageWrapper
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.single_object.layout import SingleObject
@@ -260,3 +262,19 @@ class TestTopicsOfOneName:
         assert move(old, there).errors == []
         assert move(new, there).errors == []
         assert sorted(logs(there)) == [("t-0", 0), ("t-0", 10)]
+
+
+def test_what_has_expired_where_no_topic_ids_are_kept_is_not_copied_again(
+    tmp_path: Path, memory: ObjectStore
+) -> None:
+    root = write_log(
+        tmp_path / "logs", {start: log_of(start) for start in range(0, 40, 10)}
+    ).parent
+    target = kafscale(memory)
+    push_all(source_of(root), target)
+    (partition,) = target.list_partitions()
+    (expired,) = expire(target, [partition], Retention(start_offset=20), owner="test")
+    assert (len(expired.segments), expired.error) == (2, None)
+    for report in (push_all(source_of(root), target), move(source_of(root), target)):
+        assert [one.outcome for one in report.segments] == [PushOutcome.PRESENT]
+    assert [one.start_offset for one in target.list_segments(partition)] == [20]

@@ -11,7 +11,7 @@ The last entries are kept, as a history of what was done, and older ones are del
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from tieredfs.errors import (
@@ -26,8 +26,9 @@ from tieredfs.format.segment.key_scheme import JOURNAL_FOLDER
 from tieredfs.format.segment.native_keys import NativeKeys
 from tieredfs.log.journal.entry import JournalEntry, encode_entry, parse_entry
 from tieredfs.log.journal.state import PartitionState
-from tieredfs.model import TopicIdPartition
+from tieredfs.model import UNKNOWN_TOPIC_ID, TopicIdPartition
 from tieredfs.objects import ObjectStore
+from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["PartitionJournal", "copied_from", "journalled_partitions", "read_state"]
 
@@ -76,19 +77,25 @@ def read_state(store: ObjectStore, partition: TopicIdPartition) -> PartitionStat
     return PartitionState(partition) if entry is None else entry.state
 
 
-def copied_from(store: ObjectStore, partition: TopicIdPartition) -> int:
+def copied_from(target: RemoteStorageManager, partition: TopicIdPartition) -> int:
     """Return the earliest offset whose segments are copied to a partition.
+
+    Args:
+        target: Where they are copied to.
+        partition: The partition, with its topic id also where the target keeps none.
 
     Raises:
         FencedError: The partition is being deleted, so that nothing is copied to it.
         CorruptObjectError: As ``read_state``.
         UnsupportedFormatError: As ``read_state``.
     """
-    state = read_state(store, partition)
+    if not target.keeps_topic_ids:
+        partition = replace(partition, topic_id=UNKNOWN_TOPIC_ID)
+    state = read_state(target.store, partition)
     if state.deletion is not None:
         raise FencedError(
-            f"{partition} is being deleted in {store.url}: nothing is copied to it "
-            "until that has ended"
+            f"{partition} is being deleted in {target.store.url}: nothing is copied to "
+            "it until that has ended"
         )
     return state.log_start
 

@@ -96,7 +96,7 @@ def compare_partition(
         StorageUnavailableError: A store failed in all attempts of its policy.
     """
     try:
-        log_start = copied_from(target.store, partition)
+        log_start = copied_from(target, partition)
     except (FencedError, *UNREADABLE) as error:
         return ChosenSegments((), (error,)), StoredCopies(())
     chosen = choose_segments(source, partition, wanted)

@@ -110,15 +110,14 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
         raise InvalidArgumentError(f"concurrency {concurrency} is below 1")
     _check_has_logs(source, partitions)
     stop = threading.Event()
-    managed = set(journalled_partitions(target.store))
+    managed = {str(one) for one in journalled_partitions(target.store)}
 
     def work(partition: TopicIdPartition) -> PushReport:
         done: list[PushedSegment] = []
         failed: tuple[FailedPartition, ...] = ()
         try:
-            log_start = (
-                copied_from(target.store, partition) if partition in managed else 0
-            )
+            is_managed = str(partition) in managed
+            log_start = copied_from(target, partition) if is_managed else 0
             job = PartitionPush(
                 source,
                 target,
