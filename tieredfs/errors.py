@@ -33,7 +33,7 @@ from enum import StrEnum
 from typing import ClassVar, Final
 
 __all__ = [
-    "UNREADABLE",
+    "SEGMENT_ERRORS",
     "AlreadyExistsError",
     "ClosedError",
     "CorruptBatchError",
@@ -223,5 +223,9 @@ class PluginNotInstalledError(PluginError):
     kind = ErrorKind.PLUGIN_NOT_INSTALLED
 
 
-UNREADABLE: Final = (CorruptDataError, PermissionDeniedError, UnsupportedFormatError)
+SEGMENT_ERRORS: Final = (
+    CorruptDataError,
+    PermissionDeniedError,
+    UnsupportedFormatError,
+)
 """Errors of one segment or partition, after which the others can still be read."""

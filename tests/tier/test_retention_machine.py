@@ -26,6 +26,7 @@ from tieredfs import (
     StorageUnavailableError,
     TieredFSError,
 )
+from tieredfs.log.journal.heartbeat import LIFETIME_SECONDS
 from tieredfs.log.journal.journal import PartitionJournal, read_state
 from tieredfs.log.retention.delete import delete_partitions
 from tieredfs.log.retention.expire import ExpiredPartition, expire
@@ -40,7 +41,6 @@ EACH = 20
 FIRST_MS = 1_760_000_000_000
 MANAGERS = ("one", "two", "three")
 SEGMENTS = 16
-LIFETIME = 60.0
 _T = TypeVar("_T")
 
 
@@ -251,7 +251,7 @@ class Managers(RuleBasedStateMachine):
     @rule()
     def finish(self) -> None:
         """In the end all that has expired is gone, whoever died before."""
-        self.clock.seconds += LIFETIME + 1
+        self.clock.seconds += LIFETIME_SECONDS + 1
         found = self._run("last", Retention(), None)
         assert found is not None
         assert found.error is None
@@ -263,10 +263,10 @@ class Managers(RuleBasedStateMachine):
     @precondition(lambda self: self.copied >= SEGMENTS)
     def delete(self, at: int | None, *, landed: bool) -> None:
         """All of it is deleted, in the end, though its first run dies."""
-        self.clock.seconds += LIFETIME + 1
+        self.clock.seconds += LIFETIME_SECONDS + 1
         cut = None if at is None else Interruption(at, landed, None)
         for one in (cut, None):
-            self.clock.seconds += LIFETIME + 1
+            self.clock.seconds += LIFETIME_SECONDS + 1
             store = Interrupted.made(self.store, self.clock, one)
             try:
                 delete_partitions(SingleObject(store), [PARTITION], owner="remover")

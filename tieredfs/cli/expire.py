@@ -6,10 +6,9 @@ from datetime import timedelta
 import click
 
 from tieredfs.cli.ages import Age
-from tieredfs.cli.exit_codes import worst_code
 from tieredfs.cli.options import TierOptions, json_option, tier_options
+from tieredfs.cli.output.partition_rows import show_partitions
 from tieredfs.cli.output.progress import waiting
-from tieredfs.cli.output.tables import show_error, show_json, show_table
 from tieredfs.cli.sizes import Size
 from tieredfs.log.journal.heartbeat import unique_owner
 from tieredfs.log.partitions import select_partitions, without_internal
@@ -115,18 +114,6 @@ def _show(
         }
         for one in found
     ]
-    if as_json:
-        show_json(
-            {
-                "url": storage.store.url,
-                "dry_run": dry_run,
-                "partitions": rows,
-                "errors": [str(error) for error in errors],
-            }
-        )
-    else:
-        show_table(rows, _COLUMNS | _DRY_RUN if dry_run else _COLUMNS)
-    for error in errors:
-        show_error(error)
-    if errors:
-        click.get_current_context().exit(worst_code(errors))
+    columns = _COLUMNS | _DRY_RUN if dry_run else _COLUMNS
+    url = storage.store.url
+    show_partitions(rows, columns, errors, url, dry_run=dry_run, as_json=as_json)

@@ -12,6 +12,7 @@ from tieredfs.cli.options import (
     json_option,
     tier_options,
 )
+from tieredfs.cli.output.partition_rows import show_partitions
 from tieredfs.cli.output.progress import Transfer, waiting
 from tieredfs.cli.positions import End, Place, PositionType, check_order
 from tieredfs.cli.pushed_segments import (
@@ -19,7 +20,6 @@ from tieredfs.cli.pushed_segments import (
     change_errors,
     count_moved,
     row_of,
-    show_partitions,
 )
 from tieredfs.log.migrate.migrate import CONCURRENCY
 from tieredfs.log.migrate.migrate import migrate as migrate_segments
@@ -171,7 +171,9 @@ def migrate(  # noqa: PLR0913 - one parameter for each option
     ]
     for row in rows:
         del row["repaired"]
-    show_partitions(rows, _COLUMNS, errors, there, dry_run=False, as_json=as_json)
+    show_partitions(
+        rows, _COLUMNS, errors, there.store.url, dry_run=False, as_json=as_json
+    )
 
 
 def _given(start: Place) -> End:
@@ -195,4 +197,6 @@ def _show_plan(
         for plan in plans
     ]
     failures = [failure.error for plan in plans for failure in plan.failures]
-    show_partitions(rows, _PLAN, failures, target, dry_run=True, as_json=as_json)
+    show_partitions(
+        rows, _PLAN, failures, target.store.url, dry_run=True, as_json=as_json
+    )

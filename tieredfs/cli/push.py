@@ -12,13 +12,13 @@ from tieredfs.cli.log_directory import (
 )
 from tieredfs.cli.numbers import Integer
 from tieredfs.cli.options import Rate, TierOptions, json_option, tier_options
+from tieredfs.cli.output.partition_rows import show_partitions
 from tieredfs.cli.output.progress import Transfer
 from tieredfs.cli.pushed_segments import (
     COLUMNS,
     change_errors,
     count_moved,
     row_of,
-    show_partitions,
 )
 from tieredfs.errors import InvalidArgumentError, NotFoundError
 from tieredfs.log.partitions import (
@@ -142,7 +142,9 @@ def push(  # noqa: PLR0913 - one parameter for each option
     rows = [row_of(partition, report) for partition in partitions]
     errors = [*report.errors, *change_errors(source, report, "push")]
     columns = COLUMNS | _DRY_RUN if dry_run else COLUMNS
-    show_partitions(rows, columns, errors, target, dry_run=dry_run, as_json=as_json)
+    show_partitions(
+        rows, columns, errors, target.store.url, dry_run=dry_run, as_json=as_json
+    )
 
 
 def _selected(

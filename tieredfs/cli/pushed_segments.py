@@ -1,19 +1,15 @@
 """What ``push`` and ``migrate`` show of the segments that they have copied."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
-import click
-
-from tieredfs.cli.exit_codes import worst_code
 from tieredfs.cli.output.progress import Transfer
-from tieredfs.cli.output.tables import show_error, show_json, show_table
-from tieredfs.errors import StorageUnavailableError, TieredFSError
+from tieredfs.errors import StorageUnavailableError
 from tieredfs.log.push.outcome import PushedSegment, PushOutcome, PushReport
 from tieredfs.model import TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["COLUMNS", "change_errors", "count_moved", "row_of", "show_partitions"]
+__all__ = ["COLUMNS", "change_errors", "count_moved", "row_of"]
 
 COLUMNS: Final = {
     "partition": "PARTITION",
@@ -67,33 +63,6 @@ def row_of(partition: TopicIdPartition, report: PushReport) -> dict[str, object]
         "repaired": sum(one.replaced is not None for one in mine),
         "bytes": sum(one.segment.size or 0 for one in mine),
     }
-
-
-def show_partitions(
-    rows: Sequence[Mapping[str, object]],
-    columns: Mapping[str, str],
-    errors: Sequence[TieredFSError],
-    target: RemoteStorageManager,
-    *,
-    dry_run: bool,
-    as_json: bool,
-) -> None:
-    """Show the rows of partitions, and end with the exit code of the errors, if any."""
-    if as_json:
-        show_json(
-            {
-                "url": target.store.url,
-                "dry_run": dry_run,
-                "partitions": rows,
-                "errors": [str(error) for error in errors],
-            }
-        )
-    else:
-        show_table(rows, columns)
-    for error in errors:
-        show_error(error)
-    if errors:
-        click.get_current_context().exit(worst_code(errors))
 
 
 def _count(segments: Sequence[PushedSegment], outcome: PushOutcome) -> int:

@@ -9,9 +9,9 @@ import os
 import re
 import secrets
 import socket
-import threading
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -19,6 +19,7 @@ from tieredfs.errors import NotFoundError
 from tieredfs.format.segment.key_scheme import MANAGER_FOLDER
 from tieredfs.log.store_clock import written_at
 from tieredfs.objects import ObjectStore
+from tieredfs.objects.concurrency.fork_locks import make_lock
 
 __all__ = ["LIFETIME_SECONDS", "Heartbeat", "unique_owner"]
 
@@ -51,7 +52,7 @@ class Heartbeat:
     lifetime: float = LIFETIME_SECONDS
     clock: Callable[[], float] = time.monotonic
     _next: float | None = field(default=None, init=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False)
+    _lock: AbstractContextManager[object] = field(default_factory=make_lock, init=False)
 
     def beat(self) -> None:
         """Say that this manager is alive, if it has not done so for a while."""

@@ -30,7 +30,12 @@ from tieredfs.model import UNKNOWN_TOPIC_ID, TopicIdPartition
 from tieredfs.objects import ObjectStore
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["PartitionJournal", "copied_from", "journalled_partitions", "read_state"]
+__all__ = [
+    "PartitionJournal",
+    "first_copied_offset",
+    "journalled_partitions",
+    "read_state",
+]
 
 _SUFFIX: Final = ".json"
 _DIGITS: Final = 20
@@ -77,7 +82,9 @@ def read_state(store: ObjectStore, partition: TopicIdPartition) -> PartitionStat
     return PartitionState(partition) if entry is None else entry.state
 
 
-def copied_from(target: RemoteStorageManager, partition: TopicIdPartition) -> int:
+def first_copied_offset(
+    target: RemoteStorageManager, partition: TopicIdPartition
+) -> int:
     """Return the earliest offset whose segments are copied to a partition.
 
     Args:

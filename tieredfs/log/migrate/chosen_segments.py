@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from tieredfs.errors import (
-    UNREADABLE,
+    SEGMENT_ERRORS,
     NotFoundError,
     TieredFSError,
 )
@@ -104,7 +104,7 @@ def choose_segments(
         chosen = _overlapping(source, partition, segments, wanted)
     except NotFoundError:  # removed since it was listed, or only foreign objects
         return ChosenSegments((), tuple(errors))
-    except UNREADABLE as error:
+    except SEGMENT_ERRORS as error:
         return ChosenSegments((), (*errors, error))
     return ChosenSegments(tuple(chosen), tuple(errors))
 
@@ -128,7 +128,7 @@ def without_expired(
         if end is None:
             try:
                 end = catalog.describe(segment).end_offset
-            except (NotFoundError, *UNREADABLE):
+            except (NotFoundError, *SEGMENT_ERRORS):
                 return False  # what is wrong is reported when it is copied
         return end is not None and end < log_start
 
@@ -166,7 +166,7 @@ def _overlapping(
             return segment
         try:
             return catalog.describe(segment)
-        except (NotFoundError, *UNREADABLE):
+        except (NotFoundError, *SEGMENT_ERRORS):
             return segment  # what is wrong is reported when it is copied
 
     before_end = [one for one in segments if end is None or one.start_offset < end]

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Final
 
 from tieredfs.errors import (
-    UNREADABLE,
+    SEGMENT_ERRORS,
     NotFoundError,
 )
 from tieredfs.log.migrate.chosen_segments import OffsetRange, parse_range
@@ -164,5 +164,5 @@ def _size(source: RemoteStorageManager, segment: SegmentMetadata) -> int | None:
         return segment.size
     try:
         return source.describe(segment).size
-    except (NotFoundError, *UNREADABLE):
+    except (NotFoundError, *SEGMENT_ERRORS):
         return None  # what is wrong is reported when it is copied

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from tieredfs.errors import (
-    UNREADABLE,
+    SEGMENT_ERRORS,
     CorruptIndexError,
     NotFoundError,
 )
@@ -88,7 +88,7 @@ def _prior_state(storage: RemoteStorageManager, segment: SegmentMetadata) -> Pri
             if end is not None and end < segment.start_offset:
                 break
         return PriorState(parse_producers(storage.fetch_producers_before(segment)))
-    except (NotFoundError, *UNREADABLE):
+    except (NotFoundError, *SEGMENT_ERRORS):
         return PriorState()
 
 

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 
 from tieredfs.errors import (
-    UNREADABLE,
+    SEGMENT_ERRORS,
     FencedError,
 )
-from tieredfs.log.journal.journal import copied_from
+from tieredfs.log.journal.journal import first_copied_offset
 from tieredfs.log.migrate.chosen_segments import (
     ChosenSegments,
     OffsetRange,
@@ -96,8 +96,8 @@ def compare_partition(
         StorageUnavailableError: A store failed in all attempts of its policy.
     """
     try:
-        log_start = copied_from(target, partition)
-    except (FencedError, *UNREADABLE) as error:
+        log_start = first_copied_offset(target, partition)
+    except (FencedError, *SEGMENT_ERRORS) as error:
         return ChosenSegments((), (error,)), StoredCopies(())
     chosen = choose_segments(source, partition, wanted)
     if log_start:
@@ -108,7 +108,7 @@ def compare_partition(
         starts = Counter(one.start_offset for one in chosen.segments)
         alone = {start for start, count in starts.items() if count == 1}
         return chosen, StoredCopies(StoredSegments(target, partition), alone)
-    except UNREADABLE as error:
+    except SEGMENT_ERRORS as error:
         return ChosenSegments((), (*chosen.errors, error)), StoredCopies(())
 
 

@@ -17,7 +17,7 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.format.index.builder import INTERVAL_BYTES
-from tieredfs.log.journal.journal import copied_from, journalled_partitions
+from tieredfs.log.journal.journal import first_copied_offset, journalled_partitions
 from tieredfs.log.push.outcome import (
     PARTITION_FAILURES,
     FailedPartition,
@@ -117,7 +117,7 @@ def push(  # noqa: PLR0913 - what is copied, how, and who watches
         failed: tuple[FailedPartition, ...] = ()
         try:
             is_managed = str(partition) in managed
-            log_start = copied_from(target, partition) if is_managed else 0
+            log_start = first_copied_offset(target, partition) if is_managed else 0
             job = PartitionPush(
                 source,
                 target,

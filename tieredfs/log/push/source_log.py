@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Final
 
 from tieredfs.errors import (
+    SEGMENT_ERRORS,
     CorruptDataError,
     DeadlineExceededError,
     NotFoundError,
     PermissionDeniedError,
     StorageUnavailableError,
     TieredFSError,
-    UnsupportedFormatError,
 )
 from tieredfs.format.buffers import Buffer
 from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
@@ -31,12 +31,7 @@ __all__ = [
     "unchanged",
 ]
 
-UNUSABLE: Final = (
-    CorruptDataError,
-    NotFoundError,
-    PermissionDeniedError,
-    UnsupportedFormatError,
-)
+UNUSABLE: Final = (NotFoundError, *SEGMENT_ERRORS)
 """Errors of one log or index, without which a push continues."""
 
 UNREADABLE: Final = (

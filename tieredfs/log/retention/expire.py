@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tieredfs.errors import (
-    UNREADABLE,
+    SEGMENT_ERRORS,
     FencedError,
     InvalidArgumentError,
     NotFoundError,
@@ -35,7 +35,7 @@ __all__ = ["CONCURRENCY", "ExpiredPartition", "expire"]
 CONCURRENCY: Final = 4
 """Default number of partitions that are expired concurrently."""
 
-_FAILURES: Final = (*UNREADABLE, FencedError, UnsupportedOperationError)
+_FAILURES: Final = (*SEGMENT_ERRORS, FencedError, UnsupportedOperationError)
 """Errors of one partition, without which the others are expired."""
 
 

@@ -22,7 +22,7 @@ from math import inf
 from typing import Final
 
 from tieredfs.errors import (
-    UNREADABLE,
+    SEGMENT_ERRORS,
     CorruptDataError,
     CorruptObjectError,
     NotFoundError,
@@ -165,7 +165,7 @@ def scrub(
             try:
                 seen = work.find(partition)
                 found += work.delete(partition, seen) if delete else _as_found(seen)
-            except UNREADABLE as error:
+            except SEGMENT_ERRORS as error:
                 errors.append(error)
             except _PartlyDeletedError as error:
                 found += error.found
@@ -338,7 +338,7 @@ class _Scrub:
         """Return a segment with its end; None for one that cannot be read."""
         try:
             return self._storage.describe(listed)
-        except (NotFoundError, *UNREADABLE):
+        except (NotFoundError, *SEGMENT_ERRORS):
             return None
 
     def _offsets_of(self, one: _Seen) -> tuple[int, int]:

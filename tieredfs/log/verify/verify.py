@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Final
 
 from tieredfs.errors import (
-    UNREADABLE,
+    SEGMENT_ERRORS,
     ErrorKind,
     NotFoundError,
     TieredFSError,
@@ -196,7 +196,7 @@ class _PartitionCheck:
                     found.append(one)
                 else:
                     self._note(one)
-        except UNREADABLE as error:
+        except SEGMENT_ERRORS as error:
             self._note(error)
         except NotFoundError:  # removed since it was listed, or only foreign objects
             return []
@@ -217,7 +217,7 @@ class _PartitionCheck:
         def described(segment: SegmentMetadata) -> SegmentMetadata | TieredFSError:
             try:
                 return self._storage.describe(segment) if lacks(segment) else segment
-            except (*UNREADABLE, NotFoundError) as error:
+            except (*SEGMENT_ERRORS, NotFoundError) as error:
                 return error if segment.end_offset is None else segment
 
         known: list[SegmentMetadata] = []
@@ -246,7 +246,7 @@ class _PartitionCheck:
             )
             stale = list(stale_pairs(tiles, lineage_of(segments), self._compare))
             disputed_ends = disputes(segments, self._compare)
-        except (*UNREADABLE, NotFoundError) as error:
+        except (*SEGMENT_ERRORS, NotFoundError) as error:
             self._note(error)  # a log had to be read, to compare it
             return
         for start, end in gaps(tiles, segments[0].start_offset if segments else 0):
@@ -305,7 +305,7 @@ class _PartitionCheck:
                 LogCopy.stored(self._storage, one),
                 LogCopy.stored(self._storage, other),
             )
-        except (*UNREADABLE, NotFoundError):
+        except (*SEGMENT_ERRORS, NotFoundError):
             return None  # a segment's own problem is reported when it is checked
 
     def _note_history_problem(self, detail: str) -> None:
@@ -325,7 +325,7 @@ class _PartitionCheck:
         try:
             for error in self._check.problems(segment, before):
                 yield self._problem(error)
-        except UNREADABLE as error:
+        except SEGMENT_ERRORS as error:
             yield self._problem(error)
         except NotFoundError as error:
             if self._is_listed(segment):  # not removed by retention meanwhile
