@@ -25,12 +25,17 @@ from tieredfs import (
     open_storage,
 )
 from tieredfs.log.journal.heartbeat import Heartbeat
-from tieredfs.log.journal.journal import PartitionJournal
+from tieredfs.log.journal.journal import (
+    PartitionJournal,
+    first_copied_offset,
+    read_state,
+)
 from tieredfs.log.journal.led_partition import LedPartition
 from tieredfs.log.planning.overlap import Tile
+from tieredfs.log.retention.delete import delete_partitions
 from tieredfs.log.retention.expire import ExpiredPartition, expire
 from tieredfs.log.retention.plan import Retention, expired_until
-from tieredfs.states import SegmentState
+from tieredfs.states import PartitionDeleteState, SegmentState
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
@@ -411,3 +416,22 @@ class TestAfterwards:
         assert list(memory.list())
         with pytest.raises(NotFoundError, match="empty"):
             open_storage(memory)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_deletion_is_marked_before_anything_is_gone(
+    layout: MakeStorage, memory: ObjectStore
+) -> None:
+    fill(layout(memory))
+    before = starts(layout(memory))
+    dying = WatchedStore.over(memory, {"delete"}, limit=0)
+    with pytest.raises(StorageUnavailableError):
+        delete_partitions(layout(dying), [PARTITION], owner="test")
+    assert starts(layout(memory)) == before
+    state = read_state(memory, PARTITION)
+    assert state.deletion is PartitionDeleteState.DELETE_PARTITION_STARTED
+    with pytest.raises(FencedError, match="orders-0 is being deleted"):
+        first_copied_offset(layout(memory), PARTITION)
+    memory.delete([entry.key for entry in memory.list("@tieredfs/manager/alive/")])
+    delete_partitions(layout(memory), [PARTITION], owner="another")
+    assert list(memory.list()) == []
