@@ -340,7 +340,8 @@ class TestStates:
         assert done == EMPTY
         deleting = done.with_segments([SEGMENT], SegmentState.DELETE_SEGMENT_STARTED, 7)
         assert deleting.to_delete == {SEGMENT.id}
-        assert deleting.with_deleted() == EMPTY
+        assert deleting.with_deleted([]) == deleting
+        assert deleting.with_deleted([SEGMENT.id]) == EMPTY
 
     def test_a_step_that_is_repeated_keeps_its_time(self) -> None:
         started = SegmentState.DELETE_SEGMENT_STARTED

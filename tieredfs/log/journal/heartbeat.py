@@ -62,6 +62,11 @@ class Heartbeat:
                 self._write()
                 self._next = now + self.lifetime / _PER_LIFETIME
 
+    def repeat(self) -> None:
+        """Say it again, if it was said and not ended."""
+        if self._next is not None:
+            self.beat()
+
     def end(self) -> None:
         """Say that this manager is gone: what it was in charge of can be taken over."""
         with self._lock:

@@ -3,7 +3,7 @@
 A pure value: each method returns the state after a change, or raises.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Self
 
@@ -137,11 +137,39 @@ class PartitionState:
             one.id for one in self.segments.values() if one.state is started
         )
 
-    def with_deleted(self) -> Self:
-        """Return the state in which every segment is gone whose deletion has begun."""
-        deleted = self.to_delete
-        rest = {key: one for key, one in self.segments.items() if key not in deleted}
+    def with_deleted(self, gone: Collection[SegmentId]) -> Self:
+        """Return the state in which some segments are gone.
+
+        Args:
+            gone: Their ids; of those whose deletion has not begun, nothing changes.
+        """
+        gone = self.to_delete.intersection(gone)
+        rest = {key: one for key, one in self.segments.items() if key not in gone}
         return replace(self, segments=rest)
+
+    @property
+    def copying(self) -> frozenset[SegmentId]:
+        """The segments whose copy has begun and is not known to have ended."""
+        started = SegmentState.COPY_SEGMENT_STARTED
+        return frozenset(
+            one.id for one in self.segments.values() if one.state is started
+        )
+
+    def with_settled_copies(self, stored: Container[SegmentId], now_ms: int) -> Self:
+        """Return the state in which no segment is being copied.
+
+        Args:
+            stored: The segments that the store lists: their copies were finished. What
+                the others have left is to be deleted.
+            now_ms: The time, in milliseconds since 1970.
+        """
+        segments = dict(self.segments)
+        for key in self.copying:
+            one = segments.pop(key)
+            if key not in stored:
+                deleted = SegmentState.DELETE_SEGMENT_STARTED
+                segments[key] = replace(one, state=deleted, since_ms=now_ms)
+        return replace(self, segments=segments)
 
     def with_deletion(self, deletion: PartitionDeleteState) -> Self:
         """Return the state after a step of the partition's deletion.

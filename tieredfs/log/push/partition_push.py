@@ -42,6 +42,7 @@ from tieredfs.log.push.source_log import (
     unchanged,
 )
 from tieredfs.log.push.stored_segments import StoredSegments
+from tieredfs.log.push.write_guard import WriteGuard
 from tieredfs.log.verify.segment_check import SegmentCheck
 from tieredfs.model import (
     UNKNOWN_TOPIC_ID,
@@ -101,8 +102,10 @@ class PartitionPush:
         repair: bool,
         interval_bytes: int,
         log_start: int = 0,
+        stable_offset: int | None = None,
         record: PartitionRecord | None,
         watch: Callable[[memoryview], object],
+        guard: WriteGuard | None = None,
         ends_when_refused: bool = True,
     ) -> None:
         self._source = source
@@ -112,6 +115,9 @@ class PartitionPush:
         self._check = SegmentCheck(target, reads_logs=True) if repair else None
         self._interval_bytes = interval_bytes
         self._log_start = log_start
+        self._stable_offset = MAX_INT64 if stable_offset is None else stable_offset
+        """Where the segments end that may be copied."""
+        self._guard = guard
         self._record = record
         self._listing: list[SegmentMetadata] = []
         """The segments of the source in its last listing."""
@@ -189,8 +195,9 @@ class PartitionPush:
 
     def _is_copied(self, listed: SegmentMetadata) -> bool:
         end = listed.end_offset
-        has_expired = end is not None and end < self._log_start
-        return not has_expired and (self._active or not self._source.is_active(listed))
+        if end is not None and not self._log_start <= end < self._stable_offset:
+            return False
+        return self._active or not self._source.is_active(listed)
 
     def _ends_with(self, one: PushedSegment) -> bool:
         """Return whether the segments after a failed one must not be copied either.
@@ -357,6 +364,8 @@ class PartitionPush:
             ChangedError: Another push has deleted it meanwhile.
         """
         for other in others:
+            if self._guard is not None:
+                self._guard.before_delete(other)
             self._target.delete_log_segment(other)
         self._there.refresh()
         if self._there.find(segment) is None:
@@ -419,6 +428,8 @@ class PartitionPush:
             version="",
             custom_metadata=b"",
         )
+        if self._guard is not None:
+            self._guard.before_copy(segment)
         target = self._target
         store = target.copy_open_log if damage is None else target.replace_log_segment
         custom = store(segment, log, indexes)

@@ -16,7 +16,12 @@ from tieredfs.model import TopicIdPartition
 from tieredfs.states import PartitionDeleteState
 from tieredfs.storage import Capability, RemoteStorageManager
 
-__all__ = ["deletable_partitions", "delete_partitions"]
+__all__ = [
+    "deletable_partitions",
+    "delete_partition",
+    "delete_partitions",
+    "mark_partition",
+]
 
 
 def deletable_partitions(
@@ -86,14 +91,43 @@ def delete_partitions(
     try:
         for partition in partitions:
             led = LedPartition(heartbeat, partition, is_only_writer=single_writer)
-            _delete(storage, led)
+            delete_partition(storage, led)
             progress(partition)
     finally:
         heartbeat.end()
 
 
-def _delete(storage: RemoteStorageManager, led: LedPartition) -> None:
-    """Delete one partition, or what is left of it."""
+def mark_partition(led: LedPartition, epoch: int | None = None) -> None:
+    """Mark a partition: nothing is copied to it any more, and it will be deleted.
+
+    Args:
+        led: The partition.
+        epoch: The manager's leader epoch; None for that of the manager before it.
+
+    Raises:
+        FencedError: Another manager is in charge.
+    """
+    marked = PartitionDeleteState.DELETE_PARTITION_MARKED
+    if led.state.deletion is None:
+        led.lead(
+            epoch, "delete the partition", lambda state: state.with_deletion(marked)
+        )
+
+
+def delete_partition(
+    storage: RemoteStorageManager, led: LedPartition, epoch: int | None = None
+) -> None:
+    """Delete a partition, or what an earlier call has left of it, and its journal.
+
+    Args:
+        storage: The tier.
+        led: The partition.
+        epoch: The manager's leader epoch; None for that of the manager before it.
+
+    Raises:
+        FencedError: Another manager is in charge.
+        StorageUnavailableError: The store failed in all attempts of its policy.
+    """
     marked, started, finished = PartitionDeleteState
 
     def begin(state: PartitionState) -> PartitionState:
@@ -101,7 +135,7 @@ def _delete(storage: RemoteStorageManager, led: LedPartition) -> None:
             state = state.with_deletion(marked)
         return state if state.deletion is finished else state.with_deletion(started)
 
-    led.lead(None, "delete the partition", begin)
+    led.lead(epoch, "delete the partition", begin)
     storage.delete_partition(led.state.partition)
     if led.state.deletion is not finished:
         led.change("deleted the partition", lambda state: state.with_deletion(finished))

@@ -14,7 +14,6 @@ from tieredfs.errors import (
     SEGMENT_ERRORS,
     FencedError,
     InvalidArgumentError,
-    NotFoundError,
     TieredFSError,
     UnsupportedOperationError,
 )
@@ -22,12 +21,15 @@ from tieredfs.log.journal.heartbeat import Heartbeat
 from tieredfs.log.journal.led_partition import LedPartition
 from tieredfs.log.journal.state import PartitionState
 from tieredfs.log.planning.catalog import SegmentCatalog
-from tieredfs.log.read.reader import TieredReader, bounds_of
-from tieredfs.log.retention.plan import Retention, expired_until, is_before
+from tieredfs.log.retention.partition_expiry import (
+    ExpiryPlan,
+    delete_expired,
+    plan_expiry,
+)
+from tieredfs.log.retention.plan import Retention
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.objects.concurrency.waiting import wait_for_all
-from tieredfs.states import SegmentState
 from tieredfs.storage import Capability, RemoteStorageManager
 
 __all__ = ["CONCURRENCY", "ExpiredPartition", "expire"]
@@ -135,20 +137,30 @@ class _Expiry:
     def plan(self, partition: TopicIdPartition) -> ExpiredPartition:
         """Find what has expired of a partition."""
         try:
-            led = self._led(partition)
-            log_start, segments = self._expired(led.state)
+            plan = self._planned(self._led(partition).state)
         except _FAILURES as error:
             return ExpiredPartition(partition, error=error)
-        return ExpiredPartition(partition, log_start, tuple(segments))
+        return ExpiredPartition(partition, plan.log_start, plan.segments)
 
     def run(self, partition: TopicIdPartition) -> ExpiredPartition:
         """Delete what has expired of a partition."""
         log_start, deleted = 0, list[SegmentMetadata]()
         try:
             led = self._led(partition)
-            log_start, expired = self._expired(led.state)
-            if log_start > led.state.log_start or expired or led.state.to_delete:
-                self._delete(led, log_start, expired, deleted)
+            plan = self._planned(led.state)
+            log_start, state = plan.log_start, led.state
+            if log_start > state.log_start or plan.segments or state.to_delete:
+                for segment in delete_expired(
+                    self.storage,
+                    led,
+                    plan,
+                    epoch=None,
+                    now_ms=self.now_ms,
+                    is_released=True,
+                ):
+                    deleted.append(segment)
+                    self.progress(segment)
+                    self.heartbeat.beat()
         except _FAILURES as error:
             return ExpiredPartition(partition, log_start, tuple(deleted), error)
         return ExpiredPartition(partition, log_start, tuple(deleted))
@@ -158,48 +170,6 @@ class _Expiry:
             self.heartbeat, partition, is_only_writer=self.is_only_writer
         )
 
-    def _expired(self, state: PartitionState) -> tuple[int, list[SegmentMetadata]]:
-        """Return the earliest offset that is kept, and the segments to delete."""
+    def _planned(self, state: PartitionState) -> ExpiryPlan:
         catalog = SegmentCatalog(self.storage)
-        reader = TieredReader(self.storage, catalog, state.partition)
-        try:
-            segments = reader.segments()
-        except NotFoundError:  # all of it was deleted
-            return state.log_start, []
-        held = bounds_of(segments)
-        tiles = reader.tiles(segments, held.beginning, held.end, skip_gaps=True)
-        until = expired_until(tiles, self.retention, self.now_ms(), catalog.describe)
-        log_start = max(state.log_start, until or 0)
-        found = {
-            one
-            for one in segments
-            if is_before(one, log_start) or one.id in state.to_delete
-        }
-        return log_start, sorted(found, key=lambda one: (one.start_offset, one.id))
-
-    def _delete(
-        self,
-        led: LedPartition,
-        log_start: int,
-        expired: Sequence[SegmentMetadata],
-        deleted: list[SegmentMetadata],
-    ) -> None:
-        """Note what is to be deleted, delete it in order, and note that it is gone."""
-        now_ms = self.now_ms()
-
-        def begin(state: PartitionState) -> PartitionState:
-            later = state.with_log_start(log_start)
-            started = SegmentState.DELETE_SEGMENT_STARTED
-            return later.with_segments(expired, started, now_ms)
-
-        change = f"delete {len(expired)} segments before offset {log_start}"
-        led.lead(None, change, begin)
-        for segment in expired:
-            self.storage.delete_log_segment(segment)
-            deleted.append(segment)
-            self.progress(segment)
-            self.heartbeat.beat()
-        led.change(
-            f"deleted {len(expired)} segments before offset {log_start}",
-            lambda state: state.with_deleted().released(),
-        )
+        return plan_expiry(self.storage, catalog, state, self.retention, self.now_ms())

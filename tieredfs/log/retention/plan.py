@@ -12,7 +12,7 @@ from tieredfs.errors import InvalidArgumentError
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.model import SegmentMetadata
 
-__all__ = ["Retention", "expired_until", "is_before"]
+__all__ = ["Retention", "expired_until", "is_before", "next_expiry_ms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +85,30 @@ def expired_until(
     return until
 
 
+def next_expiry_ms(
+    tiles: Sequence[Tile],
+    kept_from: int,
+    retention: Retention,
+    describe: Callable[[SegmentMetadata], SegmentMetadata],
+) -> int | None:
+    """Return when the first segment that is kept becomes too old; None for never.
+
+    Args:
+        tiles: As ``expired_until`` takes them.
+        kept_from: The earliest offset that is kept.
+        retention: What is kept.
+        describe: As ``expired_until`` takes it.
+
+    Returns:
+        A time in milliseconds since 1970.
+    """
+    if retention.max_age_ms is None:
+        return None
+    first = next((tile.segment for tile in tiles if tile.end > kept_from), None)
+    newest = None if first is None else _newest(first, describe)
+    return None if newest is None or newest < 0 else newest + retention.max_age_ms
+
+
 def is_before(segment: SegmentMetadata, offset: int) -> bool:
     """Return whether all offsets of a segment are below one.
 
@@ -101,7 +125,13 @@ def _is_too_old(
 ) -> bool:
     if retention.max_age_ms is None:
         return False
-    newest = segment.max_timestamp_ms
-    if newest is None:
-        newest = describe(segment).max_timestamp_ms
+    newest = _newest(segment, describe)
     return newest is not None and 0 <= newest <= now_ms - retention.max_age_ms
+
+
+def _newest(
+    segment: SegmentMetadata, describe: Callable[[SegmentMetadata], SegmentMetadata]
+) -> int | None:
+    if segment.max_timestamp_ms is not None:
+        return segment.max_timestamp_ms
+    return describe(segment).max_timestamp_ms

@@ -1,0 +1,370 @@
+"""RemoteLogManager: keep the logs of partitions tiered while they are assigned to it.
+
+Partitions are assigned and taken away while it runs, as a controller does with a
+broker's. Source: KIP-405, and ``RemoteLogManager`` of Kafka 4.
+"""
+
+import random
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final, Self, TypeAlias
+
+from tieredfs.errors import (
+    ClosedError,
+    DeadlineExceededError,
+    FencedError,
+    InvalidArgumentError,
+    NotFoundError,
+    StorageUnavailableError,
+    TieredFSError,
+    UnsupportedOperationError,
+)
+from tieredfs.log.journal.heartbeat import Heartbeat, unique_owner
+from tieredfs.log.journal.journal import journalled_partitions, read_state
+from tieredfs.log.manager.follower import FollowerTask
+from tieredfs.log.manager.leader import LeaderTask
+from tieredfs.log.manager.schedule import Backoff, Schedule
+from tieredfs.log.manager.settings import DEFAULT_SETTINGS, ManagerSettings
+from tieredfs.log.manager.status import PartitionStatus, Role
+from tieredfs.log.manager.tiering import Tiering
+from tieredfs.log.manager.workers import Workers
+from tieredfs.log.push.push_record import PushRecord
+from tieredfs.log.retention.plan import Retention
+from tieredfs.model import TopicIdPartition
+from tieredfs.storage import Capability, RemoteStorageManager
+
+__all__ = ["RemoteLogManager"]
+
+_Task: TypeAlias = LeaderTask | FollowerTask
+
+
+@dataclass(slots=True)
+class _Assigned:
+    """A partition that is assigned.
+
+    Attributes:
+        task: Its task.
+        failures: Number of the runs that failed.
+        error: Why the last run failed; None if it did not.
+        in_a_row: Number of the last runs that failed, or that wait for a transaction.
+    """
+
+    task: _Task
+    failures: int = 0
+    error: Exception | None = None
+    in_a_row: int = 0
+
+
+_TRANSIENT: Final = (DeadlineExceededError, FencedError, StorageUnavailableError)
+"""Errors that pass by themselves."""
+
+_SOON: Final = Backoff(0.5, 30.0)
+"""After an error that passes by itself: Kafka's ``task.retry.backoff``."""
+
+_LATER: Final = Backoff(30.0, 1800.0)
+"""After another one, such as a damaged segment, which is read again each time."""
+
+_WAITING: Final = Backoff(1.0, 30.0)
+"""While a transaction is open."""
+
+_NO_RETENTION: Final = Retention()
+_MARK_ATTEMPTS: Final = 5
+_BEATS_PER_LIFETIME: Final = 6
+
+
+class RemoteLogManager:
+    """Copy what is closed in a broker's logs to a tier, and let the tier expire.
+
+    Each partition has a task every 30 seconds; a pool of threads runs those that are
+    due, never two of one partition. A partition that fails waits ever longer, and the
+    others do not wait for it. What is in progress is noted in the tier itself, so a
+    manager that dies is followed by another one that goes on.
+
+    It may be shared by threads. Use it in a ``with`` block: leaving it closes it.
+    """
+
+    def __init__(  # noqa: PLR0913 - what it manages, and its clocks
+        self,
+        target: RemoteStorageManager,
+        source: RemoteStorageManager | None = None,
+        settings: ManagerSettings = DEFAULT_SETTINGS,
+        *,
+        record: PushRecord | None = None,
+        heartbeat: Heartbeat | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
+        draw: Callable[[], float] = random.random,
+    ) -> None:
+        """Create a manager without partitions, without sending a request.
+
+        Args:
+            target: The tier.
+            source: Where the logs are, usually a broker's log directory; None for
+                topics that only the tier has, which then only expire.
+            settings: How it works.
+            record: The logs that earlier pushes read, so that after a restart unchanged
+                ones are not read again; None to read them.
+            heartbeat: Says that this manager is alive; by default its name is new.
+            clock: Returns a time in seconds that only grows.
+            now_ms: Returns the time, in milliseconds since 1970.
+            draw: Returns a random number from 0 to 1, for the jitter.
+
+        Raises:
+            UnsupportedOperationError: ``target`` is read only.
+        """
+        if Capability.WRITE not in target.capabilities:
+            raise UnsupportedOperationError(f"{target!r} is read only: nothing to do")
+        heartbeat = heartbeat or Heartbeat(target.store, unique_owner())
+        self._tiering = Tiering(target, source, settings, heartbeat, now_ms, record)
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._assigned: dict[TopicIdPartition, _Assigned] = {}
+        self._closed = threading.Event()
+        self._workers = Workers(
+            Schedule(draw),
+            run=self._run,
+            is_idle=self._is_idle,
+            interval=settings.interval,
+            clock=clock,
+            count=settings.threads,
+        )
+        self._beats = threading.Thread(
+            target=self._beat, name="tieredfs-heartbeat", daemon=True
+        )
+
+    def __enter__(self) -> Self:
+        """Start the manager."""
+        self._workers.start()
+        self._beats.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close the manager."""
+        self.close()
+
+    def assign(
+        self,
+        partition: TopicIdPartition,
+        role: Role = Role.LEADER,
+        *,
+        epoch: int | None = None,
+        retention: Retention = _NO_RETENTION,
+    ) -> None:
+        """Take on a partition, or take it on in another role or with a higher epoch.
+
+        Args:
+            partition: The partition.
+            role: What to do with it.
+            epoch: The leader epoch, by which an earlier leader is fenced; None for that
+                of the manager before it, which then has to have ended.
+            retention: What is kept, as its leader.
+
+        Raises:
+            ClosedError: The manager was closed.
+            InvalidArgumentError: The epoch is lower than the one it was assigned with.
+        """
+        with self._lock:
+            if self._closed.is_set():
+                raise ClosedError("the manager was closed")
+            before = self._assigned.get(partition)
+            known = None if before is None else before.task.status.epoch
+            if known is not None and epoch is not None and epoch < known:
+                raise InvalidArgumentError(
+                    f"{partition}: leader epoch {epoch} is below {known}, with which "
+                    "it was assigned"
+                )
+            task: _Task
+            if role is Role.LEADER:
+                task = LeaderTask(
+                    self._tiering, partition, epoch, retention, clock=self._clock
+                )
+            else:
+                task = FollowerTask(self._tiering, partition, epoch)
+            self._assigned[partition] = _Assigned(task)
+            if before is None:
+                self._workers.add(partition)
+        if before is not None:
+            before.task.cancel()
+            self._workers.wake(partition)
+
+    def revoke(self, partition: TopicIdPartition, *, timeout: float = 30.0) -> bool:
+        """Let go of a partition; it stays as it is.
+
+        A task that runs ends before its next change. Another manager can take charge
+        without waiting if the task has ended in time.
+
+        Args:
+            partition: The partition; one that is not assigned is no error.
+            timeout: Seconds to wait for a task that runs.
+
+        Returns:
+            Whether the task has ended.
+        """
+        with self._lock:
+            found = self._assigned.pop(partition, None)
+            self._workers.remove(partition)
+        if found is None:
+            return True
+        task = found.task
+        task.cancel()
+        has_ended = self._workers.wait_until_ended(partition, timeout)
+        if has_ended and isinstance(task, LeaderTask):
+            with suppress(FencedError):
+                task.release()
+        return has_ended
+
+    def delete(self, partition: TopicIdPartition, *, epoch: int | None = None) -> None:
+        """Mark a partition to be deleted from the tier; its next task deletes it.
+
+        When it returns, nothing is copied to the partition any more, and a manager that
+        dies finishes the deletion after its restart: see ``resume_deletions``. A
+        partition that is gone is no longer assigned.
+
+        Args:
+            partition: The partition, assigned or not.
+            epoch: The leader epoch; None for that with which it was assigned, or for
+                that of the manager before it.
+
+        Raises:
+            ClosedError: The manager was closed.
+            FencedError: Another manager is in charge.
+        """
+        task = self._leader(partition)
+        if task is None or epoch is not None:
+            self.assign(partition, Role.LEADER, epoch=epoch)
+            task = self._leader(partition)
+        if task is None:
+            raise ClosedError(f"{partition} was revoked meanwhile")
+        for left in reversed(range(_MARK_ATTEMPTS)):
+            try:
+                task.mark()
+                break
+            except FencedError:
+                # A run of the same task may have been faster than the mark.
+                if not left:
+                    raise
+        self._workers.wake(partition)
+
+    def resume_deletions(self) -> list[TopicIdPartition]:
+        """Take on the partitions that are marked to be deleted, and delete them.
+
+        Returns:
+            Those partitions.
+
+        Raises:
+            StorageUnavailableError: The store failed in all attempts of its policy.
+        """
+        store = self._tiering.target.store
+        found = []
+        for partition in journalled_partitions(store):
+            if read_state(store, partition).deletion is not None:
+                found.append(partition)
+                if self._leader(partition) is None:
+                    self.assign(partition)
+        return found
+
+    def raise_start_offset(self, partition: TopicIdPartition, offset: int) -> None:
+        """Let what is before an offset expire, as Kafka's DeleteRecords does.
+
+        Raises:
+            NotFoundError: The manager is not the leader of the partition.
+        """
+        task = self._leader(partition)
+        if task is None:
+            raise NotFoundError(f"not found: {partition} among those that are led")
+        task.raise_start_offset(offset)
+        self._workers.wake(partition)
+
+    def wake(self, partition: TopicIdPartition) -> None:
+        """Run the task of a partition now: its log has changed."""
+        self._workers.wake(partition)
+
+    def status(self) -> list[PartitionStatus]:
+        """Return the status of each assigned partition, sorted."""
+        with self._lock:
+            found = [one for _, one in sorted(self._assigned.items())]
+            return [
+                replace(one.task.status, failures=one.failures, error=one.error)
+                for one in found
+            ]
+
+    def close(self, timeout: float = 30.0) -> bool:
+        """Let go of all partitions; another manager can take charge without waiting.
+
+        A task that runs ends before its next change, and what it has begun is settled
+        by the next manager.
+
+        Args:
+            timeout: Seconds to wait for the tasks that run.
+
+        Returns:
+            Whether all of them have ended in time.
+        """
+        with self._lock:
+            was_closed = self._closed.is_set()
+            self._closed.set()
+            for one in self._assigned.values():
+                one.task.cancel()
+        have_ended = self._workers.close(timeout)
+        if not was_closed:
+            if not have_ended:
+                self._tiering.target.store.abandon_uploads()
+            with suppress(TieredFSError):  # it is taken for dead in a minute
+                self._tiering.heartbeat.end()
+        return have_ended
+
+    def _leader(self, partition: TopicIdPartition) -> LeaderTask | None:
+        with self._lock:
+            found = self._assigned.get(partition)
+        task = None if found is None else found.task
+        return task if isinstance(task, LeaderTask) else None
+
+    def _is_idle(self, partition: TopicIdPartition) -> bool:
+        found = self._assigned.get(partition)
+        return found is not None and found.error is None and found.task.is_idle
+
+    def _run(self, partition: TopicIdPartition) -> float:
+        """Run the task of a partition; return in how many seconds it is due again."""
+        with self._lock:
+            found = self._assigned.get(partition)
+        if found is None:  # revoked
+            return 0.0
+        is_waiting = False
+        error: Exception | None = None
+        try:
+            is_waiting = found.task.run()
+        except ClosedError:
+            return 0.0
+        except Exception as raised:  # noqa: BLE001 - the other partitions go on
+            error = raised.with_traceback(None)
+        with self._lock:
+            found.error = error
+            found.failures += error is not None
+            if found.task.status.is_gone and self._assigned.get(partition) is found:
+                del self._assigned[partition]
+                self._workers.remove(partition)
+            return self._wait_of(found, is_waiting=is_waiting)
+
+    def _wait_of(self, assigned: _Assigned, *, is_waiting: bool) -> float:
+        """Return the seconds until the next run, and count this one."""
+        error = assigned.error
+        if error is None and not is_waiting:
+            assigned.in_a_row = 0
+            return self._tiering.settings.interval
+        assigned.in_a_row += 1
+        if error is None:
+            backoff = _WAITING
+        else:
+            backoff = _SOON if isinstance(error, _TRANSIENT) else _LATER
+        return backoff.seconds(assigned.in_a_row)
+
+    def _beat(self) -> None:
+        """Say that this manager is alive while it is in charge of anything."""
+        heartbeat = self._tiering.heartbeat
+        while not self._closed.wait(heartbeat.lifetime / _BEATS_PER_LIFETIME):
+            # Without it another manager takes over, and this one is fenced.
+            with suppress(TieredFSError):
+                heartbeat.repeat()
