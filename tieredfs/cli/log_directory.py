@@ -16,9 +16,18 @@ from tieredfs.storage import (
     split_plugin_url,
 )
 
-__all__ = ["check_is_directory", "log_directory_url", "open_log_directory"]
+__all__ = [
+    "LAYOUT",
+    "check_is_broker",
+    "check_is_directory",
+    "log_directory_url",
+    "open_log_directory",
+]
 
-_LAYOUT: Final = "kafka-log"
+LAYOUT: Final = "kafka-log"
+_OF_A_BROKER: Final = "meta.properties"
+"""What a broker writes before it has a partition."""
+
 _WANTED: Final = "the broker's log directory (log.dirs), with folders such as orders-0"
 _LOG: Final = re.compile(r"\d{20}\.log", re.ASCII)
 _PARTITION: Final = re.compile(r"(.+)-(?:0|[1-9]\d{0,9})", re.ASCII)
@@ -31,9 +40,9 @@ def log_directory_url(given: str) -> str:
         InvalidArgumentError: The prefix names another layout.
     """
     name, url = split_plugin_url(given)
-    if name not in {None, _LAYOUT}:
+    if name not in {None, LAYOUT}:
         raise InvalidArgumentError(
-            f"{redact_url(given)}: the layout of a log directory is {_LAYOUT}, not "
+            f"{redact_url(given)}: the layout of a log directory is {LAYOUT}, not "
             f"{name}: give {redact_url(url)}"
         )
     return url
@@ -46,10 +55,22 @@ def open_log_directory(store: ObjectStore) -> RemoteStorageManager:
         NotFoundError: There is no partition in it; the message describes what was
             found, and what to give instead.
     """
-    storage = open_storage(store, _LAYOUT)
+    storage = open_storage(store, LAYOUT)
     if not storage.list_partitions():
         raise NotFoundError(f"not found: {_explanation(store)}")
     return storage
+
+
+def check_is_broker(storage: RemoteStorageManager) -> None:
+    """Check that a directory is a broker's, which may not have a partition yet.
+
+    Raises:
+        NotFoundError: It is not; as from ``open_log_directory``.
+    """
+    store = storage.store
+    place = store.local_path
+    if place is None or not (place / _OF_A_BROKER).exists():
+        open_log_directory(store)
 
 
 def check_is_directory(store: ObjectStore) -> None:
@@ -78,7 +99,7 @@ def _explanation(store: ObjectStore) -> str:
         return f"a topic in {url}, which is one partition: give {parent or '/'}{topic}"
     with suppress(TieredFSError):  # nothing is stored there, or nothing that is known
         layout = detect_layout(store)
-        if layout != _LAYOUT:
+        if layout != LAYOUT:
             return (
                 f"a log directory in {url}, which is a tier of the layout {layout}: "
                 "move it to another place with tieredfs migrate"

@@ -1,15 +1,21 @@
 """``tieredfs push``: archive a broker's log directory."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
 
 import click
 
 from tieredfs.cache.user_directory import default_directory
+from tieredfs.cli.ages import Age
+from tieredfs.cli.expire import single_writer_option
 from tieredfs.cli.log_directory import (
+    LAYOUT,
+    check_is_broker,
     check_is_directory,
     log_directory_url,
     open_log_directory,
 )
+from tieredfs.cli.metrics import Address
 from tieredfs.cli.numbers import Integer
 from tieredfs.cli.options import Rate, TierOptions, json_option, tier_options
 from tieredfs.cli.output.partition_rows import show_partitions
@@ -20,7 +26,10 @@ from tieredfs.cli.pushed_segments import (
     count_moved,
     row_of,
 )
+from tieredfs.cli.sizes import Size
+from tieredfs.cli.watched_push import watch_log_directory
 from tieredfs.errors import InvalidArgumentError, NotFoundError
+from tieredfs.log.manager.settings import DEFAULT_SETTINGS, ManagerSettings
 from tieredfs.log.partitions import (
     listed_size,
     select_partitions,
@@ -30,12 +39,14 @@ from tieredfs.log.partitions import (
 from tieredfs.log.push.push import CONCURRENCY
 from tieredfs.log.push.push import push as push_segments
 from tieredfs.log.push.push_record import PushRecord
+from tieredfs.log.retention.plan import Retention
 from tieredfs.model import TopicIdPartition
 from tieredfs.objects import ObjectStore, RateLimit
-from tieredfs.storage import RemoteStorageManager
+from tieredfs.storage import RemoteStorageManager, open_storage
 
 __all__ = ["push"]
 
+_MILLISECOND = timedelta(milliseconds=1)
 _DRY_RUN = {"copied": "TO COPY", "rebuilt": "TO REBUILD"}
 
 
@@ -69,10 +80,10 @@ _DRY_RUN = {"copied": "TO COPY", "rebuilt": "TO REBUILD"}
 @click.option(
     "--concurrency",
     type=Integer(min=1),
-    default=CONCURRENCY,
-    show_default=True,
+    default=None,
     metavar="N",
-    help="Partitions that are copied at the same time.",
+    help=f"Partitions that are copied at the same time: {CONCURRENCY}, or "
+    f"{DEFAULT_SETTINGS.threads} with --watch.",
 )
 @click.option(
     "--repair",
@@ -85,6 +96,28 @@ _DRY_RUN = {"copied": "TO COPY", "rebuilt": "TO REBUILD"}
     metavar="RATE",
     help="Send at most so many bytes a second; suffixes K, M, G as 512K or 1.5M.",
 )
+@click.option(
+    "--watch", is_flag=True, help="Keep going: copy each segment when it is closed."
+)
+@click.option(
+    "--retention",
+    type=Age(),
+    metavar="AGE",
+    help="With --watch: what is older expires at URL, such as 30d: retention.ms.",
+)
+@click.option(
+    "--retention-bytes",
+    type=Size(),
+    metavar="SIZE",
+    help="With --watch: so much is kept of each partition: retention.bytes.",
+)
+@click.option(
+    "--metrics",
+    type=Address(),
+    metavar="ADDR",
+    help="With --watch: serve /metrics and /health there, such as 127.0.0.1:9404.",
+)
+@single_writer_option
 @json_option
 @tier_options
 def push(  # noqa: PLR0913 - one parameter for each option
@@ -97,9 +130,14 @@ def push(  # noqa: PLR0913 - one parameter for each option
     active: bool,
     dry_run: bool,
     compression: str | None,
-    concurrency: int,
+    concurrency: int | None,
     repair: bool,
     bwlimit: float | None,
+    watch: bool,
+    retention: timedelta | None,
+    retention_bytes: int | None,
+    metrics: tuple[str, int] | None,
+    single_writer: bool,
     as_json: bool,
 ) -> None:
     """Archive the closed segments of the broker's log directory LOGDIR at URL.
@@ -112,7 +150,47 @@ def push(  # noqa: PLR0913 - one parameter for each option
     corrupt or cannot be read fails alone, and one that URL cannot store ends its
     partition (FAILED). The others are copied, and the exit code is the first of 4, 6, 2
     and 5 that an error has.
+
+    With --watch it does not end: each segment is copied when it is closed, and what
+    --retention or --retention-bytes exclude expires at URL. A partition that fails is
+    tried again, and the others go on. SIGTERM and Ctrl-C end it; what it was doing is
+    settled by the next one.
     """
+    _check_watch_options(
+        watch=watch,
+        only_with={
+            "--retention": retention,
+            "--retention-bytes": retention_bytes,
+            "--metrics": metrics,
+            "--single-writer": single_writer or None,
+        },
+        never_with={"--active": active, "--dry-run": dry_run, "--repair": repair},
+    )
+    if watch:
+        source = open_storage(options.reach.local(log_directory_url(logdir)), LAYOUT)
+        check_is_broker(source)
+        target = options.target(
+            url,
+            compression=compression,
+            rate_limit=None if bwlimit is None else RateLimit(bwlimit),
+        )
+        check_is_directory(target.store)
+        _check_apart(source.store, target.store)
+        max_age_ms = None if retention is None else retention // _MILLISECOND
+        watch_log_directory(
+            source,
+            target,
+            lambda: _selected(source, topics, excluded),
+            Retention(max_age_ms, retention_bytes),
+            ManagerSettings(
+                threads=concurrency or DEFAULT_SETTINGS.threads,
+                single_writer=single_writer,
+            ),
+            record=_record(),
+            metrics=metrics,
+            as_json=as_json,
+        )
+        return
     moved = Transfer(passes=1 if dry_run else 2)
     source = open_log_directory(options.reach.local(log_directory_url(logdir)))
     target = options.target(
@@ -133,7 +211,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
             target,
             partitions,
             active=active,
-            concurrency=concurrency,
+            concurrency=concurrency or CONCURRENCY,
             repair=repair,
             record=None if dry_run else _record(),
             progress=lambda one: count_moved(moved, one),
@@ -145,6 +223,24 @@ def push(  # noqa: PLR0913 - one parameter for each option
     show_partitions(
         rows, columns, errors, target.store.url, dry_run=dry_run, as_json=as_json
     )
+
+
+def _check_watch_options(
+    *, watch: bool, only_with: Mapping[str, object], never_with: Mapping[str, bool]
+) -> None:
+    """Refuse options that mean nothing with --watch, or without it.
+
+    Raises:
+        UsageError: One was given; the message names it.
+    """
+    if watch:
+        for name, is_given in never_with.items():
+            if is_given:
+                raise click.UsageError(f"{name} cannot be combined with --watch")
+        return
+    for name, value in only_with.items():
+        if value is not None:
+            raise click.UsageError(f"{name} is of use only with --watch")
 
 
 def _selected(

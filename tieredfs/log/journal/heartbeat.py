@@ -17,6 +17,7 @@ from typing import Final
 
 from tieredfs.errors import NotFoundError
 from tieredfs.format.segment.key_scheme import MANAGER_FOLDER
+from tieredfs.log.journal.local_lock import LocalLock
 from tieredfs.log.store_clock import written_at
 from tieredfs.objects import ObjectStore
 from tieredfs.objects.concurrency.fork_locks import make_lock
@@ -45,12 +46,15 @@ class Heartbeat:
         owner: The manager's unique name, which can be part of a key.
         lifetime: Seconds.
         clock: Seconds from any point in time on.
+        lock: Shows other managers of this machine that this one is alive; None for
+            none.
     """
 
     store: ObjectStore
     owner: str
     lifetime: float = LIFETIME_SECONDS
     clock: Callable[[], float] = time.monotonic
+    lock: LocalLock | None = None
     _next: float | None = field(default=None, init=False)
     _lock: AbstractContextManager[object] = field(default_factory=make_lock, init=False)
 
@@ -73,12 +77,16 @@ class Heartbeat:
             if self._next is not None:
                 self._next = None
                 self.store.delete([_key(self.owner)])
+            if self.lock is not None:
+                self.lock.release()
 
     def is_dead(self, other: str) -> bool:
         """Return whether another manager has died, or has ended.
 
         It is not where the store does not say when objects were written.
         """
+        if self.lock is not None and self.lock.is_dead(other):
+            return True
         try:
             before = self.store.head(_key(other)).modified
         except NotFoundError:
@@ -90,6 +98,8 @@ class Heartbeat:
         return now - before > self.lifetime * 1000
 
     def _write(self) -> None:
+        if self.lock is not None:
+            self.lock.hold()
         self.store.put(_key(self.owner), self.owner.encode(), overwrite=True)
 
 

@@ -57,6 +57,11 @@ class _Assigned:
     error: Exception | None = None
     in_a_row: int = 0
 
+    @property
+    def status(self) -> PartitionStatus:
+        """The status: what a task that runs has copied so far is counted."""
+        return replace(self.task.status, failures=self.failures, error=self.error)
+
 
 _TRANSIENT: Final = (DeadlineExceededError, FencedError, StorageUnavailableError)
 """Errors that pass by themselves."""
@@ -93,6 +98,7 @@ class RemoteLogManager:
         settings: ManagerSettings = DEFAULT_SETTINGS,
         *,
         record: PushRecord | None = None,
+        watch: Callable[[PartitionStatus], object] = lambda _: None,
         heartbeat: Heartbeat | None = None,
         clock: Callable[[], float] = time.monotonic,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -107,6 +113,8 @@ class RemoteLogManager:
             settings: How it works.
             record: The logs that earlier pushes read, so that after a restart unchanged
                 ones are not read again; None to read them.
+            watch: Called with the status of a partition after each of its tasks, unless
+                it had nothing to do; from several threads.
             heartbeat: Says that this manager is alive; by default its name is new.
             clock: Returns a time in seconds that only grows.
             now_ms: Returns the time, in milliseconds since 1970.
@@ -119,6 +127,7 @@ class RemoteLogManager:
             raise UnsupportedOperationError(f"{target!r} is read only: nothing to do")
         heartbeat = heartbeat or Heartbeat(target.store, unique_owner())
         self._tiering = Tiering(target, source, settings, heartbeat, now_ms, record)
+        self._watch = watch
         self._clock = clock
         self._lock = threading.Lock()
         self._assigned: dict[TopicIdPartition, _Assigned] = {}
@@ -285,11 +294,7 @@ class RemoteLogManager:
     def status(self) -> list[PartitionStatus]:
         """Return the status of each assigned partition, sorted."""
         with self._lock:
-            found = [one for _, one in sorted(self._assigned.items())]
-            return [
-                replace(one.task.status, failures=one.failures, error=one.error)
-                for one in found
-            ]
+            return [one.status for _, one in sorted(self._assigned.items())]
 
     def close(self, timeout: float = 30.0) -> bool:
         """Let go of all partitions; another manager can take charge without waiting.
@@ -346,7 +351,9 @@ class RemoteLogManager:
             if found.task.status.is_gone and self._assigned.get(partition) is found:
                 del self._assigned[partition]
                 self._workers.remove(partition)
-            return self._wait_of(found, is_waiting=is_waiting)
+            seconds, status = self._wait_of(found, is_waiting=is_waiting), found.status
+        self._watch(status)
+        return seconds
 
     def _wait_of(self, assigned: _Assigned, *, is_waiting: bool) -> float:
         """Return the seconds until the next run, and count this one."""

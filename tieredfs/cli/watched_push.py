@@ -1,0 +1,159 @@
+"""``tieredfs push --watch``: the manager of a log directory, as a process."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from types import MappingProxyType
+from typing import Final
+
+from tieredfs.cache.user_directory import default_directory
+from tieredfs.cli.metrics import serving_metrics
+from tieredfs.cli.output.tables import show_json, show_line
+from tieredfs.errors import TieredFSError
+from tieredfs.log.journal.heartbeat import Heartbeat, unique_owner
+from tieredfs.log.journal.local_lock import LocalLock
+from tieredfs.log.manager.directory_watch import DirectoryWatch
+from tieredfs.log.manager.manager import RemoteLogManager
+from tieredfs.log.manager.settings import ManagerSettings
+from tieredfs.log.manager.status import PartitionStatus
+from tieredfs.log.push.push_record import PushRecord
+from tieredfs.log.retention.plan import Retention
+from tieredfs.model import TopicIdPartition
+from tieredfs.storage import RemoteStorageManager
+
+__all__ = ["watch_log_directory"]
+
+_LOCKS: Final = "managers"
+_STOP_SECONDS: Final = 25.0
+"""Seconds for the tasks that run when the process is to end: less than systemd's and
+Kubernetes' 30, and Docker's 10 has to be raised."""
+
+
+def watch_log_directory(  # noqa: PLR0913 - what is copied, how, and what is shown
+    source: RemoteStorageManager,
+    target: RemoteStorageManager,
+    select: Callable[[], Iterable[TopicIdPartition]],
+    retention: Retention,
+    settings: ManagerSettings,
+    *,
+    record: PushRecord | None,
+    metrics: tuple[str, int] | None,
+    as_json: bool,
+) -> None:
+    """Keep a log directory tiered until a signal ends the process.
+
+    Args:
+        source: The log directory.
+        target: The tier.
+        select: Lists the partitions that are to be tiered.
+        retention: What is kept in the tier.
+        settings: How the manager works.
+        record: The logs that earlier pushes read.
+        metrics: Where to serve metrics; None for nowhere.
+        as_json: Whether each report is JSON, one object a line.
+
+    Raises:
+        KeyboardInterrupt: A signal has ended it; the tasks have ended, or did not in
+            time.
+    """
+    reports = _Reports(as_json=as_json)
+    manager = RemoteLogManager(
+        target,
+        source,
+        settings,
+        record=record,
+        watch=reports.report,
+        heartbeat=_heartbeat(target),
+    )
+    watch = DirectoryWatch(
+        manager, source, select, retention, on_error=reports.show_error
+    )
+    with ExitStack() as stack:
+        if metrics is not None:
+            stack.enter_context(serving_metrics(metrics, manager.status, _now_ms))
+        stack.enter_context(manager)
+        try:
+            watch.run(threading.Event())
+        finally:
+            if not manager.close(_STOP_SECONDS):
+                reports.show("tasks are still running", level="warning")
+
+
+def _heartbeat(target: RemoteStorageManager) -> Heartbeat:
+    """Return a new heartbeat, with a lock where this user has a directory for it."""
+    owner, directory = unique_owner(), default_directory()
+    lock = None if directory is None else LocalLock(directory / _LOCKS, owner)
+    return Heartbeat(target.store, owner, lock=lock)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class _Reports:
+    """What is shown of the tasks: what was copied and deleted, and what fails."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._lock = threading.Lock()
+        self._last: dict[TopicIdPartition, PartitionStatus] = {}
+
+    def report(self, status: PartitionStatus) -> None:
+        """Show what has changed of a partition since its last report."""
+        with self._lock:
+            before = self._last.get(status.partition)
+            if before is None:
+                before = PartitionStatus(status.partition, status.role)
+            self._last[status.partition] = status
+        fields = _fields(status)
+        copied = status.copied_segments - before.copied_segments
+        deleted = status.deleted_segments - before.deleted_segments
+        if copied > 0:
+            size = status.copied_bytes - before.copied_bytes
+            self.show(
+                f"copied {copied} segments, {size:,} bytes, up to offset "
+                f"{status.end_offset}",
+                fields=fields,
+            )
+        if deleted > 0:
+            self.show(
+                f"deleted {deleted} segments, before offset {status.earliest_offset}",
+                fields=fields,
+            )
+        if status.error is not None and str(status.error) != str(before.error):
+            self.show(f"{status.error}", level="error", fields=fields)
+        if status.error is None and before.error is not None:
+            self.show("works again", fields=fields)
+
+    def show_error(self, error: TieredFSError) -> None:
+        """Show an error that is of no partition."""
+        self.show(str(error), level="error")
+
+    def show(
+        self,
+        text: str,
+        *,
+        level: str = "info",
+        fields: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        """Show one line."""
+        with self._lock:
+            if self._as_json:
+                show_json({"level": level, "message": text, **fields})
+                return
+            where = f"{fields['partition']}: " if "partition" in fields else ""
+            if level == "info":
+                show_line(f"{where}{text}")
+            else:
+                show_line(f"tieredfs: {level}: {where}{text}", err=True)
+
+
+def _fields(status: PartitionStatus) -> dict[str, object]:
+    return {
+        "partition": str(status.partition),
+        "earliest_offset": status.earliest_offset,
+        "end_offset": status.end_offset,
+        "lag_segments": status.lag.segments,
+        "lag_bytes": status.lag.size,
+    }
