@@ -21,6 +21,7 @@ COMMANDS = (
     "cat URL topic --format arrow",
     "verify URL",
     "push LOGS URL",
+    "push LOGS URL --watch",
     "pull URL FOLDER",
     "scrub URL --delete",
     "migrate URL FOLDER",

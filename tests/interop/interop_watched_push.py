@@ -13,8 +13,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count, pairwise
-from pathlib import Path
+from typing import Self
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -112,7 +113,7 @@ class Killed:
         self._thread = threading.Thread(target=self._run)
         self.kills = 0
 
-    def __enter__(self) -> "Killed":
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -164,7 +165,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             target = SingleObject(ObjectStore(str(tier)))
             source = KafkaLog(ObjectStore(str(broker.logs)))
             for partition in without_internal(source.list_partitions()):
-                _await(lambda p=partition: _has_caught_up(source, target, p))
+                _await(partial(_has_caught_up, source, target, partition))
             code, said = watched.end()
             assert code == -signal.SIGTERM, said
         broker.stop()

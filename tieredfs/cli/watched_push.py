@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
+from contextvars import copy_context
 from types import MappingProxyType
 from typing import Final
 
@@ -25,9 +26,9 @@ from tieredfs.storage import RemoteStorageManager
 __all__ = ["watch_log_directory"]
 
 _LOCKS: Final = "managers"
-_STOP_SECONDS: Final = 25.0
-"""Seconds for the tasks that run when the process is to end: less than systemd's and
-Kubernetes' 30, and Docker's 10 has to be raised."""
+_STOP_SECONDS: Final = 7.0
+"""Seconds for the tasks that run when the process is to end: Docker kills it after ten.
+What is cut off is settled and copied by the next one."""
 
 
 def watch_log_directory(  # noqa: PLR0913 - what is copied, how, and what is shown
@@ -96,6 +97,8 @@ class _Reports:
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
+        # A thread of the manager has no context of its own: answers would not be found.
+        self._context = copy_context()
         self._lock = threading.Lock()
         self._last: dict[TopicIdPartition, PartitionStatus] = {}
 
@@ -138,13 +141,13 @@ class _Reports:
         fields: Mapping[str, object] = MappingProxyType({}),
     ) -> None:
         """Show one line."""
+        where = f"{fields['partition']}: " if "partition" in fields else ""
         with self._lock:
             if self._as_json:
-                show_json({"level": level, "message": text, **fields})
-                return
-            where = f"{fields['partition']}: " if "partition" in fields else ""
-            if level == "info":
-                show_line(f"{where}{text}")
+                line = {"level": level, "message": text, **fields}
+                self._context.run(show_json, line)
+            elif level == "info":
+                self._context.run(show_line, f"{where}{text}")
             else:
                 show_line(f"tieredfs: {level}: {where}{text}", err=True)
 

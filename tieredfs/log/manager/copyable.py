@@ -1,7 +1,9 @@
 """Which segments of a log may be copied: those up to its last stable offset."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
+from tieredfs.errors import CorruptDataError
 from tieredfs.log.manager.status import NO_LAG, Lag
 from tieredfs.log.planning.columns import end_of
 from tieredfs.log.planning.stable_offset import stable_offset
@@ -10,7 +12,7 @@ from tieredfs.model import SegmentMetadata
 from tieredfs.objects import last_changed
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["closed_segments", "copyable_end", "lag_of"]
+__all__ = ["Copyable", "closed_segments", "copyable", "lag_of"]
 
 
 def closed_segments(
@@ -20,13 +22,26 @@ def closed_segments(
     return [one for one in listed if not source.is_active(one)]
 
 
-def copyable_end(
-    source: RemoteStorageManager, listed: Sequence[SegmentMetadata]
-) -> int:
-    """Return the offset up to which a log may be copied.
+class Copyable(NamedTuple):
+    """How much of a log may be copied.
 
-    It is the last stable offset, but no later than where the last closed segment ends:
-    the active segment is read only if a transaction is open there.
+    Attributes:
+        end: The offset up to which it may be.
+        error: Why no more of it may be; None if nothing is damaged.
+    """
+
+    end: int
+    error: CorruptDataError | None = None
+
+
+def copyable(
+    source: RemoteStorageManager, listed: Sequence[SegmentMetadata]
+) -> Copyable:
+    """Return how much of a log may be copied.
+
+    That is up to its last stable offset, but no further than its last closed segment:
+    the active one is read only if a transaction is open where it begins. Where this
+    cannot be determined because a segment is damaged, it is up to a segment before.
 
     Args:
         source: Where the log is.
@@ -34,12 +49,24 @@ def copyable_end(
 
     Raises:
         NotFoundError: A segment was deleted meanwhile.
-        CorruptDataError: A producer snapshot is malformed, or the log of a segment
-            without one.
     """
     closed = closed_segments(source, listed)
-    if not closed:
-        return 0
+    error: CorruptDataError | None = None
+    while closed:
+        try:
+            return Copyable(_stable_end(source, listed, closed), error)
+        except CorruptDataError as damage:
+            error = error or damage
+            closed.pop()
+    return Copyable(0, error)
+
+
+def _stable_end(
+    source: RemoteStorageManager,
+    listed: Sequence[SegmentMetadata],
+    closed: Sequence[SegmentMetadata],
+) -> int:
+    """Return the last stable offset, but no more than where a closed segment ends."""
     end = end_of(closed[-1])
     stable = stable_offset(source, closed)
     if stable >= end:

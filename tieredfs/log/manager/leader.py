@@ -13,7 +13,7 @@ from tieredfs.errors import ClosedError, NotFoundError, TieredFSError
 from tieredfs.log.journal.led_partition import LedPartition
 from tieredfs.log.journal.state import PartitionState
 from tieredfs.log.manager.copy_guard import CopyGuard
-from tieredfs.log.manager.copyable import closed_segments, copyable_end, lag_of
+from tieredfs.log.manager.copyable import closed_segments, copyable, lag_of
 from tieredfs.log.manager.partition_folder import PartitionFolder
 from tieredfs.log.manager.status import NO_LAG, PartitionStatus, Role
 from tieredfs.log.manager.tiering import Tiering
@@ -191,14 +191,16 @@ class LeaderTask:
         listed = [] if source is None else listed_segments(source, self._partition)
         if source is None or not listed:
             return None, False
+        due = closed_segments(source, listed)
+        known = self.status.end_offset or 0
+        self._note_lag([one for one in due if (one.end_offset or 0) >= known])
         try:
-            stable = copyable_end(source, listed)
+            stable, damage = copyable(source, listed)
         except NotFoundError:  # the broker has deleted a segment: the next run lists
             return None, True
-        due = closed_segments(source, listed)
-        self._note_lag(due)
         guard = CopyGuard(led, self._epoch, tiering.now_ms, self._check)
-        record, error = tiering.record, None
+        record = tiering.record
+        error: TieredFSError | None = damage
         push = PartitionPush(
             source,
             tiering.target,

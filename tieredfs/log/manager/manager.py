@@ -77,6 +77,7 @@ _WAITING: Final = Backoff(1.0, 30.0)
 
 _NO_RETENTION: Final = Retention()
 _MARK_ATTEMPTS: Final = 5
+_END_SECONDS: Final = 2.0
 _BEATS_PER_LIFETIME: Final = 6
 
 
@@ -317,9 +318,15 @@ class RemoteLogManager:
         if not was_closed:
             if not have_ended:
                 self._tiering.target.store.abandon_uploads()
-            with suppress(TieredFSError):  # it is taken for dead in a minute
-                self._tiering.heartbeat.end()
+            # A store may hang; then the manager is taken for dead in a minute.
+            ending = threading.Thread(target=self._end_heartbeat, daemon=True)
+            ending.start()
+            ending.join(_END_SECONDS)
         return have_ended
+
+    def _end_heartbeat(self) -> None:
+        with suppress(TieredFSError):
+            self._tiering.heartbeat.end()
 
     def _leader(self, partition: TopicIdPartition) -> LeaderTask | None:
         with self._lock:
