@@ -4,9 +4,13 @@ In ``planning``, ``catalog`` lists the segments, and ``tiles`` (pure) decides wh
 them serve which offsets. In ``read``, ``reader`` plans the reads of a partition,
 ``pipeline`` makes records of what is planned, and ``times`` finds the offset of a time;
 ``scan`` and ``fetch`` are the two ways to read that the public API has, and
-``partition_view`` is for those that pass batches on as they are.
+``partition_view`` is for those that pass batches on as they are. In ``manager``, a
+``leader`` copies what is closed and deletes what has expired, each in its time.
 """
 
+from tieredfs.log.manager.manager import RemoteLogManager
+from tieredfs.log.manager.settings import ManagerSettings
+from tieredfs.log.manager.status import Lag, PartitionStatus, Role
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.scan_plan import ScanPlan
 from tieredfs.log.planning.segment_slice import SegmentSlice
@@ -15,12 +19,19 @@ from tieredfs.log.read.fetch import Fetched
 from tieredfs.log.read.reader import Bounds, TieredReader
 from tieredfs.log.read.scan import Scan
 from tieredfs.log.retention.expire import ExpiredPartition
+from tieredfs.log.retention.plan import Retention
 
 __all__ = [
     "Bounds",
     "ExpiredPartition",
     "Explanation",
     "Fetched",
+    "Lag",
+    "ManagerSettings",
+    "PartitionStatus",
+    "RemoteLogManager",
+    "Retention",
+    "Role",
     "Scan",
     "ScanPlan",
     "ScanStats",

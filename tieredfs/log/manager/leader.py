@@ -118,7 +118,7 @@ class LeaderTask:
                 delete_partition(self._tiering.target, led, self._epoch)
                 self.status = replace(self.status, is_gone=True, lag=NO_LAG)
                 return False
-            self._settle(led)
+            self._resolve(led)
             error, is_waiting = self._copy(led)
             next_ms = self._expire(led)
         except BaseException:
@@ -157,8 +157,8 @@ class LeaderTask:
         if self._is_cancelled:
             raise ClosedError(f"{self._partition}: its manager has let go of it")
 
-    def _settle(self, led: LedPartition) -> None:
-        """Settle what was begun and not ended: by this task, or by another leader.
+    def _resolve(self, led: LedPartition) -> None:
+        """Resolve what was begun and not ended, by this task or by another leader.
 
         What is in the store counts. What an incomplete copy has left is removed.
         """
@@ -170,7 +170,7 @@ class LeaderTask:
         if state.copying:
             led.lead(
                 self._epoch,
-                "settle the copies that were begun",
+                "resolve the copies that were begun",
                 lambda state: state.with_settled_copies(stored, now_ms),
             )
         lost = led.state.to_delete - stored
