@@ -18,6 +18,7 @@ from tieredfs.errors import (
     CorruptIndexError,
     DeadlineExceededError,
     NotFoundError,
+    OffsetOutOfRangeError,
     StorageUnavailableError,
     TieredFSError,
 )
@@ -315,6 +316,13 @@ class PartitionRead:
         reached = self._left.first.start_offset
         return f"{error}; {self.partition} was read up to offset {reached}"
 
+    def _has_expired(self) -> bool:
+        """Return whether the log begins after what is to be read next."""
+        try:
+            return self._reader().beginning() > self._left.first.start_offset
+        except TieredFSError:  # then the first error is the one to raise
+            return False
+
     def _hidden(self, batches: LogBatches) -> npt.NDArray[np.bool_]:
         """Return for each batch whether it is left out."""
         if not self._committed:
@@ -386,10 +394,13 @@ class PartitionRead:
         """Plan the rest again when a segment is gone.
 
         Raises:
-            NotFoundError: Deleted segments are not skipped, or all segments are gone.
+            OffsetOutOfRangeError: The log begins later now, and what is gone is not
+                skipped.
+            NotFoundError: A segment is gone inside the log, or all are.
         """
         if not self._skip_deleted:
-            raise NotFoundError(self._with_offset(error)) from error
+            kind = OffsetOutOfRangeError if self._has_expired() else NotFoundError
+            raise kind(self._with_offset(error)) from error
         first = self._left.first
         self._gone.add(content_of(first.segment))
         reader, self._aborts, self._downloads = self._reader(), None, None
