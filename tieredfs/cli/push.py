@@ -186,7 +186,7 @@ def push(  # noqa: PLR0913 - one parameter for each option
                 threads=concurrency or DEFAULT_SETTINGS.threads,
                 single_writer=single_writer,
             ),
-            record=_record(),
+            directory=default_directory(),
             metrics=metrics,
             as_json=as_json,
         )

@@ -5,27 +5,23 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from contextvars import copy_context
+from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from tieredfs.cache.user_directory import default_directory
 from tieredfs.cli.metrics import serving_metrics
 from tieredfs.cli.output.tables import show_json, show_line
 from tieredfs.errors import TieredFSError
-from tieredfs.log.journal.heartbeat import Heartbeat, unique_owner
-from tieredfs.log.journal.local_lock import LocalLock
 from tieredfs.log.manager.directory_watch import DirectoryWatch
 from tieredfs.log.manager.manager import RemoteLogManager
 from tieredfs.log.manager.settings import ManagerSettings
 from tieredfs.log.manager.status import PartitionStatus
-from tieredfs.log.push.push_record import PushRecord
 from tieredfs.log.retention.plan import Retention
 from tieredfs.model import TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["watch_log_directory"]
 
-_LOCKS: Final = "managers"
 _STOP_SECONDS: Final = 7.0
 """Seconds for the tasks that run when the process is to end: Docker kills it after ten.
 What is cut off is settled and copied by the next one."""
@@ -38,7 +34,7 @@ def watch_log_directory(  # noqa: PLR0913 - what is copied, how, and what is sho
     retention: Retention,
     settings: ManagerSettings,
     *,
-    record: PushRecord | None,
+    directory: Path | None,
     metrics: tuple[str, int] | None,
     as_json: bool,
 ) -> None:
@@ -50,7 +46,7 @@ def watch_log_directory(  # noqa: PLR0913 - what is copied, how, and what is sho
         select: Lists the partitions that are to be tiered.
         retention: What is kept in the tier.
         settings: How the manager works.
-        record: The logs that earlier pushes read.
+        directory: Where logs that were read, and locks, are recorded; None for nowhere.
         metrics: Where to serve metrics; None for nowhere.
         as_json: Whether each report is JSON, one object a line.
 
@@ -63,9 +59,8 @@ def watch_log_directory(  # noqa: PLR0913 - what is copied, how, and what is sho
         target,
         source,
         settings,
-        record=record,
+        directory=directory,
         watch=reports.report,
-        heartbeat=_heartbeat(target),
     )
     watch = DirectoryWatch(
         manager, source, select, retention, on_error=reports.show_error
@@ -79,13 +74,6 @@ def watch_log_directory(  # noqa: PLR0913 - what is copied, how, and what is sho
         finally:
             if not manager.close(_STOP_SECONDS):
                 reports.show("tasks are still running", level="warning")
-
-
-def _heartbeat(target: RemoteStorageManager) -> Heartbeat:
-    """Return a new heartbeat, with a lock where this user has a directory for it."""
-    owner, directory = unique_owner(), default_directory()
-    lock = None if directory is None else LocalLock(directory / _LOCKS, owner)
-    return Heartbeat(target.store, owner, lock=lock)
 
 
 def _now_ms() -> int:

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Final, Self, TypeAlias
 
 from tieredfs.errors import (
@@ -24,6 +25,7 @@ from tieredfs.errors import (
 )
 from tieredfs.log.journal.heartbeat import Heartbeat, unique_owner
 from tieredfs.log.journal.journal import journalled_partitions, read_state
+from tieredfs.log.journal.local_lock import LocalLock
 from tieredfs.log.manager.follower import FollowerTask
 from tieredfs.log.manager.leader import LeaderTask
 from tieredfs.log.manager.schedule import Backoff, Schedule
@@ -76,6 +78,7 @@ _WAITING: Final = Backoff(1.0, 30.0)
 """While a transaction is open."""
 
 _NO_RETENTION: Final = Retention()
+_LOCKS: Final = "managers"
 _MARK_ATTEMPTS: Final = 5
 _END_SECONDS: Final = 2.0
 _BEATS_PER_LIFETIME: Final = 6
@@ -98,9 +101,8 @@ class RemoteLogManager:
         source: RemoteStorageManager | None = None,
         settings: ManagerSettings = DEFAULT_SETTINGS,
         *,
-        record: PushRecord | None = None,
+        directory: Path | None = None,
         watch: Callable[[PartitionStatus], object] = lambda _: None,
-        heartbeat: Heartbeat | None = None,
         clock: Callable[[], float] = time.monotonic,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         draw: Callable[[], float] = random.random,
@@ -112,11 +114,11 @@ class RemoteLogManager:
             source: Where the logs are, usually a broker's log directory; None for
                 topics that only the tier has, which then only expire.
             settings: How it works.
-            record: The logs that earlier pushes read, so that after a restart unchanged
-                ones are not read again; None to read them.
+            directory: A directory of this user and machine, shared by managers: with it
+                a restart neither reads unchanged logs again nor waits for a manager
+                that was killed to be taken for dead. None for none.
             watch: Called with the status of a partition after each of its tasks, unless
                 it had nothing to do; from several threads.
-            heartbeat: Says that this manager is alive; by default its name is new.
             clock: Returns a time in seconds that only grows.
             now_ms: Returns the time, in milliseconds since 1970.
             draw: Returns a random number from 0 to 1, for the jitter.
@@ -126,7 +128,11 @@ class RemoteLogManager:
         """
         if Capability.WRITE not in target.capabilities:
             raise UnsupportedOperationError(f"{target!r} is read only: nothing to do")
-        heartbeat = heartbeat or Heartbeat(target.store, unique_owner())
+        owner, record, lock = unique_owner(), None, None
+        if directory is not None:
+            record = PushRecord.in_cache(directory)
+            lock = LocalLock(directory / _LOCKS, owner)
+        heartbeat = Heartbeat(target.store, owner, lock=lock)
         self._tiering = Tiering(target, source, settings, heartbeat, now_ms, record)
         self._watch = watch
         self._clock = clock
