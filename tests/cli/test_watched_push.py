@@ -184,9 +184,9 @@ def test_health_and_metrics_are_served(tmp_path: Path) -> None:
         (folder / f"{40:020d}.log").write_bytes(damaged)
         roll(folder, 50)
         wait_until(lambda: get(port, "/health")[0] == 503, process)
+        wait_until(lambda: metric(port, "copied_segments_total") == 4, process)
+        wait_until(lambda: metric(port, "lag_segments") == 1, process)
         assert metric(port, "failing") == 1
-        assert metric(port, "lag_segments") == 1
-        assert metric(port, "copied_segments_total") == 4
 
 
 def get(port: int, path: str) -> tuple[int, str]:
