@@ -72,10 +72,10 @@ def expire(  # noqa: PLR0913 - what expires, how, and by whose clock
 ) -> list[ExpiredPartition]:
     """Delete the expired segments of partitions, whole segments from the beginning on.
 
-    The segments of a partition are deleted in order, so that a reader never finds a
-    hole. What an earlier run has noted as expired and has not deleted is deleted too.
-    When it returns, the earliest offset of each partition is in its journal, and a
-    ``push`` copies nothing below it.
+    The segments of a partition are deleted in the order of ``expired_segments``, so
+    that a reader never finds a hole. What an earlier run has noted as expired and has
+    not deleted is deleted too. When it returns, the earliest offset of each partition
+    is in its journal, and a ``push`` copies nothing below it.
 
     Args:
         storage: The tier.

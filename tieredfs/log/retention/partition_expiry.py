@@ -10,8 +10,8 @@ from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.read.reader import TieredReader, bounds_of
 from tieredfs.log.retention.plan import (
     Retention,
+    expired_segments,
     expired_until,
-    is_before,
     next_expiry_ms,
 )
 from tieredfs.model import SegmentMetadata
@@ -27,8 +27,8 @@ class ExpiryPlan:
 
     Attributes:
         log_start: The earliest offset that is kept.
-        segments: The segments to delete, in order; also those whose deletion an earlier
-            run has begun.
+        segments: The segments to delete, in the order of ``expired_segments``; also
+            those whose deletion an earlier run has begun.
         next_ms: When the next segment will have expired by its age, in milliseconds
             since 1970; None for never.
         first_offset: The first offset that is stored; 0 without segments.
@@ -71,14 +71,9 @@ def plan_expiry(
     tiles = reader.tiles(segments, held.beginning, held.end, skip_gaps=True)
     until = expired_until(tiles, retention, now_ms, catalog.describe)
     log_start = max(state.log_start, until or 0)
-    found = {
-        one
-        for one in segments
-        if is_before(one, log_start) or one.id in state.to_delete
-    }
-    ordered = sorted(found, key=lambda one: (one.start_offset, one.id))
+    expired = expired_segments(segments, tiles, log_start, state.to_delete)
     next_ms = next_expiry_ms(tiles, log_start, retention, catalog.describe)
-    return ExpiryPlan(log_start, tuple(ordered), next_ms, held.beginning, held.end)
+    return ExpiryPlan(log_start, tuple(expired), next_ms, held.beginning, held.end)
 
 
 def delete_expired(  # noqa: PLR0913 - what is deleted, for whom, and when

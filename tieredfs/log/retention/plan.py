@@ -5,14 +5,17 @@ A pure function of the segments, the limits and the time. Source: KIP-405, and w
 after the other, up to the first that none of the limits excludes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 
+from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import InvalidArgumentError
+from tieredfs.log.planning.columns import end_of
 from tieredfs.log.planning.overlap import Tile
-from tieredfs.model import SegmentMetadata
+from tieredfs.log.planning.tiles import lineage_of, log_end
+from tieredfs.model import SegmentId, SegmentMetadata
 
-__all__ = ["Retention", "expired_until", "is_before", "next_expiry_ms"]
+__all__ = ["Retention", "expired_segments", "expired_until", "next_expiry_ms"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,12 +112,62 @@ def next_expiry_ms(
     return None if newest is None or newest < 0 else newest + retention.max_age_ms
 
 
-def is_before(segment: SegmentMetadata, offset: int) -> bool:
+def expired_segments(
+    segments: Sequence[SegmentMetadata],
+    tiles: Sequence[Tile],
+    log_start: int,
+    noted: Container[SegmentId],
+) -> list[SegmentMetadata]:
+    """Return the segments that are deleted once a log begins at an offset.
+
+    They are in an order in which a reader finds the rest of the log without a hole
+    after each of them: first those that serve nothing, then by the last offset that
+    each serves.
+
+    Args:
+        segments: All segments of the log, with what decides which of them count.
+        tiles: Which of them serves which offsets, of the whole log.
+        log_start: The earliest offset that is kept.
+        noted: The ids of those that an earlier run has noted as expired.
+    """
+    served_until = {tile.segment: tile.end for tile in tiles}
+    lineage = lineage_of(segments)
+    # Beyond the end of a log are records that its last leader did not have.
+    is_all = bool(tiles) and log_start >= log_end(segments)
+
+    def is_expired(one: SegmentMetadata) -> bool:
+        if is_all or one.id in noted or _is_before(one, log_start):
+            return True
+        is_served = served_until.get(one, 0) > log_start
+        return not is_served and _is_superseded(one, log_start, lineage)
+
+    found = filter(is_expired, segments)
+    return sorted(
+        found, key=lambda one: (served_until.get(one, 0), one.start_offset, one.id)
+    )
+
+
+def _is_before(segment: SegmentMetadata, offset: int) -> bool:
     """Return whether all offsets of a segment are below one.
 
     That may be a segment that served no offset, such as one of an earlier leader.
     """
     return segment.end_offset is not None and segment.end_offset < offset
+
+
+def _is_superseded(
+    segment: SegmentMetadata, log_start: int, lineage: LeaderEpochs
+) -> bool:
+    """Return whether a later leader had none of a segment's offsets that are kept.
+
+    It would be where the log begins, though it has no offset of the log: a hole, or
+    where nothing else is left, records that were never part of it.
+    """
+    start = segment.start_offset
+    if start >= log_start:
+        return False
+    epochs = LeaderEpochs(segment.leader_epochs or ())
+    return epochs.agreement_end(lineage, start, end_of(segment)) <= log_start
 
 
 def _is_too_old(
