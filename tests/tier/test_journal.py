@@ -1,6 +1,7 @@
 """The journal of a partition: each entry is written once, and the last one counts."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -188,6 +189,55 @@ class TestTwoWriters:
         assert two.read() == second
         third = two.append(second, "moved", EMPTY.with_log_start(8))
         assert one.read() == third
+
+    @pytest.mark.parametrize("count", [16, 40, 47])
+    def test_one_that_stood_still_is_refused_also_where_the_next_entry_was_deleted(
+        self, place: Bucket, count: int
+    ) -> None:
+        """So many entries later, the one that it would write may be free again."""
+        one, two = journal_of(open_store(place)), journal_of(open_store(place), "two")
+        seen = [None, one.append(None, "made", EMPTY)]
+        last = seen[-1]
+        for offset in range(count):
+            last = two.append(last, "moved", EMPTY.with_log_start(offset))
+        for known in seen:
+            before = [entry.key for entry in open_store(place).list()]
+            with pytest.raises(FencedError, match="orders-0: another manager"):
+                one.append(known, "moved", EMPTY.with_log_start(1000))
+            assert [entry.key for entry in open_store(place).list()] == before
+        assert two.read() == last
+
+    def test_one_that_stood_still_is_refused_also_where_the_journal_was_deleted(
+        self, place: Bucket
+    ) -> None:
+        one, two = journal_of(open_store(place)), journal_of(open_store(place), "two")
+        first = one.append(None, "made", EMPTY)
+        two.append(two.read(), "moved", EMPTY)
+        two.clear()
+        with pytest.raises(FencedError, match="orders-0: another manager"):
+            one.append(first, "moved", EMPTY.with_log_start(1000))
+        assert list(open_store(place).list()) == []
+
+    def test_one_whose_entry_is_followed_before_it_looks_is_not_refused(
+        self, memory: ObjectStore
+    ) -> None:
+        """The other one has read it: then it was in charge when it wrote."""
+        two = journal_of(memory, "two")
+
+        class Followed(WatchedStore):
+            def list(
+                self, prefix: str = "", *, start_after: str = "", delimiter: str = ""
+            ) -> Iterator[ObjectInfo]:
+                two.append(two.read(), "moved", EMPTY.with_log_start(8))
+                return super().list(
+                    prefix, start_after=start_after, delimiter=delimiter
+                )
+
+        one = journal_of(Followed.over(memory, ()))
+        assert one.append(None, "made", EMPTY).number == 1
+        last = two.read()
+        assert last is not None
+        assert (last.number, last.state.log_start) == (2, 8)
 
     def test_it_is_found_in_no_listing_of_segments(self, place: Bucket) -> None:
         journal_of(open_store(place)).append(None, "made", EMPTY)

@@ -7,6 +7,9 @@ no lock. On a store that cannot create exclusively the caller has to be the only
 writer.
 
 The last entries are kept, as a history of what was done, and older ones are deleted.
+So a manager that has stood still for many entries, or until the whole journal was
+deleted, may create one that was there before. It lists the journal after it has written
+to it, and finds that.
 """
 
 from collections.abc import Iterator
@@ -165,7 +168,8 @@ class PartitionJournal:
             state: The state after the change.
 
         Raises:
-            FencedError: Another writer has written an entry after ``last``.
+            FencedError: Another writer has written an entry after ``last``, or has
+                deleted the journal.
             UnsupportedOperationError: The store is read-only, or cannot create objects
                 exclusively and the caller is not the only writer.
         """
@@ -175,12 +179,14 @@ class PartitionJournal:
         try:
             self._put(key, data)
         except AlreadyExistsError as error:
-            raise FencedError(
-                f"{self.partition}: another manager has changed it meanwhile, as "
-                f"{self.store.url}/{key} says"
-            ) from error
+            raise self._fenced_error(key) from error
+        numbers = set(self._numbers())
+        is_cleared = last is not None and last.number not in numbers
+        if is_cleared or max(numbers, default=0) >= number + _MIN_HISTORY:
+            self.store.delete([key])  # it follows nothing
+            raise self._fenced_error(key)
         if number % _MIN_HISTORY == 0:
-            old = (one for one in self._numbers() if one <= number - _MIN_HISTORY)
+            old = (one for one in numbers if one <= number - _MIN_HISTORY)
             self.store.delete([self._key(one) for one in old])
         return entry
 
@@ -202,6 +208,12 @@ class PartitionJournal:
                     "seeing each other; if there is only one, say so (--single-writer)"
                 ) from error
             self.store.put(key, data, overwrite=True)
+
+    def _fenced_error(self, key: str) -> FencedError:
+        return FencedError(
+            f"{self.partition}: another manager has changed it meanwhile: "
+            f"{self.store.url}/{key} does not follow the entry that this one has read"
+        )
 
     @property
     def _folder(self) -> str:
