@@ -1,8 +1,10 @@
 """Segments expire from the beginning of a log on, whole, and once and for all."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
+from typing import TypeVar
 
 import pyarrow as pa
 import pytest
@@ -41,7 +43,12 @@ from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.storage.plugins.registry import check_target
 from tieredfs.testing.samples import PARTITIONS, sample
-from tieredfs.testing.stores import WRITES, WatchedStore, scratch_store
+from tieredfs.testing.stores import (
+    WRITES,
+    InterceptedStore,
+    WatchedStore,
+    scratch_store,
+)
 
 PARTITION, OTHER, _ = PARTITIONS
 EACH = 20
@@ -51,6 +58,7 @@ SEGMENTS = 5
 FIRST_MS = 1_760_000_000_000
 LAYOUTS = (SingleObject, KafkaLocal)
 
+_T = TypeVar("_T")
 MakeStorage = Callable[[ObjectStore], RemoteStorageManager]
 
 
@@ -373,6 +381,59 @@ def test_a_partition_that_cannot_be_expired_leaves_the_others(
     )
     assert [type(each.error) for each in found] == [FencedError, type(None)]
     assert storage.list_partitions() == [OTHER]
+
+
+class Failing(InterceptedStore):
+    """A store that fails for one partition while it deletes a segment of another."""
+
+    error: type[BaseException]
+    is_deleting: threading.Event
+    has_raised: threading.Event
+
+    def _send(self, verb: str, keys: Sequence[str], execute: Callable[[], _T]) -> _T:
+        if verb == "delete" and "manager" not in keys[0]:
+            if keys[0].startswith(f"{OTHER.topic}/{OTHER.topic_id}/{OTHER.partition}/"):
+                assert self.is_deleting.wait(60)
+                raise self.error("down")
+            self.is_deleting.set()
+            assert self.has_raised.wait(60)
+        return execute()
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("error", [StorageUnavailableError, KeyboardInterrupt])
+def test_when_it_raises_no_further_segment_is_deleted(
+    memory: ObjectStore, error: type[BaseException], order: int
+) -> None:
+    fill(SingleObject(memory))
+    one = sample(OTHER, 0)
+    SingleObject(memory).copy_log_segment(one.metadata, one.data)
+    store = Failing._onto(memory)
+    store.error = error
+    store.is_deleting, store.has_raised = threading.Event(), threading.Event()
+    before = set(threading.enumerate())
+    with pytest.raises(error):
+        expire(
+            SingleObject(store),
+            [PARTITION, OTHER][::order],
+            Retention(max_bytes=0),
+            owner="test",
+        )
+    store.has_raised.set()
+    for thread in set(threading.enumerate()) - before:
+        thread.join(60)
+    assert starts(SingleObject(memory)) == [n * EACH for n in range(1, SEGMENTS)]
+    alive = [entry.key for entry in memory.list("@tieredfs/manager/alive/")]
+    assert len(alive) == (error is KeyboardInterrupt)
+    found = expire(
+        SingleObject(memory),
+        [PARTITION, OTHER],
+        Retention(),
+        owner="next",
+        single_writer=True,
+    )
+    assert [each.error for each in found] == [None, None]
+    assert SingleObject(memory).list_partitions() == []
 
 
 def test_a_broker_s_log_directory_is_never_expired(memory: ObjectStore) -> None:

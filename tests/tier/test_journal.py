@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from servers import Bucket
 from support.stores import make_place, open_store
 from tieredfs import (
+    ClosedError,
     CorruptObjectError,
     FencedError,
     InvalidArgumentError,
@@ -323,6 +324,21 @@ class TestLeaders:
         heartbeat.end()
         led(clocked, "two").lead(None, "led", unchanged)
         assert led(clocked, "two").state.leader == Leader("two", 3)
+
+    def test_one_that_has_ended_changes_nothing_more(self, clocked: Clocked) -> None:
+        heartbeat = Heartbeat(clocked, "one")
+        one = LedPartition(heartbeat, PARTITION)
+        one.lead(3, "led", unchanged)
+        heartbeat.end()
+        for act in (
+            lambda: one.change("moved", unchanged),
+            lambda: one.lead(4, "led", unchanged),
+            lambda: heartbeat.is_dead("another"),
+        ):
+            clocked.put("@tieredfs/manager/alive/another", b"", overwrite=True)
+            with pytest.raises(ClosedError, match="manager one has ended"):
+                act()
+        assert heartbeat.is_dead("one")
 
     def test_a_higher_epoch_replaces_one_that_is_alive(self, clocked: Clocked) -> None:
         one, two = led(clocked, "one"), led(clocked, "two")

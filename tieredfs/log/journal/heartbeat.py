@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
-from tieredfs.errors import NotFoundError
+from tieredfs.errors import ClosedError, NotFoundError
 from tieredfs.format.segment.key_scheme import MANAGER_FOLDER
 from tieredfs.log.journal.local_lock import LocalLock
 from tieredfs.log.store_clock import written_at
@@ -56,11 +56,17 @@ class Heartbeat:
     clock: Callable[[], float] = time.monotonic
     lock: LocalLock | None = None
     _next: float | None = field(default=None, init=False)
+    _is_ended: bool = field(default=False, init=False)
     _lock: AbstractContextManager[object] = field(default_factory=make_lock, init=False)
 
     def beat(self) -> None:
-        """Say that this manager is alive, if it has not done so for a while."""
+        """Say that this manager is alive, if it has not done so for a while.
+
+        Raises:
+            ClosedError: It has said that it is gone.
+        """
         with self._lock:
+            self._check_alive()
             now = self.clock()
             if self._next is None or now >= self._next:
                 self._write()
@@ -72,8 +78,12 @@ class Heartbeat:
             self.beat()
 
     def end(self) -> None:
-        """Say that this manager is gone: what it was in charge of can be taken over."""
+        """Say that this manager is gone: what it was in charge of can be taken over.
+
+        A thread of it that is still at work is refused its next change.
+        """
         with self._lock:
+            self._is_ended = True
             if self._next is not None:
                 self._next = None
                 self.store.delete([_key(self.owner)])
@@ -84,6 +94,9 @@ class Heartbeat:
         """Return whether another manager has died, or has ended.
 
         It is not where the store does not say when objects were written.
+
+        Raises:
+            ClosedError: This one has said that it is gone.
         """
         if self.lock is not None and self.lock.is_dead(other):
             return True
@@ -92,10 +105,16 @@ class Heartbeat:
         except NotFoundError:
             return True
         with self._lock:
+            self._check_alive()
             now = written_at(self.store, _key(self.owner), self.owner.encode())
         if before is None or now is None:
             return False
         return now - before > self.lifetime * 1000
+
+    def _check_alive(self) -> None:
+        """Raise ClosedError once this manager is gone."""
+        if self._is_ended:
+            raise ClosedError(f"manager {self.owner} has ended: it changes nothing")
 
     def _write(self) -> None:
         if self.lock is not None:

@@ -69,6 +69,7 @@ class LedPartition:
         Raises:
             FencedError: Another manager is in charge: see ``PartitionState.led_by``.
             UnsupportedOperationError: See ``PartitionJournal.append``.
+            ClosedError: The manager has said that it is gone.
         """
         self._heartbeat.beat()
         leader, owner = self.state.leader, self._heartbeat.owner
@@ -94,6 +95,7 @@ class LedPartition:
 
         Raises:
             FencedError: Another manager has changed it meanwhile, so it is in charge.
+            ClosedError: The manager has said that it is gone.
         """
         self._heartbeat.beat()
         self._write(change, update(self.state))

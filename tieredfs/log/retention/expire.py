@@ -5,6 +5,7 @@ also says which segments are to be deleted. So a run that dies is finished by th
 one, and a segment that was deleted is not copied again.
 """
 
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -96,7 +97,7 @@ def expire(  # noqa: PLR0913 - what expires, how, and by whose clock
         InvalidArgumentError: ``concurrency`` is below 1.
         UnsupportedOperationError: The layout is read only.
         StorageUnavailableError: The store failed in all attempts of its policy. What
-            was begun is finished by the next run.
+            was begun is finished by the next run: no further segment is deleted.
     """
     if concurrency < 1:
         raise InvalidArgumentError(f"concurrency {concurrency} is below 1")
@@ -104,20 +105,22 @@ def expire(  # noqa: PLR0913 - what expires, how, and by whose clock
         raise UnsupportedOperationError(
             f"{storage!r} is read only: nothing can be deleted from it"
         )
-    heartbeat = Heartbeat(storage.store, owner)
-    work = _Expiry(storage, retention, heartbeat, single_writer, now_ms, progress)
+    heartbeat, stop = Heartbeat(storage.store, owner), threading.Event()
+    work = _Expiry(storage, retention, heartbeat, single_writer, now_ms, progress, stop)
     pool = DaemonExecutor(concurrency, "tieredfs-expire")
     run = work.plan if dry_run else work.run
     try:
         jobs = [pool.submit(run, partition) for partition in partitions]
         wait_for_all(jobs)
-        found = [job.result() for job in jobs]
+        # One that has failed is the first to be raised, while others may still run.
+        found = [job.result() for job in jobs if job.done()]
     except KeyboardInterrupt:  # the store may hang, and a heartbeat ends by itself
         raise
     except BaseException:
         heartbeat.end()
         raise
     finally:
+        stop.set()
         pool.shutdown(wait=False, cancel_futures=True)
     heartbeat.end()
     return found
@@ -133,6 +136,7 @@ class _Expiry:
     is_only_writer: bool
     now_ms: Callable[[], int]
     progress: Callable[[SegmentMetadata], object]
+    stop: threading.Event
 
     def plan(self, partition: TopicIdPartition) -> ExpiredPartition:
         """Find what has expired of a partition."""
@@ -161,6 +165,8 @@ class _Expiry:
                     deleted.append(segment)
                     self.progress(segment)
                     self.heartbeat.beat()
+                    if self.stop.is_set():  # the call has raised: the next run goes on
+                        break
         except _FAILURES as error:
             return ExpiredPartition(partition, log_start, tuple(deleted), error)
         return ExpiredPartition(partition, log_start, tuple(deleted))
