@@ -1,10 +1,10 @@
 """Segments expire from the beginning of a log on, whole, and once and for all."""
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import pyarrow as pa
 import pytest
@@ -446,6 +446,26 @@ def test_a_concurrency_below_1_is_refused(memory: ObjectStore) -> None:
         expire(SingleObject(memory), [], Retention(), owner="test", concurrency=0)
 
 
+class Meeting(InterceptedStore):
+    """A store where something else happens at one of the requests."""
+
+    left: int
+    has_landed: bool
+    act: Callable[[], object]
+
+    def _send(self, verb: str, keys: Sequence[str], execute: Callable[[], _T]) -> _T:
+        del keys
+        is_now, self.left = not self.left, self.left - 1
+        if is_now and not self.has_landed:
+            self.act()
+        answer: object = execute()
+        if verb == "list" and isinstance(answer, Iterable):
+            answer = iter(list(answer))  # as it was
+        if is_now and self.has_landed:
+            self.act()
+        return cast("_T", answer)
+
+
 class TestAfterwards:
     def test_an_append_continues_where_the_log_ended(self, memory: ObjectStore) -> None:
         tier = Tier(SingleObject(memory))
@@ -456,6 +476,27 @@ class TestAfterwards:
         assert tier.topics() == []
         again = Tier(SingleObject(memory)).create_topic("t", topic_id=topic.topic_id)
         assert again.append(pa.table({"value": [b"c"]})) == range(2, 3)
+
+    @pytest.mark.parametrize("at", range(10))
+    @pytest.mark.parametrize("has_landed", [False, True])
+    def test_an_append_succeeds_though_all_expires_at_any_of_its_requests(
+        self, memory: ObjectStore, at: int, *, has_landed: bool
+    ) -> None:
+        tier = Tier(SingleObject(memory))
+        topic = tier.create_topic("t")
+        for _ in range(3):
+            topic.append(pa.table({"value": [b"a"]}))
+        (partition,) = tier.storage.list_partitions()
+
+        def expire_all() -> None:
+            expire(tier.storage, [partition], Retention(max_bytes=0), owner="other")
+
+        store = Meeting._onto(memory)
+        store.left, store.has_landed, store.act = -1, has_landed, expire_all
+        writer = Tier(SingleObject(store)).topic("t")
+        store.left = at
+        assert writer.append(pa.table({"value": [b"b"]})) == range(3, 4)
+        assert topic.append(pa.table({"value": [b"c"]})) == range(4, 5)
 
     @pytest.mark.parametrize("layout", LAYOUTS)
     def test_the_layout_is_detected_whatever_managers_have_noted(

@@ -1,6 +1,7 @@
 """One append: the segment that it makes at the end of a log, and how it is stored."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from tieredfs.epochs import LeaderEpochs
@@ -13,6 +14,7 @@ from tieredfs.log.journal.journal import read_state
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.tiles import last_of, lineage_of, log_end
 from tieredfs.log.read.reader import TieredReader
+from tieredfs.log.read.replan import plan_despite_deletes
 from tieredfs.model import (
     EpochEntry,
     IndexType,
@@ -148,16 +150,30 @@ def find_end(
 
     Raises:
         CorruptDataError: A segment is inconsistent with its indexes.
+        InvalidTransitionError: The partition is being deleted, and has no segment.
     """
     catalog = SegmentCatalog(storage)
+    catalog.begin([partition])
+    reader, plan = TieredReader(storage, catalog, partition), partial(_end_of, catalog)
     try:
-        segments = TieredReader(storage, catalog, partition).segments()
-    except NotFoundError:
-        segments = []
+        return plan_despite_deletes(plan, reader)
+    except NotFoundError:  # all of it has expired since it was listed
+        return plan(reader)
+
+
+def _end_of(
+    catalog: SegmentCatalog, reader: TieredReader
+) -> tuple[LogEnd, frozenset[SegmentId]]:
+    """Return what ``find_end`` does.
+
+    Raises:
+        NotFoundError: A segment was deleted since it was listed.
+    """
+    storage, segments = reader.storage, reader.segments()
     ids = frozenset(segment.id for segment in segments)
     last = last_of(segments)
     if last is None:  # it is new, or all of it has expired
-        state = read_state(storage.store, partition)
+        state = read_state(storage.store, reader.partition)
         state.check_copied()
         end = LogEnd(state.log_start, LeaderEpochs((_FIRST,)), ProducerSnapshot())
         return end, ids
