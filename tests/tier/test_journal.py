@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from tieredfs import (
     UnsupportedFormatError,
     UnsupportedOperationError,
 )
+from tieredfs.format.checksum import crc32c
 from tieredfs.log.journal.entry import JournalEntry, encode_entry, parse_entry
 from tieredfs.log.journal.heartbeat import Heartbeat
 from tieredfs.log.journal.journal import PartitionJournal, journalled_partitions
@@ -62,6 +64,13 @@ def journal_of(store: ObjectStore, writer: str = "one") -> PartitionJournal:
     return PartitionJournal(store, PARTITION, writer)
 
 
+def sealed(document: dict[str, object]) -> bytes:
+    """Return the bytes of an entry with these members, and their checksum."""
+    rest = {name: member for name, member in document.items() if name != "crc32c"}
+    text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
+    return json.dumps({**rest, "crc32c": crc32c(text.encode())}).encode()
+
+
 class TestEntries:
     @given(_entries)
     def test_an_entry_is_parsed_as_it_was_written(self, entry: JournalEntry) -> None:
@@ -73,8 +82,20 @@ class TestEntries:
     ) -> None:
         document = json.loads(encode_entry(entry))
         del document[data.draw(st.sampled_from(sorted(document)))]
-        with pytest.raises(CorruptObjectError, match="e: not an entry"):
-            parse_entry(json.dumps(document).encode(), PARTITION, "e")
+        for damaged in (json.dumps(document).encode(), sealed(document)):
+            if json.loads(damaged) != json.loads(encode_entry(entry)):
+                with pytest.raises(CorruptObjectError, match="e: not an entry"):
+                    parse_entry(damaged, PARTITION, "e")
+
+    @given(_entries, st.data())
+    def test_one_in_which_a_bit_has_changed_is_corrupt_or_says_the_same(
+        self, entry: JournalEntry, data: st.DataObject
+    ) -> None:
+        damaged = bytearray(encode_entry(entry))
+        bit = data.draw(st.integers(0, 8 * len(damaged) - 1))
+        damaged[bit // 8] ^= 1 << bit % 8
+        with suppress(CorruptObjectError, UnsupportedFormatError):
+            assert parse_entry(bytes(damaged), PARTITION, "e") == entry
 
     @given(st.binary() | st.text().map(str.encode))
     def test_any_bytes_are_an_entry_or_a_typed_error(self, data: bytes) -> None:
@@ -90,8 +111,8 @@ class TestEntries:
         document[data.draw(st.sampled_from(members))] = data.draw(
             st.sampled_from([True, 1.5, [1], {"a": 1}, -1])
         )
-        with pytest.raises(CorruptObjectError):
-            parse_entry(json.dumps(document).encode(), PARTITION, "e")
+        with pytest.raises(CorruptObjectError, match="e: not an entry"):
+            parse_entry(sealed(document), PARTITION, "e")
 
     def test_one_of_a_newer_release_is_not_taken_for_damage(self) -> None:
         entry = JournalEntry(1, "made", "one", EMPTY)
@@ -102,7 +123,7 @@ class TestEntries:
     def test_a_member_that_is_added_later_is_ignored(self) -> None:
         entry = JournalEntry(1, "made", "one", EMPTY)
         document = json.loads(encode_entry(entry)) | {"colour": "red"}
-        assert parse_entry(json.dumps(document).encode(), PARTITION, "e") == entry
+        assert parse_entry(sealed(document), PARTITION, "e") == entry
 
 
 class TestOneWriter:
@@ -156,6 +177,20 @@ class TestOneWriter:
         for name in ("notes.txt", "9.json", f"{'٣' * 20}.json"):
             memory.put(f"{entry.key.rpartition('/')[0]}/{name}", b"{}", overwrite=True)
         assert journal_of(memory).read() == last
+
+    def test_where_a_damaged_entry_is_deleted_the_one_before_it_counts(
+        self, memory: ObjectStore
+    ) -> None:
+        first = journal_of(memory).append(None, "made", EMPTY.with_log_start(3))
+        journal_of(memory).append(first, "moved", EMPTY.with_log_start(5))
+        damaged = max(entry.key for entry in memory.list())
+        memory.put(damaged, b"", overwrite=True)
+        with pytest.raises(CorruptObjectError, match="if you delete it, the entry bef"):
+            journal_of(memory).read()
+        memory.delete([damaged])
+        assert journal_of(memory).read() == first
+        second = journal_of(memory).append(first, "moved", EMPTY.with_log_start(7))
+        assert journal_of(memory).read() == second
 
     def test_an_entry_under_another_number_is_corrupt(
         self, memory: ObjectStore

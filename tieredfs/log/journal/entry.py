@@ -1,7 +1,9 @@
 """An entry of a partition's journal: one change, and the state after it.
 
 Each entry has the whole state, which is small, so a reader needs only the last one.
-The form is JSON with sorted keys; a member that is not known is ignored.
+The form is JSON with sorted keys; a member that is not known is ignored. One has the
+CRC-32C of the others, as a digit of an offset that is damaged is still JSON, and says
+that segments have expired which have not.
 """
 
 import json
@@ -14,6 +16,7 @@ from tieredfs.errors import (
     InvalidArgumentError,
     UnsupportedFormatError,
 )
+from tieredfs.format.checksum import crc32c
 from tieredfs.log.journal.state import Leader, PartitionState, TrackedSegment
 from tieredfs.model import SegmentId, TopicIdPartition
 from tieredfs.states import PartitionDeleteState, SegmentState
@@ -21,6 +24,7 @@ from tieredfs.states import PartitionDeleteState, SegmentState
 __all__ = ["JournalEntry", "encode_entry", "parse_entry"]
 
 _VERSION: Final = 1
+_CHECKSUM: Final = "crc32c"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +67,7 @@ def encode_entry(entry: JournalEntry) -> bytes:
         "segments": segments,
         "deletion": state.deletion,
     }
-    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+    return _dumped({**document, _CHECKSUM: crc32c(_dumped(document))})
 
 
 def parse_entry(
@@ -97,11 +101,15 @@ def parse_entry(
         ValueError,
     ) as error:
         raise CorruptObjectError(
-            f"{name}: not an entry of a journal ({error})"
+            f"{name}: not an entry of a journal ({error}); if you delete it, the entry "
+            "before it counts"
         ) from error
 
 
 def _parsed(document: Mapping[str, Any], partition: TopicIdPartition) -> JournalEntry:
+    others = {name: one for name, one in document.items() if name != _CHECKSUM}
+    if document[_CHECKSUM] != crc32c(_dumped(others)):
+        raise ValueError("its checksum is not that of its members")
     leader, deletion = document["leader"], document["deletion"]
     segments = {
         SegmentId(one["id"]): TrackedSegment(
@@ -127,6 +135,10 @@ def _parsed(document: Mapping[str, Any], partition: TopicIdPartition) -> Journal
         _text(document["writer"]),
         state,
     )
+
+
+def _dumped(document: Mapping[str, Any]) -> bytes:
+    return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
 
 def _integer(value: object) -> int:
