@@ -54,6 +54,7 @@ _states = st.builds(
     log_start=_small,
     segments=st.lists(_tracked).map(lambda all_of: {one.id: one for one in all_of}),
     deletion=st.none() | st.sampled_from(PartitionDeleteState),
+    leader_epoch=st.integers(),
 )
 _entries = st.builds(
     JournalEntry, number=_small, change=st.text(), writer=st.text(), state=_states
@@ -418,7 +419,10 @@ class TestLeaders:
         one = led(clocked, "one")
         one.lead(3, "led", unchanged)
         one.change("released", PartitionState.released)
-        led(clocked, "two").lead(0, "led", unchanged)
+        with pytest.raises(FencedError, match="before had leader epoch 3; this one ha"):
+            led(clocked, "two").lead(2, "led", unchanged)
+        led(clocked, "two").lead(None, "led", unchanged)
+        assert led(clocked, "three").state.leader == Leader("two", 3)
 
     def test_a_heartbeat_is_written_three_times_in_a_lifetime(
         self, memory: ObjectStore

@@ -63,6 +63,7 @@ def encode_entry(entry: JournalEntry) -> bytes:
         "change": entry.change,
         "writer": entry.writer,
         "leader": leader,
+        "leader_epoch": state.leader_epoch,
         "log_start": state.log_start,
         "segments": segments,
         "deletion": state.deletion,
@@ -128,6 +129,7 @@ def _parsed(document: Mapping[str, Any], partition: TopicIdPartition) -> Journal
         _natural(document["log_start"]),
         segments,
         None if deletion is None else PartitionDeleteState(deletion),
+        _integer(document["leader_epoch"]),
     )
     return JournalEntry(
         _natural(document["number"]),

@@ -74,7 +74,7 @@ class LedPartition:
         self._heartbeat.beat()
         leader, owner = self.state.leader, self._heartbeat.owner
         if epoch is None:
-            epoch = 0 if leader is None else leader.epoch
+            epoch = self.state.leader_epoch
         is_abandoned = self._is_only_writer or (
             leader is not None
             and leader.owner != owner

@@ -55,6 +55,7 @@ class PartitionState:
             in COPY_SEGMENT_FINISHED where the store lists them, and gone where not.
         deletion: How far the deletion of the whole partition has come; None where it is
             not to be deleted.
+        leader_epoch: That of the last manager in charge, also of one that has let go.
     """
 
     partition: TopicIdPartition
@@ -62,6 +63,7 @@ class PartitionState:
     log_start: int = 0
     segments: Mapping[SegmentId, TrackedSegment] = field(default_factory=dict)
     deletion: PartitionDeleteState | None = None
+    leader_epoch: int = 0
 
     def led_by(self, owner: str, epoch: int, *, is_abandoned: bool) -> Self:
         """Return the state in which a manager is in charge.
@@ -73,22 +75,28 @@ class PartitionState:
 
         Raises:
             FencedError: Another manager is in charge, of a higher leader epoch, or of
-                the same one and alive.
+                the same one and alive; or one of a higher epoch was.
         """
         leader = self.leader
-        if leader is not None and leader.owner != owner:
+        if leader is None:
+            if epoch < self.leader_epoch:
+                raise FencedError(
+                    f"{self.partition}: the manager before had leader epoch "
+                    f"{self.leader_epoch}; this one has {epoch}"
+                )
+        elif leader.owner != owner:
             is_newer = epoch > leader.epoch
             if epoch < leader.epoch or not (is_newer or is_abandoned):
                 raise FencedError(
                     f"{self.partition}: {leader.owner} is in charge, with leader epoch "
                     f"{leader.epoch}; this one has {epoch}"
                 )
-        elif leader is not None and epoch < leader.epoch:
+        elif epoch < leader.epoch:
             raise InvalidArgumentError(
                 f"{self.partition}: leader epoch {epoch} is below {leader.epoch}, "
                 f"which {owner} has already"
             )
-        return replace(self, leader=Leader(owner, epoch))
+        return replace(self, leader=Leader(owner, epoch), leader_epoch=epoch)
 
     def released(self) -> Self:
         """Return the state in which no manager is in charge."""
