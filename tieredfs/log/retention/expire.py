@@ -48,7 +48,8 @@ class ExpiredPartition:
 
     Attributes:
         partition: The partition.
-        log_start: The earliest offset that is kept.
+        log_start: The earliest offset that is kept, after an error as far as it was
+            noted.
         segments: The segments that were deleted, or are to be, in order.
         error: Why it could not be expired, or not wholly; None if it was.
     """
@@ -148,12 +149,13 @@ class _Expiry:
 
     def run(self, partition: TopicIdPartition) -> ExpiredPartition:
         """Delete what has expired of a partition."""
-        log_start, deleted = 0, list[SegmentMetadata]()
+        led, error = None, None
+        deleted = list[SegmentMetadata]()
         try:
             led = self._led(partition)
             plan = self._planned(led.state)
-            log_start, state = plan.log_start, led.state
-            if log_start > state.log_start or plan.segments or state.to_delete:
+            state = led.state
+            if plan.log_start > state.log_start or plan.segments or state.to_delete:
                 for segment in delete_expired(
                     self.storage,
                     led,
@@ -167,9 +169,11 @@ class _Expiry:
                     self.heartbeat.beat()
                     if self.stop.is_set():  # the call has raised: the next run goes on
                         break
-        except _FAILURES as error:
-            return ExpiredPartition(partition, log_start, tuple(deleted), error)
-        return ExpiredPartition(partition, log_start, tuple(deleted))
+        except _FAILURES as caught:
+            error = caught
+        # What could not be noted has not expired.
+        log_start = 0 if led is None else led.state.log_start
+        return ExpiredPartition(partition, log_start, tuple(deleted), error)
 
     def _led(self, partition: TopicIdPartition) -> LedPartition:
         return LedPartition(
