@@ -1,10 +1,12 @@
 """Segments expire from the beginning of a log on, whole, and once and for all."""
 
+import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TypeVar, cast
+from unittest import mock
 
 import pyarrow as pa
 import pytest
@@ -26,6 +28,7 @@ from tieredfs import (
     Uuid,
     open_storage,
 )
+from tieredfs.log.journal import heartbeat as heartbeats
 from tieredfs.log.journal.heartbeat import Heartbeat
 from tieredfs.log.journal.journal import (
     PartitionJournal,
@@ -433,6 +436,37 @@ def test_when_it_raises_no_further_segment_is_deleted(
         single_writer=True,
     )
     assert [each.error for each in found] == [None, None]
+    assert SingleObject(memory).list_partitions() == []
+
+
+class Slow(InterceptedStore):
+    """A store where a deletion takes as long as three heartbeats."""
+
+    beats: "queue.Queue[str]"
+
+    def _send(self, verb: str, keys: Sequence[str], execute: Callable[[], _T]) -> _T:
+        if verb == "put" and "/alive/" in keys[0]:
+            self.beats.put(keys[0])
+        if verb == "delete" and "manager" not in keys[0]:
+            while not self.beats.empty():
+                self.beats.get()
+            for _ in range(3):
+                self.beats.get(timeout=60)
+        return execute()
+
+
+@pytest.mark.parametrize("verb", ["expire", "rm"])
+def test_a_manager_says_that_it_is_alive_also_while_a_deletion_takes_long(
+    memory: ObjectStore, verb: str
+) -> None:
+    fill(SingleObject(memory), 2)
+    store = Slow._onto(memory)
+    store.beats = queue.Queue()
+    with mock.patch.object(heartbeats, "_PER_LIFETIME", 1200):
+        if verb == "rm":
+            delete_partitions(SingleObject(store), [PARTITION], owner="test")
+        else:
+            assert run(SingleObject(store), Retention(max_bytes=0)).error is None
     assert SingleObject(memory).list_partitions() == []
 
 

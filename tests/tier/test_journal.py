@@ -1,7 +1,8 @@
 """The journal of a partition: each entry is written once, and the last one counts."""
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -432,6 +433,50 @@ class TestLeaders:
         for _ in range(120):
             heartbeat.beat()
         assert store.calls == 30
+
+
+class TestAHeartbeatThatIsKept:
+    def test_it_is_written_again_until_the_end(self, memory: ObjectStore) -> None:
+        store = WatchedStore.over(memory, {"put"})
+        heartbeat = Heartbeat(store, "one", lifetime=0.12)
+        with heartbeat.kept():
+            time.sleep(0.2)
+            assert store.calls == 0  # it has not begun
+            heartbeat.beat()
+            _wait_until(lambda: store.calls >= 4)
+        assert list(memory.list()) == []
+        written = store.calls
+        time.sleep(0.2)
+        assert store.calls == written
+
+    def test_a_store_that_fails_may_recover(self, memory: ObjectStore) -> None:
+        store = WatchedStore.over(memory, {"put"})
+        heartbeat = Heartbeat(store, "one", lifetime=0.12)
+        with heartbeat.kept():
+            heartbeat.beat()
+            store.limit = 0
+            failed = store.calls
+            _wait_until(lambda: store.calls >= failed + 2)
+            store.limit = None
+            recovered = store.calls
+            _wait_until(lambda: store.calls >= recovered + 2)
+
+    def test_after_an_error_it_ends_and_after_an_interrupt_it_asks_nothing(
+        self, memory: ObjectStore
+    ) -> None:
+        for error, left in ((ValueError, 0), (KeyboardInterrupt, 1)):
+            heartbeat = Heartbeat(memory, "one")
+            heartbeat.beat()
+            with pytest.raises(error), heartbeat.kept():
+                raise error
+            assert len(list(memory.list())) == left
+
+
+def _wait_until(is_true: Callable[[], bool]) -> None:
+    until = time.monotonic() + 60
+    while not is_true():
+        assert time.monotonic() < until
+        time.sleep(0.01)
 
 
 class TestStates:

@@ -9,17 +9,19 @@ import os
 import re
 import secrets
 import socket
+import threading
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Final
 
-from tieredfs.errors import ClosedError, NotFoundError
+from tieredfs.errors import ClosedError, NotFoundError, TieredFSError
 from tieredfs.format.segment.key_scheme import MANAGER_FOLDER
 from tieredfs.log.journal.local_lock import LocalLock
 from tieredfs.log.store_clock import written_at
 from tieredfs.objects import ObjectStore
+from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.objects.concurrency.fork_locks import make_lock
 
 __all__ = ["LIFETIME_SECONDS", "Heartbeat", "unique_owner"]
@@ -28,6 +30,7 @@ LIFETIME_SECONDS: Final = 60.0
 """A manager that has written nothing for so long is taken for dead."""
 
 _PER_LIFETIME: Final = 3
+_LOOKS_PER_BEAT: Final = 4
 _NOT_IN_A_KEY: Final = re.compile(r"[^A-Za-z0-9.-]")
 
 
@@ -72,10 +75,34 @@ class Heartbeat:
                 self._write()
                 self._next = now + self.lifetime / _PER_LIFETIME
 
-    def repeat(self) -> None:
-        """Say it again, if it was said and not ended."""
-        if self._next is not None:
-            self.beat()
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Say it again from a thread of its own, from the first ``beat`` on.
+
+        So it is said also while one request, or the deletion of a large partition,
+        takes longer than a lifetime. After the block this manager is gone; after Ctrl-C
+        nothing is said, as the store may hang, and it is taken for dead in a while.
+        """
+        stop = threading.Event()
+        DaemonExecutor(1, "tieredfs-alive").submit(self.keep, stop)
+        try:
+            yield
+        except KeyboardInterrupt:
+            raise
+        except BaseException:
+            self.end()
+            raise
+        else:
+            self.end()
+        finally:
+            stop.set()
+
+    def keep(self, stop: threading.Event) -> None:
+        """Say it again until ``stop`` is set, from the first ``beat`` on."""
+        while not stop.wait(self.lifetime / _PER_LIFETIME / _LOOKS_PER_BEAT):
+            if self._next is not None:
+                with suppress(TieredFSError):  # of the store, which may recover
+                    self.beat()
 
     def end(self) -> None:
         """Say that this manager is gone: what it was in charge of can be taken over.

@@ -81,7 +81,6 @@ _NO_RETENTION: Final = Retention()
 _LOCKS: Final = "managers"
 _MARK_ATTEMPTS: Final = 5
 _END_SECONDS: Final = 2.0
-_BEATS_PER_LIFETIME: Final = 6
 
 
 class RemoteLogManager:
@@ -148,7 +147,10 @@ class RemoteLogManager:
             count=settings.threads,
         )
         self._beats = threading.Thread(
-            target=self._beat, name="tieredfs-heartbeat", daemon=True
+            target=heartbeat.keep,
+            args=(self._closed,),
+            name="tieredfs-alive",
+            daemon=True,
         )
 
     def __enter__(self) -> Self:
@@ -380,11 +382,3 @@ class RemoteLogManager:
         else:
             backoff = _SOON if isinstance(error, _TRANSIENT) else _LATER
         return backoff.seconds(assigned.in_a_row)
-
-    def _beat(self) -> None:
-        """Say that this manager is alive while it is in charge of anything."""
-        heartbeat = self._tiering.heartbeat
-        while not self._closed.wait(heartbeat.lifetime / _BEATS_PER_LIFETIME):
-            # Without it another manager takes over, and this one is fenced.
-            with suppress(TieredFSError):
-                heartbeat.repeat()

@@ -88,13 +88,11 @@ def delete_partitions(
             f"{storage!r} is read only: nothing can be deleted from it"
         )
     heartbeat = Heartbeat(storage.store, owner)
-    try:
+    with heartbeat.kept():
         for partition in partitions:
             led = LedPartition(heartbeat, partition, is_only_writer=single_writer)
             delete_partition(storage, led)
             progress(partition)
-    finally:
-        heartbeat.end()
 
 
 def mark_partition(led: LedPartition, epoch: int | None = None) -> None:

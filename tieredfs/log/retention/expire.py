@@ -110,21 +110,15 @@ def expire(  # noqa: PLR0913 - what expires, how, and by whose clock
     work = _Expiry(storage, retention, heartbeat, single_writer, now_ms, progress, stop)
     pool = DaemonExecutor(concurrency, "tieredfs-expire")
     run = work.plan if dry_run else work.run
-    try:
-        jobs = [pool.submit(run, partition) for partition in partitions]
-        wait_for_all(jobs)
-        # One that has failed is the first to be raised, while others may still run.
-        found = [job.result() for job in jobs if job.done()]
-    except KeyboardInterrupt:  # the store may hang, and a heartbeat ends by itself
-        raise
-    except BaseException:
-        heartbeat.end()
-        raise
-    finally:
-        stop.set()
-        pool.shutdown(wait=False, cancel_futures=True)
-    heartbeat.end()
-    return found
+    with heartbeat.kept():
+        try:
+            jobs = [pool.submit(run, partition) for partition in partitions]
+            wait_for_all(jobs)
+            # One that has failed is raised now, while others may still run.
+            return [job.result() for job in jobs if job.done()]
+        finally:
+            stop.set()
+            pool.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +160,6 @@ class _Expiry:
                 ):
                     deleted.append(segment)
                     self.progress(segment)
-                    self.heartbeat.beat()
                     if self.stop.is_set():  # the call has raised: the next run goes on
                         break
         except _FAILURES as caught:
