@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from support.kafscale import kafscale
 from tieredfs import (
     FencedError,
     InvalidArgumentError,
@@ -40,6 +41,7 @@ from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.retention.delete import delete_partitions
 from tieredfs.log.retention.expire import ExpiredPartition, expire
 from tieredfs.log.retention.plan import Retention, expired_until
+from tieredfs.model import UNKNOWN_TOPIC_ID
 from tieredfs.states import PartitionDeleteState, SegmentState
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.kafka_log import KafkaLog
@@ -384,6 +386,30 @@ def test_a_partition_that_cannot_be_expired_leaves_the_others(
     )
     assert [type(each.error) for each in found] == [FencedError, type(None)]
     assert storage.list_partitions() == [OTHER]
+
+
+@pytest.mark.parametrize("layout", [kafscale, SingleObject])
+def test_where_topics_have_no_id_another_one_of_the_name_expires_by_the_limits_alone(
+    layout: MakeStorage, memory: ObjectStore
+) -> None:
+    """What the journal says may be of a topic that was deleted since."""
+    storage = layout(memory)
+    partition = TopicIdPartition("t", 0, UNKNOWN_TOPIC_ID)
+
+    def expired(retention: Retention) -> tuple[int, object]:
+        (found,) = expire(storage, [partition], retention, owner="test")
+        return len(found.segments), found.error
+
+    for first, count in ((0, 5), (1, 3)):
+        for number in range(count):
+            one = sample(partition, number, f"of topic {first}")
+            storage.copy_log_segment(one.metadata, one.data)
+        if not first:
+            assert expired(Retention(max_bytes=0)) == (5, None)
+    assert expired(Retention(max_bytes=1 << 40)) == (0, None)
+    assert expired(Retention(start_offset=EACH)) == (1, None)
+    listed = storage.list_segments(partition)
+    assert [one.start_offset for one in listed] == [EACH, 2 * EACH]
 
 
 class Failing(InterceptedStore):

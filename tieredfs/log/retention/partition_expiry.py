@@ -14,7 +14,7 @@ from tieredfs.log.retention.plan import (
     expired_until,
     next_expiry_ms,
 )
-from tieredfs.model import SegmentMetadata
+from tieredfs.model import UNKNOWN_TOPIC_ID, SegmentMetadata
 from tieredfs.states import SegmentState
 from tieredfs.storage import RemoteStorageManager
 
@@ -71,7 +71,11 @@ def plan_expiry(
     tiles = reader.tiles(segments, held.beginning, held.end, skip_gaps=True)
     until = expired_until(tiles, retention, now_ms, catalog.describe)
     log_start = max(state.log_start, until or 0)
-    expired = expired_segments(segments, tiles, log_start, state.to_delete)
+    # A topic that was made again under the name has offsets below the old ones.
+    partition = state.partition
+    is_one_log = storage.keeps_topic_ids and partition.topic_id != UNKNOWN_TOPIC_ID
+    kept_from = log_start if is_one_log else until or 0
+    expired = expired_segments(segments, tiles, kept_from, state.to_delete)
     next_ms = next_expiry_ms(tiles, log_start, retention, catalog.describe)
     return ExpiryPlan(log_start, tuple(expired), next_ms, held.beginning, held.end)
 
