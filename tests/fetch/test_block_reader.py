@@ -25,7 +25,7 @@ from tieredfs.fetch.purgatory import FetchPurgatory, PurgatoryLimits
 from tieredfs.storage import PlannedFetch
 
 BLOCK = 16
-SIZE = 50
+SIZE = 54
 WAIT_SECONDS = 30.0
 
 
@@ -75,12 +75,30 @@ def _whole(reader: BlockReader, number: int, start: int = 0) -> bytes:
 
 
 @pytest.mark.parametrize("chunk", [1, 7, 16, 48])
-@pytest.mark.parametrize("start", [0, 1, 15, 16, 49])
+@pytest.mark.parametrize("start", [0, 1, 15, 16, 53])
 def test_what_is_read_is_what_is_stored(
     purgatory: FetchPurgatory, chunk: int, start: int
 ) -> None:
     reader = _reader(Logs(chunk=chunk), purgatory)
     assert _whole(reader, 3, start) == Logs.content(3, start, SIZE)
+
+
+@pytest.mark.parametrize("size", [1, 3, 4, 5, 16, 20, 21, 32, 36, 37])
+def test_few_bytes_at_the_end_of_a_log_cost_no_request(
+    purgatory: FetchPurgatory, size: int
+) -> None:
+    logs = Logs()
+    reader = _reader(logs, purgatory)
+    segment, found = log_segment(0, size), b""
+    reader.prefetch([LogRange(segment, 0, size)])
+    while len(found) < size:
+        found += bytes(reader.read(segment, len(found)))
+    assert found == bytes(Logs.content(0, 0, size))
+    begun = range(0, size, BLOCK)
+    few = 0 < size % BLOCK <= BLOCK // 4 and size > BLOCK
+    assert sorted(logs.asked) == [(0, at) for at in begun[: len(begun) - few]]
+    assert reader.read(segment, size - 1) == Logs.content(0, size - 1, size)
+    assert set(logs.asked.values()) == {1}
 
 
 def test_each_block_is_fetched_once_whoever_asks(purgatory: FetchPurgatory) -> None:

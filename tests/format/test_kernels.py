@@ -131,6 +131,31 @@ def test_the_kernel_refuses_buffers_that_are_too_small() -> None:
 
 
 @pytest.mark.usefixtures("each_kernel")
+@pytest.mark.parametrize("wrong", [0, 2, 4, None])
+def test_batches_are_valid_up_to_the_first_wrong_checksum(wrong: int | None) -> None:
+    log = bytearray()
+    for offset in range(5):
+        found = bytearray(encode_batch([WireRecord(offset, 1, b"k", b"v" * 99)]))
+        found[-1] ^= offset == wrong
+        log += found
+    (batches,) = scan_log(log)
+    assert batches.count_valid() == (5 if wrong is None else wrong)
+
+
+@_compiled
+@given(st.integers(-2, 200), st.integers(-2, 200))
+def test_no_checksum_reaches_out_of_its_buffer(size: int, end: int) -> None:
+    from tieredfs.format.kernel import _kernel  # noqa: PLC0415 - it may not be there
+
+    log = encode_batch([WireRecord(0, 1, b"k", b"v" * 20)])
+    (batches,) = scan_log(log)
+    table = batches.table.copy()
+    table["size"], table["end"] = size, end
+    is_whole = (size, end) == (len(log), len(log))
+    assert _kernel.count_valid(log, table) == is_whole
+
+
+@pytest.mark.usefixtures("each_kernel")
 def test_a_checksum_is_that_of_the_rfc() -> None:
     assert crc32c(b"123456789") == 0xE3069283  # RFC 3720, B.4
     assert crc32c(memoryview(bytes(32))) == 0x8A9136AA

@@ -1,5 +1,6 @@
 """A view of a partition gives its batches as they lie in the log, and what is known."""
 
+import threading
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,6 +37,7 @@ from tieredfs import (
     Options,
     RemoteStorageManager,
     RequestCounter,
+    SegmentMetadata,
     StorageUnavailableError,
     TopicIdPartition,
 )
@@ -46,12 +48,14 @@ from tieredfs.fetch.purgatory import FetchPurgatory
 from tieredfs.format.records.decode import RecordDecoder
 from tieredfs.log import SegmentCatalog, TieredReader
 from tieredfs.log.read.partition_view import PartitionView, RawBatches
+from tieredfs.storage import StorageWrapper
 from tieredfs.storage.layouts.kafka_local import KafkaLocal
 from tieredfs.storage.layouts.kafka_log import KafkaLog
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 
 TOPICS = sorted(path.name for path in KAFKA.iterdir() if (path / REMOTE).is_dir())
 SMALL_BLOCK = 4096
+WAIT_SECONDS = 5.0
 
 
 @pytest.fixture(scope="module")
@@ -304,6 +308,49 @@ class TestSmall:
 
 def _opened(folder: Path) -> SingleObject:
     return SingleObject(ObjectStore(str(folder)))
+
+
+class _Expecting(StorageWrapper):
+    """A storage that has the second block once the whole window after it is asked for.
+
+    Attributes:
+        expected: The block that is asked for last.
+    """
+
+    def __init__(self, inner: RemoteStorageManager, expected: int) -> None:
+        super().__init__(inner)
+        self.expected = expected
+        self._is_asked = threading.Event()
+
+    def fetch_log_ahead(
+        self,
+        metadata: SegmentMetadata,
+        start: int,
+        end: int,
+        *,
+        layout: bytes = b"",
+    ) -> memoryview:
+        """Wait for the last block of the window, and fetch."""
+        if start >= self.expected:
+            self._is_asked.set()
+        if start == SMALL_BLOCK and not self._is_asked.wait(WAIT_SECONDS):
+            raise AssertionError(f"nothing asked for byte {self.expected}")
+        return self.inner.fetch_log_ahead(metadata, start, end, layout=layout)
+
+
+def test_a_block_is_waited_for_when_the_window_after_it_is_asked_for(
+    tmp_path: Path, purgatory: FetchPurgatory
+) -> None:
+    _, log = _even_log(tmp_path)
+    (partition,) = log.list_partitions()
+    storage, window = _Expecting(log, 3 * SMALL_BLOCK), 2
+    reader = TieredReader(storage, SegmentCatalog(storage), partition)
+    blocks = BlockReader(
+        storage, LogBlocks(), purgatory, block_bytes=SMALL_BLOCK, window=window
+    )
+    view = PartitionView(reader, reader.segments(), blocks)
+    found = view.read(0, SMALL_BLOCK + BATCH_BYTES)  # begins before the second block
+    assert found.size == SMALL_BLOCK + BATCH_BYTES
 
 
 def test_what_is_stored_before_a_segment_that_is_gone_is_read_first(

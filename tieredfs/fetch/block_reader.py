@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from tieredfs.cache.log_blocks import BlockKey, LogBlocks
 from tieredfs.errors import DeadlineExceededError, TieredFSError
@@ -24,13 +24,57 @@ __all__ = ["BlockReader"]
 _BLOCK_BYTES: Final = 4 << 20
 _WINDOW: Final = 4
 _MAX_KNOWN: Final = 1024
+_MIN_LAST: Final = 4
+"""Into how many parts a block is cut of which one is too small for a request: a log
+that ends within one after a block ends with that block."""
+
+
+class _Block(NamedTuple):
+    """A block of a log.
+
+    Attributes:
+        segment: The segment.
+        start: Its first byte.
+        end: The byte after its last.
+    """
+
+    segment: SegmentMetadata
+    start: int
+    end: int
+
+    @classmethod
+    def at(cls, segment: SegmentMetadata, position: int, size: int) -> "_Block":
+        """Return the block that has a byte of a log.
+
+        Args:
+            segment: The segment.
+            position: The byte.
+            size: Bytes of each block but the last.
+        """
+        whole = segment.size or 0
+        last = max(-(-(whole - size // _MIN_LAST) // size) - 1, 0)
+        number = min(position // size, last)
+        start = number * size
+        return cls(segment, start, max(whole, 1) if number == last else start + size)
+
+    @property
+    def key(self) -> BlockKey:
+        """Its key in the cache."""
+        return BlockKey.of(self.segment, self.start)
+
+    @property
+    def size(self) -> int:
+        """Its bytes."""
+        return self.end - self.start
 
 
 class BlockReader:
     """Read the logs of a storage from blocks that all its readers share.
 
     The blocks of a log begin at multiples of their size: 4 MiB, or whole chunks where a
-    log is stored in chunks. So they are the same for all readers, from any offset.
+    log is stored in chunks. So they are the same for all readers, from any offset. The
+    last one may be a quarter larger: few bytes at the end of a log are not worth a
+    request.
     """
 
     def __init__(
@@ -81,14 +125,14 @@ class BlockReader:
         deadline = Deadline(self.storage.store.policy.deadline)
         try:
             size = result_of(self._size_of(segment), deadline.remaining)
-            first = start - start % size
-            data = result_of(self._begin(segment, first, size), deadline.remaining)
+            block = _Block.at(segment, start, size)
+            data = result_of(self._begin(block), deadline.remaining)
         except TimeoutError as error:
             if isinstance(error, DeadlineExceededError):
                 raise
             msg = f"{self.storage.name_of(segment)}: byte {start} did not come in time"
             raise DeadlineExceededError(msg) from None
-        return data[start - first :]
+        return data[start - block.start :]
 
     def forget(self, segment: SegmentMetadata) -> None:
         """Fetch a log anew when it is read again: what came of it is damaged."""
@@ -107,20 +151,17 @@ class BlockReader:
 
     def _prefetch(self, parts: Sequence[LogRange]) -> None:
         with suppress(TieredFSError):
-            firsts = islice(self._firsts(parts), 1 + self._window)
-            for segment, first, size in islice(firsts, 1):
-                self._begin(segment, first, size)
-            for segment, first, size in firsts:
+            blocks = islice(self._blocks_of(parts), 1 + self._window)
+            for block in islice(blocks, 1):
+                self._begin(block)
+            for block in blocks:
                 if not self._purgatory.is_free:
                     return
-                key = BlockKey.of(segment, first)
-                load = partial(self._submit, key, segment, size)
-                self._blocks.get_ahead(key, size, load)
+                load = partial(self._submit, block)
+                self._blocks.get_ahead(block.key, block.size, load)
 
-    def _firsts(
-        self, parts: Sequence[LogRange]
-    ) -> Iterator[tuple[SegmentMetadata, int, int]]:
-        """Yield the blocks of parts of logs: segment, position and bytes of a block.
+    def _blocks_of(self, parts: Sequence[LogRange]) -> Iterator[_Block]:
+        """Yield the blocks of parts of logs.
 
         It ends before a log whose chunks are not known: when they are, all of this is
         done again.
@@ -132,30 +173,27 @@ class BlockReader:
             if not sized.done():
                 sized.add_done_callback(partial(self._go_on, parts))
                 return
-            size = sized.result()
-            for first in range(part.start - part.start % size, part.until, size):
-                yield part.segment, first, size
+            size, position = sized.result(), part.start
+            while position < part.until:
+                block = _Block.at(part.segment, position, size)
+                yield block
+                position = block.end
 
     def _go_on(self, parts: Sequence[LogRange], sized: Future[int]) -> None:
         if sized.exception() is None:
             self._prefetch(parts)
 
-    def _begin(
-        self, segment: SegmentMetadata, first: int, size: int
-    ) -> Future[memoryview]:
-        key = BlockKey.of(segment, first)
-        return self._blocks.get(key, partial(self._submit, key, segment, size))
+    def _begin(self, block: _Block) -> Future[memoryview]:
+        return self._blocks.get(block.key, partial(self._submit, block))
 
-    def _submit(
-        self, key: BlockKey, segment: SegmentMetadata, size: int
-    ) -> Future[memoryview]:
+    def _submit(self, block: _Block) -> Future[memoryview]:
         """Fetch a block in time; it is held even if no caller waits."""
-        name = f"{self.storage.name_of(segment)}: block at {key.start}"
-        end = min(key.start + size, segment.size or 0)
+        segment, start, end = block
+        name = f"{self.storage.name_of(segment)}: block at {start}"
 
         def attempt(left: float, number: int) -> memoryview:
-            found = fetch_once(self.storage, segment, (key.start, end), left, number)
-            return self._blocks.hold(key, found[: end - key.start])
+            found = fetch_once(self.storage, segment, (start, end), left, number)
+            return self._blocks.hold(block.key, found[: block.size])
 
         return self._purgatory.submit(name, attempt, self.storage.store.policy.deadline)
 

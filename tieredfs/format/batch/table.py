@@ -17,6 +17,7 @@ from tieredfs.format.batch.header import (
     BatchHeader,
 )
 from tieredfs.format.checksum import check_crc32c, crc32c
+from tieredfs.format.kernel.select import Kernel, chosen_kernel
 
 __all__ = ["BATCH_ROW", "MAX_END", "BatchTable", "LogBatch", "LogBatches"]
 
@@ -122,6 +123,10 @@ class LogBatches:
         """Return the number of batches before the first whose checksum is wrong."""
         if self.is_checked:
             return len(self)
+        if chosen_kernel() is Kernel.COMPILED:
+            from tieredfs.format.kernel import _kernel  # noqa: PLC0415 - may be missing
+
+            return _kernel.count_valid(self.buffer, self.table)
         columns = (self[name].tolist() for name in ("size", "end", "crc"))
         for row, (size, end, crc) in enumerate(zip(*columns, strict=True)):
             if crc32c(self.buffer[end - size + CRC_END : end]) != crc:

@@ -114,6 +114,46 @@ cdef int fill_batches(
     return ENDED_DONE
 
 
+cdef inline bint has_valid_crc(
+    const uint8_t *data, int64_t size, const int64_t *row
+) noexcept nogil:
+    """Return whether a whole batch in some bytes has the checksum of its row."""
+    cdef int64_t length = row[BATCH_SIZE]
+    if not CRC_END <= length <= row[BATCH_END] <= size:
+        return False
+    return row[BATCH_CRC] == crc32c_extend(
+        0, data + row[BATCH_END] - length + CRC_END, <size_t>(length - CRC_END)
+    )
+
+
+def count_valid(object data, object table):
+    """Return the number of batches before the first whose checksum is wrong.
+
+    Args:
+        data: Bytes that contain the whole batches.
+        table: Rows of BATCH_ROW: the batches, each with its end in the bytes.
+    """
+    cdef _View source = _View(data)
+    cdef _View batches = _View(table)
+    cdef int64_t row[BATCH_COLUMNS]
+    cdef int64_t count = 0
+    cdef int64_t rows
+    batches.hold_int64(0)
+    rows = batches.held.len // <int64_t>sizeof(row)
+    with nogil:
+        while count < rows:
+            # A copy, so that a concurrent write to the table cannot undo the check.
+            memcpy(
+                row,
+                <const int64_t *>batches.held.buf + BATCH_COLUMNS * count,
+                sizeof(row),
+            )
+            if not has_valid_crc(<const uint8_t *>source.held.buf, source.held.len, row):
+                break
+            count += 1
+    return count
+
+
 def fill(
     object data,
     object table,

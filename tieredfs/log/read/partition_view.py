@@ -9,6 +9,7 @@ transactions were aborted.
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Final
 
 import numpy as np
@@ -23,7 +24,6 @@ from tieredfs.fetch.window import LogRange
 from tieredfs.format.batch.table import LogBatches
 from tieredfs.format.index.txn import AbortedTransaction
 from tieredfs.log.planning.columns import end_of
-from tieredfs.log.planning.segment_slice import SegmentSlice
 from tieredfs.log.planning.tiles import lineage_of
 from tieredfs.log.read.aborts import AbortedBatches
 from tieredfs.log.read.reader import TieredReader, bounds_of
@@ -198,11 +198,10 @@ class PartitionView:
             return RawBatches((), offset, is_transactional=False)
         found = _Collected(offset, max_bytes, stop, min_one_message=min_one_message)
         left = self._left_from(offset)
-        self._blocks.prefetch(map(_range_of, left))
         is_whole = True
         try:
             while left and not found.is_full:
-                left = found.add(self._batches(left.first), left)
+                left = found.add(self._batches(left), left)
         except TieredFSError as error:
             if isinstance(error, (CorruptDataError, UnsupportedFormatError)):
                 self._blocks.forget(left.first.segment)
@@ -228,12 +227,15 @@ class PartitionView:
         slices = self._reader.slices_to_gap(self._segments, offset)
         return RemainingSlices(slices)
 
-    def _batches(self, part: SegmentSlice) -> Iterator[LogBatches]:
-        """Yield the checked batches of a slice, from its blocks."""
+    def _batches(self, left: RemainingSlices) -> Iterator[LogBatches]:
+        """Yield the checked batches of the first slice left, from its blocks."""
+        part = left.first
         segment, size = part.segment, part.segment.size or 0
         storage = self._reader.storage
 
         def rest_of_block(start: int, _: int) -> memoryview:
+            # Before this block is waited for: else the window would be a block shorter.
+            self._blocks.prefetch(_ranges(left, start))
             data = self._blocks.read(segment, start)
             check_current(storage, segment)
             return data
@@ -314,5 +316,10 @@ class _Collected:
         self.is_full = self._left <= 0 or self.next_offset >= self._stop
 
 
-def _range_of(part: SegmentSlice) -> LogRange:
-    return LogRange(part.segment, part.start_position, part.end_position)
+def _ranges(left: RemainingSlices, start: int) -> Iterator[LogRange]:
+    """Yield what is left to read, from a position in the first slice on."""
+    for part in left:
+        yield LogRange(part.segment, start, max(start, part.end_position))
+        break
+    for part in islice(left, 1, None):
+        yield LogRange(part.segment, part.start_position, part.end_position)
