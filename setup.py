@@ -17,6 +17,7 @@ else:
             "tieredfs/format/kernel/_chunk.pxi",
             "tieredfs/format/kernel/_fill.pxi",
             "tieredfs/format/kernel/_groups.pxi",
+            "tieredfs/format/kernel/_lines.pxi",
             "tieredfs/format/kernel/_packed.pxi",
             "tieredfs/format/kernel/_ranks.pxi",
             "tieredfs/format/kernel/_record.pxi",

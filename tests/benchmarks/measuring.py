@@ -79,11 +79,12 @@ class Unit(Enum):
     LOOKUPS = ("lookups/s", 1)
     CALLS = ("calls/s", 1)
     KEYS = ("keys/s", 1)
+    RECORDS = ("records/s", 1)
     IMPORTS = ("imports/s", 1)
     STARTS = ("starts/s", 1)
 
     def rate(self, speed: float) -> str:
-        """Write a speed in bytes, lookups, imports or starts a second."""
+        """Write a speed in bytes, or in whatever else is counted, a second."""
         amount = speed / self.value[1]
         return f"{amount:,.0f}" if amount >= 100 else f"{amount:.1f}"
 

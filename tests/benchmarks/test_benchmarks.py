@@ -13,6 +13,7 @@ from benchmarks.bench_cache import (
     bench_opening,
     bench_restart,
 )
+from benchmarks.bench_cat import bench_cat
 from benchmarks.bench_codecs import bench_codecs, codecs_alone, payloads
 from benchmarks.bench_copies import bench_copies
 from benchmarks.bench_decode import bench_decode
@@ -169,6 +170,11 @@ def test_scans_are_measured_beside_one_request_after_the_other(
 ) -> None:
     works = {"scan", "one request after the other"}
     _check(bench_scans(SMOKE, tmp_path, fleet), 2, works)
+
+
+def test_printing_is_measured_with_both_kernels(tmp_path: Path) -> None:
+    works = {"cat --format jsonl", "cat --format jsonl, Python kernel", "scan"}
+    _check(bench_cat(SMOKE, tmp_path), 1, works)
 
 
 def test_raw_reads_are_measured_with_and_without_reading_ahead(tmp_path: Path) -> None:

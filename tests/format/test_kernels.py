@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from typing import TYPE_CHECKING
 
 import google_crc32c
 import hypothesis.strategies as st
@@ -19,6 +20,9 @@ from tieredfs.format.batch.table import BATCH_ROW
 from tieredfs.format.checksum import crc32c
 from tieredfs.format.kernel.select import KERNEL_SETTING, Kernel, chosen_kernel
 from tieredfs.format.records.decode import RecordDecoder
+
+if TYPE_CHECKING:
+    from tieredfs.format.kernel._kernel import JsonColumn
 
 _IS_COMPILED = importlib.util.find_spec("tieredfs.format.kernel._kernel") is not None
 _compiled = pytest.mark.skipif(
@@ -153,6 +157,39 @@ def test_no_checksum_reaches_out_of_its_buffer(size: int, end: int) -> None:
     table["size"], table["end"] = size, end
     is_whole = (size, end) == (len(log), len(log))
     assert _kernel.count_valid(log, table) == is_whole
+
+
+@_compiled
+@given(
+    st.binary(max_size=20),
+    st.lists(st.integers(-3, 24), min_size=2, max_size=4),
+    st.integers(0, 3),
+    st.integers(0, 40),
+)
+def test_no_line_is_read_or_written_out_of_its_buffers(
+    data: bytes, offsets: list[int], first: int, room: int
+) -> None:
+    from tieredfs.format.kernel import _kernel  # noqa: PLC0415 - it may not be there
+
+    known = bytearray(b"\1" * _kernel.JSON_KNOWN_SIZE)
+    places = np.array(offsets, np.int32)
+    target = bytearray(room + 8)
+
+    def write(rows: int, kind: int, column: "JsonColumn") -> None:
+        try:
+            lines = _kernel.JsonLines(rows, known, [(kind, b"", column)])
+            _, size, _, _ = lines.write(0, memoryview(target)[:room])
+        except ValueError:
+            return
+        assert size <= room
+
+    rows = len(offsets) - 1
+    texts = (None, places, data, first, max(rows - first, 0))
+    write(rows, _kernel.JSON_TEXT, texts)
+    write(rows, _kernel.JSON_HEADERS, (places, texts, texts))
+    write(rows + first, _kernel.JSON_INT32, places)
+    write(rows, _kernel.JSON_TEXT, (data[:0], places, data, 0, rows))
+    assert target[room:] == bytes(8)
 
 
 @pytest.mark.usefixtures("each_kernel")

@@ -14,8 +14,9 @@ from tieredfs.cli.options import (
     tier_options,
 )
 from tieredfs.cli.output.progress import Transfer
-from tieredfs.cli.output.records import FORMATS, TextEncoder
+from tieredfs.cli.output.records import FORMATS
 from tieredfs.cli.output.tables import answer_stream, show_warning
+from tieredfs.cli.output.text_encoder import TextEncoder
 from tieredfs.cli.wanted_records import (
     KEY,
     WantedRecords,

@@ -7,7 +7,8 @@ from functools import wraps
 import click
 
 from tieredfs.cli.numbers import Integer
-from tieredfs.cli.output.records import DECODINGS, ENCODINGS, FORMATS
+from tieredfs.cli.output.records import FORMATS
+from tieredfs.cli.output.text_encoder import DECODINGS, ENCODINGS
 from tieredfs.cli.positions import (
     End,
     Place,

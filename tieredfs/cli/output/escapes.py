@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from unicodedata import category
 
-__all__ = ["escape", "escape_field", "harmless_json", "quote", "to_json"]
+__all__ = ["escape", "escape_field", "harmless_json", "quote", "steers", "to_json"]
 
 quote: Final[Callable[[str], str]] = json.encoder.encode_basestring
 """Return a text as JSON."""
@@ -47,6 +47,11 @@ def harmless_json(text: str) -> str:
     return text if is_harmless else _as_utf8(text).translate(_IN_JSON)
 
 
+def steers(char: str) -> bool:
+    """Return whether a character would steer a terminal."""
+    return category(char) in _STEERING and char not in _JOINERS
+
+
 class _Escapes(dict[int, str]):
     """A table for ``str.translate``, filled by what is met."""
 
@@ -58,8 +63,7 @@ class _Escapes(dict[int, str]):
 
     def __missing__(self, code: int) -> str:
         char = chr(code)
-        steers = category(char) in _STEERING and char not in _JOINERS
-        return self.setdefault(code, self._spell(code) if steers else char)
+        return self.setdefault(code, self._spell(code) if steers(char) else char)
 
 
 def _in_text(code: int) -> str:

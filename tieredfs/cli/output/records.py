@@ -1,79 +1,21 @@
 """Records as text, JSON lines, an Arrow stream or Parquet."""
 
-import base64
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
-from itertools import islice, repeat
 from types import TracebackType
 from typing import Any, BinaryIO, ClassVar, Final, Self
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.ipc
 import pyarrow.parquet as pq
 
-from tieredfs.cli.output.escapes import escape_field, harmless_json, quote, to_json
+from tieredfs.cli.output.escapes import escape_field, to_json
+from tieredfs.cli.output.json_lines import json_lines
 from tieredfs.cli.output.tables import show_time
+from tieredfs.cli.output.text_encoder import TIMESTAMP_TYPES, TextEncoder
 
-__all__ = ["DECODINGS", "ENCODINGS", "FORMATS", "RecordWriter", "TextEncoder"]
+__all__ = ["FORMATS", "RecordWriter"]
 
-_TIMESTAMP_TYPES: Final = {-1: None, 0: "CreateTime", 1: "LogAppendTime"}
-_JSON_NAMES: Final = {"timestampType": "timestamp_type"}
 _NULL: Final = "\\N"  # a backslash of a record itself is written twice
-
-
-class TextEncoder:
-    """Turn keys and values into text.
-
-    Attributes:
-        lossy: Whether some bytes were not UTF-8 and were shown as U+FFFD.
-    """
-
-    def __init__(self, encoding: str) -> None:
-        """Choose one of ENCODINGS."""
-        self._encode = ENCODINGS[encoding]
-        self.lossy = False
-
-    def __call__(self, data: bytes | None) -> str | None:
-        """Return ``data`` as text; None stays None."""
-        if data is None:
-            return None
-        try:
-            return self._encode(data)
-        except UnicodeDecodeError:
-            self.lossy = True
-            return data.decode("utf-8", "replace")
-
-    def column(self, column: pa.Array) -> list[str | None]:
-        """Return each of a column's bytes as text."""
-        if self._encode is ENCODINGS["utf8"]:
-            with suppress(pa.ArrowInvalid):  # some are not UTF-8
-                texts: list[str | None] = column.cast(pa.string()).to_pylist()
-                return texts
-        return [self(data) for data in column.to_pylist()]
-
-    def headers(self, pairs: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
-        """Return the headers of a record with their values as text."""
-        return [
-            {"key": pair["key"], "value": self(pair["value"])} for pair in pairs or ()
-        ]
-
-
-ENCODINGS: Final[dict[str, Callable[[bytes], str]]] = {
-    "utf8": bytes.decode,
-    "base64": lambda data: base64.b64encode(data).decode("ascii"),
-    "hex": bytes.hex,
-}
-"""How bytes become text; each raises UnicodeDecodeError for undecodable bytes."""
-
-DECODINGS: Final[dict[str, Callable[[str], bytes]]] = {
-    # As given on a command line, where a byte that is not text is half of a pair.
-    "utf8": lambda text: text.encode("utf-8", "surrogateescape"),
-    "base64": lambda text: base64.b64decode(text, validate=True),
-    "hex": bytes.fromhex,
-}
-"""How text becomes the bytes that it shows; each raises ValueError for any other."""
 
 
 class RecordWriter(ABC):
@@ -141,7 +83,7 @@ class _Text(RecordWriter):
             case "timestamp":
                 return show_time(value)
             case "timestampType":
-                text = _TIMESTAMP_TYPES[value]
+                text = TIMESTAMP_TYPES[value]
             case "headers":
                 text = to_json(self.encode.headers(value))
             case _:
@@ -164,55 +106,8 @@ class _JsonLines(RecordWriter):
     )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        fields, columns = [], []
-        for name, column in zip(batch.schema.names, batch.columns, strict=True):
-            values = self._values(name, column)
-            # What all records have in common is written into the line once.
-            field = _common(values).replace("%", "%%")
-            if not field:
-                columns.append(values)
-            fields.append(f"{quote(_JSON_NAMES.get(name, name))}: {field or '%s'}")
-        line = "{" + ", ".join(fields) + "}"
-        rows = zip(*columns, strict=True) if columns else repeat((), len(batch))
-        lines = [harmless_json(line % row) for row in rows]
-        lines.append("")
-        self.out.write("\n".join(lines).encode())
-
-    def _values(self, name: str, column: pa.Array) -> Sequence[object]:
-        """Return the fields of a column as JSON."""
-        match name:
-            case "key" | "value":
-                return list(map(_quoted, self.encode.column(column)))
-            case "topic":
-                return list(map(_quoted, column.to_pylist()))
-            case "timestampType":
-                types = {n: _quoted(text) for n, text in _TIMESTAMP_TYPES.items()}
-                return list(map(types.__getitem__, column.to_pylist()))
-            case "headers":
-                return list(self._headers(column))
-            case _:  # a timestamp need not be a date
-                numbers: list[int] = column.cast(pa.int64()).to_pylist()
-                return numbers
-
-    def _headers(self, column: pa.Array) -> Iterator[str]:
-        """Yield the headers of each record as JSON."""
-        pairs = column.flatten()
-        keys = map(_quoted, pairs.field("key").to_pylist())
-        values = map(_quoted, self.encode.column(pairs.field("value")))
-        shown = map('{"key": %s, "value": %s}'.__mod__, zip(keys, values, strict=True))
-        for count in pc.list_value_length(column).to_pylist():
-            yield f"[{', '.join(islice(shown, count))}]" if count else "[]"
-
-
-def _common(values: Sequence[object]) -> str:
-    """Return what all values are; nothing if they differ, or if there is none."""
-    if not values or values.count(values[0]) < len(values):
-        return ""
-    return str(values[0])
-
-
-def _quoted(text: str | None) -> str:
-    return "null" if text is None else quote(text)
+        for lines in json_lines(batch, self.encode):
+            self.out.write(lines)
 
 
 class _Arrow(RecordWriter):

@@ -55,6 +55,33 @@ class Ranks:
     def __init__(self, numbers: memoryview) -> None: ...
     def of(self, number: int) -> int: ...
 
+JSON_INT32: int
+JSON_INT64: int
+JSON_TEXT: int
+JSON_HEADERS: int
+JSON_NOTHING: int
+JSON_PLAIN: int
+JSON_ESCAPED: int
+JSON_KNOWN_SIZE: int
+
+_Part: TypeAlias = (
+    bytes | pa.Buffer | npt.NDArray[np.uint8] | npt.NDArray[np.int32] | None
+)
+JsonTexts: TypeAlias = tuple[_Part, _Part, _Part, int, int]
+JsonColumn: TypeAlias = (
+    npt.NDArray[np.int32]
+    | Int64Array
+    | JsonTexts
+    | tuple[npt.NDArray[np.int32], JsonTexts, JsonTexts]
+    | None
+)
+
+class JsonLines:
+    def __init__(
+        self, rows: int, known: Buffer, fields: list[tuple[int, bytes, JsonColumn]]
+    ) -> None: ...
+    def write(self, row: int, room: memoryview) -> tuple[int, int, int, int]: ...
+
 _Bytes: TypeAlias = Buffer | pa.Buffer | npt.NDArray[np.int32] | None
 _Numbers: TypeAlias = tuple[Int64Array, int]
 _Payloads: TypeAlias = tuple[_Bytes, _Bytes, int, _Bytes]
