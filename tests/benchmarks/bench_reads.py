@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from fsspec import AbstractFileSystem
 from fsspec.core import url_to_fs
 
 from benchmarks.distance import LATENCY, LINK, distant
@@ -59,6 +60,7 @@ _SCALE: Final = Scale(256 * MIB, 1, warm=False)
 _REPEATED: Final = Scale(256 * MIB, 5)
 _RAW: Final = Scale(256 * MIB, 3, warm=False)
 _FIRSTS: Final = 7
+_RANGE: Final = 16 * KIB
 _SIZES: Final = (64, 4)
 """Segments of the log, which are the smaller the more there are."""
 
@@ -66,14 +68,28 @@ _SIZES: Final = (64, 4)
 @contextmanager
 def _remote(scale: Scale, count: int, folder: Path, fleet: Fleet) -> Iterator[Topic]:
     """Yield a topic of so many segments, as it is seen through the proxy."""
+    with _distant_bucket(scale, count, folder, fleet) as bucket:
+        yield _opened(bucket)
+
+
+@contextmanager
+def _distant_bucket(
+    scale: Scale, count: int, folder: Path, fleet: Fleet
+) -> Iterator[Bucket]:
+    """Yield where a log of so many segments is, behind the proxy."""
     source = source_of(_written(scale, count, folder))
     direct = fleet.place("s3")
     push_all(source, native(direct))
     with distant(fleet.server("s3").port) as endpoint:
         options = fleet.server("s3").bucket("", endpoint).storage_options
-        topic = topic_of(native(Bucket(direct.url, options)))
-        topic.end_offsets()  # connects
-        yield topic
+        yield Bucket(direct.url, options)
+
+
+def _opened(bucket: Bucket) -> Topic:
+    """Open the topic, with a connection that is warm."""
+    topic = topic_of(native(bucket))
+    topic.end_offsets()  # connects
+    return topic
 
 
 def _written(scale: Scale, count: int, folder: Path) -> Path:
@@ -240,11 +256,31 @@ def _until_first(topic: Topic) -> float:
 def bench_point(scale: Scale, folder: Path, fleet: Fleet) -> list[Limit]:
     """Measure how many round trips a record takes, from its offset, after the listing.
 
-    Nothing is known of the segment but its key, and it has a small tail.
+    Nothing is known of the segment but its key, and it has a small tail. Beside it are
+    two requests of the plain client for as much, without which there is no record.
     """
-    with _remote(scale, _SIZES[0], folder, fleet) as topic:
-        found = statistics.median(_until_found(topic) for _ in range(_FIRSTS))
-    return [Limit("a record by its offset", found / LATENCY, 2.3, "round trips")]
+    with _distant_bucket(scale, _SIZES[0], folder, fleet) as bucket:
+        topic = _opened(bucket)
+        client, _ = url_to_fs(bucket.url, **bucket.storage_options)
+        pairs = [
+            (_until_found(topic), _two_ranges(topic, client)) for _ in range(_FIRSTS)
+        ]
+    found, bare = (statistics.median(times) for times in zip(*pairs, strict=True))
+    return [
+        Limit("a record by its offset", found / LATENCY, 2.3, "round trips"),
+        Limit("two ranges by the plain client", bare / LATENCY, 2.3, "round trips"),
+    ]
+
+
+def _two_ranges(topic: Topic, client: AbstractFileSystem) -> float:
+    """Return the seconds that the plain client takes for two ranges of a segment."""
+    storage = topic.scan().storage
+    segment = storage.list_segments(storage.list_partitions()[0])[0]
+    name, size = storage.name_of(segment), segment.size or 0
+    begun = time.perf_counter()
+    client.cat_file(name, start=max(0, size - _RANGE), end=size)
+    client.cat_file(name, start=0, end=min(size, _RANGE))
+    return time.perf_counter() - begun
 
 
 def _until_found(topic: Topic) -> float:
