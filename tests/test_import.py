@@ -18,6 +18,7 @@ _HEAVY = {
     "botocore",
     "aiobotocore",
     "click",
+    "confluent_kafka",
     "duckdb",
     "gcsfs",
     "hypothesis",

@@ -2,16 +2,21 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from time import time_ns
+from time import monotonic, time_ns
 from typing import Final, SupportsIndex, TypeVar, get_args
 
 import pyarrow as pa
 
+from tieredfs.arguments import to_mapping, to_text
 from tieredfs.errors import InvalidArgumentError, NotFoundError
 from tieredfs.format.compression.codec import Codec, CodecName
-from tieredfs.format.records.schema import project
+from tieredfs.format.records.schema import OutputSize, project
 from tieredfs.integers import to_integer
 from tieredfs.log.append.append import SEGMENT_BYTES, Appender
+from tieredfs.log.follow.connect import connector
+from tieredfs.log.follow.follow import Follow, Followed
+from tieredfs.log.follow.live_log import LiveTopic
+from tieredfs.log.follow.start import check_start
 from tieredfs.log.journal.heartbeat import unique_owner
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.scan_plan import ScanPlan
@@ -229,6 +234,79 @@ class Topic:
         plan = ScanPlan(slices, fetch_size)
         return Scan(self._storage, self.name, plan, wanted, order, on_gap, isolation)
 
+    def follow(
+        self,
+        partitions: Iterable[SupportsIndex] | None = None,
+        start: "Position | LastRecords" = None,
+        *,
+        bootstrap: str,
+        isolation: Isolation = "read_uncommitted",
+        columns: str | Iterable[str] | None = None,
+        config: Mapping[str, object] | None = None,
+    ) -> Follow:
+        """Read the history from the tier, and then what is produced, without an end.
+
+        Each partition is handed over to its broker at the offset where the tier ends;
+        nothing is sent before the first record is asked for. It needs confluent-kafka:
+        ``pip install 'tieredfs[live]'``. No group is joined, and no offset committed.
+
+        Args:
+            partitions: Their numbers; None for all, also those that the tier does not
+                have yet.
+            start: First offset or time, or ``LastRecords(0)`` for the end of the
+                broker's log; None for where the tier begins. The ``positions`` of
+                another ``Follow`` go on where that one ended.
+            bootstrap: Some brokers, ``HOST:PORT`` with commas between them.
+            isolation: As ``scan`` takes it; nothing of a transaction that is open is
+                read before it has ended.
+            columns: As ``scan`` takes them.
+            config: Settings of the Kafka client, named as librdkafka names them, such
+                as ``security.protocol``.
+
+        Raises:
+            NotFoundError: There is no such partition, neither in the tier nor at the
+                broker; raised when the first record is asked for.
+            InvalidArgumentError: A position, isolation, column, address or setting is
+                invalid, or ``start`` is of the last records, and not 0.
+            PluginNotInstalledError: confluent-kafka is not installed.
+        """
+        _check_choice("isolation", isolation, get_args(Isolation))
+        committed = isolation == "read_committed"
+        wanted = _names(columns)
+        project(wanted)
+        numbers = None if partitions is None else _numbers(partitions)
+        if not isinstance(start, LastRecords):
+            named = start if isinstance(start, Mapping) else ()
+            start = parse_position(start, named if numbers is None else numbers)
+        check_start(start)
+        to_text(bootstrap, "bootstrap")
+        followed = Followed(
+            self._storage,
+            self.name,
+            self._reader_of,
+            numbers,
+            self.partitions,
+            start,
+            wanted,
+            committed,
+            bootstrap,
+        )
+        store = self._storage.store
+        live = LiveTopic(
+            self.name,
+            self.topic_id,
+            committed,
+            followed.read_columns,
+            OutputSize.of(store.options.output_batch_bytes),
+        )
+        connect = connector(
+            live,
+            bootstrap=bootstrap,
+            config=to_mapping(config, "config"),
+            deadline=store.policy.deadline,
+        )
+        return Follow(followed, connect, monotonic)
+
     def read(
         self,
         partition: SupportsIndex,
@@ -421,6 +499,13 @@ class Topic:
         vars(self).update(state)
         catalog = SegmentCatalog(self._storage)
         self._read(catalog, state["_readers"])  # type: ignore[arg-type] # what __getstate__ gave
+
+    def _reader_of(self, number: int) -> TieredReader:
+        """Return the reader of a partition, which the tier need not have."""
+        if number in self._readers:
+            return self._readers[number]
+        partition = TopicIdPartition(self.name, number, self.topic_id)
+        return TieredReader(self._storage, SegmentCatalog(self._storage), partition)
 
     def _read(
         self, catalog: SegmentCatalog, partitions: Iterable[TopicIdPartition]

@@ -4,10 +4,13 @@ In ``planning``, ``catalog`` lists the segments, and ``tiles`` (pure) decides wh
 them serve which offsets. In ``read``, ``reader`` plans the reads of a partition,
 ``pipeline`` makes records of what is planned, and ``times`` finds the offset of a time;
 ``scan`` and ``fetch`` are the two ways to read that the public API has, and
-``partition_view`` is for those that pass batches on as they are. In ``manager``, a
-``leader`` copies what is closed and deletes what has expired, each in its time.
+``partition_view`` is for those that pass batches on as they are. In ``follow``,
+``handover`` (pure) decides whether the tier or the broker has the next record. In
+``manager``, a ``leader`` copies what is closed and deletes what has expired, each in
+its time.
 """
 
+from tieredfs.log.follow.follow import Follow
 from tieredfs.log.manager.manager import RemoteLogManager
 from tieredfs.log.manager.settings import ManagerSettings
 from tieredfs.log.manager.status import Lag, PartitionStatus, Role
@@ -26,6 +29,7 @@ __all__ = [
     "ExpiredPartition",
     "Explanation",
     "Fetched",
+    "Follow",
     "Lag",
     "ManagerSettings",
     "PartitionStatus",
