@@ -6,6 +6,7 @@ from functools import wraps
 
 import click
 
+from tieredfs.cli.live_options import LiveOptions
 from tieredfs.cli.numbers import Integer
 from tieredfs.cli.output.records import FORMATS
 from tieredfs.cli.output.text_encoder import DECODINGS, ENCODINGS
@@ -18,6 +19,7 @@ from tieredfs.cli.positions import (
 )
 from tieredfs.errors import InvalidArgumentError
 from tieredfs.format.records.schema import COLUMNS, project
+from tieredfs.log.follow.follow import Follow
 from tieredfs.log.read.last_records import LastRecords
 from tieredfs.log.read.scan import Isolation, OnGap, Scan
 from tieredfs.tier import Tier
@@ -77,18 +79,43 @@ class WantedRecords:
         """
         opened = tier.topic(self.topic, topic_id=self.topic_id)
         numbers = self.partitions or opened.partitions
-        isolation: Isolation = (
-            "read_committed" if self.committed else "read_uncommitted"
-        )
         with time_hints(self.start, self.end):
             return opened.scan(
                 numbers,
                 self.start,
                 self.end,
-                columns=shown if not self.keys or KEY in shown else (*shown, KEY),
+                columns=self._read(shown),
                 on_gap=self.on_gap,
-                isolation=isolation,
+                isolation=self._isolation,
             )
+
+    def follow(self, tier: Tier, shown: Sequence[str], live: LiveOptions) -> Follow:
+        """Begin to follow the records, whatever their keys are.
+
+        Args:
+            tier: Where the topic is.
+            shown: The columns to show; the key is read as well if it is filtered by.
+            live: How to reach the brokers.
+
+        Raises:
+            TieredFSError: As in ``Topic.follow``.
+        """
+        opened = tier.topic(self.topic, topic_id=self.topic_id)
+        return opened.follow(
+            self.partitions or None,
+            self.start,
+            bootstrap=live.bootstrap,
+            config=live.config,
+            columns=self._read(shown),
+            isolation=self._isolation,
+        )
+
+    def _read(self, shown: Sequence[str]) -> Sequence[str]:
+        return shown if not self.keys or KEY in shown else (*shown, KEY)
+
+    @property
+    def _isolation(self) -> Isolation:
+        return "read_committed" if self.committed else "read_uncommitted"
 
 
 class ColumnNames(click.ParamType[tuple[str, ...]]):
