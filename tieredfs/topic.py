@@ -14,7 +14,8 @@ from tieredfs.format.records.schema import OutputSize, project
 from tieredfs.integers import to_integer
 from tieredfs.log.append.append import SEGMENT_BYTES, Appender
 from tieredfs.log.follow.connect import connector
-from tieredfs.log.follow.follow import Follow, Followed
+from tieredfs.log.follow.follow import Follow
+from tieredfs.log.follow.followed import Followed
 from tieredfs.log.follow.live_log import LiveTopic
 from tieredfs.log.follow.start import check_start
 from tieredfs.log.journal.heartbeat import unique_owner
@@ -253,9 +254,9 @@ class Topic:
         Args:
             partitions: Their numbers; None for all, also those that the tier does not
                 have yet.
-            start: First offset or time, or ``LastRecords(0)`` for the end of the
-                broker's log; None for where the tier begins. The ``positions`` of
-                another ``Follow`` go on where that one ended.
+            start: First offset or time, or ``LastRecords``, of what both places have;
+                None for where the tier begins. The ``positions`` of another ``Follow``
+                go on where that one ended.
             bootstrap: Some brokers, ``HOST:PORT`` with commas between them.
             isolation: As ``scan`` takes it; nothing of a transaction that is open is
                 read before it has ended.
@@ -267,7 +268,7 @@ class Topic:
             NotFoundError: There is no such partition, neither in the tier nor at the
                 broker; raised when the first record is asked for.
             InvalidArgumentError: A position, isolation, column, address or setting is
-                invalid, or ``start`` is of the last records, and not 0.
+                invalid.
             PluginNotInstalledError: confluent-kafka is not installed.
         """
         _check_choice("isolation", isolation, get_args(Isolation))

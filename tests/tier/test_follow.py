@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import KafkaError
 
 from support.fake_brokers import FakeBrokers, RecordedLog, asked_instead
+from support.followed_world import World, world
 from support.transactions import Step
-from tier.followed_world import World, world
 from tieredfs import (
     CorruptBatchError,
     Follow,
@@ -202,11 +202,21 @@ def test_it_begins_at_an_offset_or_a_time_of_either_place(
     assert found == {0: list(range(first, 13))}
 
 
-def test_the_last_records_are_refused() -> None:
-    made = world(PLAIN)
-    made.tier(0, 0)
-    with pytest.raises(InvalidArgumentError, match="last records"):
-        made.follow(start=LastRecords(5))
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 5, 20])
+def test_it_begins_with_the_last_records_of_what_both_places_hold(
+    count: int, isolation: Isolation
+) -> None:
+    made = world(TRANSACTIONS, PLAIN)
+    for number in made.brokers.logs:
+        made.tier(number, 0, 1)
+        made.brokers.starts[number] = made.brokers.logs[number].segments[1].start
+    found = followed(made, start=LastRecords(count), isolation=isolation)
+    committed = isolation == "read_committed"
+    assert found == {
+        number: made.brokers.visible(number, 0, committed=committed)[-count:]
+        for number in made.brokers.logs
+    }
 
 
 TRANSACTIONS: Sequence[Step] = (
@@ -236,7 +246,7 @@ def test_transactions_that_lie_in_both_places_are_read_as_by_a_consumer(
 def test_a_transaction_whose_end_only_the_broker_has_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tieredfs.log.follow.follow._WAITING_SECONDS", 0)
+    monkeypatch.setattr("tieredfs.log.follow.reading._WAITING_SECONDS", 0)
     made = world(TRANSACTIONS)
     made.tier(0, 0)
     made.brokers.starts[0] = 3  # in the midst of the transaction that begins at 1

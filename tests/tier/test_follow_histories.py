@@ -9,8 +9,8 @@ from confluent_kafka import KafkaError
 from hypothesis import given
 
 from support.fake_brokers import RecordedLog, asked_instead
+from support.followed_world import World, world
 from support.transactions import Step
-from tier.followed_world import World, world
 from tieredfs import Follow
 from tieredfs.log.read.scan import Isolation
 
@@ -119,7 +119,7 @@ def test_each_record_comes_once_and_in_order(
     history = History(made, steps, iter([("tier", 0), *happening]))
     found: dict[int, list[int]] = {0: [], 1: []}
     with pytest.MonkeyPatch.context() as patch, asked_instead(brokers):
-        patch.setattr("tieredfs.log.follow.follow._WAITING_SECONDS", 0)
+        patch.setattr("tieredfs.log.follow.reading._WAITING_SECONDS", 0)
         with made.follow(isolation=isolation) as follow:
             brokers.idle = lambda: history.idle(follow)
             for batch in follow:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from datetime import datetime
 
-from tieredfs.errors import InvalidArgumentError, NotFoundError
+from tieredfs.errors import NotFoundError
 from tieredfs.log.follow.history import is_tiered
 from tieredfs.log.follow.live_log import LiveLog
 from tieredfs.log.read.last_records import LastRecords
@@ -12,26 +12,20 @@ from tieredfs.log.read.replan import plan_despite_deletes
 from tieredfs.log.read.scan_bounds import ParsedPosition, to_milliseconds
 from tieredfs.log.read.times import find_offset
 
-__all__ = ["FollowStart", "check_start", "start_offset"]
-
-FollowStart = ParsedPosition | LastRecords
-"""A position; of the last records only the end itself, none of them."""
+__all__ = ["check_start", "start_offset"]
 
 
-def check_start(start: FollowStart) -> None:
-    """Refuse what is not a time, and the last records, which are known only later.
+def check_start(start: ParsedPosition | LastRecords) -> None:
+    """Refuse a text that is not a time.
 
     Raises:
-        InvalidArgumentError: It is one of the two.
+        InvalidArgumentError: It is one.
     """
     if isinstance(start, str | datetime):
         to_milliseconds(start)
-    if isinstance(start, LastRecords) and start.count:
-        msg = "follow cannot begin with the last records: give an offset or a time"
-        raise InvalidArgumentError(msg)
 
 
-def start_offset(reader: TieredReader, start: FollowStart, live: LiveLog) -> int:
+def start_offset(reader: TieredReader, start: ParsedPosition, live: LiveLog) -> int:
     """Return the first offset to read of a partition.
 
     Without a position it is where the tier begins; where the tier does not have the
@@ -52,8 +46,6 @@ def start_offset(reader: TieredReader, start: FollowStart, live: LiveLog) -> int
         start = start.get(number)
     if isinstance(start, int):
         return start
-    if isinstance(start, LastRecords):
-        return live.end(number)
     if start is None:
         found = _beginning(reader)
         return live.bounds(number).beginning if found is None else found
