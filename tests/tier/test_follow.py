@@ -300,6 +300,18 @@ def test_a_topic_that_is_created_again_meanwhile_is_refused(
         followed(made, create_again)
 
 
+def test_an_offset_that_another_topic_of_the_name_refuses_is_not_called_lost() -> None:
+    made = world(PLAIN)
+    made.tier(0, 0)
+
+    def create_again() -> None:
+        made.brokers.topic_id = "B" * 21 + "w"
+        made.brokers.logs[0] = RecordedLog([("plain", 0, 1)])
+
+    with pytest.raises(NotFoundError, match="deleted and created again"):
+        followed(made, create_again)
+
+
 def test_an_id_that_is_not_known_is_not_compared() -> None:
     made = world(PLAIN)
     made.tier(0, 0)

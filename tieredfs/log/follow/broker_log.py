@@ -130,6 +130,17 @@ class BrokerLog:
             self.watch.wait()
             self._consumer.poll(0)  # it says why no broker is reached
 
+    def confirm(self) -> None:
+        """Ask whether the topic is still the one that it was.
+
+        Raises:
+            NotFoundError: It is not.
+            PermissionDeniedError: The brokers refuse the credentials.
+            StorageUnavailableError: No broker answered in time.
+        """
+        self.watch.forget()
+        self.partitions()
+
     def read(self, positions: Mapping[int, int]) -> None:
         """Read partitions from these offsets on, and others as before."""
         if not positions:

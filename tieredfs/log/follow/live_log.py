@@ -80,6 +80,13 @@ class LiveLog(Protocol):
     def partitions(self) -> Collection[int]:
         """Return the numbers of the topic's partitions."""
 
+    def confirm(self) -> None:
+        """Ask whether the topic is still the one that it was.
+
+        Raises:
+            NotFoundError: It is not.
+        """
+
     def read(self, positions: Mapping[int, int]) -> None:
         """Read partitions from these offsets on, and others as before."""
 

@@ -151,6 +151,7 @@ class Reading:
                 self._handovers[number] = one.read_to(event.offset)
             case Refused():
                 self._followed_live.discard(number)
+                self._live.confirm()  # another topic of the name has other offsets
                 held = self._live.bounds(number)
                 self._handovers[number] = self._handovers[number].refused(held)
 

@@ -97,6 +97,11 @@ class TopicWatch:
         """The last description; None if there was no answer yet."""
         return self._found
 
+    def forget(self) -> None:
+        """Ask anew: the topic may be another one by now."""
+        self._found = None
+        self.ask_soon()
+
     def wait(self) -> None:
         """Wait for an answer, or for a moment."""
         if self._asked is None:
