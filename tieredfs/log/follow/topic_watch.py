@@ -149,7 +149,8 @@ class TopicWatch:
             self._topic_id = other
         self._found, self._failure = found, None
         self._unanswered_since = None
-        self._next_at = self._clock.now() + _CHECK_SECONDS
+        pause = min(_CHECK_SECONDS, self._deadline / 2)
+        self._next_at = self._clock.now() + pause
 
     def _failed(self, error: KafkaError, now: float) -> None:
         is_new = self._found is None and not is_transient(error)
