@@ -201,7 +201,7 @@ class BrokerLog:
         return None if found < 0 else found
 
     def close(self) -> None:
-        """End all reading; calling it again does nothing."""
+        """End all reading."""
         self._consumer.close()
 
     @property

@@ -81,7 +81,12 @@ class Follow:
                 no broker answered within its deadline.
             DeadlineExceededError: The store did not answer in time.
         """
-        return next(self._batches)
+        try:
+            return next(self._batches)
+        except ValueError:
+            if self._is_closed.is_set():  # by another thread, just now
+                raise StopIteration from None
+            raise
 
     def close(self) -> None:
         """End the reading; calling it again does nothing.

@@ -117,4 +117,4 @@ class LiveLog(Protocol):
         """
 
     def close(self) -> None:
-        """End all reading; calling it again does nothing."""
+        """End all reading."""

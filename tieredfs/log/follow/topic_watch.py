@@ -23,6 +23,9 @@ _CHECK_SECONDS: Final = 5.0
 """How long a topic may be another one, or its brokers silent, before that is noticed.
 """
 
+_ELSEWHERE_SECONDS: Final = 1.0
+"""Between two checks: the caller did something else, and no answer was waited for."""
+
 
 class Clock(NamedTuple):
     """The time, and waiting.
@@ -77,7 +80,7 @@ class TopicWatch:
         self._clock = clock
         self._asked: Future[Described] | None = None
         self._unanswered_since: float | None = None
-        self._next_at = clock.now()
+        self._next_at = self._checked_at = clock.now()
         self._found: Described | None = None
         self._failure: KafkaError | None = None
 
@@ -99,7 +102,7 @@ class TopicWatch:
 
     def forget(self) -> None:
         """Ask anew: the topic may be another one by now."""
-        self._found = None
+        self._found = self._asked = None
         self.ask_soon()
 
     def wait(self) -> None:
@@ -120,6 +123,9 @@ class TopicWatch:
             StorageUnavailableError: No broker has answered until the deadline.
         """
         now = self._clock.now()
+        elsewhere, self._checked_at = now - self._checked_at, now
+        if self._unanswered_since is not None and elsewhere > _ELSEWHERE_SECONDS:
+            self._unanswered_since += elsewhere
         if self._asked is None:
             if now < self._next_at:
                 return
