@@ -19,7 +19,7 @@ from confluent_kafka.admin import OffsetSpec
 from support.transactions import Step, TransactionalLog
 from tieredfs.log.follow.brokers import Brokers
 
-__all__ = ["TOPIC_ID", "FakeBrokers", "RecordedLog", "asked_instead"]
+__all__ = ["TOPIC_ID", "FakeBrokers", "FakeMessage", "RecordedLog", "asked_instead"]
 
 TOPIC_ID = "A" * 21 + "w"
 _TOPIC = "t"

@@ -8,7 +8,12 @@ from itertools import islice
 import pytest
 from confluent_kafka import KafkaError
 
-from support.fake_brokers import FakeBrokers, RecordedLog, asked_instead
+from support.fake_brokers import (
+    FakeBrokers,
+    FakeMessage,
+    RecordedLog,
+    asked_instead,
+)
 from support.followed_world import World, world
 from support.transactions import Step
 from tieredfs import (
@@ -20,6 +25,7 @@ from tieredfs import (
     PermissionDeniedError,
     PluginNotInstalledError,
     StorageUnavailableError,
+    UnsupportedFormatError,
 )
 from tieredfs.log.read.last_records import LastRecords
 from tieredfs.log.read.scan import Isolation
@@ -275,6 +281,21 @@ def test_every_column_of_a_live_record_is_as_a_scan_gives_it() -> None:
     made.expire(0, 2)
     with asked_instead(made.brokers), made.follow(start=3) as follow:
         assert next(follow).to_pylist()[:6] == scanned
+
+
+def test_a_header_that_the_client_cannot_read_is_an_error_that_says_where(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def headers(_: FakeMessage) -> None:
+        raise SystemError("returned a result with an exception set")
+
+    monkeypatch.setattr(FakeMessage, "headers", headers)
+    made = world(PLAIN)
+    made.tier(0, 0)
+    with pytest.raises(UnsupportedFormatError, match=r"t-0, offset 3: .* not UTF-8"):
+        followed(made)
+    found = followed(made, columns=["partition", "offset"])
+    assert found == {0: list(range(12))}
 
 
 def test_a_topic_that_was_created_again_is_refused() -> None:

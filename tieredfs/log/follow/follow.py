@@ -76,6 +76,8 @@ class Follow:
                 topic's id is not that of the tier: it was deleted and created again.
             PermissionDeniedError: The store or the brokers refuse the credentials.
             CorruptDataError: The stored data is corrupt, or what a broker sent.
+            UnsupportedFormatError: The name of a header is not UTF-8, of a record that
+                the tier does not have yet: the client for brokers cannot read it.
             InvalidArgumentError: A setting of the client is unknown or invalid.
             StorageUnavailableError: The store failed in all attempts of its policy, or
                 no broker answered within its deadline.

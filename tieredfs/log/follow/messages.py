@@ -6,6 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 from confluent_kafka import Message
 
+from tieredfs.errors import UnsupportedFormatError
 from tieredfs.format.records.schema import project
 
 __all__ = ["size_of", "to_batch"]
@@ -27,6 +28,10 @@ def to_batch(
     Args:
         messages: The records, of one partition, in offset order.
         columns: The columns, in this order; None for all.
+
+    Raises:
+        UnsupportedFormatError: The name of a header is not UTF-8, and headers are
+            wanted.
     """
     schema = project(columns)
     arrays = [
@@ -45,7 +50,15 @@ def _timestamp_type(message: Message) -> int:
 
 
 def _headers(message: Message) -> list[dict[str, object]] | None:
-    headers = message.headers()
+    try:
+        headers = message.headers()
+    except (SystemError, UnicodeDecodeError) as error:  # the client has no bytes
+        where = f"{message.topic()}-{message.partition()}, offset {message.offset()}"
+        msg = (
+            f"{where}: the name of a header is not UTF-8, which the Kafka client "
+            "cannot read: choose columns without headers, or read it from the tier"
+        )
+        raise UnsupportedFormatError(msg) from error
     if not headers:
         return None
     pairs = headers.items() if isinstance(headers, dict) else headers
