@@ -3,6 +3,7 @@
 How long is produced is ``TIEREDFS_INTEROP_SECONDS``, a minute by default.
 """
 
+import json
 import os
 import random
 import signal
@@ -15,7 +16,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count, pairwise
-from typing import Self
+from pathlib import Path
+from typing import Any, Self
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
@@ -85,12 +87,14 @@ class Story:
         tier: What was pushed.
         acknowledged: What the broker has taken.
         kills: How often the process was killed.
+        followed: What ``cat --follow`` has printed of the topic ``plain``.
     """
 
     logs: KafkaLog
     tier: SingleObject
     acknowledged: Acknowledged
     kills: int
+    followed: list[dict[str, Any]]
 
     @property
     def partitions(self) -> list[TopicIdPartition]:
@@ -121,7 +125,7 @@ class Killed:
         self._stop.set()
         self._thread.join()
 
-    def settle(self) -> None:
+    def kill_no_more(self) -> None:
         """Kill it no more, but leave one running."""
         self._stop.set()
         self._thread.join()
@@ -157,19 +161,21 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         command = ("push", str(broker.logs), str(tier), "--watch")
         with Killed(*command) as watched:
             with producing(broker, taken):
-                _wait(SECONDS / 2)
-                broker.stop()  # and its producers go on when it is back
-                broker.start()
-                _wait(SECONDS / 2)
-            watched.settle()
-            target = SingleObject(ObjectStore(str(tier)))
+                target = SingleObject(ObjectStore(str(tier)))
+                _await(lambda: bool(target.list_partitions("plain")))
+                with following(broker, tier) as followed:
+                    _wait(SECONDS / 2)
+                    broker.stop()  # and its producers go on when it is back
+                    broker.start()
+                    _wait(SECONDS / 2)
+            watched.kill_no_more()
             source = KafkaLog(ObjectStore(str(broker.logs)))
             for partition in without_internal(source.list_partitions()):
                 _await(partial(_has_caught_up, source, target, partition))
             code, said = watched.end()
             assert code == -signal.SIGTERM, said
         broker.stop()
-        yield Story(source, target, taken, watched.kills)
+        yield Story(source, target, taken, watched.kills, followed)
 
 
 def test_it_was_killed_while_the_broker_wrote(story: Story) -> None:
@@ -211,6 +217,22 @@ def test_every_acknowledged_record_is_there_once(story: Story) -> None:
             wanted = {offset: one for offset, one in wanted.items() if offset in found}
         assert wanted
         assert {offset: found.get(offset) for offset in wanted} == wanted
+
+
+def test_each_record_was_followed_once(story: Story) -> None:
+    found = Counter((one["partition"], one["offset"]) for one in story.followed)
+    assert max(found.values()) == 1
+    for number in range(PARTITIONS["plain"]):
+        values = story.acknowledged.values["plain", number]
+        mine = {
+            one["offset"]: one["value"].encode()
+            for one in story.followed
+            if one["partition"] == number
+        }
+        # It was ended while the producers went on.
+        assert max(mine) > min(values)
+        wanted = {offset: one for offset, one in values.items() if offset <= max(mine)}
+        assert {offset: mine.get(offset) for offset in wanted} == wanted
 
 
 def test_verify_finds_nothing_wrong(story: Story) -> None:
@@ -282,6 +304,30 @@ def producing(broker: Broker, taken: Acknowledged) -> Iterator[None]:
     assert not errors
 
 
+@contextmanager
+def following(broker: Broker, tier: Path) -> Iterator[list[dict[str, Any]]]:
+    """Follow a topic, from its first offset in the tier on, until it is left."""
+    url, address = str(tier), broker.address
+    options = ("--follow", "--bootstrap", address, "--format", "jsonl")
+    found: list[dict[str, Any]] = []
+    with start_process(
+        "cat", url, "plain", *options, stderr=subprocess.DEVNULL
+    ) as process:
+        assert process.stdout is not None
+        reader = threading.Thread(
+            target=lambda out: found.extend(map(json.loads, out)),
+            args=(process.stdout,),
+        )
+        reader.start()
+        try:
+            yield found
+        finally:
+            code = process.poll()
+            process.send_signal(signal.SIGINT)
+            reader.join()
+    assert code is None  # it did not end by itself
+
+
 def _settings(broker: Broker, **more: object) -> dict[str, object]:
     return {
         "bootstrap.servers": broker.address,
@@ -305,7 +351,7 @@ def _produce(broker: Broker, taken: Acknowledged, stop: threading.Event) -> None
                     topic,
                     partition=partition,
                     key=key,
-                    value=key + b" %d " % number + os.urandom(100),
+                    value=key + b" %d " % number + os.urandom(50).hex().encode(),
                     on_delivery=taken.take,
                 )
         producer.poll(0)
@@ -321,20 +367,29 @@ def _transact(broker: Broker, taken: Acknowledged, stop: threading.Event) -> Non
         if stop.is_set():
             break
         producer.begin_transaction()
-        for _ in range(5):
-            for partition in range(PARTITIONS["transactions"]):
-                producer.produce(
-                    "transactions",
-                    partition=partition,
-                    value=b"%d " % number + os.urandom(100),
-                    on_delivery=taken.take,
-                )
-            time.sleep(1 / PER_SECOND)
         is_aborted = number % 3 == 0
+        try:
+            _produce_some(producer, number, taken)
+        except KafkaException:  # the broker was away for too long
+            is_aborted = True
         _end_transaction(
             producer.abort_transaction if is_aborted else producer.commit_transaction,
             producer.abort_transaction,
         )
+
+
+def _produce_some(producer: Producer, number: int, taken: Acknowledged) -> None:
+    """Produce some records to each partition, in a transaction."""
+    for _ in range(5):
+        for partition in range(PARTITIONS["transactions"]):
+            producer.produce(
+                "transactions",
+                partition=partition,
+                value=b"%d " % number + os.urandom(50).hex().encode(),
+                on_delivery=taken.take,
+            )
+        producer.poll(0)
+        time.sleep(1 / PER_SECOND)
 
 
 def _end_transaction(
