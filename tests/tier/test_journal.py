@@ -355,6 +355,43 @@ class TestLeaders:
         two.lead(3, "led", unchanged)
         assert two.state.leader == Leader("two", 3)
 
+    def test_what_one_that_died_has_left_is_removed_by_the_next(
+        self, clocked: Clocked
+    ) -> None:
+        for partition in PARTITIONS:
+            one = LedPartition(Heartbeat(clocked, "one"), partition)
+            one.lead(3, "led", unchanged)
+        clocked.seconds = 1060.1
+        clocked.verbs = frozenset({"delete"})
+        heartbeat = Heartbeat(clocked, "two", clock=lambda: 0.0)
+        for partition in PARTITIONS:
+            LedPartition(heartbeat, partition).lead(3, "led", unchanged)
+        alive = "@tieredfs/manager/alive/"
+        assert [entry.key for entry in clocked.list(alive)] == [f"{alive}two"]
+        assert clocked.calls == 1
+
+    def test_one_that_was_only_silent_says_again_that_it_is_alive(
+        self, clocked: Clocked
+    ) -> None:
+        seconds = [0.0]
+        one = Heartbeat(clocked, "one", clock=lambda: seconds[0])
+        for partition in (PARTITION, OTHER):
+            LedPartition(one, partition).lead(3, "led", unchanged)
+        clocked.seconds = 1060.1
+        led(clocked, "two").lead(3, "led", unchanged)
+        seconds[0] = 60.0
+        one.beat()
+        two = LedPartition(Heartbeat(clocked, "two", clock=lambda: 0.0), OTHER)
+        with pytest.raises(FencedError, match="one is in charge"):
+            two.lead(3, "led", unchanged)
+
+    def test_the_heartbeat_of_one_that_a_higher_epoch_replaces_stays(
+        self, clocked: Clocked
+    ) -> None:
+        led(clocked, "one").lead(3, "led", unchanged)
+        led(clocked, "two").lead(4, "led", unchanged)
+        assert len(list(clocked.list("@tieredfs/manager/alive/"))) == 2
+
     def test_one_that_has_ended_is_replaced_immediately(self, clocked: Clocked) -> None:
         heartbeat = Heartbeat(clocked, "one")
         LedPartition(heartbeat, PARTITION).lead(3, "led", unchanged)

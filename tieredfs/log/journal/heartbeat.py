@@ -60,6 +60,7 @@ class Heartbeat:
     lock: LocalLock | None = None
     _next: float | None = field(default=None, init=False)
     _is_ended: bool = field(default=False, init=False)
+    _cleared: set[str] = field(default_factory=set, init=False)
     _lock: AbstractContextManager[object] = field(default_factory=make_lock, init=False)
 
     def beat(self) -> None:
@@ -96,6 +97,16 @@ class Heartbeat:
             self.end()
         finally:
             stop.set()
+
+    def clear_dead(self, other: str) -> None:
+        """Remove what a manager has left that died, so that it does not stay for ever.
+
+        If it only stood still, it writes that again.
+        """
+        if other not in self._cleared:
+            with suppress(TieredFSError):  # then it stays
+                self.store.delete([_key(other)])
+            self._cleared.add(other)
 
     def keep(self, stop: threading.Event) -> None:
         """Say it again until ``stop`` is set, from the first ``beat`` on."""

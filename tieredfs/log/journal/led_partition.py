@@ -75,14 +75,16 @@ class LedPartition:
         leader, owner = self.state.leader, self._heartbeat.owner
         if epoch is None:
             epoch = self.state.leader_epoch
+        other = None if leader is None or leader.owner == owner else leader
         is_abandoned = self._is_only_writer or (
-            leader is not None
-            and leader.owner != owner
-            and leader.epoch == epoch
-            and self._heartbeat.is_dead(leader.owner)
+            other is not None
+            and other.epoch == epoch
+            and self._heartbeat.is_dead(other.owner)
         )
         led = self.state.led_by(owner, epoch, is_abandoned=is_abandoned)
         self._write(change, update(led))
+        if other is not None and is_abandoned:
+            self._heartbeat.clear_dead(other.owner)
 
     def change(
         self, change: str, update: Callable[[PartitionState], PartitionState]
