@@ -37,9 +37,11 @@ from tieredfs.log.journal.journal import (
     read_state,
 )
 from tieredfs.log.journal.led_partition import LedPartition
+from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.retention.delete import delete_partitions
 from tieredfs.log.retention.expire import ExpiredPartition, expire
+from tieredfs.log.retention.partition_expiry import plan_expiry
 from tieredfs.log.retention.plan import Retention, expired_until
 from tieredfs.model import UNKNOWN_TOPIC_ID
 from tieredfs.states import PartitionDeleteState, SegmentState
@@ -407,6 +409,16 @@ def test_where_topics_have_no_id_another_one_of_the_name_expires_by_the_limits_a
         if not first:
             assert expired(Retention(max_bytes=0)) == (5, None)
     assert expired(Retention(max_bytes=1 << 40)) == (0, None)
+    # A manager looks again when the first of the segments that are there is too old.
+    plan = plan_expiry(
+        storage,
+        SegmentCatalog(storage),
+        read_state(memory, partition),
+        Retention(max_age_ms=1000),
+        now_ms=0,
+    )
+    newest_ms = sample(partition, 0).described.max_timestamp_ms or 0
+    assert (plan.segments, plan.next_ms) == ((), newest_ms + 1000)
     assert expired(Retention(start_offset=EACH)) == (1, None)
     listed = storage.list_segments(partition)
     assert [one.start_offset for one in listed] == [EACH, 2 * EACH]

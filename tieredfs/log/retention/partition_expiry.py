@@ -76,7 +76,7 @@ def plan_expiry(
     is_one_log = storage.keeps_topic_ids and partition.topic_id != UNKNOWN_TOPIC_ID
     kept_from = log_start if is_one_log else until or 0
     expired = expired_segments(segments, tiles, kept_from, state.to_delete)
-    next_ms = next_expiry_ms(tiles, log_start, retention, catalog.describe)
+    next_ms = next_expiry_ms(tiles, kept_from, retention, catalog.describe)
     return ExpiryPlan(log_start, tuple(expired), next_ms, held.beginning, held.end)
 
 
