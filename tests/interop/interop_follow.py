@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import count
+from itertools import chain, count
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from confluent_kafka import (
     OFFSET_BEGINNING,
@@ -415,19 +416,22 @@ def _consumed(broker: Broker, topic: str, isolation: str) -> Values:
     return found
 
 
-def _offsets(follow: Follow, first: object, truth: Values) -> dict[int, list[int]]:
-    """Return the offsets that a reader gets up to the last ones."""
+def _offsets(
+    follow: Follow, first: pa.RecordBatch, truth: Values
+) -> dict[int, list[int]]:
+    """Return the offsets that a reader gets up to the last ones, in good time."""
     found: dict[int, list[int]] = {number: [] for number in truth}
-    batch = first
-    deadline = time.monotonic() + _PATIENCE
+    ends = {number: max(values) + 1 for number, values in truth.items()}
+    too_late = threading.Timer(_PATIENCE, follow.close)
+    too_late.start()
     with follow:
-        while True:
-            (number,) = set(batch["partition"].to_pylist())  # type: ignore[index]
-            found[number] += batch["offset"].to_pylist()  # type: ignore[index]
-            if all(max(one, default=-1) >= max(truth[n]) for n, one in found.items()):
-                return found
-            assert time.monotonic() < deadline
-            batch = next(follow)
+        for batch in chain([first], follow):
+            (number,) = set(batch["partition"].to_pylist())
+            found[number] += batch["offset"].to_pylist()
+            if follow.positions == ends:
+                break
+    too_late.cancel()
+    return found
 
 
 def _await(condition: Callable[[], bool]) -> None:

@@ -58,6 +58,7 @@ class FakeBrokers:
         errors: Errors that come before the next records.
         assigned: From where each partition was read, whenever that changed.
         is_closed: Whether the consumer was closed.
+        stalls: How often a partition that is assigned gives nothing.
     """
 
     logs: dict[int, RecordedLog]
@@ -69,6 +70,7 @@ class FakeBrokers:
     errors: list[KafkaError] = field(default_factory=list)
     assigned: list[tuple[int, int]] = field(default_factory=list)
     is_closed: bool = False
+    stalls: int = 0
 
     def start(self, number: int) -> int:
         """Return where a partition begins."""
@@ -144,6 +146,9 @@ class FakeConsumer:
             self._positions[one.partition] = one.offset
             self._ended.pop(one.partition, None)
             self._brokers.assigned.append((one.partition, one.offset))
+            if self._brokers.stalls:
+                self._brokers.stalls -= 1
+                self._positions[one.partition] = -1
 
     def incremental_unassign(self, partitions: Sequence[TopicPartition]) -> None:
         """Read no more."""
@@ -219,17 +224,22 @@ class FakeAdmin:
         self, asked: Mapping[TopicPartition, OffsetSpec], **options: object
     ) -> dict[TopicPartition, "Future[Any]"]:
         """Return offsets."""
-        ((at, wanted),) = asked.items()
+        return {
+            at: self._answer(SimpleNamespace(offset=self._offset(at, wanted, options)))
+            for at, wanted in asked.items()
+        }
+
+    def _offset(
+        self, at: TopicPartition, wanted: OffsetSpec, options: Mapping[str, object]
+    ) -> int:
         log = self._brokers.logs[at.partition]
         if wanted is OffsetSpec.earliest():  # type: ignore[no-untyped-call]
-            offset = self._brokers.start(at.partition)
-        elif wanted is OffsetSpec.latest():  # type: ignore[no-untyped-call]
+            return self._brokers.start(at.partition)
+        if wanted is OffsetSpec.latest():  # type: ignore[no-untyped-call]
             is_committed = "READ_COMMITTED" in str(options["isolation_level"])
-            offset = log.stable_offset if is_committed else log.end
-        else:
-            offset = wanted._value - 1_000
-            offset = offset if offset < log.end else -1
-        return {at: self._answer(SimpleNamespace(offset=offset))}
+            return log.stable_offset if is_committed else log.end
+        offset = wanted._value - 1_000
+        return offset if offset < log.end else -1
 
     def _answer(self, value: object) -> "Future[Any]":
         found: Future[Any] = Future()

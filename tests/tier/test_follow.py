@@ -373,6 +373,17 @@ def test_an_error_that_passes_interrupts_nothing() -> None:
     assert followed(made) == {0: list(range(12))}
 
 
+def test_a_client_that_gives_nothing_of_what_there_is_is_asked_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("tieredfs.log.follow.reading._QUIET_SECONDS", 0)
+    made = world(PLAIN)
+    made.tier(0, 0)
+    made.brokers.stalls = 2
+    assert followed(made, lambda: None, lambda: None) == {0: list(range(12))}
+    assert made.brokers.assigned == [(0, 3)] * 3
+
+
 @pytest.mark.parametrize(
     ("code", "kind"),
     [

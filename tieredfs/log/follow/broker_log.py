@@ -1,7 +1,7 @@
 """A topic as its brokers have it, through the client of confluent-kafka."""
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Final, Self, TypeVar
 
@@ -115,6 +115,11 @@ class BrokerLog:
             raise
         return found
 
+    @property
+    def is_answering(self) -> bool:
+        """Whether nothing that was asked of the brokers waits for its answer."""
+        return self.watch.is_answering
+
     def partitions(self) -> tuple[int, ...]:
         """Return the numbers of the topic's partitions, once a broker has said so.
 
@@ -176,16 +181,16 @@ class BrokerLog:
         Raises:
             StorageUnavailableError: No broker answered in time.
         """
-        first = self._offset(partition, _EARLIEST)
-        return Bounds(first, self._offset(partition, _LATEST))
+        first = self._offsets([partition], _EARLIEST)[partition]
+        return Bounds(first, self._offsets([partition], _LATEST)[partition])
 
-    def end(self, partition: int) -> int:
-        """Return the end of a partition, or of its committed records.
+    def ends(self, partitions: Collection[int]) -> dict[int, int]:
+        """Return the end of each partition, or of its committed records.
 
         Raises:
             StorageUnavailableError: No broker answered in time.
         """
-        return self._offset(partition, _LATEST, committed=self._topic.committed)
+        return self._offsets(partitions, _LATEST, committed=self._topic.committed)
 
     def offset_of_time(self, partition: int, timestamp: int) -> int | None:
         """Return the offset of the first record at or after a time; None if none.
@@ -197,7 +202,8 @@ class BrokerLog:
         Raises:
             StorageUnavailableError: No broker answered in time.
         """
-        found = self._offset(partition, OffsetSpec.for_timestamp(timestamp))
+        wanted = OffsetSpec.for_timestamp(timestamp)
+        found = self._offsets([partition], wanted)[partition]
         return None if found < 0 else found
 
     def close(self) -> None:
@@ -287,25 +293,31 @@ class BrokerLog:
         asked.add_done_callback(pass_on)
         return found
 
-    def _offset(
-        self, partition: int, wanted: OffsetSpec, *, committed: bool = False
-    ) -> int:
-        """Ask for an offset until there is an answer, or no time left."""
-        at = self._at(partition)
+    def _offsets(
+        self,
+        partitions: Collection[int],
+        wanted: OffsetSpec,
+        *,
+        committed: bool = False,
+    ) -> dict[int, int]:
+        """Ask for an offset of each partition until there is an answer, or no time."""
+        asked = {self._at(number): wanted for number in partitions}
         level = (
             IsolationLevel.READ_COMMITTED
             if committed
             else IsolationLevel.READ_UNCOMMITTED
         )
 
-        def ask(seconds: float) -> int:
-            asked = self._admin.list_offsets(
-                {at: wanted}, isolation_level=level, request_timeout=seconds
-            )[at]
-            offset: int = result_of(asked, seconds).offset
-            return offset
+        def ask(seconds: float) -> dict[int, int]:
+            answers = self._admin.list_offsets(
+                asked, isolation_level=level, request_timeout=seconds
+            )
+            return {
+                at.partition: result_of(answer, seconds).offset
+                for at, answer in answers.items()
+            }
 
-        return self._repeated(ask, f"{self._where}-{partition}")
+        return self._repeated(ask, self._where) if asked else {}
 
     def _repeated(self, ask: Callable[[float], _T], where: str) -> _T:
         """Return what a question returns, asked again while an error may pass."""

@@ -1,7 +1,7 @@
 """Where the last records of followed partitions begin, of what both places hold."""
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from contextlib import closing
 from typing import Final
 
@@ -18,7 +18,7 @@ _WIDENING: Final = 4
 def first_of_last(
     followed: Followed,
     live: LiveLog,
-    numbers: Iterable[int],
+    numbers: Collection[int],
     count: int,
     *,
     now: Callable[[], float],
@@ -40,7 +40,7 @@ def first_of_last(
     Raises:
         TieredFSError: As reading does.
     """
-    ends = {number: live.end(number) for number in numbers}
+    ends = live.ends(numbers)
     if not count:
         return ends
     begins = {n: start_offset(followed.reader(n), None, live) for n in ends}

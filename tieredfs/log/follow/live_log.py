@@ -77,6 +77,10 @@ class LiveLog(Protocol):
     Each method raises StorageUnavailableError when no broker answers in time.
     """
 
+    @property
+    def is_answering(self) -> bool:
+        """Whether nothing that was asked of the brokers waits for its answer."""
+
     def partitions(self) -> Collection[int]:
         """Return the numbers of the topic's partitions."""
 
@@ -105,8 +109,8 @@ class LiveLog(Protocol):
     def bounds(self, partition: int) -> Bounds:
         """Return the offsets that a partition holds."""
 
-    def end(self, partition: int) -> int:
-        """Return the end of a partition, or of its committed records."""
+    def ends(self, partitions: Collection[int]) -> dict[int, int]:
+        """Return the end of each partition, or of its committed records."""
 
     def offset_of_time(self, partition: int, timestamp: int) -> int | None:
         """Return the offset of the first record at or after a time; None if none.

@@ -19,6 +19,9 @@ __all__ = ["Reading"]
 _WAITING_SECONDS: Final = 5.0
 """How long a tier is left alone that lacks the end of a transaction."""
 
+_QUIET_SECONDS: Final = 30.0
+"""After which it is asked whether a partition that gives nothing has something."""
+
 
 class Reading:
     """The reading of both places, which is taken a turn at a time."""
@@ -46,6 +49,7 @@ class Reading:
         self._planned: dict[int, Held] = {}
         self._followed_live: set[int] = set()
         self._plan_at = now()
+        self._heard_at: dict[int, float] = {}
         self._lost_at: Mapping[int, int] | None = None
 
     def turn(self) -> Iterator[Arrived]:
@@ -103,6 +107,7 @@ class Reading:
         }
         self._live.read(new)
         self._followed_live.update(new)
+        self._heard_at.update(dict.fromkeys(new, self._now()))
 
     def _from_tier(self) -> Iterator[Arrived]:
         """Yield the next records of the tier."""
@@ -139,7 +144,28 @@ class Reading:
         seconds = 0.0 if self._history is not None else SIGNAL_CHECK_SECONDS
         for event in self._live.poll(seconds):
             if event.partition in self._followed_live:
+                self._heard_at[event.partition] = self._now()
                 yield from self._taken(event)
+        self._read_stalled_again()
+
+    def _read_stalled_again(self) -> None:
+        """Begin anew with partitions that give nothing, although they have more.
+
+        A client that has lost its way, after a change of leaders for instance, does not
+        say so.
+        """
+        if not self._live.is_answering:
+            return
+        now = self._now()
+        quiet = [
+            number
+            for number in self._followed_live
+            if now - self._heard_at[number] >= _QUIET_SECONDS
+        ]
+        for number, end in self._live.ends(quiet).items():
+            self._heard_at[number] = now
+            if end > self._handovers[number].position:
+                self._followed_live.discard(number)
 
     def _taken(self, event: Event) -> Iterator[Arrived]:
         number = event.partition

@@ -82,4 +82,4 @@ def _offset_of_time(reader: TieredReader, start: str | datetime, live: LiveLog) 
     if offset is not None:
         return offset
     offset = live.offset_of_time(number, timestamp)
-    return max(end, live.end(number) if offset is None else offset)
+    return max(end, live.ends([number])[number] if offset is None else offset)

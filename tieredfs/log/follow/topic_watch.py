@@ -100,6 +100,11 @@ class TopicWatch:
         """The last description; None if there was no answer yet."""
         return self._found
 
+    @property
+    def is_answering(self) -> bool:
+        """Whether the last question has its answer."""
+        return self._unanswered_since is None
+
     def forget(self) -> None:
         """Ask anew: the topic may be another one by now."""
         self._found = self._asked = None
