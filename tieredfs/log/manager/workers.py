@@ -137,9 +137,11 @@ class Workers:
         if due is None or due >= self._timed_until:
             self._due.wait()
             return
-        before, self._timed_until = self._timed_until, due
+        self._timed_until = due
         try:
             self._due.wait(max(0.0, due - now))
         finally:
+            # Another thread may keep an earlier time now. One that kept a later time
+            # has perhaps gone, so that time is not taken for kept any more.
             if self._timed_until == due:
-                self._timed_until = before
+                self._timed_until = math.inf
