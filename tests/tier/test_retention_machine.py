@@ -4,10 +4,6 @@ A run may be interrupted at any of its writes: it dies there, before or after th
 has done it, or another manager runs there from beginning to end.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
-
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -19,10 +15,10 @@ from hypothesis.stateful import (
 )
 from typing_extensions import override
 
+from support.interrupted import Clock, Interrupted, Interruption
 from tieredfs import (
     FencedError,
     NotFoundError,
-    ObjectStore,
     StorageUnavailableError,
     TieredFSError,
 )
@@ -31,91 +27,15 @@ from tieredfs.log.journal.journal import PartitionJournal, read_state
 from tieredfs.log.retention.delete import delete_partitions
 from tieredfs.log.retention.expire import ExpiredPartition, expire
 from tieredfs.log.retention.plan import Retention
-from tieredfs.objects import ObjectInfo
 from tieredfs.storage.layouts.single_object.layout import SingleObject
 from tieredfs.testing.samples import PARTITIONS, sample
-from tieredfs.testing.stores import InterceptedStore, scratch_store
+from tieredfs.testing.stores import scratch_store
 
 PARTITION = PARTITIONS[0]
 EACH = 20
 FIRST_MS = 1_760_000_000_000
 MANAGERS = ("one", "two", "three")
 SEGMENTS = 16
-_T = TypeVar("_T")
-
-
-@dataclass(slots=True)
-class Interruption:
-    """What happens at one write of a run.
-
-    Attributes:
-        at: The number of the write, from 0.
-        is_landed: Whether the store does it first.
-        act: What is done then; None if the run dies.
-    """
-
-    at: int
-    is_landed: bool
-    act: Callable[[], object] | None
-
-
-@dataclass(slots=True)
-class Clock:
-    """The clock of the store, and when each object was written."""
-
-    seconds: float = 0.0
-    written: dict[str, float] = field(default_factory=dict)
-
-
-class Interrupted(InterceptedStore):
-    """A store with a clock, where a run is interrupted at one of its writes."""
-
-    clock: Clock
-    interruption: Interruption | None
-    writes: int
-    is_dead: bool
-
-    @classmethod
-    def made(
-        cls, store: ObjectStore, clock: Clock, interruption: Interruption | None
-    ) -> "Interrupted":
-        one = cls._onto(store)
-        one.clock, one.interruption = clock, interruption
-        one.writes, one.is_dead = 0, False
-        return one
-
-    @override
-    def _send(self, verb: str, keys: Sequence[str], execute: Callable[[], _T]) -> _T:
-        if self.is_dead:
-            raise StorageUnavailableError("the process is dead")
-        if verb not in {"put", "put_new", "put_file", "copy", "delete"}:
-            return execute()
-        number, self.writes = self.writes, self.writes + 1
-        cut = self.interruption
-        if cut is None or cut.at != number:
-            return self._done(verb, keys, execute)
-        if cut.is_landed:
-            answer = self._done(verb, keys, execute)
-            if cut.act is not None:
-                cut.act()
-                return answer
-        elif cut.act is not None:
-            cut.act()
-            return self._done(verb, keys, execute)
-        self.is_dead = True
-        raise StorageUnavailableError("the process dies")
-
-    def _done(self, verb: str, keys: Sequence[str], execute: Callable[[], _T]) -> _T:
-        answer = execute()
-        if verb == "put":
-            self.clock.written[keys[0]] = self.clock.seconds
-        return answer
-
-    @override
-    def head(self, key: str) -> ObjectInfo:
-        found = super().head(key)
-        modified = self.clock.written.get(key, 0.0)
-        return ObjectInfo(key, found.size, found.version, int(modified * 1000))
 
 
 class Managers(RuleBasedStateMachine):
