@@ -19,6 +19,7 @@ __all__ = [
     "Step",
     "TransactionalLog",
     "TransactionalSegment",
+    "no_producers",
     "put_tiered",
     "replicas",
     "transactional_logs",
@@ -141,6 +142,11 @@ class TransactionalLog:
         self.segments[-1].batches.append(batch)
         self.end += 1
         return self.end - 1
+
+
+def no_producers() -> bytes:
+    """Return a snapshot without a producer."""
+    return _snapshot({})
 
 
 def _snapshot(producers: Mapping[int, tuple[int, int]]) -> bytes:

@@ -1,6 +1,6 @@
 """Which segments of a log may be copied: those up to its last stable offset."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tieredfs.errors import CorruptDataError
@@ -12,7 +12,7 @@ from tieredfs.model import SegmentMetadata
 from tieredfs.objects import last_changed
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["Copyable", "closed_segments", "copyable", "lag_of"]
+__all__ = ["Copyable", "DueSegments", "closed_segments", "copyable"]
 
 
 def closed_segments(
@@ -76,13 +76,35 @@ def _stable_end(
     return min(stable_offset(source, [*closed, *grown]), end) if grown else stable
 
 
-def lag_of(segments: Sequence[SegmentMetadata]) -> Lag:
-    """Return the lag if these segments, in order, are to be copied."""
-    if not segments:
-        return NO_LAG
-    changed = last_changed(segments[0].version)
-    return Lag(
-        len(segments),
-        sum(one.size or 0 for one in segments),
-        None if changed is None else changed // 1_000_000,
-    )
+class DueSegments:
+    """The segments of a log that are to be copied, and how far behind the tier is."""
+
+    def __init__(self, segments: Iterable[SegmentMetadata]) -> None:
+        """Take the segments, in order."""
+        self._due = {one.start_offset: one for one in segments}
+        self._size = sum(one.size or 0 for one in self._due.values())
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no segment to copy."""
+        return not self._due
+
+    @property
+    def lag(self) -> Lag:
+        """How far behind the tier is."""
+        first = next(iter(self._due.values()), None)
+        if first is None:
+            return NO_LAG
+        changed = last_changed(first.version)
+        since = None if changed is None else changed // 1_000_000
+        return Lag(len(self._due), self._size, since)
+
+    def remove(self, segment: SegmentMetadata) -> None:
+        """Take out a segment, which is known by its first offset."""
+        found = self._due.pop(segment.start_offset, None)
+        self._size -= 0 if found is None else found.size or 0
+
+    def remove_before(self, offset: int) -> None:
+        """Take out the segments that end before an offset."""
+        for one in [one for one in self._due.values() if end_of(one) <= offset]:
+            self.remove(one)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 
 from tieredfs.cache.storage import IndexCachedStorage
-from tieredfs.errors import ClosedError, CorruptDataError, NotFoundError
+from tieredfs.errors import CorruptDataError, NotFoundError
 from tieredfs.log.manager.status import PartitionStatus, Role
-from tieredfs.log.manager.tiering import Tiering
+from tieredfs.log.manager.tiering import RunEndedError, Tiering
 from tieredfs.log.push.source_log import listed_segments
 from tieredfs.model import SegmentMetadata, TopicIdPartition
 
@@ -53,7 +53,7 @@ class FollowerTask:
             False: nothing is left to do soon.
 
         Raises:
-            ClosedError: The task was cancelled.
+            RunEndedError: The task was cancelled.
             TieredFSError: The store failed, or an object is not a segment.
         """
         listed = listed_segments(self._tiering.target, self._partition)
@@ -85,7 +85,7 @@ class FollowerTask:
         last = listed[-count:] if count else []
         for segment in last:
             if self._is_cancelled:
-                raise ClosedError(f"{self._partition}: its manager has let go of it")
+                raise RunEndedError(f"{self._partition}: its manager has let go of it")
             if segment in self._warmed:
                 continue
             try:

@@ -1,29 +1,31 @@
 """What the leader of a partition does: copy what is closed, delete what has expired.
 
 Everything that it knows is in the journal or in the store. So a leader that dies
-anywhere is followed by another one, or by itself, that first settles what was left.
+anywhere is followed by another one, or by itself, that first finishes what was left.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
-from tieredfs.errors import ClosedError, NotFoundError, TieredFSError
+from tieredfs.errors import FencedError, NotFoundError, TieredFSError
 from tieredfs.log.journal.led_partition import LedPartition
 from tieredfs.log.journal.state import PartitionState
 from tieredfs.log.manager.copy_guard import CopyGuard
-from tieredfs.log.manager.copyable import closed_segments, copyable, lag_of
+from tieredfs.log.manager.copyable import DueSegments, closed_segments, copyable
 from tieredfs.log.manager.partition_folder import PartitionFolder
 from tieredfs.log.manager.status import NO_LAG, PartitionStatus, Role
-from tieredfs.log.manager.tiering import Tiering
-from tieredfs.log.push.outcome import PushedSegment, PushOutcome
+from tieredfs.log.manager.tiering import RunEndedError, Tiering
+from tieredfs.log.planning.columns import end_of
+from tieredfs.log.push.outcome import PARTITION_FAILURES, PushedSegment, PushOutcome
 from tieredfs.log.push.partition_push import PartitionPush
 from tieredfs.log.push.source_log import listed_segments
 from tieredfs.log.retention.delete import delete_partition, mark_partition
 from tieredfs.log.retention.partition_expiry import delete_expired, plan_expiry
 from tieredfs.log.retention.plan import Retention
 from tieredfs.model import SegmentMetadata, TopicIdPartition
+from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["LeaderTask"]
 
@@ -32,6 +34,7 @@ _MAX_IDLE_SECONDS: Final = 600.0
 changed it."""
 
 _IN_TIER: Final = (PushOutcome.COPIED, PushOutcome.PRESENT)
+_MARK_ATTEMPTS: Final = 5
 
 
 class LeaderTask:
@@ -66,15 +69,26 @@ class LeaderTask:
         self._clock = clock
         self._folder = PartitionFolder.of(tiering.source, partition)
         self._led: LedPartition | None = None
+        self._read_again = -1.0
+        """When the journal is read again although no other manager was noticed."""
         self._is_cancelled = False
+        self._is_marking = False
         self._is_changed = False
         """Whether the journal has changed since it was read."""
+        self._is_wanted = False
+        """Whether a run was asked for that has not begun yet."""
         self._seen: int | None = None
         """The version of the folder when nothing was left to do; None if something may
         be."""
+        self._seen_log: list[SegmentMetadata] | None = None
+        """The same of a log without a folder: its segments, as they were listed."""
         self._look_at = -1.0
         """When the partition is looked at also if its folder has not changed."""
         self._idle_seconds = 0.0
+        self._deposed: str | None = None
+        """The manager before this one, if it was copying when this one took charge."""
+        self._done_until = 0
+        """Where the segments end that an earlier run has found in the tier."""
         self.status = PartitionStatus(partition, Role.LEADER, epoch)
 
     def cancel(self) -> None:
@@ -85,61 +99,76 @@ class LeaderTask:
         """Let what is before an offset expire, as Kafka's DeleteRecords does."""
         start = max(offset, self._retention.start_offset)
         self._retention = replace(self._retention, start_offset=start)
-        self._look_at = -1.0
+        self._is_wanted = True
+
+    def wake(self) -> None:
+        """Let the next run look at everything, whatever seems not to have changed."""
+        self._is_wanted = True
 
     @property
     def is_idle(self) -> bool:
         """Whether there is nothing to do, by a look that costs no request."""
-        if self._clock() >= self._look_at or self._is_cancelled:
+        if self._is_marking:
+            return True
+        if self._is_wanted or self._is_cancelled or self._clock() >= self._look_at:
             return False
         if self._folder is None:
-            return True
+            return self._tiering.source is None
         return self._seen is not None and self._folder.version() == self._seen
 
     def run(self) -> bool:
         """Do what is due; afterwards everything that was begun is in the journal.
 
         Returns:
-            Whether something is left that can be done soon: a transaction is open.
+            Whether something is left that can be done soon: a transaction is open, or
+            another manager may still be in the middle of a copy.
 
         Raises:
-            ClosedError: The task was cancelled.
+            RunEndedError: The task was cancelled, or the partition is being marked.
             FencedError: Another manager is in charge; nothing was changed since.
             TieredFSError: A segment failed, and the others are copied; or a store.
         """
         seen = None if self._folder is None else self._folder.version()
-        self._seen, self._look_at = None, -1.0
+        if self._is_log_unchanged():
+            return False
+        self._is_wanted = False
+        self._seen, self._seen_log, self._look_at = None, None, -1.0
         self._check()
         if self._is_changed:
             self._led, self._is_changed = None, False
         try:
-            led = self._led = self._led or self._tiering.led(self._partition)
+            led = self._led_partition()
             if led.state.deletion is not None:
                 delete_partition(self._tiering.target, led, self._epoch)
                 self.status = replace(self.status, is_gone=True, lag=NO_LAG)
                 return False
-            self._resolve(led)
-            error, is_waiting = self._copy(led)
+            is_left = self._finish_begun(led)
+            listed, error, is_waiting = self._copy(led)
             next_ms = self._expire(led)
         except BaseException:
             self._led = None  # what is in the journal is read again
             raise
         if error is not None:
             raise error
-        if not is_waiting:
-            self._seen = seen
+        if not (is_left or is_waiting):
+            self._seen, self._seen_log = seen, listed
             self._set_next_look(next_ms)
-        return is_waiting
+        return is_left or is_waiting
 
     def mark(self) -> None:
         """Mark the partition to be deleted, by the next run.
 
+        A run that goes on meanwhile ends before its next change.
+
         Raises:
-            FencedError: Another manager is in charge, or a run of this task has changed
-                the partition meanwhile.
+            FencedError: Another manager is in charge.
         """
-        mark_partition(self._tiering.led(self._partition), self._epoch)
-        self._is_changed, self._look_at = True, -1.0
+        self._is_marking = True
+        try:
+            self._mark()
+        finally:
+            self._is_changed = self._is_wanted = True
+            self._is_marking = False
 
     def release(self) -> None:
         """Let another manager take charge without waiting; only while no run goes on.
@@ -152,55 +181,127 @@ class LeaderTask:
         if leader is not None and leader.owner == self._tiering.heartbeat.owner:
             led.change("released", PartitionState.released)
 
-    def _check(self, _piece: object = None) -> None:
-        """Raise ClosedError if the task was cancelled."""
-        if self._is_cancelled:
-            raise ClosedError(f"{self._partition}: its manager has let go of it")
+    def _led_partition(self) -> LedPartition:
+        """Return the partition as the journal has it, which is read now and then.
 
-    def _resolve(self, led: LedPartition) -> None:
-        """Resolve what was begun and not ended, by this task or by another leader.
-
-        What is in the store counts. What an incomplete copy has left is removed.
+        A manager that was taken for dead would not notice its successor otherwise,
+        while it has nothing to write.
         """
-        state, target = led.state, self._tiering.target
-        if not (state.copying or state.to_delete):
-            return
-        stored = {one.id for one in listed_segments(target, self._partition)}
-        now_ms = self._tiering.now_ms()
-        if state.copying:
-            led.lead(
-                self._epoch,
-                "resolve the copies that were begun",
-                lambda state: state.with_settled_copies(stored, now_ms),
-            )
-        lost = led.state.to_delete - stored
-        if lost:
-            led.lead(self._epoch, "remove what copies have left", lambda state: state)
-            target.cancel_copying(self._partition)
-            led.change(
-                "removed what copies have left", lambda state: state.with_deleted(lost)
-            )
+        now = self._clock()
+        if self._led is None or now >= self._read_again:
+            self._led = self._tiering.led(self._partition)
+            self._read_again = now + _MAX_IDLE_SECONDS
+        return self._led
 
-    def _copy(self, led: LedPartition) -> tuple[TieredFSError | None, bool]:
+    def _mark(self) -> None:
+        for left in reversed(range(_MARK_ATTEMPTS)):
+            try:
+                mark_partition(self._tiering.led(self._partition), self._epoch)
+            except FencedError:
+                # A run of this task may have been faster with its last change.
+                if not left:
+                    raise
+            else:
+                return
+
+    def _check(self, _piece: object = None) -> None:
+        """Raise RunEndedError if the run is to end."""
+        if self._is_cancelled:
+            raise RunEndedError(f"{self._partition}: its manager has let go of it")
+        if self._is_marking:
+            raise RunEndedError(f"{self._partition} is being marked to be deleted")
+
+    def _is_log_unchanged(self) -> bool:
+        """Return whether a log without a folder is as it was, for one listing."""
+        source, seen = self._tiering.source, self._seen_log
+        if source is None or self._folder is not None or seen is None:
+            return False
+        if self._is_wanted or self._clock() >= self._look_at:
+            return False
+        return listed_segments(source, self._partition) == seen
+
+    def _finish_begun(self, led: LedPartition) -> bool:
+        """Finish what was begun and not ended: by this task, or by another leader.
+
+        What is in the store counts. What an incomplete copy has left is removed, but
+        not while the manager that began it is alive: it may be about to end the copy.
+
+        Returns:
+            Whether something is left for that reason.
+        """
+        tiering, copying = self._tiering, led.state.copying
+        if not (copying or led.state.to_delete):
+            return False
+        if copying:
+            before = led.state.leader
+            # From this entry on no other manager begins a copy: what is listed counts.
+            led.lead(self._epoch, "look for copies that were begun", lambda now: now)
+            if before is not None and before.owner != tiering.heartbeat.owner:
+                self._deposed = before.owner
+        stored = {one.id for one in listed_segments(tiering.target, self._partition)}
+        lost, now_ms = copying - stored, tiering.now_ms()
+        if lost and self._deposed and not tiering.heartbeat.is_dead(self._deposed):
+            return True
+        self._deposed = None
+        gone = lost | (led.state.to_delete - stored)
+        if gone:
+            if not copying:
+                led.lead(self._epoch, "look for what is deleted", lambda now: now)
+            tiering.target.cancel_copying(self._partition)
+        if gone or copying:
+            led.change(
+                "removed what copies have left" if gone else "the copies were finished",
+                lambda now: now.with_settled_copies(stored, now_ms).with_deleted(gone),
+            )
+        return False
+
+    def _copy(
+        self, led: LedPartition
+    ) -> tuple[list[SegmentMetadata] | None, TieredFSError | None, bool]:
+        """Copy what is closed; an error of the log does not stop its expiry.
+
+        Returns:
+            The segments of the log, why one was not copied, and whether one waits for a
+            transaction.
+
+        Raises:
+            FencedError: Another manager is in charge.
+        """
+        source = self._tiering.source
+        if source is None:
+            return None, None, False
+        listed: list[SegmentMetadata] | None = None
+        try:
+            listed = listed_segments(source, self._partition)
+            return listed, *self._copy_listed(led, source, listed)
+        except FencedError:
+            raise
+        except PARTITION_FAILURES as error:
+            return listed, error, True
+
+    def _copy_listed(
+        self,
+        led: LedPartition,
+        source: RemoteStorageManager,
+        listed: list[SegmentMetadata],
+    ) -> tuple[TieredFSError | None, bool]:
         """Copy what is closed, up to the last stable offset.
 
         Returns:
             Why a segment was not copied, and whether one waits for a transaction.
         """
-        tiering, source = self._tiering, self._tiering.source
-        listed = [] if source is None else listed_segments(source, self._partition)
-        if source is None or not listed:
+        if not listed:
             return None, False
-        due = closed_segments(source, listed)
-        known = self.status.end_offset or 0
-        self._note_lag([one for one in due if (one.end_offset or 0) >= known])
+        tiering, record = self._tiering, self._tiering.record
+        closed = closed_segments(source, listed)
+        due = DueSegments(closed)
+        due.remove_before(max(led.state.log_start, self._done_until))
+        self._note_lag(due)
         try:
             stable, damage = copyable(source, listed)
         except NotFoundError:  # the broker has deleted a segment: the next run lists
             return None, True
         guard = CopyGuard(led, self._epoch, tiering.now_ms, self._check)
-        record = tiering.record
-        error: TieredFSError | None = damage
         push = PartitionPush(
             source,
             tiering.target,
@@ -214,20 +315,24 @@ class LeaderTask:
             watch=self._check,
             guard=guard,
         )
+        left = DueSegments(closed)
+        error: TieredFSError | None = damage
         for one in push.run():
             if one.outcome is PushOutcome.COPIED:
                 guard.add_copied(one.segment)
             if one.outcome in _IN_TIER:
-                due = [s for s in due if s.start_offset != one.segment.start_offset]
+                due.remove(one.segment)
+                left.remove(one.segment)
                 self._count(one, due)
             error = error or one.error
         guard.finish()
-        log_start = led.state.log_start
-        due = [s for s in due if (s.end_offset or 0) >= log_start]
-        self._note_lag(due)
-        return error, bool(due)
+        left.remove_before(led.state.log_start)
+        self._note_lag(left)
+        if left.is_empty and closed:
+            self._done_until = end_of(closed[-1])
+        return error, not left.is_empty
 
-    def _count(self, one: PushedSegment, due: Sequence[SegmentMetadata]) -> None:
+    def _count(self, one: PushedSegment, due: DueSegments) -> None:
         """Note a segment that is in the tier, and what is still to be copied."""
         status, segment = self.status, one.segment
         is_new = one.outcome is PushOutcome.COPIED
@@ -240,8 +345,8 @@ class LeaderTask:
         )
         self._note_lag(due)
 
-    def _note_lag(self, due: Sequence[SegmentMetadata]) -> None:
-        self.status = replace(self.status, lag=lag_of(due))
+    def _note_lag(self, due: DueSegments) -> None:
+        self.status = replace(self.status, lag=due.lag)
 
     def _expire(self, led: LedPartition) -> int | None:
         """Delete what has expired; return when something else will have, if known."""
@@ -266,7 +371,10 @@ class LeaderTask:
                 self._check()
         earliest = max(plan.log_start, plan.first_offset)
         self.status = replace(
-            self.status, earliest_offset=earliest, end_offset=plan.end_offset
+            self.status,
+            earliest_offset=earliest,
+            # Where all of it has expired, the log ends where it begins.
+            end_offset=max(earliest, plan.end_offset),
         )
         times = [one.since_ms + delay_ms for one in led.state.segments.values()]
         if plan.next_ms is not None:
@@ -276,13 +384,15 @@ class LeaderTask:
     def _set_next_look(self, next_ms: int | None) -> None:
         """Decide when to look again if the folder does not change.
 
-        Topics without a folder are looked at ever more rarely while nothing changes.
+        Topics that only the tier has are looked at ever more rarely while nothing
+        changes.
         """
         interval = self._tiering.settings.interval
         self._idle_seconds = min(
             max(2 * self._idle_seconds, interval), _MAX_IDLE_SECONDS
         )
-        wait = _MAX_IDLE_SECONDS if self._folder else self._idle_seconds
+        has_log = self._tiering.source is not None
+        wait = _MAX_IDLE_SECONDS if has_log else self._idle_seconds
         if next_ms is not None:
             wait = min(wait, max(0.0, (next_ms - self._tiering.now_ms()) / 1000))
         self._look_at = self._clock() + wait

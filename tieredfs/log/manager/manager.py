@@ -31,7 +31,7 @@ from tieredfs.log.manager.leader import LeaderTask
 from tieredfs.log.manager.schedule import Backoff, Schedule
 from tieredfs.log.manager.settings import DEFAULT_SETTINGS, ManagerSettings
 from tieredfs.log.manager.status import PartitionStatus, Role
-from tieredfs.log.manager.tiering import Tiering
+from tieredfs.log.manager.tiering import RunEndedError, Tiering
 from tieredfs.log.manager.workers import Workers
 from tieredfs.log.push.push_record import PushRecord
 from tieredfs.log.retention.plan import Retention
@@ -52,12 +52,14 @@ class _Assigned:
         failures: Number of the runs that failed.
         error: Why the last run failed; None if it did not.
         in_a_row: Number of the last runs that failed, or that wait for a transaction.
+        released: The task before it, if that led the partition and this one does not.
     """
 
     task: _Task
     failures: int = 0
     error: Exception | None = None
     in_a_row: int = 0
+    released: LeaderTask | None = None
 
     @property
     def status(self) -> PartitionStatus:
@@ -79,7 +81,6 @@ _WAITING: Final = Backoff(1.0, 30.0)
 
 _NO_RETENTION: Final = Retention()
 _LOCKS: Final = "managers"
-_MARK_ATTEMPTS: Final = 5
 _END_SECONDS: Final = 2.0
 
 
@@ -102,6 +103,7 @@ class RemoteLogManager:
         *,
         directory: Path | None = None,
         watch: Callable[[PartitionStatus], object] = lambda _: None,
+        heartbeat: Heartbeat | None = None,
         clock: Callable[[], float] = time.monotonic,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
         draw: Callable[[], float] = random.random,
@@ -118,6 +120,8 @@ class RemoteLogManager:
                 that was killed to be taken for dead. None for none.
             watch: Called with the status of a partition after each of its tasks, unless
                 it had nothing to do; from several threads.
+            heartbeat: Says that this manager is alive, in place of one that uses
+                ``directory``.
             clock: Returns a time in seconds that only grows.
             now_ms: Returns the time, in milliseconds since 1970.
             draw: Returns a random number from 0 to 1, for the jitter.
@@ -131,7 +135,7 @@ class RemoteLogManager:
         if directory is not None:
             record = PushRecord.in_cache(directory)
             lock = LocalLock(directory / _LOCKS, owner)
-        heartbeat = Heartbeat(target.store, owner, lock=lock)
+        heartbeat = heartbeat or Heartbeat(target.store, owner, lock=lock)
         self._tiering = Tiering(target, source, settings, heartbeat, now_ms, record)
         self._watch = watch
         self._clock = clock
@@ -201,7 +205,10 @@ class RemoteLogManager:
                 )
             else:
                 task = FollowerTask(self._tiering, partition, epoch)
-            self._assigned[partition] = _Assigned(task)
+            assigned = self._assigned[partition] = _Assigned(task)
+            if before is not None and role is Role.FOLLOWER:
+                led = before.task if isinstance(before.task, LeaderTask) else None
+                assigned.released = led or before.released
             if before is None:
                 self._workers.add(partition)
         if before is not None:
@@ -220,6 +227,10 @@ class RemoteLogManager:
 
         Returns:
             Whether the task has ended.
+
+        Raises:
+            StorageUnavailableError: The store failed, so that another manager has to
+                wait until this one has ended. The partition is no longer assigned.
         """
         with self._lock:
             found = self._assigned.pop(partition, None)
@@ -229,9 +240,10 @@ class RemoteLogManager:
         task = found.task
         task.cancel()
         has_ended = self._workers.wait_until_ended(partition, timeout)
-        if has_ended and isinstance(task, LeaderTask):
+        led = task if isinstance(task, LeaderTask) else found.released
+        if has_ended and led is not None:
             with suppress(FencedError):
-                task.release()
+                led.release()
         return has_ended
 
     def delete(self, partition: TopicIdPartition, *, epoch: int | None = None) -> None:
@@ -256,15 +268,10 @@ class RemoteLogManager:
             task = self._leader(partition)
         if task is None:
             raise ClosedError(f"{partition} was revoked meanwhile")
-        for left in reversed(range(_MARK_ATTEMPTS)):
-            try:
-                task.mark()
-                break
-            except FencedError:
-                # A run of the same task may have been faster than the mark.
-                if not left:
-                    raise
-        self._workers.wake(partition)
+        try:
+            task.mark()
+        finally:
+            self._workers.wake(partition)
 
     def resume_deletions(self) -> list[TopicIdPartition]:
         """Take on the partitions that are marked to be deleted, and delete them.
@@ -298,6 +305,9 @@ class RemoteLogManager:
 
     def wake(self, partition: TopicIdPartition) -> None:
         """Run the task of a partition now: its log has changed."""
+        task = self._leader(partition)
+        if task is not None:
+            task.wake()
         self._workers.wake(partition)
 
     def status(self) -> list[PartitionStatus]:
@@ -355,8 +365,9 @@ class RemoteLogManager:
         is_waiting = False
         error: Exception | None = None
         try:
+            self._release_before(found)
             is_waiting = found.task.run()
-        except ClosedError:
+        except RunEndedError:
             return 0.0
         except Exception as raised:  # noqa: BLE001 - the other partitions go on
             error = raised.with_traceback(None)
@@ -369,6 +380,14 @@ class RemoteLogManager:
             seconds, status = self._wait_of(found, is_waiting=is_waiting), found.status
         self._watch(status)
         return seconds
+
+    def _release_before(self, assigned: _Assigned) -> None:
+        """Let another manager take charge of what this one has only led before."""
+        led = assigned.released
+        if led is not None:
+            with suppress(FencedError):
+                led.release()
+            assigned.released = None
 
     def _wait_of(self, assigned: _Assigned, *, is_waiting: bool) -> float:
         """Return the seconds until the next run, and count this one."""

@@ -1,17 +1,21 @@
 """What the tasks of a manager share."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tieredfs.log.journal.heartbeat import Heartbeat
 from tieredfs.log.journal.led_partition import LedPartition
 from tieredfs.log.manager.settings import ManagerSettings
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.push.push_record import PushRecord
-from tieredfs.model import TopicIdPartition
+from tieredfs.model import UNKNOWN_TOPIC_ID, TopicIdPartition
 from tieredfs.storage import RemoteStorageManager
 
-__all__ = ["Tiering"]
+__all__ = ["RunEndedError", "Tiering"]
+
+
+class RunEndedError(Exception):
+    """A run was asked to end, and has ended before its next change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +46,9 @@ class Tiering:
         object.__setattr__(self, "catalog", SegmentCatalog(self.target))
 
     def led(self, partition: TopicIdPartition) -> LedPartition:
-        """Read the journal of a partition."""
+        """Read the journal of a partition, under the topic id that the tier keeps."""
+        if not self.target.keeps_topic_ids:
+            partition = replace(partition, topic_id=UNKNOWN_TOPIC_ID)
         return LedPartition(
             self.heartbeat, partition, is_only_writer=self.settings.single_writer
         )
