@@ -6,6 +6,7 @@ import pty
 import subprocess
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from cli.commands import Run, ours
@@ -68,6 +69,21 @@ def test_what_is_too_old_is_deleted(run: Run, tier: str) -> None:
     assert len(open_tier(tier).topic("orders").partitions) == 2
     assert run("expire", tier, "--older-than", "1d").code == 0
     assert run("ls", tier).code == 3
+
+
+def test_a_topic_of_which_all_has_expired_is_no_error(run: Run, tier: str) -> None:
+    """An expiry that cron runs must not begin to fail then."""
+    young = pa.table({"value": [b"young"]})
+    open_tier(tier).create_topic("young").append(young)
+    for segments in (4, 0):
+        done = run("expire", tier, "orders", "--older-than", "1d", "--json")
+        assert (done.code, done.err) == (0, [])
+        rows = json.loads(done.out)["partitions"]
+        assert rows[0]["segments"] == segments
+    done = run("expire", tier, "--older-than", "1d", "--json")
+    rows = json.loads(done.out)["partitions"]
+    assert [row["partition"] for row in rows] == ["orders-0", "orders-1", "young-0"]
+    assert run("expire", tier, "no-such-topic", "--older-than", "1d").code == 3
 
 
 def test_a_dry_run_deletes_nothing(run: Run, tier: str) -> None:

@@ -11,8 +11,7 @@ from tieredfs.cli.output.partition_rows import show_partitions
 from tieredfs.cli.output.progress import waiting
 from tieredfs.cli.sizes import Size
 from tieredfs.log.journal.heartbeat import unique_owner
-from tieredfs.log.partitions import select_partitions, without_internal
-from tieredfs.log.retention.expire import ExpiredPartition
+from tieredfs.log.retention.expire import ExpiredPartition, expirable_partitions
 from tieredfs.log.retention.expire import expire as expire_partitions
 from tieredfs.log.retention.plan import Retention
 from tieredfs.storage import RemoteStorageManager
@@ -82,9 +81,7 @@ def expire(  # noqa: PLR0913 - one parameter for each option
         raise click.UsageError("say what is kept: --older-than, --keep-bytes, or both")
     max_age_ms = None if older_than is None else older_than // _MILLISECOND
     with waiting(f"expire {url}"), options.tier(url, is_cached=False) as tier:
-        partitions = select_partitions(tier.storage, None if topic is None else [topic])
-        if topic is None:
-            partitions = without_internal(partitions)
+        partitions = expirable_partitions(tier.storage, topic)
         found = expire_partitions(
             tier.storage,
             partitions,

@@ -15,12 +15,15 @@ from tieredfs.errors import (
     SEGMENT_ERRORS,
     FencedError,
     InvalidArgumentError,
+    NotFoundError,
     TieredFSError,
     UnsupportedOperationError,
 )
 from tieredfs.log.journal.heartbeat import Heartbeat
+from tieredfs.log.journal.journal import journalled_partitions
 from tieredfs.log.journal.led_partition import LedPartition
 from tieredfs.log.journal.state import PartitionState
+from tieredfs.log.partitions import select_partitions, without_internal
 from tieredfs.log.planning.catalog import SegmentCatalog
 from tieredfs.log.retention.partition_expiry import (
     ExpiryPlan,
@@ -33,7 +36,7 @@ from tieredfs.objects.concurrency.daemon_executor import DaemonExecutor
 from tieredfs.objects.concurrency.waiting import wait_for_all
 from tieredfs.storage import Capability, RemoteStorageManager
 
-__all__ = ["CONCURRENCY", "ExpiredPartition", "expire"]
+__all__ = ["CONCURRENCY", "ExpiredPartition", "expirable_partitions", "expire"]
 
 CONCURRENCY: Final = 4
 """Default number of partitions that are expired concurrently."""
@@ -119,6 +122,29 @@ def expire(  # noqa: PLR0913 - what expires, how, and by whose clock
         finally:
             stop.set()
             pool.shutdown(wait=False, cancel_futures=True)
+
+
+def expirable_partitions(
+    storage: RemoteStorageManager, topic: str | None = None
+) -> list[TopicIdPartition]:
+    """List the partitions that may expire, those included of which nothing is left.
+
+    Args:
+        storage: The tier.
+        topic: The topic's name; None for all topics but Kafka's internal ones.
+
+    Raises:
+        NotFoundError: There is no topic at all, or no such topic.
+    """
+    journalled = journalled_partitions(storage.store, topic)
+    try:
+        listed = select_partitions(storage, None if topic is None else [topic])
+    except NotFoundError:
+        if not journalled:
+            raise
+        listed = []
+    found = sorted({*listed, *journalled})
+    return found if topic is not None else without_internal(found)
 
 
 @dataclass(frozen=True, slots=True)
