@@ -32,6 +32,7 @@ from benchmarks.bench_reads import (
     bench_remote_work,
     bench_scans,
 )
+from benchmarks.bench_watched_push import LIMITS, bench_time_to_tier
 from benchmarks.decoders import (
     AIOKAFKA,
     KAFKA_PYTHON,
@@ -394,3 +395,12 @@ def test_a_push_copies_all_logs_and_needs_no_temporary_file(
     assert len({footprint.copied for footprint in found}) == 1
     assert [footprint.temporary for footprint in found] == [0, 0, 0]
     assert all(footprint.memory and str(footprint) for footprint in found)
+
+
+@pytest.mark.parametrize("how", LIMITS)
+def test_the_time_to_the_tier_is_measured_from_the_roll(
+    tmp_path: Path, how: str
+) -> None:
+    found = bench_time_to_tier(tmp_path, how, rolls=1, records=10)
+    assert len(found.seconds) == 1
+    assert f"promised <= {LIMITS[how]} s" in str(found)
