@@ -29,10 +29,6 @@ from tieredfs.storage import RemoteStorageManager
 
 __all__ = ["LeaderTask"]
 
-_MAX_IDLE_SECONDS: Final = 600.0
-"""Seconds after which an idle partition is looked at, as something else may have
-changed it."""
-
 _IN_TIER: Final = (PushOutcome.COPIED, PushOutcome.PRESENT)
 _MARK_ATTEMPTS: Final = 5
 
@@ -190,7 +186,7 @@ class LeaderTask:
         now = self._clock()
         if self._led is None or now >= self._read_again:
             self._led = self._tiering.led(self._partition)
-            self._read_again = now + _MAX_IDLE_SECONDS
+            self._read_again = now + self._tiering.settings.max_idle
         return self._led
 
     def _mark(self) -> None:
@@ -387,12 +383,11 @@ class LeaderTask:
         Topics that only the tier has are looked at ever more rarely while nothing
         changes.
         """
-        interval = self._tiering.settings.interval
-        self._idle_seconds = min(
-            max(2 * self._idle_seconds, interval), _MAX_IDLE_SECONDS
-        )
+        settings = self._tiering.settings
+        interval, longest = settings.interval, settings.max_idle
+        self._idle_seconds = min(max(2 * self._idle_seconds, interval), longest)
         has_log = self._tiering.source is not None
-        wait = _MAX_IDLE_SECONDS if has_log else self._idle_seconds
+        wait = longest if has_log else self._idle_seconds
         if next_ms is not None:
             wait = min(wait, max(0.0, (next_ms - self._tiering.now_ms()) / 1000))
         self._look_at = self._clock() + wait

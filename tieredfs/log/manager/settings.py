@@ -20,6 +20,8 @@ class ManagerSettings:
             ``remote.log.manager.copier.thread.pool.size``.
         delete_delay_ms: Milliseconds from when a segment has expired until it is
             deleted, for readers that have it open.
+        max_idle: Seconds after which a partition is looked at though nothing seems to
+            have changed: another manager, or a command, may have changed it.
         warmed_segments: Number of the last segments whose indexes a follower caches.
         interval_bytes: Minimum bytes of log between two entries of a rebuilt index.
         single_writer: Whether the caller vouches that no other manager is alive.
@@ -28,6 +30,7 @@ class ManagerSettings:
     interval: float = 30.0
     threads: int = 10
     delete_delay_ms: int = 60_000
+    max_idle: float = 3600.0
     warmed_segments: int = 2
     interval_bytes: int = INTERVAL_BYTES
     single_writer: bool = False
@@ -48,6 +51,7 @@ _LEAST: Final = {
     "interval": 0.001,
     "threads": 1,
     "delete_delay_ms": 0,
+    "max_idle": 0,
     "warmed_segments": 0,
     "interval_bytes": 1,
 }
