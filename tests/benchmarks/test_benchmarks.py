@@ -21,6 +21,7 @@ from benchmarks.bench_encode import arrow_batch, bench_encode
 from benchmarks.bench_import import bench_import
 from benchmarks.bench_indexes import bench_lookups, bench_parsing
 from benchmarks.bench_listing import bench_listing
+from benchmarks.bench_manager import bench_idle, bench_slow_partition, show
 from benchmarks.bench_objects import CLOUDS, bench_calls, bench_clouds
 from benchmarks.bench_planning import bench_long_plans, bench_planning
 from benchmarks.bench_push import bench_push
@@ -404,3 +405,14 @@ def test_the_time_to_the_tier_is_measured_from_the_roll(
     found = bench_time_to_tier(tmp_path, how, rolls=1, records=10)
     assert len(found.seconds) == 1
     assert f"promised <= {LIMITS[how]} s" in str(found)
+
+
+def test_idle_partitions_are_counted_and_a_slow_one_is_survived(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    idle = bench_idle(count=4, intervals=2)
+    assert [one.listings for one in idle[:2]] == [0, 0]
+    assert idle[0].source_listings == 0
+    assert idle[3].listings > 0
+    show(idle, bench_slow_partition(count=3, latency=0.01))
+    assert "leaders of a folder" in capsys.readouterr().out
