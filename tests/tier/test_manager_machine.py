@@ -183,7 +183,9 @@ class Managers(RuleBasedStateMachine):
         An entry whose number another manager has taken is refused by the store.
         """
         last = PartitionJournal(self.store, PARTITION, "reader").read()
-        if last is None or last.state.leader is None or self._exists(key):
+        if last is None or last.state.leader is None:
+            return
+        if int(key.rpartition("/")[2].removesuffix(".json")) <= last.number:
             return
         before, epoch = last.state.leader, self.epochs[name]
         assert epoch >= before.epoch
