@@ -132,7 +132,7 @@ class _Bench:
             None,
         )
         tasks: dict[TopicIdPartition, _Task] = {
-            one: FollowerTask(tiering, one, 0)
+            one: FollowerTask(tiering, one, 0, clock=clock)
             if follows
             else LeaderTask(tiering, one, 0, Retention(), clock=clock)
             for one in partitions

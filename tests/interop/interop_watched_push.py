@@ -360,22 +360,32 @@ def _produce(broker: Broker, taken: Acknowledged, stop: threading.Event) -> None
 
 
 def _transact(broker: Broker, taken: Acknowledged, stop: threading.Event) -> None:
-    mine = {"transactional.id": "watched", "message.timeout.ms": 50_000}
-    producer = Producer(_settings(broker, **mine))
-    producer.init_transactions(_PATIENCE)
-    for number in count():
-        if stop.is_set():
-            break
-        producer.begin_transaction()
-        is_aborted = number % 3 == 0
+    numbers = count()
+    while not stop.is_set():
+        mine = {"transactional.id": "watched", "message.timeout.ms": 50_000}
+        producer = Producer(_settings(broker, **mine))
+        producer.init_transactions(_PATIENCE)
         try:
-            _produce_some(producer, number, taken)
-        except KafkaException:  # the broker was away for too long
-            is_aborted = True
-        _end_transaction(
-            producer.abort_transaction if is_aborted else producer.commit_transaction,
-            producer.abort_transaction,
-        )
+            while not stop.is_set():
+                _transaction(producer, next(numbers), taken)
+        except KafkaException as error:
+            reason: KafkaError = error.args[0]
+            if not reason.fatal():  # such as for a transaction that timed out meanwhile
+                raise
+
+
+def _transaction(producer: Producer, number: int, taken: Acknowledged) -> None:
+    """Produce a transaction, every third of which is aborted."""
+    producer.begin_transaction()
+    is_aborted = number % 3 == 0
+    try:
+        _produce_some(producer, number, taken)
+    except KafkaException:  # the broker was away for too long
+        is_aborted = True
+    _end_transaction(
+        producer.abort_transaction if is_aborted else producer.commit_transaction,
+        producer.abort_transaction,
+    )
 
 
 def _produce_some(producer: Producer, number: int, taken: Acknowledged) -> None:

@@ -183,13 +183,13 @@ class Managers(RuleBasedStateMachine):
         An entry whose number another manager has taken is refused by the store.
         """
         last = PartitionJournal(self.store, PARTITION, "reader").read()
-        if last is None or last.state.leader is None:
+        if last is None:
             return
         if int(key.rpartition("/")[2].removesuffix(".json")) <= last.number:
             return
         before, epoch = last.state.leader, self.epochs[name]
-        assert epoch >= before.epoch
-        if epoch == before.epoch and not before.is_gone and before.owner != name:
+        assert epoch >= last.state.leader_epoch
+        if before is not None and epoch == before.epoch and before.owner != name:
             beat = f"{MANAGER_FOLDER}alive/{before.owner}"
             seen = self.seen.get(name, self.clock.written)
             age = self.clock.seconds - seen.get(beat, 0.0)

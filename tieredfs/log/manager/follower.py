@@ -1,6 +1,9 @@
 """What a follower of a partition does: know its segments, and have their indexes."""
 
+import time
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Final
 
 from tieredfs.cache.storage import IndexCachedStorage
 from tieredfs.errors import CorruptDataError, NotFoundError
@@ -11,22 +14,27 @@ from tieredfs.model import SegmentMetadata, TopicIdPartition
 
 __all__ = ["FollowerTask"]
 
+_MAX_IDLE_INTERVALS: Final = 4
+"""Intervals after which a partition is listed to which nothing happens."""
+
 
 class FollowerTask:
     """The task of one partition, which is run again and again, by one thread at a time.
 
     It never writes to the store. A run is one listing, and one fetch for each new
-    segment of the last ones.
+    segment of the last ones. While nothing changes, it lists ever more rarely.
 
     Attributes:
         status: What is known of the partition.
-        is_idle: Whether there is nothing to do; never, as it has to list to know.
     """
 
-    is_idle = False
-
     def __init__(
-        self, tiering: Tiering, partition: TopicIdPartition, epoch: int | None
+        self,
+        tiering: Tiering,
+        partition: TopicIdPartition,
+        epoch: int | None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """Create the task, without sending a request.
 
@@ -34,7 +42,13 @@ class FollowerTask:
             tiering: What it shares with the others.
             partition: The partition.
             epoch: The leader epoch that it follows.
+            clock: Returns a time in seconds that only grows.
         """
+        self._clock = clock
+        self._look_at = -1.0
+        self._idle_seconds = 0.0
+        self._is_wanted = False
+        """Whether a run was asked for that has not begun yet."""
         self._tiering = tiering
         self._partition = partition
         self._known: frozenset[SegmentMetadata] = frozenset()
@@ -46,6 +60,17 @@ class FollowerTask:
         """Let the task end before its next request."""
         self._is_cancelled = True
 
+    def wake(self) -> None:
+        """Let the next run list, whatever the last ones have found."""
+        self._is_wanted = True
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it is too soon to list again."""
+        if self._is_wanted or self._is_cancelled:
+            return False
+        return self._clock() < self._look_at
+
     def run(self) -> bool:
         """List the segments, drop what is cached of deleted ones, and cache the last.
 
@@ -56,10 +81,12 @@ class FollowerTask:
             RunEndedError: The task was cancelled.
             TieredFSError: The store failed, or an object is not a segment.
         """
+        self._is_wanted = False
         listed = listed_segments(self._tiering.target, self._partition)
-        self._forget(self._known.difference(listed))
-        self._known = frozenset(listed)
+        known, self._known = self._known, frozenset(listed)
+        self._forget(known - self._known)
         self._warm(listed)
+        self._set_next_look(has_changed=known != self._known)
         starts = [one.start_offset for one in listed]
         ends = [one.end_offset + 1 for one in listed if one.end_offset is not None]
         self.status = replace(
@@ -71,6 +98,12 @@ class FollowerTask:
             end_offset=max(ends, default=self.status.end_offset),
         )
         return False
+
+    def _set_next_look(self, *, has_changed: bool) -> None:
+        interval = self._tiering.settings.interval
+        idle = 0.0 if has_changed else max(2 * self._idle_seconds, interval)
+        self._idle_seconds = min(idle, _MAX_IDLE_INTERVALS * interval)
+        self._look_at = self._clock() + self._idle_seconds
 
     def _forget(self, gone: frozenset[SegmentMetadata]) -> None:
         target = self._tiering.target

@@ -204,7 +204,7 @@ class RemoteLogManager:
                     self._tiering, partition, epoch, retention, clock=self._clock
                 )
             else:
-                task = FollowerTask(self._tiering, partition, epoch)
+                task = FollowerTask(self._tiering, partition, epoch, clock=self._clock)
             assigned = self._assigned[partition] = _Assigned(task)
             if before is not None and role is Role.FOLLOWER:
                 led = before.task if isinstance(before.task, LeaderTask) else None
@@ -305,9 +305,10 @@ class RemoteLogManager:
 
     def wake(self, partition: TopicIdPartition) -> None:
         """Run the task of a partition now: its log has changed."""
-        task = self._leader(partition)
-        if task is not None:
-            task.wake()
+        with self._lock:
+            found = self._assigned.get(partition)
+        if found is not None:
+            found.task.wake()
         self._workers.wake(partition)
 
     def status(self) -> list[PartitionStatus]:
