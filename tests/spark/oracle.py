@@ -13,7 +13,14 @@ from pyspark.sql import functions as F  # noqa: N812 - its usual name
 __all__ = ["TIER", "Answer", "Case", "oracle_cases"]
 
 _DATA = Path(__file__).parent.parent / "data" / "spark-kafka"
-_OFFSETS = frozenset({"startingoffsets", "endingoffsets"})
+_BY_PARTITION = frozenset(
+    {
+        "startingoffsets",
+        "endingoffsets",
+        "startingoffsetsbytimestamp",
+        "endingoffsetsbytimestamp",
+    }
+)
 
 TIER = _DATA / "tier"
 """The topics that the cases are about."""
@@ -25,15 +32,17 @@ class Case:
 
     Attributes:
         name: Its name.
+        mode: ``batch``, ``stream`` or ``sink``.
         options: What was given to Spark, without the partition that left no trace.
-        expect: What came of it.
+        expect: What came of it; of a stream, of each of its steps.
         schema: The user's schema; empty for none.
         condition: A filter; empty for none.
     """
 
     name: str
+    mode: str
     options: Mapping[str, str]
-    expect: Mapping[str, Any]
+    expect: Any
     schema: str
     condition: str
 
@@ -44,8 +53,26 @@ class Case:
     @property
     def error(self) -> Mapping[str, Any] | None:
         """How it was refused; None when it was not."""
-        found: Mapping[str, Any] | None = self.expect.get("error")
+        found: Mapping[str, Any] | None = (
+            self.expect.get("error") if isinstance(self.expect, Mapping) else None
+        )
         return found
+
+    @property
+    def root(self) -> str:
+        """The words of what failed in a task; empty for another failure."""
+        error = self.error or {}
+        cause = error.get("root") if "Job aborted" in error.get("message", "") else None
+        return cause["message"] if cause else ""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of its options, in lower case."""
+        return frozenset(name.lower() for name in self.options)
+
+    def refused_at(self, stage: str) -> bool:
+        """Return whether it was refused at a stage, such as ``load``."""
+        return self.error is not None and self.error["stage"] == stage
 
 
 def oracle_cases() -> list[Case]:
@@ -54,6 +81,7 @@ def oracle_cases() -> list[Case]:
     return [
         Case(
             case["name"],
+            case["mode"],
             _without(case.get("empty_partition"), case["options"]),
             case["expect"],
             case.get("schema", ""),
@@ -107,7 +135,7 @@ def _without(gone: str | None, options: Mapping[str, str]) -> dict[str, str]:
     topic, _, partition = gone.rpartition("-")
     kept = dict(options)
     for name, value in options.items():
-        if name.lower() in _OFFSETS:
+        if name.lower() in _BY_PARTITION and value.startswith("{"):
             offsets = json.loads(value)
             del offsets[topic][partition]
             kept[name] = json.dumps(offsets)

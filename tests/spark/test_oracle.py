@@ -1,18 +1,42 @@
-"""Rows and refusals are those of Spark's own Kafka source."""
+"""Rows and refusals are those of Spark's own Kafka source, and so are ranges."""
 
 import re
+from dataclasses import replace
+from itertools import groupby
 
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
 from spark.conftest import Load
-from spark.oracle import Answer, Case, oracle_cases
+from spark.oracle import TIER, Answer, Case, oracle_cases
+from tieredfs.spark.options import SourceOptions, parse_options
+from tieredfs.spark.plan import plan_query, plan_tasks
+from tieredfs.spark.ranges import OffsetRange, divide
 
-CASES = oracle_cases()
+NOT_YET = {"stream", "sink"}
+"""Modes of which no case is run."""
+
+BY_DESIGN = {
+    "no-bootstrap-servers": "there is no broker to name",
+    "user-schema": "a schema chooses the columns that are read",
+}
+"""What Kafka's source refuses and this one answers, with the reason."""
+
+COUNTS_AN_EMPTY_PARTITION = {
+    "minPartitions-3",
+    "minPartitions-equal-to-non-empty-plus-empty",
+}
+"""Divided here, and not there: a partition without records leaves nothing in a tier."""
+
+CASES = [case for case in oracle_cases() if case.mode not in NOT_YET]
 ANSWERED = [case for case in CASES if case.error is None]
-REFUSED_AT_LOAD = [c for c in CASES if c.error and c.error["stage"] == "load"]
-REFUSED_IN_ACTION = [c for c in CASES if c.error and c.error["stage"] == "action"]
+REFUSED = [case for case in CASES if case.error and case.name not in BY_DESIGN]
+EARLIER = {"isolation-value-upper", "isolation-invalid", "client-option-numRetries-bad"}
+"""Refused when the frame is made; Kafka's source finds out when the query is run."""
+
+AT_LOAD = [c for c in REFUSED if c.refused_at("load") or c.name in EARLIER]
+IN_ACTION = [c for c in REFUSED if c.refused_at("action") and c.name not in EARLIER]
 
 CAUSES = {
     "subscribe-unknown-topic": ["NotFoundError", "topic 'nosuch'"],
@@ -23,12 +47,39 @@ CAUSES = {
 """What a message says where a tier has no words of Kafka's to repeat."""
 
 
+def test_every_batch_case_is_run() -> None:
+    assert len(CASES) == 165
+    assert len(ANSWERED) + len(REFUSED) + len(BY_DESIGN) == 165
+    assert len(AT_LOAD) + len(IN_ACTION) == len(REFUSED)
+
+
 @pytest.mark.parametrize("case", ANSWERED, ids=str)
 def test_the_rows_are_those_of_kafkas_source(case: Case, load: Load) -> None:
     frame = load(case.options, schema=case.schema)
     if case.condition:
         frame = frame.where(case.condition)
     assert Answer.of(frame) == Answer.expected(case)
+
+
+@pytest.mark.parametrize("case", ANSWERED, ids=str)
+def test_ranges_are_divided_as_kafkas_source_divides_them(case: Case) -> None:
+    expected = sorted(one for one in _expected_ranges(case) if _is_in_tier(one))
+    found = sorted(_ranges(_options(case)))
+    if case.name in COUNTS_AN_EMPTY_PARTITION:
+        assert len(found) > len(expected) == case.expect["spark_partitions"] - 1
+    else:
+        assert found == expected
+
+
+DIVIDED = [c for c in ANSWERED if {"minpartitions", "maxrecordsperpartition"} & c.names]
+
+
+@pytest.mark.parametrize("case", DIVIDED, ids=str)
+def test_each_range_that_was_asked_for_is_a_task_unless_it_is_empty(case: Case) -> None:
+    options = _options(case)
+    tasks = plan_tasks(options, ("offset",))
+    filled = [one for one in _ranges(options) if one[2] != one[3]]
+    assert len(tasks) == len(filled)
 
 
 @pytest.mark.parametrize("case", [c for c in ANSWERED if "schema" in c.expect], ids=str)
@@ -38,17 +89,19 @@ def test_the_schema_is_that_of_kafkas_source_down_to_nullability(
     assert load(case.options).schema.jsonValue() == case.expect["schema"]
 
 
-@pytest.mark.parametrize("case", REFUSED_AT_LOAD, ids=str)
+@pytest.mark.parametrize("case", AT_LOAD, ids=str)
 def test_what_kafkas_source_refuses_at_load_is_refused_at_load(
     case: Case, load: Load
 ) -> None:
-    assert case.error is not None
     with pytest.raises(AnalysisException) as raised:
         load(case.options)
-    assert _cause(case.error["message"]) in str(raised.value)
+    said = str(raised.value)
+    for part in _parts(case):
+        assert part in said
+    assert "tieredfs.errors.InvalidArgumentError" in said
 
 
-@pytest.mark.parametrize("case", REFUSED_IN_ACTION, ids=str)
+@pytest.mark.parametrize("case", IN_ACTION, ids=str)
 def test_what_kafkas_source_refuses_when_run_loads_and_is_refused_when_run(
     case: Case, load: Load
 ) -> None:
@@ -76,23 +129,57 @@ def test_a_filter_keeps_its_meaning_whether_spark_pushes_filters_down_or_not(
     assert answer == Answer.expected(case)
 
 
-def _cause(message: str) -> str:
-    """Return the part of Kafka's message that says what is wrong.
+def _options(case: Case) -> SourceOptions:
+    return parse_options({"path": str(TIER), **case.options})
 
-    Its advice on options of the Kafka client would lead a reader of a tier astray.
-    """
-    client = re.match(r"Kafka option '(.+' is not supported)", message)
-    return client[1] if client else message
+
+def _expected_ranges(case: Case) -> list[tuple[str, int, int, int]]:
+    return [tuple(one) for one in case.expect["ranges"]]
+
+
+def _is_in_tier(one: tuple[str, int, int, int]) -> bool:
+    return one[:2] != ("o1", 2)
+
+
+def _ranges(options: SourceOptions) -> list[tuple[str, int, int, int]]:
+    """Return the ranges as Kafka's source shows them: with open ends left open."""
+    planned = plan_query(options)
+    divided = divide(
+        [one.asked for one in planned],
+        [one.resolved for one in planned],
+        min_partitions=options.min_partitions,
+        max_records=options.max_records,
+    )
+    asked = {_name(one.asked): one.asked for one in planned}
+    found: list[OffsetRange] = []
+    for name, group in groupby(divided, _name):
+        parts = list(group)
+        parts[0] = replace(parts[0], start=asked[name].start)
+        parts[-1] = replace(parts[-1], end=asked[name].end)
+        found += parts
+    return [(one.topic, one.partition, one.start, one.end) for one in found]
+
+
+def _name(one: OffsetRange) -> tuple[str, int]:
+    return one.topic, one.partition
 
 
 def _parts(case: Case) -> list[str]:
+    """Return what a refusal says: Kafka's words, less what only a broker's user needs.
+
+    Its advice on options of the Kafka client would lead a reader of a tier astray.
+    """
     assert case.error is not None
     message: str = case.error["message"]
     if case.name in CAUSES:
         return CAUSES[case.name]
+    if client := re.match(r"Kafka option '(.+' is not supported)", message.strip()):
+        return [client[1]]
     if message.startswith("Some data may have been lost"):
         return CAUSES["loss"]
     if match := re.search(r"Specified: Set\((.+)\) Assigned: Set\((.+)\)", message):
         first = message.partition(".")[0]
         return [first, f"Specified: {match[1]} ", f"Assigned: {match[2]}\n"]
-    return [message.partition("\n")[0]]
+    if match := re.match(r"(No offset matched .*)topic-partition \S+(.*)\.", message):
+        return [match[1], match[2]]  # any of the partitions without a match
+    return [(case.root or message).strip().partition("\n")[0].removesuffix(".")]

@@ -41,7 +41,12 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.spark.options import parse_options
-from tieredfs.spark.source import ScanPartition, TieredFSDataSource, TieredFSReader
+from tieredfs.spark.source import (
+    TaskPartition,
+    TieredFSDataSource,
+    TieredFSReader,
+)
+from tieredfs.spark.tasks import make_tasks
 
 MIB = 1 << 20
 FOLDER = "big-0-AAAAAAAAAAAAAAAAAAAAAA"
@@ -138,7 +143,7 @@ def test_tasks_together_read_what_one_task_reads(
 ) -> None:
     reader = open_reader(subscribe="o1,o3.alpha")
     whole = pa.Table.from_batches(read_all(reader))
-    monkeypatch.setattr("tieredfs.spark.source._TASK_BYTES", 60_000)
+    monkeypatch.setattr(make_tasks, "__defaults__", (60_000,))
     assert len(reader.partitions()) > 5
     assert pa.Table.from_batches(read_all(reader)) == whole
 
@@ -273,7 +278,7 @@ def test_a_timestamp_that_is_not_asked_for_does_not_matter(place: Bucket) -> Non
 
 def _expiring(
     place: Bucket, **options: str
-) -> tuple[TieredFSReader, list[ScanPartition]]:
+) -> tuple[TieredFSReader, list[TaskPartition]]:
     """Plan four segments of ten records, of which the first is then deleted."""
     for start in range(0, 40, 10):
         log = encode_batch(records(start, 10))
@@ -326,9 +331,11 @@ def test_tasks_read_and_hand_over_in_the_sizes_of_the_options(place: Bucket) -> 
     options = {f"tieredfs.{name}": value for name, value in own.items()}
     reader = open_reader(path=place.url, subscribe="big", **options)
     (task,) = reader.partitions()
-    assert isinstance(task, ScanPartition)
-    assert task.scan.plan.fetch_size == 100 * 1024
-    batches = list(pickle.loads(pickle.dumps(task)).scan)  # noqa: S301 - our own
+    assert isinstance(task, TaskPartition)
+    (scan,) = task.task.scans
+    assert scan.plan.fetch_size == 100 * 1024
+    copy = pickle.loads(pickle.dumps(task))  # noqa: S301 - our own
+    batches = list(reader.read(copy))
     assert sum(batch.num_rows for batch in batches) == 500
     assert all(batch.nbytes <= 65536 for batch in batches)
 
@@ -350,9 +357,10 @@ def test_secrets_that_were_given_travel_and_are_never_shown(s3_bucket: Bucket) -
         storage_options=json.dumps(s3_bucket.storage_options),
     )
     (part,) = reader.partitions()
-    assert isinstance(part, ScanPartition)
+    assert isinstance(part, TaskPartition)
     secret = s3_bucket.storage_options["secret"]
-    for shown in (reader, part, part.scan, part.scan.storage, reader.options):
+    (scan,) = part.task.scans
+    for shown in (reader, part, scan, scan.storage, reader.options):
         assert secret not in f"{shown!r}{shown}"
     copy = pickle.loads(pickle.dumps((reader, part)))  # noqa: S301 - our own
     assert pa.Table.from_batches(copy[0].read(copy[1])).num_rows == 3

@@ -1,39 +1,36 @@
 """The options of the source, parsed once into a value.
 
 They are those of Spark's ``format("kafka")``, and so are the error messages, verbatim
-where users may know them. An option of Kafka's source that this one does not yet
-support is an error, because ignoring it would change the result.
+where users may know them, with the name of the option.
 """
 
-import json
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, TypeVar
+from functools import partial
+from typing import Final
 
-from tieredfs.errors import InvalidArgumentError, UnsupportedOperationError
+from tieredfs.errors import InvalidArgumentError
+from tieredfs.format.records.schema import COLUMNS
+from tieredfs.integers import MAX_INT32
 from tieredfs.log.read.scan import Isolation
 from tieredfs.options import DEFAULTS, Options
+from tieredfs.spark.by_partition import parse_partitions
+from tieredfs.spark.given import GivenOptions, to_boolean, to_long, to_positive
+from tieredfs.spark.pattern import TopicPattern
+from tieredfs.spark.positions import (
+    FROM_EARLIEST,
+    UNTIL_LATEST,
+    NoMatch,
+    Position,
+    check_order,
+    parse_ending,
+    parse_no_match,
+    parse_starting,
+)
 
-__all__ = ["EARLIEST", "LATEST", "Offsets", "SourceOptions", "parse_options"]
-
-EARLIEST: Final = -2
-LATEST: Final = -1
-
-Offsets = Mapping[str, Mapping[int, int]]
-"""An offset for each partition of each topic."""
+__all__ = ["SourceOptions", "parse_options"]
 
 _STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")
-_NOT_YET: Final = (
-    "subscribepattern",
-    "startingtimestamp",
-    "endingtimestamp",
-    "startingoffsetsbytimestamp",
-    "endingoffsetsbytimestamp",
-    "startingoffsetsbytimestampstrategy",
-    "minpartitions",
-    "maxrecordsperpartition",
-)
 _REFUSED: Final = (
     "kafka.auto.offset.reset",
     "kafka.key.deserializer",
@@ -41,13 +38,15 @@ _REFUSED: Final = (
     "kafka.enable.auto.commit",
     "kafka.interceptor.classes",
 )
-_OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
-_ASSIGN_EXAMPLE: Final = '{"topicA":[0,1],"topicB":[0,1]}'
+_CHECKED: Final[Mapping[str, Callable[[str], int]]] = {
+    "kafkaConsumer.pollTimeoutMs": to_long,
+    "fetchOffset.numRetries": partial(to_long, largest=MAX_INT32),
+    "fetchOffset.retryIntervalMs": to_long,
+}
+"""Numbers for a broker's client: one that is wrong is refused, others are ignored."""
+
 _OWN: Final = "tieredfs."
 """Prefix of the fields of Options, as ``kafka.`` is that of the client's options."""
-
-_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,14 +55,19 @@ class SourceOptions:
 
     Attributes:
         path: The URL of the tier.
-        topics: The topics subscribed to; None when partitions are assigned.
-        assigned: The partitions assigned, by topic; None when topics are subscribed.
-        starting: First offset of each partition; None for earliest everywhere.
-        ending: End (exclusive) of each partition; None for latest everywhere.
+        topics: The topics subscribed to; None for another strategy.
+        pattern: What finds the topics subscribed to; None for another strategy.
+        assigned: The partitions assigned, by topic; None for another strategy.
+        starting: Where each partition begins.
+        ending: Where each partition ends (exclusive).
+        no_match: What a start by time is when every record is older.
         isolation: Whether the records of aborted transactions are left out, and the
             latest offset is the last stable one.
         include_headers: Whether there is a headers column.
         fail_on_data_loss: Whether offsets that are gone fail the query.
+        min_partitions: How many tasks there are at least, about; None for no minimum.
+        max_records: How many offsets a task reads at most; None for no limit.
+        columns: The columns to read, in this order; None for those of Kafka's source.
         storage_options: Options of fsspec, for the filesystem of the URL.
         plugin: The layout; None to detect it.
         plugin_options: Options of the layout.
@@ -74,13 +78,18 @@ class SourceOptions:
     """
 
     path: str
-    topics: tuple[str, ...] | None
-    assigned: Mapping[str, tuple[int, ...]] | None
-    starting: Offsets | None
-    ending: Offsets | None
-    isolation: Isolation
-    include_headers: bool
-    fail_on_data_loss: bool
+    topics: tuple[str, ...] | None = None
+    pattern: TopicPattern | None = None
+    assigned: Mapping[str, tuple[int, ...]] | None = None
+    starting: Position = FROM_EARLIEST
+    ending: Position = UNTIL_LATEST
+    no_match: NoMatch = "error"
+    isolation: Isolation = "read_uncommitted"
+    include_headers: bool = False
+    fail_on_data_loss: bool = True
+    min_partitions: int | None = None
+    max_records: int | None = None
+    columns: tuple[str, ...] | None = None
     storage_options: Mapping[str, object] = field(default_factory=dict, repr=False)
     plugin: str | None = None
     plugin_options: Mapping[str, object] = field(default_factory=dict, repr=False)
@@ -94,15 +103,46 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
     Raises:
         InvalidArgumentError: A value is wrong, or one that is needed is missing.
-        UnsupportedOperationError: Kafka's source knows the option, this one does not
-            yet.
     """
-    options = {name.lower(): value for name, value in given.items()}
+    options = GivenOptions(given)
     for name in _REFUSED:
         if name in options:
             raise InvalidArgumentError(f"Kafka option '{name}' is not supported")
-    if "path" not in options:
+    path = options.text("path")
+    if path is None:
         raise InvalidArgumentError("Option 'path' must be specified: the tier's URL")
+    _check_strategy(options)
+    for name, check in _CHECKED.items():
+        options.parse(name, check)
+    starting, ending = parse_starting(options), parse_ending(options)
+    check_order(starting, ending)
+    fails = options.parse("failOnDataLoss", to_boolean)
+    return SourceOptions(
+        path=path,
+        topics=options.parse("subscribe", _topics),
+        pattern=options.parse("subscribePattern", _pattern),
+        assigned=options.parse("assign", _assigned),
+        starting=starting,
+        ending=ending,
+        no_match=options.parse("startingOffsetsByTimestampStrategy", parse_no_match)
+        or "error",
+        isolation=options.parse("kafka.isolation.level", _isolation)
+        or "read_uncommitted",
+        include_headers=options.parse("includeHeaders", to_boolean) or False,
+        fail_on_data_loss=True if fails is None else fails,
+        min_partitions=options.parse("minPartitions", _min_partitions),
+        max_records=options.parse("maxRecordsPerPartition", _max_records),
+        columns=options.parse("columns", _columns),
+        storage_options=options.json_object("storage_options"),
+        plugin=options.text("plugin"),
+        plugin_options=options.json_object("plugin_options"),
+        topic_id=options.text("topic_id"),
+        cache_dir=options.text("cache_dir"),
+        tuned=Options.parse(options.with_prefix(_OWN)),
+    )
+
+
+def _check_strategy(options: GivenOptions) -> None:
     chosen = [name for name in _STRATEGIES if name in options]
     if len(chosen) != 1:
         lead = "Only one" if chosen else "One"
@@ -111,38 +151,40 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
             f"{lead} of the following options {can} be specified for Kafka source: "
             f"{', '.join(_STRATEGIES)}. See the docs for more details."
         )
-    _refuse_what_comes_later(options)
-    starting = _starting(options.get("startingoffsets"))
-    ending = _ending(options.get("endingoffsets"))
-    _check_order(starting or {}, ending or {})
-    return SourceOptions(
-        path=options["path"],
-        topics=_topics(options["subscribe"]) if "subscribe" in options else None,
-        assigned=_assigned(options["assign"]) if "assign" in options else None,
-        starting=starting,
-        ending=ending,
-        isolation=_isolation(options.get("kafka.isolation.level", "read_uncommitted")),
-        include_headers=_boolean(options.get("includeheaders", "false")),
-        fail_on_data_loss=_boolean(options.get("failondataloss", "true")),
-        storage_options=_object("storage_options", options),
-        plugin=options.get("plugin"),
-        plugin_options=_object("plugin_options", options),
-        topic_id=options.get("topic_id"),
-        cache_dir=options.get("cache_dir"),
-        tuned=Options.parse(
-            {
-                name.removeprefix(_OWN): value
-                for name, value in options.items()
-                if name.startswith(_OWN)
-            }
-        ),
-    )
 
 
-def _refuse_what_comes_later(options: Mapping[str, str]) -> None:
-    for name in _NOT_YET:
-        if name in options:
-            raise UnsupportedOperationError(f"option '{name}' is not supported yet")
+def _topics(value: str) -> tuple[str, ...]:
+    found = _names(value)
+    if not found:
+        raise InvalidArgumentError(
+            "No topics to subscribe to as specified value for option 'subscribe' is "
+            f"'{value}'"
+        )
+    return found
+
+
+def _names(value: str) -> tuple[str, ...]:
+    """Return the names of a list with commas, each once."""
+    names = [name.strip() for name in value.split(",")]
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def _pattern(value: str) -> TopicPattern:
+    if not value.strip():
+        raise InvalidArgumentError(
+            "Pattern to subscribe is empty as specified value for option "
+            f"'subscribePattern' is '{value}'"
+        )
+    return TopicPattern.parse(value.strip())
+
+
+def _assigned(value: str) -> Mapping[str, tuple[int, ...]]:
+    if not value.strip().startswith("{"):
+        raise InvalidArgumentError(
+            "No topicpartitions to assign as specified value for option 'assign' is "
+            f"'{value}'"
+        )
+    return parse_partitions(value)
 
 
 def _isolation(level: str) -> Isolation:
@@ -156,157 +198,20 @@ def _isolation(level: str) -> Isolation:
             )
 
 
-def _topics(value: str) -> tuple[str, ...]:
-    names = [name.strip() for name in value.split(",")]
-    found = tuple(dict.fromkeys(name for name in names if name))
-    if not found:
-        raise InvalidArgumentError(
-            "No topics to subscribe to as specified value for option 'subscribe' is "
-            f"'{value}'"
-        )
-    return found
+def _min_partitions(value: str) -> int:
+    return to_positive(value, "minPartitions", MAX_INT32)
 
 
-def _assigned(value: str) -> Mapping[str, tuple[int, ...]]:
-    if not value.strip().startswith("{"):
-        raise InvalidArgumentError(
-            "No topicpartitions to assign as specified value for option 'assign' is "
-            f"'{value}'"
-        )
-    return _by_topic(
-        value,
-        _ASSIGN_EXAMPLE,
-        lambda _, numbers: tuple(map(_number, _of_type(numbers, list))),
-    )
+def _max_records(value: str) -> int:
+    return to_positive(value, "maxrecordsperpartition")
 
 
-def _starting(value: str | None) -> Offsets | None:
-    word = ("earliest" if value is None else value).strip().lower()
-    if word == "earliest":
-        return None
-    if word == "latest":
-        raise InvalidArgumentError(
-            "starting offset can't be latest for batch queries on Kafka"
-        )
-    offsets = _offsets(word if value is None else value)
-    for topic, partition in _having(offsets, LATEST):
-        raise InvalidArgumentError(
-            f"startingOffsets for {topic}-{partition} can't be latest for batch "
-            "queries on Kafka"
-        )
-    return offsets
-
-
-def _ending(value: str | None) -> Offsets | None:
-    word = ("latest" if value is None else value).strip().lower()
-    if word == "latest":
-        return None
-    if word == "earliest":
-        raise InvalidArgumentError(
-            "ending offset can't be earliest for batch queries on Kafka"
-        )
-    offsets = _offsets(word if value is None else value)
-    for topic, partition in _having(offsets, EARLIEST):
-        raise InvalidArgumentError(
-            f"ending offset for {topic}-{partition} can't be earliest for batch "
-            "queries on Kafka"
-        )
-    return offsets
-
-
-def _having(offsets: Offsets, wanted: int) -> list[tuple[str, int]]:
-    return [
-        (topic, partition)
-        for topic, by_partition in offsets.items()
-        for partition, offset in by_partition.items()
-        if offset == wanted
-    ]
-
-
-def _check_order(starting: Offsets, ending: Offsets) -> None:
-    for topic, by_partition in starting.items():
-        for partition, start in by_partition.items():
-            end = ending.get(topic, {}).get(partition, LATEST)
-            if end >= 0 and start > end:
-                raise InvalidArgumentError(
-                    f"The specified start offset {start} is greater than the end "
-                    f"offset {end} for topic {topic} partition {partition}."
-                )
-
-
-def _offsets(value: str) -> Offsets:
-    return _by_topic(value, _OFFSETS_EXAMPLE, _offsets_of_topic)
-
-
-def _offsets_of_topic(topic: str, content: object) -> Mapping[int, int]:
-    found: dict[int, int] = {}
-    for key, offset in _of_type(content, dict).items():
-        partition = _partition(key)
-        if partition in found:  # such as "0" and "00"
-            raise _Twice(f"partition {partition} of topic {topic}")
-        found[partition] = _number(offset)
-    return found
-
-
-def _by_topic(
-    value: str, example: str, parse: Callable[[str, object], _T]
-) -> dict[str, _T]:
-    try:
-        found = json.loads(value, object_pairs_hook=_without_repetition)
-        return {
-            topic: parse(topic, content)
-            for topic, content in _of_type(found, dict).items()
-        }
-    except _Twice as error:
-        raise InvalidArgumentError(f"{error} is named twice in {value}") from error
-    except ValueError as error:
-        raise InvalidArgumentError(f"Expected e.g. {example}, got {value}") from error
-
-
-class _Twice(Exception):  # noqa: N818 - says what it is that is there twice
-    """A topic or a partition is named more than once."""
-
-
-def _without_repetition(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        name = next(name for name in names if names.count(name) > 1)
-        raise _Twice(repr(name))
-    return found
-
-
-def _partition(key: str) -> int:
-    if not _INTEGER.fullmatch(key):
-        raise ValueError(key)
-    return int(key)
-
-
-def _of_type(value: object, kind: type[_T]) -> _T:
-    if not isinstance(value, kind):
-        raise ValueError(value)  # noqa: TRY004 - caught with what JSON raises
-    return value
-
-
-def _number(value: object) -> int:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise ValueError(value)  # noqa: TRY004 - caught with what JSON raises
-    return value
-
-
-def _boolean(value: str) -> bool:
-    word = value.lower()
-    if word not in {"true", "false"}:
-        raise InvalidArgumentError(f'For input string: "{value}"')
-    return word == "true"
-
-
-def _object(name: str, options: Mapping[str, str]) -> Mapping[str, object]:
-    """Parse a JSON object; errors omit its text, as it may contain secrets."""
-    try:
-        parsed = json.loads(options.get(name, "{}"))
-    except ValueError as error:
-        raise InvalidArgumentError(f"option '{name}' is not JSON") from error
-    if not isinstance(parsed, dict):
-        raise InvalidArgumentError(f"option '{name}' is not a JSON object")
-    return parsed
+def _columns(value: str) -> tuple[str, ...]:
+    names = _names(value)
+    known = {name.lower(): name for name in COLUMNS}
+    others = [name for name in names if name.lower() not in known]
+    if others or not names:
+        named = others[0] if others else value
+        msg = f"there is no column '{named}'; there are {', '.join(COLUMNS)}"
+        raise InvalidArgumentError(msg)
+    return tuple(known[name.lower()] for name in names)

@@ -1,6 +1,8 @@
 """The data source: planned on the driver, read in the executors."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
+from inspect import stack
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 import pyarrow as pa
@@ -12,27 +14,16 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.format.records.schema import COLUMNS
-from tieredfs.log.planning.scan_plan import ScanPlan
-from tieredfs.log.planning.segment_slice import SegmentSlice
-from tieredfs.log.planning.stable_offset import stable_offset
-from tieredfs.log.read.reader import TieredReader, bounds_of
-from tieredfs.log.read.replan import plan_all
-from tieredfs.log.read.scan import Scan
-from tieredfs.spark.options import (
-    EARLIEST,
-    LATEST,
-    Offsets,
-    SourceOptions,
-    parse_options,
-)
-from tieredfs.spark.ranges import check_named, resolve_range
-from tieredfs.tier import Tier, open_tier
-from tieredfs.topic import Topic
+from tieredfs.spark.filters import EVERYTHING, wanted_by
+from tieredfs.spark.options import SourceOptions, parse_options
+from tieredfs.spark.plan import plan_tasks
+from tieredfs.spark.tasks import Task
 
 try:
     from pyspark.sql.datasource import (
         DataSource,
         DataSourceReader,
+        Filter,
         InputPartition,
     )
 except ImportError as error:
@@ -45,7 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TieredFSDataSource", "register"]
 
-_TASK_BYTES = 128 << 20  # a task costs 60-120 ms before it has read anything
+_PUSHES_FILTERS = "data_source_pushdown_filters.py"
 _READ_ONLY = "format('tieredfs') does not write yet: Topic.append in Python does"
 _HEADERS = "headers"
 _TYPES = {
@@ -76,13 +67,15 @@ class TieredFSDataSource(DataSource):
         return "tieredfs"
 
     def schema(self) -> str:
-        """Return the columns of Kafka's source, headers only when asked for.
+        """Return the columns that are asked for, by default those of Kafka's source.
 
         Raises:
             InvalidArgumentError: An option is wrong.
         """
         options = parse_options(self.options)
-        names = [n for n in COLUMNS if n != _HEADERS or options.include_headers]
+        names = options.columns or [
+            name for name in COLUMNS if name != _HEADERS or options.include_headers
+        ]
         return ", ".join(f"`{name}` {_TYPES[name]}" for name in names)
 
     def reader(self, schema: "StructType") -> "TieredFSReader":
@@ -98,7 +91,12 @@ class TieredFSDataSource(DataSource):
                     f"the schema has {column.name} {column.dataType.simpleString()}; "
                     f"the source has {', '.join(f'{n} {t}' for n, t in _TYPES.items())}"
                 )
-        return TieredFSReader(parse_options(self.options), tuple(schema.fieldNames()))
+        options, names = parse_options(self.options), tuple(schema.fieldNames())
+        if options.columns not in {None, names}:
+            msg = f"option 'columns': the query's schema has {', '.join(names)}"
+            raise InvalidArgumentError(msg)
+        kind = FilteringReader if _are_filters_pushed() else TieredFSReader
+        return kind(options, names)
 
     def streamReader(self, schema: "StructType") -> NoReturn:  # noqa: N802 - Spark's name
         """Refuse a streaming query.
@@ -130,16 +128,16 @@ class TieredFSDataSource(DataSource):
         raise UnsupportedOperationError(_READ_ONLY)
 
 
-class ScanPartition(InputPartition):
-    """What one task reads: a scan, planned to the byte."""
+class TaskPartition(InputPartition):
+    """What one task reads."""
 
-    def __init__(self, scan: Scan) -> None:
-        """Take the scan."""
-        self.scan = scan
+    def __init__(self, task: Task) -> None:
+        """Take the task."""
+        self.task = task
 
     def __repr__(self) -> str:
         """Show what is read, without secrets."""
-        return f"ScanPartition({self.scan!r})"
+        return f"TaskPartition({self.task!r})"
 
 
 class TieredFSReader(DataSourceReader):
@@ -149,99 +147,46 @@ class TieredFSReader(DataSourceReader):
         """Store the options and columns; nothing is opened before planning."""
         self.options = options
         self.columns = columns
+        self.wanted = EVERYTHING
 
     def partitions(self) -> list[InputPartition]:
-        """Plan tasks of about 128 MiB from neighbouring segments.
+        """Plan tasks of about 128 MiB, or those that were asked for.
 
         Raises:
             NotFoundError: The tier or a topic does not exist.
-            InvalidArgumentError: The offsets do not name the partitions that are read.
+            InvalidArgumentError: The offsets do not name the partitions that are read,
+                or a time is after all records.
             CorruptDataError: Offsets are gone or missing.
         """
-        options = self.options
-        tier = open_tier(
-            options.path,
-            plugin=options.plugin,
-            plugin_options=options.plugin_options,
-            storage_options=options.storage_options,
-            cache_dir=... if options.cache_dir is None else options.cache_dir or None,
-            options=options.tuned,
-        )
-        topics = self._topics(tier)
-        assigned = {name: numbers for name, (_, numbers) in topics.items()}
-        check_named(options.starting, assigned)
-        check_named(options.ending, assigned)
-        parts: list[InputPartition] = []
-        for topic, numbers in topics.values():
-            scan = self._scan(topic, numbers)
-            parts += map(ScanPartition, scan.split(_TASK_BYTES))
-        return parts
+        # A record whose timestamp Spark cannot hold is named by these.
+        named = ("partition", "offset") if "timestamp" in self.columns else ()
+        columns = tuple(dict.fromkeys((*self.columns, *named)))
+        tasks = plan_tasks(self.options, columns, self.wanted)
+        return list(map(TaskPartition, tasks))
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the records of one task."""
-        if not isinstance(partition, ScanPartition):
+        if not isinstance(partition, TaskPartition):
             return  # Spark creates one when there is nothing to read
-        for batch in partition.scan:
-            yield _for_spark(batch, partition.scan.topic, self.columns)
-
-    def _topics(self, tier: Tier) -> Mapping[str, tuple[Topic, tuple[int, ...]]]:
-        options = self.options
-        found: dict[str, tuple[Topic, tuple[int, ...]]] = {}
-        if options.assigned is None:
-            for name in options.topics or ():
-                topic = tier.topic(name, topic_id=options.topic_id)
-                found[name] = topic, topic.partitions
-            return found
-        for name, numbers in options.assigned.items():
-            topic = tier.topic(name, topic_id=options.topic_id)
-            # Like Kafka's source: a missing partition is dropped.
-            there = tuple(n for n in dict.fromkeys(numbers) if n in topic.partitions)
-            found[name] = topic, there
-        return found
-
-    def _scan(self, topic: Topic, numbers: tuple[int, ...]) -> Scan:
-        found = plan_all(self._slices, [topic.reader(number) for number in numbers])
-        # A record whose timestamp Spark cannot hold is named by these.
-        named = ("partition", "offset") if "timestamp" in self.columns else ()
-        return Scan(
-            topic.reader(topic.partitions[0]).storage,
-            topic.name,
-            ScanPlan(tuple(filter(len, found)), self.options.tuned.fetch_bytes),
-            tuple(dict.fromkeys((*self.columns, *named))),
-            on_gap="raise" if self.options.fail_on_data_loss else "skip",
-            isolation=self.options.isolation,
-        )
-
-    def _slices(self, reader: TieredReader) -> Sequence[SegmentSlice]:
-        """Plan one partition from one listing: range and segments are of one moment."""
-        options, partition = self.options, reader.partition
-        topic, number = partition.topic, partition.partition
-        segments = reader.segments()
-        held = bounds_of(segments)
-        latest = held.end
-        if options.isolation == "read_committed":
-            stable = stable_offset(reader.storage, segments)
-            latest = max(held.beginning, stable)
-        start, end = resolve_range(
-            f"topic {topic} partition {number}",
-            (
-                _asked(options.starting, topic, number, EARLIEST),
-                _asked(options.ending, topic, number, LATEST),
-            ),
-            held,
-            latest,
-            fail_on_data_loss=options.fail_on_data_loss,
-        )
-        end = min(end, latest)
-        if start >= end:
-            return []
-        return reader.slices_between(
-            segments, start, end, skip_gaps=not options.fail_on_data_loss
-        )
+        for topic, batch in partition.task.read():
+            yield _for_spark(batch, topic, self.columns)
 
 
-def _asked(offsets: Offsets | None, topic: str, partition: int, default: int) -> int:
-    return default if offsets is None else offsets[topic][partition]
+class FilteringReader(TieredFSReader):
+    """A reader that takes the query's filters."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Leave out what no filter accepts; Spark applies all of them itself."""
+        self.wanted = wanted_by(filters)
+        return filters
+
+
+def _are_filters_pushed() -> bool:
+    """Return whether Spark is about to push filters down.
+
+    It refuses every query on a source that takes filters while its push-down is off.
+    """
+    return any(Path(frame.filename).name == _PUSHES_FILTERS for frame in stack(0))
 
 
 def _for_spark(

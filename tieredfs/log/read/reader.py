@@ -333,6 +333,7 @@ class TieredReader:
         stop: int,
         *,
         skip_gaps: bool = False,
+        located: bool = True,
     ) -> Sequence[SegmentSlice]:
         """Plan the reading of offsets ``[start, stop)`` that are inside the log.
 
@@ -342,6 +343,8 @@ class TieredReader:
             stop: End (exclusive).
             skip_gaps: Whether offsets that no segment has are left out. A segment
                 whose index goes on behind the end of its log is read whole then.
+            located: Whether to look up the positions of ``start`` and ``stop``: without
+                them no index is fetched, and ``locate_edges`` does it later.
 
         Raises:
             CorruptDataError: No segment has an offset, and ``skip_gaps`` is false.
@@ -350,12 +353,15 @@ class TieredReader:
         """
 
         def place(tile: Tile) -> tuple[int, int]:
+            whole = 0, tile.segment.size or 0
+            if not located:
+                return whole
             try:
                 return locate(self.storage, *tile)
             except CorruptIndexError:
                 if not skip_gaps:
                     raise
-                return 0, tile.segment.size or 0
+                return whole
 
         lineage = lineage_of(segments)
         tiles = self.tiles(segments, start, stop, skip_gaps=skip_gaps)

@@ -1,0 +1,117 @@
+"""The options of a query as they were given: texts, by names in any case."""
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from typing import Final, TypeVar
+
+from tieredfs.errors import InvalidArgumentError
+from tieredfs.integers import MAX_INT64
+
+__all__ = ["GivenOptions", "to_boolean", "to_long", "to_positive"]
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]+")
+_T = TypeVar("_T")
+
+
+class GivenOptions:
+    """Options by their names, in any case; errors name the option."""
+
+    def __init__(self, given: Mapping[str, str]) -> None:
+        """Take the options of a query."""
+        self._values = {name.lower(): value for name, value in given.items()}
+
+    def __contains__(self, name: str) -> bool:
+        """Return whether an option was given."""
+        return name.lower() in self._values
+
+    def text(self, name: str) -> str | None:
+        """Return an option's text; None if it was not given."""
+        return self._values.get(name.lower())
+
+    def parse(self, name: str, parse: Callable[[str], _T]) -> _T | None:
+        """Return the value of an option; None if it was not given.
+
+        Args:
+            name: The option, spelled as in errors.
+            parse: Makes the value of the text.
+
+        Raises:
+            InvalidArgumentError: ``parse`` raised it; the message names the option.
+        """
+        value = self.text(name)
+        if value is None:
+            return None
+        try:
+            return parse(value)
+        except InvalidArgumentError as error:
+            if name in str(error):
+                raise
+            raise InvalidArgumentError(f"option '{name}': {error}") from error
+
+    def json_object(self, name: str) -> Mapping[str, object]:
+        """Return a JSON object; empty if it was not given.
+
+        Raises:
+            InvalidArgumentError: It is not one; the message omits its text, which may
+                contain secrets.
+        """
+        try:
+            parsed = json.loads(self._values.get(name.lower(), "{}"))
+        except ValueError as error:
+            raise InvalidArgumentError(f"option '{name}' is not JSON") from error
+        if not isinstance(parsed, dict):
+            raise InvalidArgumentError(f"option '{name}' is not a JSON object")
+        return parsed
+
+    def with_prefix(self, prefix: str) -> Mapping[str, str]:
+        """Return the options whose names begin with a prefix, without it."""
+        return {
+            name.removeprefix(prefix): value
+            for name, value in self._values.items()
+            if name.startswith(prefix)
+        }
+
+
+def to_boolean(value: str) -> bool:
+    """Return a truth value, in Spark's spelling.
+
+    Raises:
+        InvalidArgumentError: It is neither ``true`` nor ``false``, in any case.
+    """
+    word = value.lower()
+    if word not in {"true", "false"}:
+        raise InvalidArgumentError(f'For input string: "{value}"')
+    return word == "true"
+
+
+def to_long(value: str, largest: int = MAX_INT64) -> int:
+    """Return an integer as Java reads it: digits, without spaces.
+
+    Args:
+        value: The text.
+        largest: The largest value; the smallest is one below its negative.
+
+    Raises:
+        InvalidArgumentError: It is not an integer, or too large.
+    """
+    if _INTEGER.fullmatch(value) and -largest - 1 <= int(value) <= largest:
+        return int(value)
+    raise InvalidArgumentError(f'For input string: "{value}"')
+
+
+def to_positive(value: str, name: str, largest: int = MAX_INT64) -> int:
+    """Return an integer above zero.
+
+    Args:
+        value: The text.
+        name: What it is, in Kafka's spelling.
+        largest: As in ``to_long``.
+
+    Raises:
+        InvalidArgumentError: It is not one.
+    """
+    found = to_long(value, largest)
+    if found <= 0:
+        raise InvalidArgumentError(f"{name} must be positive")
+    return found

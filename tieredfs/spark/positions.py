@@ -1,0 +1,210 @@
+"""Where a query begins and ends, as it was asked for: offsets or times."""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from tieredfs.errors import InvalidArgumentError
+from tieredfs.spark.by_partition import Numbers, parse_numbers
+from tieredfs.spark.given import GivenOptions, to_long
+
+__all__ = [
+    "EARLIEST",
+    "FROM_EARLIEST",
+    "LATEST",
+    "UNTIL_LATEST",
+    "NoMatch",
+    "Position",
+    "check_order",
+    "parse_ending",
+    "parse_no_match",
+    "parse_starting",
+]
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+
+NoMatch = Literal["error", "latest"]
+"""What a start is when no record is so late."""
+
+_STARTING: Final = "startingOffsets"
+_ENDING: Final = "endingOffsets"
+_OFFSETS_EXAMPLE: Final = '{"topicA":{"0":23,"1":-1},"topicB":{"0":-2}}'
+_TIMES_EXAMPLE: Final = (
+    '{"topicA": {"0": 123456789, "1": 123456789}, '
+    '"topicB": {"0": 123456789, "1": 123456789}}'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where each partition begins, or ends.
+
+    Attributes:
+        option: The option that said so, for errors.
+        everywhere: The offset or time of every partition; None if each has its own.
+        each: The offsets or times of the partitions; empty if they share one.
+        is_time: Whether these are times, in milliseconds since 1970 UTC. As in Kafka a
+            time of -1 is latest, and one of -2 earliest.
+    """
+
+    option: str
+    everywhere: int | None
+    each: Numbers
+    is_time: bool
+
+    @property
+    def named(self) -> Numbers | None:
+        """What names partitions; None if nothing does."""
+        return self.each if self.everywhere is None else None
+
+    def of(self, topic: str, partition: int) -> int:
+        """Return the offset or the time of one partition, which is named."""
+        if self.everywhere is not None:
+            return self.everywhere
+        return self.each[topic][partition]
+
+
+FROM_EARLIEST: Final = Position(_STARTING, EARLIEST, {}, is_time=False)
+UNTIL_LATEST: Final = Position(_ENDING, LATEST, {}, is_time=False)
+
+
+def parse_starting(options: GivenOptions) -> Position:
+    """Parse where a batch query begins: a time goes before times, times before offsets.
+
+    Raises:
+        InvalidArgumentError: The one that counts is wrong; the others are not looked
+            at, as in Kafka's source.
+    """
+    return (
+        _time(options, "startingTimestamp")
+        or _times(options, "startingOffsetsByTimestamp")
+        or options.parse(_STARTING, _starting_offsets)
+        or FROM_EARLIEST
+    )
+
+
+def parse_ending(options: GivenOptions) -> Position:
+    """Parse where a batch query ends, as ``parse_starting`` does.
+
+    Raises:
+        InvalidArgumentError: As in ``parse_starting``.
+    """
+    return (
+        _time(options, "endingTimestamp")
+        or _times(options, "endingOffsetsByTimestamp")
+        or options.parse(_ENDING, _ending_offsets)
+        or UNTIL_LATEST
+    )
+
+
+def parse_no_match(value: str) -> NoMatch:
+    """Parse what a start is when no record is so late; it may be in any case.
+
+    Raises:
+        InvalidArgumentError: There is no such strategy.
+    """
+    match value.lower():
+        case "error" | "latest" as word:
+            return word
+        case _:
+            raise InvalidArgumentError(f"No value found for '{value.upper()}'")
+
+
+def check_order(starting: Position, ending: Position) -> None:
+    """Check that no partition is asked to begin after its end.
+
+    An offset and a time cannot be compared, and one time for all is not, as in Kafka's
+    source.
+
+    Raises:
+        InvalidArgumentError: One is.
+    """
+    if starting.is_time != ending.is_time:
+        return
+    noun = "timestamp" if starting.is_time else "offset"
+    for topic, by_partition in starting.each.items():
+        for partition, start in by_partition.items():
+            end = ending.each.get(topic, {}).get(partition, LATEST)
+            if end >= 0 and start > end:
+                raise InvalidArgumentError(
+                    f"The specified start {noun} {start} is greater than the end "
+                    f"{noun} {end} for topic {topic} partition {partition}. Check "
+                    f"{starting.option} and {ending.option}."
+                )
+
+
+def _time(options: GivenOptions, name: str) -> Position | None:
+    return options.parse(
+        name, lambda text: Position(name, _milliseconds(text.strip()), {}, is_time=True)
+    )
+
+
+def _milliseconds(text: str) -> int:
+    try:
+        return _known_time(to_long(text))
+    except InvalidArgumentError as error:
+        msg = f"Expected a single long value, got {text}"
+        raise InvalidArgumentError(msg) from error
+
+
+def _times(options: GivenOptions, name: str) -> Position | None:
+    def parse(text: str) -> Position:
+        each = parse_numbers(text.strip(), _TIMES_EXAMPLE)
+        for by_partition in each.values():
+            for time in by_partition.values():
+                _known_time(time)
+        return Position(name, None, each, is_time=True)
+
+    return options.parse(name, parse)
+
+
+def _known_time(time: int) -> int:
+    if time < EARLIEST:  # Kafka has other meanings for some of them
+        raise InvalidArgumentError(
+            f"{time} is no time: give milliseconds since 1970, -1 for latest, or -2 "
+            "for earliest"
+        )
+    return time
+
+
+def _starting_offsets(text: str) -> Position:
+    word = text.strip().lower()
+    if word == "earliest":
+        return FROM_EARLIEST
+    if word == "latest":
+        raise InvalidArgumentError(
+            "starting offset can't be latest for batch queries on Kafka"
+        )
+    offsets = parse_numbers(text, _OFFSETS_EXAMPLE)
+    for topic, partition in _having(offsets, LATEST):
+        raise InvalidArgumentError(
+            f"startingOffsets for {topic}-{partition} can't be latest for batch "
+            "queries on Kafka"
+        )
+    return Position(_STARTING, None, offsets, is_time=False)
+
+
+def _ending_offsets(text: str) -> Position:
+    word = text.strip().lower()
+    if word == "latest":
+        return UNTIL_LATEST
+    if word == "earliest":
+        raise InvalidArgumentError(
+            "ending offset can't be earliest for batch queries on Kafka"
+        )
+    offsets = parse_numbers(text, _OFFSETS_EXAMPLE)
+    for topic, partition in _having(offsets, EARLIEST):
+        raise InvalidArgumentError(
+            f"ending offset for {topic}-{partition} can't be earliest for batch "
+            "queries on Kafka"
+        )
+    return Position(_ENDING, None, offsets, is_time=False)
+
+
+def _having(offsets: Numbers, wanted: int) -> list[tuple[str, int]]:
+    return [
+        (topic, partition)
+        for topic, by_partition in offsets.items()
+        for partition, offset in by_partition.items()
+        if offset == wanted
+    ]
