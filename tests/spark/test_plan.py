@@ -78,7 +78,13 @@ def open_reader(
     schema: str = "", path: str = str(TIER), **options: str
 ) -> TieredFSReader:
     source = TieredFSDataSource({"path": path, "subscribe": "o3.alpha", **options})
-    return source.reader(parse_schema(schema or source.schema()))
+    return reader_of(source, parse_schema(schema or source.schema()))
+
+
+def reader_of(source: TieredFSDataSource, schema: StructType) -> TieredFSReader:
+    reader = source.reader(schema)
+    assert isinstance(reader, TieredFSReader)
+    return reader
 
 
 def read_all(reader: TieredFSReader) -> Iterator[pa.RecordBatch]:
@@ -196,7 +202,7 @@ def test_every_batch_has_the_schema_that_spark_makes_of_the_sources(
         {"path": place.url, "subscribe": "big", "includeHeaders": headers}
     )
     schema = parse_schema(source.schema())
-    batches = list(read_all(source.reader(schema)))
+    batches = list(read_all(reader_of(source, schema)))
     assert len(batches) > 3
     assert {batch.schema for batch in batches} == {
         to_arrow_schema(schema, timezone="UTC", prefers_large_types=False)

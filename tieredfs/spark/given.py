@@ -45,7 +45,7 @@ class GivenOptions:
         try:
             return parse(value)
         except InvalidArgumentError as error:
-            if name in str(error):
+            if f"'{name}'" in str(error) or str(error).startswith(name):
                 raise
             raise InvalidArgumentError(f"option '{name}': {error}") from error
 

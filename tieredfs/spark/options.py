@@ -28,7 +28,7 @@ from tieredfs.spark.positions import (
     parse_starting,
 )
 
-__all__ = ["SourceOptions", "parse_options"]
+__all__ = ["VIEW_NAMES", "SourceOptions", "parse_options"]
 
 _STRATEGIES: Final = ("subscribe", "subscribepattern", "assign")
 _REFUSED: Final = (
@@ -38,6 +38,24 @@ _REFUSED: Final = (
     "kafka.enable.auto.commit",
     "kafka.interceptor.classes",
 )
+VIEW_NAMES: Final = ("segments", "offsets", "transactions", "verify")
+"""Tables of what a tier is made of."""
+
+_OF_RECORDS: Final = (
+    "startingOffsets",
+    "endingOffsets",
+    "startingTimestamp",
+    "endingTimestamp",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "minPartitions",
+    "maxRecordsPerPartition",
+    "includeHeaders",
+    "columns",
+)
+"""Options that would be without effect on a view."""
+
 _CHECKED: Final[Mapping[str, Callable[[str], int]]] = {
     "kafkaConsumer.pollTimeoutMs": to_long,
     "fetchOffset.numRetries": partial(to_long, largest=MAX_INT32),
@@ -55,6 +73,7 @@ class SourceOptions:
 
     Attributes:
         path: The URL of the tier.
+        view: What is read in place of records; None for records.
         topics: The topics subscribed to; None for another strategy.
         pattern: What finds the topics subscribed to; None for another strategy.
         assigned: The partitions assigned, by topic; None for another strategy.
@@ -78,6 +97,7 @@ class SourceOptions:
     """
 
     path: str
+    view: str | None = None
     topics: tuple[str, ...] | None = None
     pattern: TopicPattern | None = None
     assigned: Mapping[str, tuple[int, ...]] | None = None
@@ -111,7 +131,8 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     path = options.text("path")
     if path is None:
         raise InvalidArgumentError("Option 'path' must be specified: the tier's URL")
-    _check_strategy(options)
+    view = options.parse("view", _view)
+    _check_strategy(options, is_view=view is not None)
     for name, check in _CHECKED.items():
         options.parse(name, check)
     starting, ending = parse_starting(options), parse_ending(options)
@@ -119,6 +140,7 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     fails = options.parse("failOnDataLoss", to_boolean)
     return SourceOptions(
         path=path,
+        view=view,
         topics=options.parse("subscribe", _topics),
         pattern=options.parse("subscribePattern", _pattern),
         assigned=options.parse("assign", _assigned),
@@ -142,15 +164,27 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
     )
 
 
-def _check_strategy(options: GivenOptions) -> None:
+def _check_strategy(options: GivenOptions, *, is_view: bool) -> None:
     chosen = [name for name in _STRATEGIES if name in options]
-    if len(chosen) != 1:
+    if is_view:
+        for name in _OF_RECORDS:
+            if name in options:
+                msg = f"option '{name}' is about records: a view has none"
+                raise InvalidArgumentError(msg)
+    if len(chosen) != 1 and not (is_view and not chosen):
         lead = "Only one" if chosen else "One"
         can = "can" if chosen else "must"
         raise InvalidArgumentError(
             f"{lead} of the following options {can} be specified for Kafka source: "
             f"{', '.join(_STRATEGIES)}. See the docs for more details."
         )
+
+
+def _view(value: str) -> str:
+    if value.lower() not in VIEW_NAMES:
+        msg = f"there is no view '{value}'; there are {', '.join(VIEW_NAMES)}"
+        raise InvalidArgumentError(msg)
+    return value.lower()
 
 
 def _topics(value: str) -> tuple[str, ...]:

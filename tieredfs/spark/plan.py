@@ -28,7 +28,14 @@ from tieredfs.spark.tasks import Task, make_tasks
 from tieredfs.tier import Tier, open_tier
 from tieredfs.topic import Topic
 
-__all__ = ["PlannedPartition", "check_named", "open_source", "plan_query", "plan_tasks"]
+__all__ = [
+    "PlannedPartition",
+    "assigned_topics",
+    "check_named",
+    "open_source",
+    "plan_query",
+    "plan_tasks",
+]
 
 _Assigned: TypeAlias = "Mapping[str, tuple[Topic, tuple[int, ...]]]"
 
@@ -126,7 +133,7 @@ def plan_query(
     Raises:
         TieredFSError: As in ``plan_tasks``.
     """
-    topics = _assigned(open_source(options), options)
+    topics = assigned_topics(open_source(options), options)
     assigned = {name: numbers for name, (_, numbers) in topics.items()}
     check_named(options.starting, assigned)
     check_named(options.ending, assigned)
@@ -159,8 +166,16 @@ def check_named(position: Position, assigned: Mapping[str, tuple[int, ...]]) -> 
         )
 
 
-def _assigned(tier: Tier, options: SourceOptions) -> _Assigned:
-    """Return the topics that are read, each with its partitions."""
+def assigned_topics(tier: Tier, options: SourceOptions) -> _Assigned:
+    """Return the topics that are read by their names, each with its partitions.
+
+    Args:
+        tier: Where they are.
+        options: What was asked for; without any strategy, all topics.
+
+    Raises:
+        NotFoundError: A topic that is named does not exist.
+    """
     found: dict[str, tuple[Topic, tuple[int, ...]]] = {}
     for name, numbers in _names(tier, options):
         topic = tier.topic(name, topic_id=options.topic_id)
@@ -180,7 +195,8 @@ def _names(
         pattern = options.pattern
         yield from ((name, None) for name in tier.topics() if pattern.matches(name))
     else:
-        yield from ((name, None) for name in options.topics or ())
+        topics = tier.topics() if options.topics is None else options.topics
+        yield from ((name, None) for name in topics)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from tieredfs.spark.filters import EVERYTHING, wanted_by
 from tieredfs.spark.options import SourceOptions, parse_options
 from tieredfs.spark.plan import plan_tasks
 from tieredfs.spark.tasks import Task
+from tieredfs.spark.views import VIEWS, ViewTask, plan_view
 
 try:
     from pyspark.sql.datasource import (
@@ -73,25 +74,30 @@ class TieredFSDataSource(DataSource):
             InvalidArgumentError: An option is wrong.
         """
         options = parse_options(self.options)
+        if options.view is not None:
+            return ", ".join(f"`{n}` {t}" for n, t in VIEWS[options.view].items())
         names = options.columns or [
             name for name in COLUMNS if name != _HEADERS or options.include_headers
         ]
         return ", ".join(f"`{name}` {_TYPES[name]}" for name in names)
 
-    def reader(self, schema: "StructType") -> "TieredFSReader":
+    def reader(self, schema: "StructType") -> DataSourceReader:
         """Return a reader of the columns that the query's schema has.
 
         Raises:
             InvalidArgumentError: An option is wrong, or a column is not one of the
                 source's or has another type.
         """
+        options, names = parse_options(self.options), tuple(schema.fieldNames())
+        types = _TYPES if options.view is None else VIEWS[options.view]
         for column in schema.fields:
-            if _TYPES.get(column.name) != column.dataType.simpleString():
+            if types.get(column.name) != column.dataType.simpleString():
                 raise InvalidArgumentError(
                     f"the schema has {column.name} {column.dataType.simpleString()}; "
-                    f"the source has {', '.join(f'{n} {t}' for n, t in _TYPES.items())}"
+                    f"the source has {', '.join(f'{n} {t}' for n, t in types.items())}"
                 )
-        options, names = parse_options(self.options), tuple(schema.fieldNames())
+        if options.view is not None:
+            return ViewReader(options.view, options, names)
         if options.columns not in {None, names}:
             msg = f"option 'columns': the query's schema has {', '.join(names)}"
             raise InvalidArgumentError(msg)
@@ -179,6 +185,43 @@ class FilteringReader(TieredFSReader):
         """Leave out what no filter accepts; Spark applies all of them itself."""
         self.wanted = wanted_by(filters)
         return filters
+
+
+class ViewPartition(InputPartition):
+    """What one task of a view looks at."""
+
+    def __init__(self, task: ViewTask) -> None:
+        """Take the task."""
+        self.task = task
+
+    def __repr__(self) -> str:
+        """Show what it looks at, without secrets."""
+        return f"ViewPartition({self.task!r})"
+
+
+class ViewReader(DataSourceReader):
+    """Plan a view and read its parts."""
+
+    def __init__(
+        self, view: str, options: SourceOptions, columns: tuple[str, ...]
+    ) -> None:
+        """Store the view, the options and columns; nothing is opened yet."""
+        self.view = view
+        self.options = options
+        self.columns = columns
+
+    def partitions(self) -> list[InputPartition]:
+        """Plan tasks from listings.
+
+        Raises:
+            NotFoundError: The tier or a topic does not exist.
+        """
+        return list(map(ViewPartition, plan_view(self.view, self.options)))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one task."""
+        if isinstance(partition, ViewPartition):  # Spark's own has no task
+            yield from partition.task.read(self.columns)
 
 
 def _are_filters_pushed() -> bool:

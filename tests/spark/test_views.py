@@ -1,0 +1,175 @@
+"""Views: what a tier is made of, as tables."""
+
+import json
+import pickle
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from servers import Bucket
+from spark.conftest import Load
+from spark.oracle import TIER
+from support.kafka_data import KAFKA, REMOTE
+from support.segments import records, segment
+from support.stores import files_of, fill, make_place, open_store
+from support.wire import encode_batch
+from tieredfs import open_tier
+from tieredfs.errors import InvalidArgumentError, NotFoundError
+from tieredfs.spark.options import VIEW_NAMES, parse_options
+from tieredfs.spark.views import VIEWS, plan_view
+
+FOLDER = "big-0-AAAAAAAAAAAAAAAAAAAAAA"
+
+
+def rows_of(view: str, path: str = str(TIER), **given: str) -> list[dict[str, Any]]:
+    options = parse_options({"path": path, "view": view, **given})
+    tasks = pickle.loads(pickle.dumps(plan_view(view, options)))  # noqa: S301 - our own
+    names = tuple(VIEWS[view])
+    return [row for task in tasks for b in task.read(names) for row in b.to_pylist()]
+
+
+def test_there_are_four_views() -> None:
+    assert tuple(VIEWS) == VIEW_NAMES
+
+
+def test_segments_are_those_of_the_tier_with_their_bounds_and_sizes() -> None:
+    found = rows_of("segments", subscribe="o1")
+    stem = {row["start_offset"]: row for row in found if row["partition"] == 0}
+    assert list(stem) == [0, 600, 1200, 1800, 2400, 2960]
+    assert [row["end_offset"] for row in stem.values()][-2:] == [2960, 3000]
+    assert {row["topic"] for row in found} == {"o1"}
+    for row in found:
+        folder = f"o1-{row['partition']}-{row['topic_id']}"
+        log = TIER / folder / f"{row['start_offset']:020d}-{row['id']}.log"
+        assert row["bytes"] == log.stat().st_size < row["stored_bytes"]
+    last = open_tier(str(TIER)).topic("o1").scan([0], start=2960).to_table()
+    assert stem[2960]["max_timestamp"] == max(last["timestamp"].to_pylist())
+
+
+def test_offsets_are_the_bounds_of_every_partition_without_reading_a_record() -> None:
+    said = json.loads((TIER.parent / "oracle.json").read_text())
+    expected = {
+        (topic, int(number)): tuple(bounds)
+        for topic, by_number in said["partitions_earliest_latest"].items()
+        for number, bounds in by_number.items()
+        if bounds != [0, 0] and topic != "o7"  # it keeps what the broker had deleted
+    }
+    found = {
+        (row["topic"], row["partition"]): (row["start_offset"], row["end_offset"])
+        for row in rows_of("offsets")
+        if row["topic"] != "o7"
+    }
+    assert found == expected
+
+
+def test_the_stable_offset_is_that_to_which_committed_records_are_read() -> None:
+    for row in rows_of("offsets", str(KAFKA / "txn" / REMOTE)):
+        topic = open_tier(str(KAFKA / "txn" / REMOTE)).topic(row["topic"])
+        reader = topic.reader(row["partition"])
+        stable = max(row["start_offset"], reader.stable_offset())
+        assert row["stable_offset"] == stable
+
+
+def test_transactions_are_those_whose_records_a_committed_read_leaves_out() -> None:
+    aborted = [
+        range(row["first_offset"], row["last_offset"])
+        for row in rows_of("transactions", subscribe="o2")
+        if row["state"] == "aborted"
+    ]
+    topic = open_tier(str(TIER)).topic("o2")
+    every = set(topic.scan().to_table()["offset"].to_pylist())
+    committed = topic.scan(isolation="read_committed").to_table()["offset"].to_pylist()
+    left_out = every - set(committed)
+    assert left_out
+    assert left_out <= {offset for one in aborted for offset in one}
+
+
+def test_a_topic_without_transactions_has_no_row() -> None:
+    assert rows_of("transactions", subscribe="o1") == []
+
+
+def test_verify_has_a_row_without_an_error_for_each_whole_segment() -> None:
+    found = rows_of("verify", subscribe="o1,o2")
+    assert len(found) == 6 + 2 + 9
+    assert {row["error"] for row in found} == {None}
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Bucket:
+    return make_place("local", request, tmp_path)
+
+
+def test_verify_names_each_damaged_segment_and_goes_on_behind_it(
+    place: Bucket,
+) -> None:
+    files = {k: v for k, v in files_of(TIER).items() if k.startswith("o1-0")}
+    (bad,) = (key for key in files if f"/{600:020d}-" in key and key.endswith(".log"))
+    log = bytearray(files[bad])
+    log[len(log) // 2] ^= 1
+    fill(open_store(place), files | {bad: bytes(log)})
+    found = rows_of("verify", place.url)
+    wrong = [row for row in found if row["error"] is not None]
+    assert [row["start_offset"] for row in wrong] == [600]
+    assert bad.removesuffix(".log") in wrong[0]["detail"]
+    assert len(found) == 6
+
+
+def test_verify_says_which_offsets_are_in_no_segment(place: Bucket) -> None:
+    for start in (0, 20):
+        fill(
+            open_store(place), segment(FOLDER, start, encode_batch(records(start, 10)))
+        )
+    gaps = [row for row in rows_of("verify", place.url) if row["id"] is None]
+    assert len(gaps) == 1
+    assert "10" in gaps[0]["detail"]
+    assert gaps[0]["error"] == "corrupt_data"
+
+
+def test_views_are_of_the_partitions_that_are_asked_for() -> None:
+    asked = {"assign": '{"o1": [1], "o4": [0, 9]}'}
+    found = {(row["topic"], row["partition"]) for row in rows_of("segments", **asked)}
+    assert found == {("o1", 1), ("o4", 0)}
+    found = {(r["topic"], 0) for r in rows_of("offsets", subscribePattern="o3x")}
+    assert found == {("o3xalpha", 0)}
+    with pytest.raises(NotFoundError, match="nosuch"):
+        rows_of("offsets", subscribe="nosuch")
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"view": "nosuch"},
+        {"view": ""},
+        {"view": "segments", "startingOffsets": "earliest"},
+        {"view": "segments", "columns": "offset"},
+        {"view": "segments", "minPartitions": "3"},
+    ],
+    ids=str,
+)
+def test_what_a_view_cannot_be_is_refused_by_name(given: Mapping[str, str]) -> None:
+    name = list(given)[-1]
+    with pytest.raises(InvalidArgumentError, match=f"'{name}'"):
+        parse_options({"path": "x", **given})
+
+
+@pytest.mark.parametrize("view", VIEW_NAMES)
+def test_a_view_is_a_table_in_spark(view: str, load: Load) -> None:
+    frame = load({"view": view, "subscribe": "o2"})
+    assert frame.columns == list(VIEWS[view])
+    expected = pa.Table.from_pylist(rows_of(view, subscribe="o2"))
+    got = frame.toArrow()
+    names = ["partition", *frame.columns[3:4]]
+    order = [(name, "ascending") for name in names]
+    assert got.num_rows == expected.num_rows > 0
+    assert got.sort_by(order).select(names) == expected.sort_by(order).select(
+        names
+    ).cast(got.select(names).schema)
+
+
+def test_a_view_takes_a_schema_that_chooses_its_columns(load: Load) -> None:
+    frame = load({"view": "segments"}, schema="bytes bigint, topic string")
+    assert frame.columns == ["bytes", "topic"]
+    assert frame.count() == len(rows_of("segments"))

@@ -1,0 +1,287 @@
+"""Views: what a tier is made of as tables, one row for each segment or partition.
+
+The driver lists; what has to be fetched and read is, by the executors.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice, pairwise
+from typing import Final, TypeAlias
+
+import pyarrow as pa
+
+from tieredfs.errors import SEGMENT_ERRORS, NotFoundError, TieredFSError
+from tieredfs.format.index.producer_snapshot import ProducerSnapshot
+from tieredfs.format.index.time import NO_TIMESTAMP
+from tieredfs.format.index.txn import AbortedTransaction, TransactionIndex
+from tieredfs.log.planning.catalog import SegmentCatalog
+from tieredfs.log.planning.columns import end_of
+from tieredfs.log.read.reader import TieredReader, bounds_of
+from tieredfs.log.verify.segment_check import SegmentCheck
+from tieredfs.log.verify.verify import Depth, verify
+from tieredfs.model import IndexType, SegmentMetadata, TopicIdPartition
+from tieredfs.spark.options import SourceOptions
+from tieredfs.spark.plan import assigned_topics, open_source
+from tieredfs.spark.tasks import TASK_BYTES
+from tieredfs.storage import RemoteStorageManager
+
+__all__ = ["VIEWS", "ViewTask", "plan_view"]
+
+_Row: TypeAlias = "tuple[object, ...]"
+_BATCH_ROWS: Final = 10_000
+_PARTITIONS_OF_A_TASK: Final = 64
+_ARROW: Final = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+}
+_PARTITION: Final = {"topic": "string", "topic_id": "string", "partition": "int"}
+_SEGMENT: Final = {
+    **_PARTITION,
+    "start_offset": "bigint",
+    "end_offset": "bigint",
+    "id": "string",
+}
+VIEWS: Final[Mapping[str, Mapping[str, str]]] = {
+    "segments": {
+        **_SEGMENT,
+        "max_timestamp": "timestamp",
+        "bytes": "bigint",
+        "stored_bytes": "bigint",
+    },
+    "offsets": {
+        **_PARTITION,
+        "start_offset": "bigint",
+        "end_offset": "bigint",
+        "stable_offset": "bigint",
+        "segments": "bigint",
+        "bytes": "bigint",
+    },
+    "transactions": {
+        **_PARTITION,
+        "producer_id": "bigint",
+        "first_offset": "bigint",
+        "last_offset": "bigint",
+        "state": "string",
+    },
+    "verify": {**_SEGMENT, "bytes": "bigint", "error": "string", "detail": "string"},
+}
+"""The columns of each view with Spark's types; ends of offsets are exclusive."""
+
+
+@dataclass(frozen=True, slots=True)
+class ViewTask:
+    """What one task of a view looks at.
+
+    Attributes:
+        view: The view.
+        storage: Where the segments are.
+        partitions: The partitions to look at.
+        segments: Segments to read whole, each after the one before it.
+    """
+
+    view: str
+    storage: RemoteStorageManager
+    partitions: tuple[TopicIdPartition, ...] = ()
+    segments: tuple[tuple[SegmentMetadata | None, SegmentMetadata], ...] = ()
+
+    def read(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows.
+
+        Args:
+            columns: The columns, some of the view's.
+
+        Raises:
+            TieredFSError: The tier cannot be read; what ``verify`` finds is in rows.
+        """
+        kinds = VIEWS[self.view]
+        rows = iter(self._rows())
+        while some := list(islice(rows, _BATCH_ROWS)):
+            by_name = dict(zip(kinds, zip(*some, strict=True), strict=True))
+            yield pa.RecordBatch.from_arrays(
+                [pa.array(by_name[name], _ARROW[kinds[name]]) for name in columns],
+                names=list(columns),
+            )
+
+    def __repr__(self) -> str:
+        """Show the view and what it looks at, without secrets."""
+        return (
+            f"ViewTask({self.view!r}, {self.storage!r}, partitions="
+            f"{len(self.partitions)}, segments={len(self.segments)})"
+        )
+
+    def _rows(self) -> Iterator[_Row]:
+        catalog = SegmentCatalog(self.storage)
+        for partition in self.partitions:
+            reader = TieredReader(self.storage, catalog, partition)
+            yield from _ROWS[self.view](reader)
+        for before, segment in self.segments:
+            yield from _checked(self.storage, before, segment)
+
+
+def plan_view(view: str, options: SourceOptions) -> list[ViewTask]:
+    """Plan a view of the topics that were asked for, of all of them by default.
+
+    Args:
+        view: Its name.
+        options: What was asked for.
+
+    Raises:
+        NotFoundError: The tier or a topic does not exist.
+        TieredFSError: The tier cannot be listed.
+    """
+    topics = assigned_topics(open_source(options), options)
+    tasks: list[ViewTask] = []
+    for topic, numbers in topics.values():
+        readers = [topic.reader(number) for number in numbers]
+        partitions = tuple(reader.partition for reader in readers)
+        for at in range(0, len(readers), _PARTITIONS_OF_A_TASK):
+            some = partitions[at : at + _PARTITIONS_OF_A_TASK]
+            tasks.append(ViewTask(view, readers[0].storage, some))
+        if view == "verify" and readers:
+            listed = readers[0].calls.map(_survey, readers)
+            tasks += _bundles(readers[0].storage, listed)
+    return tasks
+
+
+def _bundles(
+    storage: RemoteStorageManager, listed: Iterable[Sequence[SegmentMetadata]]
+) -> Iterator[ViewTask]:
+    """Yield tasks of neighbouring segments, up to about the size of a task."""
+    bundle: list[tuple[SegmentMetadata | None, SegmentMetadata]] = []
+    size = 0
+    for segments in listed:
+        for before, segment in pairwise((None, *segments)):
+            if segment is None:
+                continue
+            if bundle and size + (segment.size or 0) > TASK_BYTES:
+                yield ViewTask("verify", storage, segments=tuple(bundle))
+                bundle, size = [], 0
+            bundle.append((before, segment))
+            size += segment.size or 0
+    if bundle:
+        yield ViewTask("verify", storage, segments=tuple(bundle))
+
+
+def _survey(reader: TieredReader) -> list[SegmentMetadata]:
+    """Return the segments that are whole by their listing; others are history's."""
+    try:
+        found = reader.storage.survey(reader.partition)
+        whole = [one for one in found if isinstance(one, SegmentMetadata)]
+    except (*SEGMENT_ERRORS, NotFoundError):
+        return []
+    return sorted(whole, key=lambda one: one.start_offset)
+
+
+def _of(partition: TopicIdPartition) -> _Row:
+    return partition.topic, str(partition.topic_id), partition.partition
+
+
+def _of_segment(segment: SegmentMetadata) -> _Row:
+    end = None if segment.end_offset is None else end_of(segment)
+    return *_of(segment.partition), segment.start_offset, end, str(segment.id)
+
+
+def _segments(reader: TieredReader) -> Iterator[_Row]:
+    segments = reader.segments(timed=True)
+    sizes = reader.stored_sizes(segments)
+    for one in segments:
+        latest = one.max_timestamp_ms
+        stamp = None if latest in {None, NO_TIMESTAMP} else (latest or 0) * 1000
+        stored = sizes.get((one.start_offset, one.id))
+        yield *_of_segment(one), stamp, one.size, stored
+
+
+def _offsets(reader: TieredReader) -> Iterator[_Row]:
+    segments = reader.segments()
+    held = bounds_of(segments)
+    stable = max(held.beginning, reader.stable_offset(segments))
+    size = sum(one.size or 0 for one in segments)
+    yield (
+        *_of(reader.partition),
+        held.beginning,
+        held.end,
+        stable,
+        len(segments),
+        size,
+    )
+
+
+def _transactions(reader: TieredReader) -> Iterator[_Row]:
+    """Yield the aborted transactions, and those that are open where the log ends."""
+    storage, partition = reader.storage, _of(reader.partition)
+    segments = reader.segments()
+    aborted: dict[AbortedTransaction, None] = {}  # copies of a segment list the same
+    for one in segments:
+        if storage.is_txn_index_empty(one):
+            continue
+        found = storage.fetch_indexes(one, [IndexType.TRANSACTION])
+        index = TransactionIndex.parse(
+            found.get(IndexType.TRANSACTION, b""),
+            one.start_offset,
+            name=f"{storage.name_of(one)}: transaction index",
+        )
+        aborted |= dict.fromkeys(index.entries)
+    for producer_id, first, last_offset, _ in aborted:
+        yield *partition, producer_id, first, last_offset, "aborted"
+    last = max(segments, key=end_of, default=None)
+    if last is None:
+        return
+    found = storage.fetch_indexes(last, [IndexType.PRODUCER_SNAPSHOT])
+    data = found.get(IndexType.PRODUCER_SNAPSHOT)
+    producers = () if data is None else ProducerSnapshot.parse(data).producers
+    for producer in producers:
+        first = producer.transaction_first_offset
+        if first >= 0:
+            yield *partition, producer.producer_id, first, None, "open"
+
+
+def _history(reader: TieredReader) -> Iterator[_Row]:
+    """Yield what a listing shows to be wrong with a partition."""
+    partition = reader.partition
+    for report in verify(reader.storage, [partition], Depth.LISTING):
+        for problem in report.problems:
+            kind = problem.kind.value
+            yield *_of(partition), None, None, None, None, kind, problem.detail
+
+
+def _checked(
+    storage: RemoteStorageManager,
+    before: SegmentMetadata | None,
+    segment: SegmentMetadata,
+) -> Iterator[_Row]:
+    """Yield a row for each problem of a segment, or one without a problem."""
+    errors: list[TieredFSError] = []
+    try:
+        if segment.end_offset is None or segment.size is None:
+            segment = storage.describe(segment)
+        check = SegmentCheck(storage, reads_logs=True)
+        errors += check.problems(segment, before)
+    except SEGMENT_ERRORS as error:
+        errors.append(error)
+    except NotFoundError as error:
+        if not _is_listed(storage, segment):  # retention has deleted it meanwhile
+            return
+        errors.append(error)
+    of = *_of_segment(segment), segment.size
+    if not errors:
+        yield *of, None, None
+    for one in errors:
+        yield *of, one.kind.value, str(one)
+
+
+def _is_listed(storage: RemoteStorageManager, segment: SegmentMetadata) -> bool:
+    try:
+        listed = storage.list_segments(segment.partition)
+    except NotFoundError:
+        return False
+    return any(one.id == segment.id for one in listed)
+
+
+_ROWS: Final[Mapping[str, Callable[[TieredReader], Iterator[_Row]]]] = {
+    "segments": _segments,
+    "offsets": _offsets,
+    "transactions": _transactions,
+    "verify": _history,
+}
