@@ -9,6 +9,7 @@ import pytest
 from tieredfs import Tier, open_tier
 from tieredfs.objects.observer import RequestEvent
 from tieredfs.spark import plan
+from tieredfs.spark.filters import Wanted
 from tieredfs.spark.options import SourceOptions, parse_options
 from tieredfs.spark.plan import plan_query, plan_tasks
 from tieredfs.spark.positions import Position
@@ -146,6 +147,13 @@ def test_times_below_zero_are_latest_and_earliest(
     starting = Position("startingTimestamp", time, {}, is_time=True)
     (planned,) = plan_query(replace(options(url), starting=starting))
     assert planned.resolved.start == start
+
+
+def test_segments_that_are_too_old_for_a_filter_are_not_read(url: str) -> None:
+    tasks = plan_tasks(options(url), ("offset",), Wanted(since=2500))
+    assert offsets_of(tasks) == list(range(2000, 4000))
+    tasks = plan_tasks(options(url, minPartitions="8"), ("offset",), Wanted(since=2500))
+    assert offsets_of(tasks) == list(range(2000, 4000))
 
 
 def test_what_a_task_shows_is_short(url: str) -> None:
