@@ -189,6 +189,20 @@ def test_what_spark_can_do_and_the_source_cannot_is_an_error_of_ours() -> None:
             write(schema, overwrite=False)
 
 
+def test_one_of_several_topics_of_a_name_is_chosen_by_its_id(place: Bucket) -> None:
+    for letter, count in (("A", 3), ("B", 5)):
+        log = encode_batch(records(0, count))
+        fill(open_store(place), segment(f"big-0-{letter * 21}A", 0, log))
+    for letter, count in (("A", 3), ("B", 5)):
+        reader = open_reader(
+            path=place.url, subscribe="big", topic_id=letter * 21 + "A"
+        )
+        assert pa.Table.from_batches(read_all(reader)).num_rows == count
+    reader = open_reader(path=place.url, subscribe="big", topic_id="C" * 21 + "A")
+    with pytest.raises(NotFoundError, match=r"C{21}A"):
+        reader.partitions()
+
+
 def test_nothing_is_opened_before_it_is_planned() -> None:
     open_reader(path="s3://nowhere/at-all")
 

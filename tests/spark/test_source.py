@@ -111,6 +111,31 @@ def test_a_frame_can_be_counted_again_when_retention_has_deleted_a_segment(
     assert frame.count() == 30
 
 
+def test_a_frame_that_was_run_stays_as_it_was_planned_and_a_new_one_sees_more(
+    load: Load, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    store = open_store(place := make_place("local", request, tmp_path))
+    folder = "big-0-AAAAAAAAAAAAAAAAAAAAAA"
+    fill(store, segment(folder, 0, encode_batch(records(0, 10))))
+    frame = load({"subscribe": "big"}, place.url)
+    assert frame.count() == 10
+    fill(store, segment(folder, 10, encode_batch(records(10, 10))))
+    assert frame.count() == 10
+    assert load({"subscribe": "big"}, place.url).count() == 20
+
+
+def test_columns_are_chosen_by_an_option_and_a_schema_must_agree_with_it(
+    load: Load,
+) -> None:
+    options = {"subscribe": TOPIC, "columns": "offset, Partition"}
+    frame = load(options)
+    assert frame.columns == ["offset", "partition"]
+    assert sorted(frame.collect()) == [(offset, 0) for offset in range(120)]
+    other = load(options, schema="partition int, offset bigint")
+    with pytest.raises(AnalysisException, match="option 'columns': the query's schema"):
+        other.collect()
+
+
 def test_no_message_shows_a_secret(load: Load, s3_bucket: Bucket) -> None:
     fill(open_store(s3_bucket), {"a-0-AAAAAAAAAAAAAAAAAAAAAA/x": b""})
     options = s3_bucket.storage_options | {"secret": "wrong-secret-0123456789"}
