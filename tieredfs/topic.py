@@ -438,10 +438,15 @@ class Topic:
             FencedError where a manager is in charge of the partition.
 
         Raises:
-            InvalidArgumentError: A limit is negative.
+            InvalidArgumentError: A limit is negative, or ``older_than`` no timedelta.
             UnsupportedOperationError: The layout is read only.
             StorageUnavailableError: The store failed.
         """
+        given: object = older_than
+        if not (given is None or isinstance(given, timedelta)):
+            raise InvalidArgumentError(
+                f"older_than is {given!r}: give a timedelta, such as timedelta(days=30)"
+            )
         age = None if older_than is None else older_than // timedelta(milliseconds=1)
         size = None if keep_bytes is None else to_integer(keep_bytes, "keep_bytes")
         return expire(

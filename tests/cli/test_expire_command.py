@@ -86,6 +86,20 @@ def test_a_topic_of_which_all_has_expired_is_no_error(run: Run, tier: str) -> No
     assert run("expire", tier, "no-such-topic", "--older-than", "1d").code == 3
 
 
+def test_a_tier_of_which_all_has_expired_is_no_error_and_can_be_removed(
+    run: Run, tier: str
+) -> None:
+    for segments in (4, 0):
+        done = run("expire", tier, "--older-than", "1d", "--json")
+        assert (done.code, done.err) == (0, [])
+        rows = json.loads(done.out)["partitions"]
+        assert [row["partition"] for row in rows] == ["orders-0", "orders-1"]
+        assert rows[0]["segments"] == segments
+    assert run("expire", tier, "orders", "--older-than", "1d", "-n").code == 0
+    assert run("rm", tier, "orders", "--yes").code == 0
+    assert run("expire", tier, "--older-than", "1d").code == 3
+
+
 def test_a_dry_run_deletes_nothing(run: Run, tier: str) -> None:
     before = files_of(Path(tier))
     done = run("expire", tier, "--older-than", "1d", "--dry-run")
@@ -146,7 +160,7 @@ def test_a_partition_that_a_manager_leads_is_5_and_the_others_expire(
     assert done.code == 5
     (said,) = done.err
     assert said.startswith("tieredfs: fenced: orders-0: manager is in charge, with ")
-    assert said.endswith("leader epoch 1; this one has 1")
+    assert said.endswith("leader epoch 1, as this one, and is alive")
     assert open_tier(tier).topic("orders").partitions == (0,)
     assert run("expire", tier, "--older-than", "1d", "--single-writer").code == 0
 

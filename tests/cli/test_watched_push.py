@@ -6,6 +6,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
@@ -147,12 +148,61 @@ def test_another_one_that_lives_keeps_what_it_has_begun(tmp_path: Path) -> None:
             roll(folder, 40)
             assert second.stdout is not None
             told = json.loads(second.stdout.readline())
-            assert (told["level"], told["partition"]) == ("error", "t-0")
-            assert re.search(r" is in charge, with leader epoch 0", told["message"])
+            assert (told["level"], told["partition"]) == ("info", "t-0")
+            assert re.fullmatch(
+                r"standing by: \S+ is in charge, with leader epoch 0, as this one, and "
+                "is alive",
+                told["message"],
+            )
             assert told["lag_segments"] == 1
             assert starts(tier) == [0, 10, 20]
             first.send_signal(signal.SIGCONT)
             wait_until(lambda: starts(tier) == [0, 10, 20, 30], first)
+
+
+def test_a_directory_that_disappears_is_reported_and_waited_for(tmp_path: Path) -> None:
+    logs, tier = tmp_path / "logs", tmp_path / "tier"
+    folder = small(logs)
+    (port,) = free_ports(1)
+    with watching(logs, tier, "--metrics", f"127.0.0.1:{port}") as process:
+        wait_until(lambda: len(starts(tier)) == 3, process)
+        logs.rename(tmp_path / "unmounted")
+        wait_until(lambda: get(port, "/health")[0] == 503, process)
+        said = f"not found: {logs}: waiting until it is there"
+        assert get(port, "/health")[1] == f"{said}\n"
+        (tmp_path / "unmounted").rename(logs)
+        wait_until(lambda: get(port, "/health")[0] == 200, process)
+        roll(folder, 40)
+        wait_until(lambda: starts(tier) == [0, 10, 20, 30], process)
+        _, err = end(process)
+    assert err == [f"tieredfs: {said}"]
+
+
+def test_a_topic_that_is_not_there_yet_is_waited_for_with_a_warning(
+    tmp_path: Path,
+) -> None:
+    logs, tier = tmp_path / "logs", tmp_path / "tier"
+    small(logs)
+    with watching(logs, tier, "--topic", "u") as process:
+        assert process.stderr is not None
+        said = process.stderr.readline().decode()
+        assert said.startswith("tieredfs: not found: topic 'u' in ")
+        write_log(
+            logs, {0: log_of(0), 10: log_of(10)}, partition="u-3", topic_id=OTHER_ID
+        )
+        wait_until(lambda: starts(tier, "u") == [0], process)
+    assert starts(tier) == []
+
+
+def test_a_store_that_hangs_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    logs, tier = tmp_path / "logs", tmp_path / "tier"
+    small(logs)
+    with watching(logs, tier, "--bwlimit", "1") as process:
+        wait_until((tier / "@tieredfs").is_dir, process)
+        begun = time.monotonic()
+        _, err = end(process)
+    assert time.monotonic() - begun < 20  # where Docker kills after ten seconds
+    assert err == ["tieredfs: warning: tasks are still running"]
 
 
 def test_what_is_too_old_or_too_much_expires(tmp_path: Path) -> None:

@@ -357,6 +357,37 @@ class TestLeaders:
             wait_for(lambda: stored(SingleObject(memory)) == [0, 5, 10])
             wait_for(lambda: _leader_of(memory) == "one")
 
+    def test_a_role_may_be_given_by_its_name(
+        self, memory: ObjectStore, disk: ObjectStore
+    ) -> None:
+        with managing(SingleObject(memory), KafkaLog(disk)) as manager:
+            manager.assign(ROLLING, "follower", epoch=3)
+            assert status_of(manager, ROLLING).role is Role.FOLLOWER
+
+    @pytest.mark.parametrize(
+        ("partition", "role", "epoch"),
+        [
+            ("t-0", Role.LEADER, 1),
+            (None, Role.LEADER, 1),
+            (ROLLING, "boss", 1),
+            (ROLLING, Role.LEADER, -1),
+            (ROLLING, Role.LEADER, 7.5),
+            (ROLLING, Role.LEADER, "7"),
+        ],
+    )
+    def test_what_is_no_assignment_is_refused(
+        self,
+        memory: ObjectStore,
+        disk: ObjectStore,
+        partition: object,
+        role: object,
+        epoch: object,
+    ) -> None:
+        with managing(SingleObject(memory), KafkaLog(disk)) as manager:
+            with pytest.raises(InvalidArgumentError):
+                manager.assign(partition, role, epoch=epoch)  # type: ignore[arg-type]
+            assert manager.status() == []
+
     def test_a_lower_epoch_is_refused(
         self, memory: ObjectStore, disk: ObjectStore
     ) -> None:

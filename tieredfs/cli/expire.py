@@ -1,6 +1,7 @@
 """``tieredfs expire``: delete the segments that are too old, or too many."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import timedelta
 
 import click
@@ -80,17 +81,18 @@ def expire(  # noqa: PLR0913 - one parameter for each option
     if older_than is None and keep_bytes is None:
         raise click.UsageError("say what is kept: --older-than, --keep-bytes, or both")
     max_age_ms = None if older_than is None else older_than // _MILLISECOND
-    with waiting(f"expire {url}"), options.tier(url, is_cached=False) as tier:
-        partitions = expirable_partitions(tier.storage, topic)
+    # Where all has expired there is no object of a layout: then any will do.
+    with waiting(f"expire {url}"), closing(options.target(url)) as storage:
+        partitions = expirable_partitions(storage, topic)
         found = expire_partitions(
-            tier.storage,
+            storage,
             partitions,
             Retention(max_age_ms, keep_bytes),
             owner=unique_owner(),
             dry_run=dry_run,
             single_writer=single_writer,
         )
-        _show(tier.storage, found, dry_run=dry_run, as_json=as_json)
+        _show(storage, found, dry_run=dry_run, as_json=as_json)
 
 
 def _show(

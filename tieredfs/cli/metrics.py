@@ -9,7 +9,12 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import click
 
-from tieredfs.errors import InvalidArgumentError, PluginNotInstalledError
+from tieredfs.errors import (
+    FencedError,
+    InvalidArgumentError,
+    PluginNotInstalledError,
+    TieredFSError,
+)
 from tieredfs.log.manager.status import PartitionStatus
 
 if TYPE_CHECKING:
@@ -17,7 +22,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-__all__ = ["Address", "serving_metrics"]
+__all__ = ["Address", "is_failing", "serving_metrics"]
 
 _LABELS: Final = ("topic", "partition")
 _MAX_PORT: Final = 65_535
@@ -46,6 +51,7 @@ def serving_metrics(
     address: tuple[str, int],
     statuses: Callable[[], list[PartitionStatus]],
     now_ms: Callable[[], int],
+    problem: Callable[[], TieredFSError | None] = lambda: None,
 ) -> Iterator[int]:
     """Serve ``/metrics`` and ``/health`` until the block is left.
 
@@ -53,6 +59,7 @@ def serving_metrics(
         address: Host and port to listen on; port 0 for any that is free.
         statuses: Returns the status of each partition.
         now_ms: Returns the time, in milliseconds since 1970.
+        problem: Returns why there is nothing to do for any partition, if so.
 
     Yields:
         The port.
@@ -71,9 +78,9 @@ def serving_metrics(
             return metrics(environ, start_response)
         if path != "/health":
             return _answer(start_response, "404 Not Found", "see /metrics, /health")
-        failing = sum(one.error is not None for one in statuses())
-        if failing:
-            text = f"{failing} partitions fail"
+        found, failing = problem(), sum(map(is_failing, statuses()))
+        if found is not None or failing:
+            text = str(found) if found else f"{failing} partitions fail"
             return _answer(start_response, "503 Service Unavailable", text)
         return _answer(start_response, "200 OK", "ok")
 
@@ -134,6 +141,11 @@ def _metrics(
     return make_wsgi_app(registry)
 
 
+def is_failing(status: PartitionStatus) -> bool:
+    """Return whether a partition fails; not if another manager is in charge of it."""
+    return status.error is not None and not isinstance(status.error, FencedError)
+
+
 def _labels(status: PartitionStatus) -> tuple[str, str]:
     return status.partition.topic, str(status.partition.partition)
 
@@ -165,7 +177,11 @@ _GAUGES: Final[
     ),
     "failing": (
         "1 if the last task of the partition failed.",
-        lambda one, _: one.error is not None,
+        lambda one, _: is_failing(one),
+    ),
+    "standby": (
+        "1 if another manager is in charge of the partition.",
+        lambda one, _: isinstance(one.error, FencedError),
     ),
 }
 _COUNTERS: Final[dict[str, tuple[str, Callable[[PartitionStatus], float]]]] = {

@@ -1,6 +1,7 @@
 """``tieredfs rm``: delete a topic."""
 
 import sys
+from contextlib import closing
 
 import click
 
@@ -39,8 +40,8 @@ def rm(  # noqa: PLR0913 - one parameter for each option
     interrupted is finished by running it again; until then nothing is pushed to the
     topic.
     """
-    with options.tier(url, is_cached=False) as tier:
-        storage = tier.storage
+    # Where all has expired there is no object of a layout: then any will do.
+    with closing(options.target(url)) as storage:
         partitions = deletable_partitions(storage, topic, topic_id)
         if not yes:
             _ask(topic, url, len(partitions), listed_size(storage, partitions))

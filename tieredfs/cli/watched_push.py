@@ -11,7 +11,7 @@ from typing import Final
 
 from tieredfs.cli.metrics import serving_metrics
 from tieredfs.cli.output.tables import show_json, show_line
-from tieredfs.errors import TieredFSError
+from tieredfs.errors import FencedError, TieredFSError
 from tieredfs.log.manager.directory_watch import DirectoryWatch
 from tieredfs.log.manager.manager import RemoteLogManager
 from tieredfs.log.manager.settings import ManagerSettings
@@ -67,7 +67,9 @@ def watch_log_directory(  # noqa: PLR0913 - what is copied, how, and what is sho
     )
     with ExitStack() as stack:
         if metrics is not None:
-            stack.enter_context(serving_metrics(metrics, manager.status, _now_ms))
+            stack.enter_context(
+                serving_metrics(metrics, manager.status, _now_ms, lambda: watch.problem)
+            )
         stack.enter_context(manager)
         try:
             watch.run(threading.Event())
@@ -89,6 +91,7 @@ class _Reports:
         self._context = copy_context()
         self._lock = threading.Lock()
         self._last: dict[TopicIdPartition, PartitionStatus] = {}
+        self._standby: dict[TopicIdPartition, str] = {}
 
     def report(self, status: PartitionStatus) -> None:
         """Show what has changed of a partition since its last report."""
@@ -101,6 +104,7 @@ class _Reports:
         copied = status.copied_segments - before.copied_segments
         deleted = status.deleted_segments - before.deleted_segments
         if copied > 0:
+            self._standby.pop(status.partition, None)
             size = status.copied_bytes - before.copied_bytes
             self.show(
                 f"copied {copied} segments, {size:,} bytes, up to offset "
@@ -112,14 +116,35 @@ class _Reports:
                 f"deleted {deleted} segments, before offset {status.earliest_offset}",
                 fields=fields,
             )
-        if status.error is not None and str(status.error) != str(before.error):
-            self.show(f"{status.error}", level="error", fields=fields)
-        if status.error is None and before.error is not None:
+        self._report_error(status, before.error, fields)
+
+    def _report_error(
+        self,
+        status: PartitionStatus,
+        before: Exception | None,
+        fields: Mapping[str, object],
+    ) -> None:
+        """Show what fails now, and what does not any more.
+
+        That another manager is in charge is no failure: this one stands by.
+        """
+        error, name = status.error, str(status.partition)
+        if isinstance(error, FencedError):
+            # Each time that there is something to do; said once.
+            if self._standby.get(status.partition) != str(error):
+                self._standby[status.partition] = str(error)
+                said = str(error).removeprefix(f"{name}: ")
+                self.show(f"standing by: {said}", fields=fields)
+        elif error is not None:
+            if str(error) != str(before):
+                said = str(error).removeprefix(f"{name}: ")
+                self.show(said, level=_kind_of(error), fields=fields)
+        elif before is not None and not isinstance(before, FencedError):
             self.show("works again", fields=fields)
 
     def show_error(self, error: TieredFSError) -> None:
         """Show an error that is of no partition."""
-        self.show(str(error), level="error")
+        self.show(str(error), level=_kind_of(error))
 
     def show(
         self,
@@ -137,7 +162,8 @@ class _Reports:
             elif level == "info":
                 self._context.run(show_line, f"{where}{text}")
             else:
-                show_line(f"tieredfs: {level}: {where}{text}", err=True)
+                said = f"{where}{text}".removeprefix(f"{level}: ")
+                show_line(f"tieredfs: {level}: {said}", err=True)
 
 
 def _fields(status: PartitionStatus) -> dict[str, object]:
@@ -148,3 +174,10 @@ def _fields(status: PartitionStatus) -> dict[str, object]:
         "lag_segments": status.lag.segments,
         "lag_bytes": status.lag.size,
     }
+
+
+def _kind_of(error: Exception) -> str:
+    """Return the kind of an error, as the command names it elsewhere."""
+    if isinstance(error, TieredFSError):
+        return error.kind.value.replace("_", " ")
+    return "error"

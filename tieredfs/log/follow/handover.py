@@ -112,8 +112,8 @@ class Handover:
         if self.position > held.end:
             msg = (
                 f"{self.name}: offset {self.position} is out of range; the broker's "
-                f"log holds [{held.beginning}, {held.end}): it has lost records, or it "
-                "is another log than the tier's"
+                f"log holds [{held.beginning}, {held.end}): the offset is not one of "
+                "this log, or the broker has lost records"
             )
             raise OffsetOutOfRangeError(msg)
         if self.contradictions >= _MAX_CONTRADICTIONS:

@@ -211,8 +211,9 @@ class PartitionJournal:
 
     def _fenced_error(self, key: str) -> FencedError:
         return FencedError(
-            f"{self.partition}: another manager has changed it meanwhile: "
-            f"{self.store.url}/{key} does not follow the entry that this one has read"
+            f"{self.partition}: another manager has changed it meanwhile, or its "
+            f"journal was deleted: {self.store.url}/{key} does not follow the entry "
+            "that this one has read"
         )
 
     @property

@@ -87,9 +87,14 @@ class PartitionState:
         elif leader.owner != owner:
             is_newer = epoch > leader.epoch
             if epoch < leader.epoch or not (is_newer or is_abandoned):
+                mine = (
+                    ", as this one, and is alive"
+                    if epoch == leader.epoch
+                    else f"; this one has {epoch}"
+                )
                 raise FencedError(
                     f"{self.partition}: {leader.owner} is in charge, with leader epoch "
-                    f"{leader.epoch}; this one has {epoch}"
+                    f"{leader.epoch}{mine}"
                 )
         elif epoch < leader.epoch:
             raise InvalidArgumentError(

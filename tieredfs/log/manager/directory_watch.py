@@ -31,7 +31,11 @@ _NO_RETENTION: Final = Retention()
 class DirectoryWatch:
     """Assign the partitions of a log directory to a manager, and wake the changed ones.
 
-    A partition whose folder is gone is revoked; its segments stay in the tier.
+    A partition whose folder is gone is revoked; its segments stay in the tier. Where
+    the whole directory is gone, as a disk that is not mounted, it is waited for.
+
+    Attributes:
+        problem: Why there is nothing to watch; None if there is.
     """
 
     def __init__(
@@ -50,7 +54,7 @@ class DirectoryWatch:
             source: The log directory, on this machine.
             select: Lists those of its partitions that are to be tiered.
             retention: What is kept of them; compacted logs do not expire.
-            on_error: Called when the partitions cannot be listed, which is tried again.
+            on_error: Called with each new ``problem``; then it is tried again.
 
         Raises:
             InvalidArgumentError: The directory is not on this machine.
@@ -67,6 +71,7 @@ class DirectoryWatch:
         self._select = select
         self._retention = retention
         self._on_error = on_error
+        self.problem: TieredFSError | None = None
         self._assigned: dict[str, TopicIdPartition] = {}
         self._compacted: set[TopicIdPartition] = set()
 
@@ -76,18 +81,47 @@ class DirectoryWatch:
         Args:
             stop: Set by another thread, or by the handler of a signal.
         """
+        while not stop.is_set():
+            seen = self._place()
+            if seen is None:
+                self._report(
+                    NotFoundError(f"not found: {self._root}: waiting until it is there")
+                )
+                stop.wait(_TICK_SECONDS)
+                continue
+            self._watch(stop, seen)
+
+    def _watch(self, stop: threading.Event, seen: tuple[int, int]) -> None:
+        """Watch the directory as long as it is the same one."""
         changes: queue.SimpleQueue[frozenset[str]] = queue.SimpleQueue()
         with FolderChanges(self._root, changes.put):
-            due = Deadline(self.list_partitions())
-            while not stop.is_set():
+            # The second listing finds what came before the system began to report.
+            due = Deadline(min(self.list_partitions(), _RETRY_SECONDS))
+            while not stop.is_set() and self._place() == seen:
                 names: frozenset[str] = frozenset()
                 with suppress(queue.Empty):
                     names = changes.get(timeout=min(_TICK_SECONDS, due.remaining))
+                if self._place() != seen:  # its folders are not gone: it is
+                    break
                 if self._is_listed_again(names) or not due.remaining:
                     due = Deadline(self.list_partitions())
                 for name in names:
                     if name in self._assigned:
                         self._manager.wake(self._assigned[name])
+
+    def _place(self) -> tuple[int, int] | None:
+        """Return what identifies the directory; None if it is not there."""
+        try:
+            found = self._root.stat()
+        except OSError:  # such as a disk that is not mounted
+            return None
+        return found.st_dev, found.st_ino
+
+    def _report(self, problem: TieredFSError | None) -> None:
+        """Report a problem once, until there is another one or none."""
+        before, self.problem = self.problem, problem
+        if problem is not None and str(problem) != str(before):
+            self._on_error(problem)
 
     def list_partitions(self) -> float:
         """Assign the partitions that are there, and revoke those that are not.
@@ -97,11 +131,14 @@ class DirectoryWatch:
         """
         try:
             found = {str(partition): partition for partition in self._select()}
-        except NotFoundError:  # not yet, or not any more
+        except NotFoundError as error:  # not yet, or not any more
+            self._report(error)
             found = {}
         except TieredFSError as error:
-            self._on_error(error)
+            self._report(error)
             return _RETRY_SECONDS
+        else:
+            self._report(None)
         for name, partition in list(self._assigned.items()):
             if found.get(name) != partition:
                 self._manager.revoke(partition, timeout=0)
@@ -118,7 +155,7 @@ class DirectoryWatch:
             retention = _NO_RETENTION if is_compacted else self._retention
             self._manager.assign(partition, retention=retention)
             self._assigned[name] = partition
-        return _LIST_SECONDS
+        return _LIST_SECONDS if self.problem is None else _RETRY_SECONDS
 
     def _is_listed_again(self, names: Iterable[str]) -> bool:
         """Return whether one of the names may be of a partition that is not assigned.

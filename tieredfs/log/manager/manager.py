@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Self, TypeAlias
+from typing import Final, Self, SupportsIndex, TypeAlias
 
 from tieredfs.errors import (
     ClosedError,
@@ -23,6 +23,7 @@ from tieredfs.errors import (
     TieredFSError,
     UnsupportedOperationError,
 )
+from tieredfs.integers import to_integer
 from tieredfs.log.journal.heartbeat import Heartbeat, unique_owner
 from tieredfs.log.journal.journal import journalled_partitions, read_state
 from tieredfs.log.journal.local_lock import LocalLock
@@ -164,15 +165,16 @@ class RemoteLogManager:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close the manager."""
-        self.close()
+        """Close the manager, unless that was done: it may not have ended in time."""
+        if not self._closed.is_set():
+            self.close()
 
     def assign(
         self,
         partition: TopicIdPartition,
-        role: Role = Role.LEADER,
+        role: Role | str = Role.LEADER,
         *,
-        epoch: int | None = None,
+        epoch: SupportsIndex | None = None,
         retention: Retention = _NO_RETENTION,
     ) -> None:
         """Take on a partition, or take it on in another role or with a higher epoch.
@@ -186,8 +188,11 @@ class RemoteLogManager:
 
         Raises:
             ClosedError: The manager was closed.
-            InvalidArgumentError: The epoch is lower than the one it was assigned with.
+            InvalidArgumentError: The epoch is lower than the one it was assigned with,
+                or an argument is not what it has to be.
         """
+        _check_partition(partition)
+        role, epoch = _to_role(role), _to_epoch(epoch)
         with self._lock:
             if self._closed.is_set():
                 raise ClosedError("the manager was closed")
@@ -246,7 +251,9 @@ class RemoteLogManager:
                 led.release()
         return has_ended
 
-    def delete(self, partition: TopicIdPartition, *, epoch: int | None = None) -> None:
+    def delete(
+        self, partition: TopicIdPartition, *, epoch: SupportsIndex | None = None
+    ) -> None:
         """Mark a partition to be deleted from the tier; its next task deletes it.
 
         When it returns, nothing is copied to the partition any more, and a manager that
@@ -261,7 +268,9 @@ class RemoteLogManager:
         Raises:
             ClosedError: The manager was closed.
             FencedError: Another manager is in charge.
+            InvalidArgumentError: An argument is not what it has to be.
         """
+        _check_partition(partition)
         task = self._leader(partition)
         if task is None or epoch is not None:
             self.assign(partition, Role.LEADER, epoch=epoch)
@@ -296,7 +305,11 @@ class RemoteLogManager:
 
         Raises:
             NotFoundError: The manager is not the leader of the partition.
+            InvalidArgumentError: The offset is not an integer, or negative.
         """
+        offset = to_integer(offset, "offset")
+        if offset < 0:
+            raise InvalidArgumentError(f"offset {offset} is negative")
         task = self._leader(partition)
         if task is None:
             raise NotFoundError(f"not found: {partition} among those that are led")
@@ -402,3 +415,28 @@ class RemoteLogManager:
         else:
             backoff = _SOON if isinstance(error, _TRANSIENT) else _LATER
         return backoff.seconds(assigned.in_a_row)
+
+
+def _check_partition(partition: object) -> None:
+    if not isinstance(partition, TopicIdPartition):
+        raise InvalidArgumentError(
+            f"{partition!r} is not a partition: give a TopicIdPartition, as "
+            "list_partitions() of a storage returns them"
+        )
+
+
+def _to_role(role: object) -> Role:
+    try:
+        return Role(str(role))
+    except ValueError as error:
+        named = " or ".join(Role)
+        raise InvalidArgumentError(f"role is {role!r}: give {named}") from error
+
+
+def _to_epoch(epoch: SupportsIndex | None) -> int | None:
+    if epoch is None:
+        return None
+    number = to_integer(epoch, "epoch")
+    if number < 0:
+        raise InvalidArgumentError(f"epoch {number} is negative")
+    return number
