@@ -41,8 +41,8 @@ def begin(
     if missing:
         listed = ", ".join(map(str, sorted(there)))
         msg = (
-            f"{followed.broker}: not found: partition {missing[0]} of "
-            f"{followed.topic!r}; the brokers have {listed}"
+            f"not found: partition {missing[0]} of {followed.topic!r} at "
+            f"{followed.broker}; the brokers have {listed}"
         )
         raise NotFoundError(msg)
     start = followed.start
