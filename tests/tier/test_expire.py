@@ -609,3 +609,16 @@ def test_a_deletion_is_marked_before_anything_is_gone(
     memory.delete([entry.key for entry in memory.list("@tieredfs/manager/alive/")])
     delete_partitions(layout(memory), [PARTITION], owner="another")
     assert list(memory.list()) == []
+
+
+def test_nothing_of_a_topic_is_deleted_where_a_partition_is_led(
+    memory: ObjectStore,
+) -> None:
+    storage = SingleObject(memory)
+    fill(storage)
+    LedPartition(Heartbeat(memory, "manager"), OTHER).lead(1, "led", lambda s: s)
+    with pytest.raises(FencedError):
+        delete_partitions(storage, [PARTITION, OTHER], owner="remover")
+    assert len(starts(storage)) == SEGMENTS
+    with pytest.raises(FencedError, match="is being deleted"):
+        first_copied_offset(storage, PARTITION)

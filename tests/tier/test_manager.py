@@ -283,7 +283,8 @@ class TestLeaders:
             first = Heartbeat(store, "first")
             LedPartition(first, ROLLING).lead(7, "led", lambda state: state)
             second.assign(ROLLING)
-            wait_for(lambda: status_of(second, ROLLING).failures > 1)
+            wait_for(lambda: isinstance(status_of(second, ROLLING).error, FencedError))
+            assert status_of(second, ROLLING).failures == 0  # it stands by
             assert isinstance(status_of(second, ROLLING).error, FencedError)
             assert stored(SingleObject(memory)) == []
             now[0] += 61
@@ -313,7 +314,7 @@ class TestLeaders:
             assert two.revoke(ROLLING)
             one.assign(ROLLING, epoch=2)  # not the one that has let go last
             grown(log, 1)
-            wait_for(lambda: status_of(one, ROLLING).failures)
+            wait_for(lambda: isinstance(status_of(one, ROLLING).error, FencedError))
             assert stored(SingleObject(memory)) == [0, 5]
 
     def test_after_closing_another_one_need_not_wait(
@@ -356,6 +357,18 @@ class TestLeaders:
             grown(log, 1)
             wait_for(lambda: stored(SingleObject(memory)) == [0, 5, 10])
             wait_for(lambda: _leader_of(memory) == "one")
+
+    def test_a_partition_that_is_assigned_again_keeps_its_counts(
+        self, memory: ObjectStore, disk: ObjectStore
+    ) -> None:
+        log = RollingLog(disk)
+        grown(log, 2)
+        with managing(SingleObject(memory), KafkaLog(disk)) as manager:
+            manager.assign(ROLLING, epoch=1)
+            wait_for(lambda: status_of(manager, ROLLING).copied_segments == 2)
+            manager.assign(ROLLING, epoch=2)
+            grown(log, 1)
+            wait_for(lambda: status_of(manager, ROLLING).copied_segments == 3)
 
     def test_a_role_may_be_given_by_its_name(
         self, memory: ObjectStore, disk: ObjectStore

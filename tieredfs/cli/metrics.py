@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import Metric
 
-__all__ = ["Address", "is_failing", "serving_metrics"]
+__all__ = ["Address", "serving_metrics"]
 
 _LABELS: Final = ("topic", "partition")
 _MAX_PORT: Final = 65_535
@@ -78,7 +78,7 @@ def serving_metrics(
             return metrics(environ, start_response)
         if path != "/health":
             return _answer(start_response, "404 Not Found", "see /metrics, /health")
-        found, failing = problem(), sum(map(is_failing, statuses()))
+        found, failing = problem(), sum(map(_is_failing, statuses()))
         if found is not None or failing:
             text = str(found) if found else f"{failing} partitions fail"
             return _answer(start_response, "503 Service Unavailable", text)
@@ -141,7 +141,7 @@ def _metrics(
     return make_wsgi_app(registry)
 
 
-def is_failing(status: PartitionStatus) -> bool:
+def _is_failing(status: PartitionStatus) -> bool:
     """Return whether a partition fails; not if another manager is in charge of it."""
     return status.error is not None and not isinstance(status.error, FencedError)
 
@@ -177,7 +177,7 @@ _GAUGES: Final[
     ),
     "failing": (
         "1 if the last task of the partition failed.",
-        lambda one, _: is_failing(one),
+        lambda one, _: _is_failing(one),
     ),
     "standby": (
         "1 if another manager is in charge of the partition.",

@@ -37,8 +37,8 @@ def rm(  # noqa: PLR0913 - one parameter for each option
     """Delete TOPIC at URL: all of its segments, and what copies to it have left.
 
     On a terminal it asks first; elsewhere --yes is needed. A deletion that was
-    interrupted is finished by running it again; until then nothing is pushed to the
-    topic.
+    interrupted is finished by running it again; until then nothing is pushed to a
+    partition that is not yet gone.
     """
     # Where all has expired there is no object of a layout: then any will do.
     with closing(options.target(url)) as storage:

@@ -60,7 +60,7 @@ def watch_log_directory(  # noqa: PLR0913 - what is copied, how, and what is sho
         source,
         settings,
         directory=directory,
-        watch=reports.report,
+        on_status=reports.report,
     )
     watch = DirectoryWatch(
         manager, source, select, retention, on_error=reports.show_error

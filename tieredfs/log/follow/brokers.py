@@ -53,7 +53,8 @@ class Brokers:
         """Refuse an empty address, and settings that follow makes itself.
 
         Raises:
-            InvalidArgumentError: There is one.
+            InvalidArgumentError: The address is empty, or ``config`` has a setting that
+                a follower makes itself.
         """
         if not self.bootstrap.strip():
             msg = "bootstrap is empty: give HOST:PORT of a broker"

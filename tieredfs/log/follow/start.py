@@ -19,7 +19,7 @@ def check_start(start: ParsedPosition | LastRecords) -> None:
     """Refuse a text that is not a time.
 
     Raises:
-        InvalidArgumentError: It is one.
+        InvalidArgumentError: It is a text, and not a time.
     """
     if isinstance(start, str | datetime):
         to_milliseconds(start)

@@ -1,9 +1,9 @@
 """An entry of a partition's journal: one change, and the state after it.
 
 Each entry has the whole state, which is small, so a reader needs only the last one.
-The form is JSON with sorted keys; a member that is not known is ignored. One has the
-CRC-32C of the others, as a digit of an offset that is damaged is still JSON, and says
-that segments have expired which have not.
+The form is JSON with sorted keys; a member that is not known is ignored. The member
+``crc32c`` is the checksum of the others: a damaged digit is still valid JSON, and would
+make an offset say that segments have expired which have not.
 """
 
 import json

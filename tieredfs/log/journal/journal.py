@@ -43,7 +43,8 @@ __all__ = [
 _SUFFIX: Final = ".json"
 _DIGITS: Final = 20
 _MIN_HISTORY: Final = 16
-"""The entries that are kept; twice as many, before some are deleted."""
+"""The entries that are kept; twice as many, before some are deleted. By it ``append``
+finds that an entry was deleted, so a release may lower it and not raise it."""
 
 _ATTEMPTS: Final = 5
 """Listings until the last entry of one is not deleted before it is read."""

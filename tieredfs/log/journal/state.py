@@ -114,7 +114,7 @@ class PartitionState:
     def with_segments(
         self, segments: Iterable[SegmentMetadata], state: SegmentState, now_ms: int
     ) -> Self:
-        """Return the state after a step of some segments, which are in the store.
+        """Return the state after a step of some segments.
 
         Args:
             segments: The segments; those to be copied are not in the store yet.

@@ -1,4 +1,7 @@
-"""Ask the journal before each copy of a leader, and note what was copied."""
+"""Allow or refuse each change of a leader's copies, and note it in the journal.
+
+A further condition for a copy belongs here.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -34,6 +37,7 @@ class CopyGuard:
         """Note that a segment is being copied, and which ones were.
 
         Raises:
+            RunEndedError: The task is to end.
             FencedError: Another manager is in charge.
             InvalidTransitionError: The partition is being deleted.
         """
@@ -43,7 +47,9 @@ class CopyGuard:
         """Note that one of two copies of a log is deleted: the other one is better.
 
         Raises:
+            RunEndedError: The task is to end.
             FencedError: Another manager is in charge.
+            InvalidTransitionError: The partition is being deleted.
         """
         self._note(f"replace {_offsets(segment)} by another copy of its log", [])
 
@@ -55,7 +61,9 @@ class CopyGuard:
         """Note what was copied.
 
         Raises:
+            RunEndedError: The task is to end.
             FencedError: Another manager is in charge.
+            InvalidTransitionError: The partition is being deleted.
         """
         if self._copied:
             self._note(f"copied {_offsets(self._copied[-1])}", [])

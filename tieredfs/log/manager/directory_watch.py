@@ -82,7 +82,7 @@ class DirectoryWatch:
             stop: Set by another thread, or by the handler of a signal.
         """
         while not stop.is_set():
-            seen = self._place()
+            seen = self._directory_id()
             if seen is None:
                 self._report(
                     NotFoundError(f"not found: {self._root}: waiting until it is there")
@@ -96,20 +96,20 @@ class DirectoryWatch:
         changes: queue.SimpleQueue[frozenset[str]] = queue.SimpleQueue()
         with FolderChanges(self._root, changes.put):
             # The second listing finds what came before the system began to report.
-            due = Deadline(min(self.list_partitions(), _RETRY_SECONDS))
-            while not stop.is_set() and self._place() == seen:
+            due = Deadline(min(self.sync_partitions(), _RETRY_SECONDS))
+            while not stop.is_set() and self._directory_id() == seen:
                 names: frozenset[str] = frozenset()
                 with suppress(queue.Empty):
                     names = changes.get(timeout=min(_TICK_SECONDS, due.remaining))
-                if self._place() != seen:  # its folders are not gone: it is
+                if self._directory_id() != seen:  # its folders are not gone: it is
                     break
-                if self._is_listed_again(names) or not due.remaining:
-                    due = Deadline(self.list_partitions())
+                if self._needs_sync(names) or not due.remaining:
+                    due = Deadline(self.sync_partitions())
                 for name in names:
                     if name in self._assigned:
                         self._manager.wake(self._assigned[name])
 
-    def _place(self) -> tuple[int, int] | None:
+    def _directory_id(self) -> tuple[int, int] | None:
         """Return what identifies the directory; None if it is not there."""
         try:
             found = self._root.stat()
@@ -123,7 +123,7 @@ class DirectoryWatch:
         if problem is not None and str(problem) != str(before):
             self._on_error(problem)
 
-    def list_partitions(self) -> float:
+    def sync_partitions(self) -> float:
         """Assign the partitions that are there, and revoke those that are not.
 
         Returns:
@@ -141,9 +141,12 @@ class DirectoryWatch:
             self._report(None)
         for name, partition in list(self._assigned.items()):
             if found.get(name) != partition:
-                self._manager.revoke(partition, timeout=0)
                 del self._assigned[name]
                 self._compacted.discard(partition)
+                try:
+                    self._manager.revoke(partition, timeout=0)
+                except TieredFSError as error:  # of the store: it is no longer assigned
+                    self._on_error(error)
         expires = self._retention != _NO_RETENTION
         for name, partition in found.items():
             is_compacted = expires and self._source.is_compacted(partition)
@@ -157,7 +160,7 @@ class DirectoryWatch:
             self._assigned[name] = partition
         return _LIST_SECONDS if self.problem is None else _RETRY_SECONDS
 
-    def _is_listed_again(self, names: Iterable[str]) -> bool:
+    def _needs_sync(self, names: Iterable[str]) -> bool:
         """Return whether one of the names may be of a partition that is not assigned.
 
         A broker writes the id of a new topic later than it makes the folder.

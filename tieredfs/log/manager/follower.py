@@ -56,6 +56,10 @@ class FollowerTask:
         self._is_cancelled = False
         self.status = PartitionStatus(partition, Role.FOLLOWER, epoch)
 
+    def count_from(self, before: PartitionStatus) -> None:
+        """Go on with the counts of the task that had the partition before."""
+        self.status = self.status.counted_from(before)
+
     def cancel(self) -> None:
         """Let the task end before its next request."""
         self._is_cancelled = True

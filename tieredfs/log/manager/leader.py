@@ -87,6 +87,10 @@ class LeaderTask:
         """Where the segments end that an earlier run has found in the tier."""
         self.status = PartitionStatus(partition, Role.LEADER, epoch)
 
+    def count_from(self, before: PartitionStatus) -> None:
+        """Go on with the counts of the task that had the partition before."""
+        self.status = self.status.counted_from(before)
+
     def cancel(self) -> None:
         """Let the task end before its next change."""
         self._is_cancelled = True

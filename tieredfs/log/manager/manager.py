@@ -7,6 +7,7 @@ broker's. Source: KIP-405, and ``RemoteLogManager`` of Kafka 4.
 import random
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from tieredfs.errors import (
     NotFoundError,
     StorageUnavailableError,
     TieredFSError,
+    TieredFSWarning,
     UnsupportedOperationError,
 )
 from tieredfs.integers import to_integer
@@ -52,7 +54,9 @@ class _Assigned:
         task: Its task.
         failures: Number of the runs that failed.
         error: Why the last run failed; None if it did not.
-        in_a_row: Number of the last runs that failed, or that wait for a transaction.
+        in_a_row: Number of the last runs that ended alike: they failed, or they wait
+            for a transaction.
+        backoff: How long it waits after such a run.
         released: The task before it, if that led the partition and this one does not.
     """
 
@@ -60,6 +64,7 @@ class _Assigned:
     failures: int = 0
     error: Exception | None = None
     in_a_row: int = 0
+    backoff: Backoff | None = None
     released: LeaderTask | None = None
 
     @property
@@ -75,7 +80,8 @@ _SOON: Final = Backoff(0.5, 30.0)
 """After an error that passes by itself: Kafka's ``task.retry.backoff``."""
 
 _LATER: Final = Backoff(30.0, 1800.0)
-"""After another one, such as a damaged segment, which is read again each time."""
+"""After another one, such as a damaged segment, which is read again each time, also
+when the partition was woken."""
 
 _WAITING: Final = Backoff(1.0, 30.0)
 """While a transaction is open."""
@@ -103,7 +109,7 @@ class RemoteLogManager:
         settings: ManagerSettings = DEFAULT_SETTINGS,
         *,
         directory: Path | None = None,
-        watch: Callable[[PartitionStatus], object] = lambda _: None,
+        on_status: Callable[[PartitionStatus], object] = lambda _: None,
         heartbeat: Heartbeat | None = None,
         clock: Callable[[], float] = time.monotonic,
         now_ms: Callable[[], int] = lambda: time.time_ns() // 1_000_000,
@@ -119,8 +125,8 @@ class RemoteLogManager:
             directory: A directory of this user and machine, shared by managers: with it
                 a restart neither reads unchanged logs again nor waits for a manager
                 that was killed to be taken for dead. None for none.
-            watch: Called with the status of a partition after each of its tasks, unless
-                it had nothing to do; from several threads.
+            on_status: Called with the status of a partition after each of its tasks,
+                unless it had nothing to do; from several threads.
             heartbeat: Says that this manager is alive, in place of one that uses
                 ``directory``.
             clock: Returns a time in seconds that only grows.
@@ -138,7 +144,7 @@ class RemoteLogManager:
             lock = LocalLock(directory / _LOCKS, owner)
         heartbeat = heartbeat or Heartbeat(target.store, owner, lock=lock)
         self._tiering = Tiering(target, source, settings, heartbeat, now_ms, record)
-        self._watch = watch
+        self._on_status = on_status
         self._clock = clock
         self._lock = threading.Lock()
         self._assigned: dict[TopicIdPartition, _Assigned] = {}
@@ -211,6 +217,9 @@ class RemoteLogManager:
             else:
                 task = FollowerTask(self._tiering, partition, epoch, clock=self._clock)
             assigned = self._assigned[partition] = _Assigned(task)
+            if before is not None:
+                assigned.failures = before.failures
+                task.count_from(before.task.status)
             if before is not None and role is Role.FOLLOWER:
                 led = before.task if isinstance(before.task, LeaderTask) else None
                 assigned.released = led or before.released
@@ -236,6 +245,8 @@ class RemoteLogManager:
         Raises:
             StorageUnavailableError: The store failed, so that another manager has to
                 wait until this one has ended. The partition is no longer assigned.
+            CorruptObjectError: Its journal is damaged; it is no longer assigned.
+            UnsupportedFormatError: A newer release has written its journal.
         """
         with self._lock:
             found = self._assigned.pop(partition, None)
@@ -247,7 +258,7 @@ class RemoteLogManager:
         has_ended = self._workers.wait_until_ended(partition, timeout)
         led = task if isinstance(task, LeaderTask) else found.released
         if has_ended and led is not None:
-            with suppress(FencedError):
+            with suppress(ClosedError, FencedError):
                 led.release()
         return has_ended
 
@@ -269,6 +280,9 @@ class RemoteLogManager:
             ClosedError: The manager was closed.
             FencedError: Another manager is in charge.
             InvalidArgumentError: An argument is not what it has to be.
+            UnsupportedOperationError: The store cannot create objects exclusively.
+            CorruptObjectError: The journal of the partition is damaged.
+            StorageUnavailableError: The store failed in all attempts of its policy.
         """
         _check_partition(partition)
         task = self._leader(partition)
@@ -289,6 +303,9 @@ class RemoteLogManager:
             Those partitions.
 
         Raises:
+            ClosedError: The manager was closed.
+            CorruptObjectError: The journal of a partition is damaged.
+            UnsupportedFormatError: A newer release has written it.
             StorageUnavailableError: The store failed in all attempts of its policy.
         """
         store = self._tiering.target.store
@@ -387,12 +404,13 @@ class RemoteLogManager:
             error = raised.with_traceback(None)
         with self._lock:
             found.error = error
-            found.failures += error is not None
+            is_failure = error is not None and not isinstance(error, FencedError)
+            found.failures += is_failure
             if found.task.status.is_gone and self._assigned.get(partition) is found:
                 del self._assigned[partition]
                 self._workers.remove(partition)
             seconds, status = self._wait_of(found, is_waiting=is_waiting), found.status
-        self._watch(status)
+        self._report(status)
         return seconds
 
     def _release_before(self, assigned: _Assigned) -> None:
@@ -403,17 +421,25 @@ class RemoteLogManager:
                 led.release()
             assigned.released = None
 
+    def _report(self, status: PartitionStatus) -> None:
+        try:
+            self._on_status(status)
+        except Exception as error:  # noqa: BLE001 - the other partitions go on
+            msg = f"on_status has raised {error!r} for {status.partition}"
+            warnings.warn(msg, TieredFSWarning, stacklevel=2)
+
     def _wait_of(self, assigned: _Assigned, *, is_waiting: bool) -> float:
         """Return the seconds until the next run, and count this one."""
         error = assigned.error
         if error is None and not is_waiting:
-            assigned.in_a_row = 0
+            assigned.backoff = None
             return self._tiering.settings.interval
-        assigned.in_a_row += 1
         if error is None:
             backoff = _WAITING
         else:
             backoff = _SOON if isinstance(error, _TRANSIENT) else _LATER
+        assigned.in_a_row = assigned.in_a_row + 1 if assigned.backoff is backoff else 1
+        assigned.backoff = backoff
         return backoff.seconds(assigned.in_a_row)
 
 

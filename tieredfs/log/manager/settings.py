@@ -20,8 +20,9 @@ class ManagerSettings:
             ``remote.log.manager.copier.thread.pool.size``.
         delete_delay_ms: Milliseconds from when a segment has expired until it is
             deleted, for readers that have it open.
-        max_idle: Seconds after which a partition is looked at though nothing seems to
-            have changed: another manager, or a command, may have changed it.
+        max_idle: Seconds after which a led partition is looked at though nothing seems
+            to have changed: another manager, or a command, may have changed it. A
+            follower lists after four intervals.
         warmed_segments: Number of the last segments whose indexes a follower caches.
         interval_bytes: Minimum bytes of log between two entries of a rebuilt index.
         single_writer: Whether the caller vouches that no other manager is alive.
@@ -41,13 +42,13 @@ class ManagerSettings:
         Raises:
             InvalidArgumentError: One is too small; the message names it.
         """
-        for name, least in _LEAST.items():
+        for name, least in _MIN_VALUES.items():
             value = getattr(self, name)
             if not value >= least:
                 raise InvalidArgumentError(f"{name} is {value!r}: give {least} or more")
 
 
-_LEAST: Final = {
+_MIN_VALUES: Final = {
     "interval": 0.001,
     "threads": 1,
     "delete_delay_ms": 0,

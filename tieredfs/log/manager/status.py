@@ -1,7 +1,8 @@
 """What is known of a managed partition: its lag, where it begins, what failed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Self
 
 from tieredfs.model import TopicIdPartition
 
@@ -44,7 +45,8 @@ class PartitionStatus:
     Attributes:
         partition: The partition.
         role: What the manager does with it.
-        epoch: The manager's leader epoch; None for that of the manager before it.
+        epoch: The leader epoch that it was assigned with; None for that of the manager
+            before it.
         earliest_offset: The first offset of the tier; None before the first task.
         end_offset: The offset after the last one in the tier; None if that is not
             known.
@@ -52,7 +54,8 @@ class PartitionStatus:
         copied_segments: Number of the segments that were copied.
         copied_bytes: Their bytes.
         deleted_segments: Number of the segments that were deleted.
-        failures: Number of the tasks that failed.
+        failures: Number of the tasks that failed; that another manager is in charge is
+            no failure.
         error: Why the last task failed; None if it did not.
         is_gone: Whether the partition was deleted.
     """
@@ -69,3 +72,12 @@ class PartitionStatus:
     failures: int = 0
     error: Exception | None = None
     is_gone: bool = False
+
+    def counted_from(self, before: Self) -> Self:
+        """Return the status with the counts of the one before added to its own."""
+        return replace(
+            self,
+            copied_segments=self.copied_segments + before.copied_segments,
+            copied_bytes=self.copied_bytes + before.copied_bytes,
+            deleted_segments=self.deleted_segments + before.deleted_segments,
+        )

@@ -67,9 +67,9 @@ def delete_partitions(
 ) -> None:
     """Delete partitions, with all that copies to them have left.
 
-    Each is marked in its journal first: from then on nothing is copied to it, and a run
-    that dies is finished by the next one. When it returns, neither the partitions nor
-    their journals exist.
+    All are marked in their journals first: from then on nothing is copied to one that
+    is not yet gone, and a run that dies is finished by the next one. When it returns,
+    neither the partitions nor their journals exist.
 
     Args:
         storage: The tier.
@@ -79,7 +79,8 @@ def delete_partitions(
         progress: Called with each partition that is gone.
 
     Raises:
-        FencedError: A manager is in charge of a partition; those before it are gone.
+        FencedError: A manager is in charge of a partition; nothing was deleted, but
+            those before it are marked.
         UnsupportedOperationError: The layout is read only.
         StorageUnavailableError: The store failed in all attempts of its policy.
     """
@@ -89,10 +90,15 @@ def delete_partitions(
         )
     heartbeat = Heartbeat(storage.store, owner)
     with heartbeat.kept():
-        for partition in partitions:
-            led = LedPartition(heartbeat, partition, is_only_writer=single_writer)
+        found = [
+            LedPartition(heartbeat, partition, is_only_writer=single_writer)
+            for partition in partitions
+        ]
+        for led in found:
+            mark_partition(led)
+        for led in found:
             delete_partition(storage, led)
-            progress(partition)
+            progress(led.state.partition)
 
 
 def mark_partition(led: LedPartition, epoch: int | None = None) -> None:
