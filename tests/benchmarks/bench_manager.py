@@ -77,7 +77,9 @@ class Idle:
 def bench_idle(count: int = _PARTITIONS, intervals: int = _INTERVALS) -> list[Idle]:
     """Measure leaders of a folder, of a log elsewhere and of none, and followers."""
     found = []
-    with _directory(count) as root, scratch_store() as tier:
+    # On a disk: each listing of the memory store passes over all of its objects.
+    with _directory(count) as root, tempfile.TemporaryDirectory() as place:
+        tier = ObjectStore(place)
         names = [replace(partition_of(), partition=n) for n in range(count)]
         folder = source_of(root)
         target = SingleObject(tier)
