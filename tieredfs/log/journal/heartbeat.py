@@ -122,11 +122,11 @@ class Heartbeat:
         """
         with self._lock:
             self._is_ended = True
+            if self.lock is not None:  # also where the store fails
+                self.lock.release()
             if self._next is not None:
                 self._next = None
                 self.store.delete([_key(self.owner)])
-            if self.lock is not None:
-                self.lock.release()
 
     def is_dead(self, other: str) -> bool:
         """Return whether another manager has died, or has ended.

@@ -10,7 +10,7 @@ from typing import Final
 from tieredfs.errors import InvalidArgumentError, NotFoundError, TieredFSError
 from tieredfs.log.manager.folder_changes import FolderChanges
 from tieredfs.log.manager.manager import RemoteLogManager
-from tieredfs.log.retention.plan import Retention
+from tieredfs.log.retention.plan import KEEP_ALL, Retention
 from tieredfs.model import UNKNOWN_TOPIC_ID, TopicIdPartition
 from tieredfs.objects.policy import Deadline
 from tieredfs.storage import RemoteStorageManager
@@ -25,7 +25,6 @@ _TICK_SECONDS: Final = 0.25
 """Seconds after which it is seen that ``stop`` is set."""
 
 _FOLDER: Final = re.compile(r".+-\d{1,10}(-delete|-future|-stray)?", re.ASCII)
-_NO_RETENTION: Final = Retention()
 
 
 class DirectoryWatch:
@@ -43,7 +42,7 @@ class DirectoryWatch:
         manager: RemoteLogManager,
         source: RemoteStorageManager,
         select: Callable[[], Iterable[TopicIdPartition]],
-        retention: Retention = _NO_RETENTION,
+        retention: Retention = KEEP_ALL,
         *,
         on_error: Callable[[TieredFSError], object] = lambda _: None,
     ) -> None:
@@ -147,7 +146,7 @@ class DirectoryWatch:
                     self._manager.revoke(partition, timeout=0)
                 except TieredFSError as error:  # of the store: it is no longer assigned
                     self._on_error(error)
-        expires = self._retention != _NO_RETENTION
+        expires = self._retention != KEEP_ALL
         for name, partition in found.items():
             is_compacted = expires and self._source.is_compacted(partition)
             is_known = name in self._assigned
@@ -155,7 +154,7 @@ class DirectoryWatch:
                 continue
             if is_compacted:
                 self._compacted.add(partition)
-            retention = _NO_RETENTION if is_compacted else self._retention
+            retention = KEEP_ALL if is_compacted else self._retention
             self._manager.assign(partition, retention=retention)
             self._assigned[name] = partition
         return _LIST_SECONDS if self.problem is None else _RETRY_SECONDS

@@ -37,7 +37,7 @@ from tieredfs.log.manager.status import PartitionStatus, Role
 from tieredfs.log.manager.tiering import RunEndedError, Tiering
 from tieredfs.log.manager.workers import Workers
 from tieredfs.log.push.push_record import PushRecord
-from tieredfs.log.retention.plan import Retention
+from tieredfs.log.retention.plan import KEEP_ALL, Retention
 from tieredfs.model import TopicIdPartition
 from tieredfs.storage import Capability, RemoteStorageManager
 
@@ -86,7 +86,6 @@ when the partition was woken."""
 _WAITING: Final = Backoff(1.0, 30.0)
 """While a transaction is open."""
 
-_NO_RETENTION: Final = Retention()
 _LOCKS: Final = "managers"
 _END_SECONDS: Final = 2.0
 
@@ -181,7 +180,7 @@ class RemoteLogManager:
         role: Role | str = Role.LEADER,
         *,
         epoch: SupportsIndex | None = None,
-        retention: Retention = _NO_RETENTION,
+        retention: Retention = KEEP_ALL,
     ) -> None:
         """Take on a partition, or take it on in another role or with a higher epoch.
 

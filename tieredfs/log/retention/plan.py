@@ -7,6 +7,7 @@ after the other, up to the first that none of the limits excludes.
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import InvalidArgumentError
@@ -15,7 +16,13 @@ from tieredfs.log.planning.overlap import Tile
 from tieredfs.log.planning.tiles import lineage_of, log_end
 from tieredfs.model import SegmentId, SegmentMetadata
 
-__all__ = ["Retention", "expired_segments", "expired_until", "next_expiry_ms"]
+__all__ = [
+    "KEEP_ALL",
+    "Retention",
+    "expired_segments",
+    "expired_until",
+    "next_expiry_ms",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +50,10 @@ class Retention:
             value = getattr(self, name)
             if value is not None and value < 0:
                 raise InvalidArgumentError(f"{name} {value} is negative")
+
+
+KEEP_ALL: Final = Retention()
+"""No limit."""
 
 
 def expired_until(
