@@ -447,12 +447,11 @@ class Topic:
             raise InvalidArgumentError(
                 f"older_than is {given!r}: give a timedelta, such as timedelta(days=30)"
             )
-        age = None if older_than is None else older_than // timedelta(milliseconds=1)
         size = None if keep_bytes is None else to_integer(keep_bytes, "keep_bytes")
         return expire(
             self._storage,
             [reader.partition for reader in self._readers.values()],
-            Retention(age, size),
+            Retention.of(older_than, size),
             owner=unique_owner(),
             single_writer=single_writer,
         )

@@ -29,6 +29,7 @@ from tieredfs.log.journal.entry import JournalEntry, encode_entry, parse_entry
 from tieredfs.log.journal.heartbeat import Heartbeat
 from tieredfs.log.journal.journal import PartitionJournal, journalled_partitions
 from tieredfs.log.journal.led_partition import LedPartition
+from tieredfs.log.journal.local_lock import LocalLock
 from tieredfs.log.journal.state import Leader, PartitionState, TrackedSegment
 from tieredfs.objects import ObjectInfo
 from tieredfs.states import PartitionDeleteState, SegmentState
@@ -555,3 +556,16 @@ class TestStates:
         marked = EMPTY.with_deletion(PartitionDeleteState.DELETE_PARTITION_MARKED)
         with pytest.raises(InvalidTransitionError, match="DELETE_PARTITION_MARKED"):
             marked.check_copied()
+
+
+def test_a_manager_that_ends_lets_go_of_its_lock_also_where_the_store_fails(
+    memory: ObjectStore, tmp_path: Path
+) -> None:
+    failing = WatchedStore.over(memory, {"delete"}, limit=0)
+    heartbeat = Heartbeat(failing, "one", lock=LocalLock(tmp_path, "one"))
+    other = LocalLock(tmp_path, "two")
+    heartbeat.beat()
+    assert not other.is_dead("one")
+    with pytest.raises(StorageUnavailableError):
+        heartbeat.end()
+    assert not (tmp_path / "one.lock").exists()

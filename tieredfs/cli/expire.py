@@ -26,7 +26,6 @@ _COLUMNS = {
     "bytes": "BYTES",
 }
 _DRY_RUN = {"segments": "TO DELETE"}
-_MILLISECOND = timedelta(milliseconds=1)
 
 single_writer_option = click.option(
     "--single-writer",
@@ -80,14 +79,13 @@ def expire(  # noqa: PLR0913 - one parameter for each option
     """
     if older_than is None and keep_bytes is None:
         raise click.UsageError("say what is kept: --older-than, --keep-bytes, or both")
-    max_age_ms = None if older_than is None else older_than // _MILLISECOND
     # Where all has expired there is no object of a layout: then any will do.
     with waiting(f"expire {url}"), closing(options.target(url)) as storage:
         partitions = expirable_partitions(storage, topic)
         found = expire_partitions(
             storage,
             partitions,
-            Retention(max_age_ms, keep_bytes),
+            Retention.of(older_than, keep_bytes),
             owner=unique_owner(),
             dry_run=dry_run,
             single_writer=single_writer,

@@ -46,7 +46,6 @@ from tieredfs.storage import RemoteStorageManager, open_storage
 
 __all__ = ["push"]
 
-_MILLISECOND = timedelta(milliseconds=1)
 _DRY_RUN = {"copied": "TO COPY", "rebuilt": "TO REBUILD"}
 
 
@@ -176,12 +175,11 @@ def push(  # noqa: PLR0913 - one parameter for each option
         )
         check_is_directory(target.store)
         _check_apart(source.store, target.store)
-        max_age_ms = None if retention is None else retention // _MILLISECOND
         watch_log_directory(
             source,
             target,
             lambda: _selected(source, topics, excluded),
-            Retention(max_age_ms, retention_bytes),
+            Retention.of(retention, retention_bytes),
             ManagerSettings(
                 threads=concurrency or DEFAULT_SETTINGS.threads,
                 single_writer=single_writer,

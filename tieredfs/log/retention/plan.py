@@ -7,7 +7,8 @@ after the other, up to the first that none of the limits excludes.
 
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import Final
+from datetime import timedelta
+from typing import Final, Self
 
 from tieredfs.epochs import LeaderEpochs
 from tieredfs.errors import InvalidArgumentError
@@ -43,6 +44,12 @@ class Retention:
     max_age_ms: int | None = None
     max_bytes: int | None = None
     start_offset: int = 0
+
+    @classmethod
+    def of(cls, max_age: timedelta | None, max_bytes: int | None) -> Self:
+        """Return what is kept by an age and a size; None for no limit."""
+        age = None if max_age is None else max_age // timedelta(milliseconds=1)
+        return cls(age, max_bytes)
 
     def __post_init__(self) -> None:
         """Reject negative limits."""
