@@ -30,7 +30,7 @@ from spark.oracle import TIER
 from tieredfs.spark.filters import EVERYTHING, Wanted, wanted_by
 from tieredfs.spark.options import parse_options
 from tieredfs.spark.plan import plan_query, plan_tasks
-from tieredfs.spark.source import FilteringReader, TieredFSReader
+from tieredfs.spark.record_reader import FilteringReader, TieredFSReader
 
 COLUMNS = ("topic", "partition", "offset", "timestamp")
 OPTIONS = parse_options({"path": str(TIER), "subscribePattern": "o[134]"})

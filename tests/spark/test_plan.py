@@ -41,11 +41,8 @@ from tieredfs.errors import (
     UnsupportedOperationError,
 )
 from tieredfs.spark.options import parse_options
-from tieredfs.spark.source import (
-    TaskPartition,
-    TieredFSDataSource,
-    TieredFSReader,
-)
+from tieredfs.spark.record_reader import TaskPartition, TieredFSReader
+from tieredfs.spark.source import TieredFSDataSource
 from tieredfs.spark.tasks import make_tasks
 
 MIB = 1 << 20

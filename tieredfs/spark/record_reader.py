@@ -1,0 +1,105 @@
+"""Read records in a batch query: planned on the driver, read in the executors."""
+
+from collections.abc import Iterable, Iterator
+from inspect import stack
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from tieredfs.spark.filters import EVERYTHING, wanted_by
+from tieredfs.spark.options import SourceOptions
+from tieredfs.spark.plan import plan_tasks
+from tieredfs.spark.rows import decoded_columns, to_rows
+from tieredfs.spark.tasks import Task
+
+__all__ = [
+    "FilteringReader",
+    "TaskPartition",
+    "TieredFSReader",
+    "read_task",
+    "record_reader",
+]
+
+_PUSHES_FILTERS = "data_source_pushdown_filters.py"
+
+
+class TaskPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, task: Task) -> None:
+        """Take the task."""
+        self.task = task
+
+    def __repr__(self) -> str:
+        """Show what is read, without secrets."""
+        return f"TaskPartition({self.task!r})"
+
+
+class TieredFSReader(DataSourceReader):
+    """Plan a query and read its parts."""
+
+    def __init__(self, options: SourceOptions, columns: tuple[str, ...]) -> None:
+        """Store the options and columns; nothing is opened before planning."""
+        self.options = options
+        self.columns = columns
+        self.wanted = EVERYTHING
+
+    def partitions(self) -> list[InputPartition]:
+        """Plan tasks of about 128 MiB, or those that were asked for.
+
+        Raises:
+            NotFoundError: The tier or a topic does not exist.
+            InvalidArgumentError: The offsets do not name the partitions that are read,
+                or a time is after all records.
+            CorruptDataError: Offsets are gone or missing.
+        """
+        columns = decoded_columns(self.columns)
+        tasks = plan_tasks(self.options, columns, self.wanted)
+        return list(map(TaskPartition, tasks))
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the records of one task."""
+        return read_task(partition, self.columns)
+
+
+class FilteringReader(TieredFSReader):
+    """A reader that takes the query's filters."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
+        """Leave out what no filter accepts; Spark applies all of them itself."""
+        self.wanted = wanted_by(filters)
+        return filters
+
+
+def record_reader(options: SourceOptions, columns: tuple[str, ...]) -> TieredFSReader:
+    """Return a reader that takes the query's filters if Spark is about to give them.
+
+    Args:
+        options: What was asked for.
+        columns: The columns of the query's schema.
+    """
+    kind = FilteringReader if _are_filters_pushed() else TieredFSReader
+    return kind(options, columns)
+
+
+def read_task(
+    partition: InputPartition, columns: tuple[str, ...]
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of one task.
+
+    Args:
+        partition: The task, or what Spark makes when there is nothing to read.
+        columns: The columns of the query's schema.
+    """
+    if isinstance(partition, TaskPartition):
+        for topic, batch in partition.task.read():
+            yield to_rows(batch, topic, columns)
+
+
+def _are_filters_pushed() -> bool:
+    """Return whether Spark is about to push filters down.
+
+    It refuses every query on a source that takes filters while its push-down is off.
+    """
+    return any(Path(frame.filename).name == _PUSHES_FILTERS for frame in stack(0))
